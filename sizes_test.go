@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 77_200 // lines of code, without tests
+	maxCode         = 77_250 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -45,7 +45,7 @@ const (
 // question before a reap. state has what a state is made of and
 // brought back from: 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has
 // one file a command. All code rose by 700 for the door and the commands of archives, cmd/chatd by
-// 280 and api by 170.
+// 280 and api by 170. All code rose by 50 for faults of disks, admission and archives.
 var largePackages = map[string]int{
 	"provision": 6_350,
 	"state":     3_800,

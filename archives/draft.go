@@ -19,6 +19,7 @@ type Draft struct {
 	store *Store
 	name  chat.ArchiveName
 	files map[Part]File
+	after time.Time // see NotBefore
 }
 
 // FreeName returns the name of an archive of the chat that is begun at the time, or of one a little
@@ -121,6 +122,10 @@ func (d *Draft) Describe(p Part, content string) {
 	d.files[p] = f
 }
 
+// NotBefore says that the archive is made after t, also where the clock says otherwise: it expires
+// by the later one.
+func (d *Draft) NotBefore(t time.Time) { d.after = t.UTC().Round(0) }
+
 // Commit makes the archive, durable on return: the operator's command has taken all files, or they
 // are in the directory. It returns the archive with its size.
 func (d *Draft) Commit(
@@ -132,6 +137,9 @@ func (d *Draft) Commit(
 		a.Size += f.Size
 	}
 	m := Manifest{Format: format, Archive: a, Record: record, Files: d.files}
+	if d.after.After(a.ArchivedAt) {
+		m.After = &d.after
+	}
 	err := d.manifest(&m)
 	if err == nil {
 		err = d.rename(ctx)

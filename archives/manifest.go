@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -42,6 +43,9 @@ type Manifest struct {
 	// Record is the chat's record as the caller wrote it.
 	Record json.RawMessage `json:"record"`
 	Files  map[Part]File   `json:"files"`
+	// After is a time that was over when it was archived; nil if archived_at says the same. The
+	// clock was behind.
+	After *time.Time `json:"after,omitempty"`
 	// MAC is the HMAC-SHA256 of the JSON of the rest.
 	MAC string `json:"mac,omitempty"`
 }
@@ -121,7 +125,11 @@ func (s *Store) believe(name chat.ArchiveName, m Manifest) error {
 func (s *Store) expiring(m Manifest) Manifest {
 	m.ExpiresAt = nil
 	if s.opt.Expire > 0 {
-		at := m.ArchivedAt.Add(s.opt.Expire)
+		at := m.ArchivedAt
+		if m.After != nil {
+			at = *m.After
+		}
+		at = at.Add(s.opt.Expire)
 		m.ExpiresAt = &at
 	}
 	return m

@@ -82,6 +82,30 @@ func filesIn(t *testing.T, s *Store) (names []string) {
 	return names
 }
 
+// TestExpiryOfAClockBehind: an archive that was made while the clock was a year behind expires by
+// what was known to be over then, and says so to those who verify it; one made by a right clock has
+// its own time alone.
+func TestExpiryOfAClockBehind(t *testing.T) {
+	s := opened(t, func(o *Options) { o.Expire = time.Hour })
+	known := time.Date(2027, 11, 25, 16, 0, 0, 0, time.UTC)
+	const later chat.ArchiveName = "0123456789abcdef-20261125T160001Z"
+	for name, want := range map[chat.ArchiveName]time.Time{
+		first: known.AddDate(-1, 0, 0), later: known.Add(-time.Hour),
+	} {
+		d := begun(t, s, name)
+		d.NotBefore(want)
+		clock := known.AddDate(-1, 0, 0)
+		a, err := d.Commit(t.Context(), chat.Archive{Chat: name.ID(), ArchivedAt: clock}, []byte("{}"))
+		if err != nil || !a.ExpiresAt.Equal(want.Add(time.Hour)) || !a.ArchivedAt.Equal(clock) {
+			t.Errorf("it is %+v, %v", a, err)
+		}
+		m, err := s.Get(name)
+		if err != nil || !m.ExpiresAt.Equal(want.Add(time.Hour)) || (m.After == nil) != (name == first) {
+			t.Errorf("read again: %+v, after %v, %v", m.Archive, m.After, err)
+		}
+	}
+}
+
 // TestStore: an archive is there with its commit and not before, is listed and verified, has its
 // time to expire from the config, and is gone with its removal.
 func TestStore(t *testing.T) {

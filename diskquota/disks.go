@@ -40,9 +40,28 @@ func New(dirs ...string) *Disks { return &Disks{dirs: dirs, kernel: linux{}} }
 // Dirs are the directories that New was given.
 func (d *Disks) Dirs() []string { return d.dirs }
 
-// Enforces reports whether the file system of dir enforces limits; if not, why says what it lacks.
+// otherUID is not root's: the kernel tells root its own quota also where it may set none.
+const otherUID = 1
+
+// bounds reports whether the file system of dir enforces limits that may be set here. In a
+// container the kernel may enforce those of the host, and let nobody read or set one.
+func (d *Disks) bounds(dir string) (bool, error) {
+	on, err := d.kernel.enforces(dir)
+	if on {
+		if _, gerr := d.kernel.get(dir, otherUID); isForbidden(gerr) {
+			return false, gerr
+		}
+	}
+	return on, err
+}
+
+// isForbidden is what a container gets whose file systems are the host's to bound.
+func isForbidden(err error) bool { return errors.Is(err, fs.ErrPermission) }
+
+// Enforces reports whether the file system of dir enforces limits that chatd can set; if not, why
+// says what it lacks.
 func (d *Disks) Enforces(dir string) (yes bool, why error) {
-	yes, why = d.kernel.enforces(dir)
+	yes, why = d.bounds(dir)
 	if !yes && why == nil {
 		why = fmt.Errorf("the file system of %s counts and does not enforce: "+
 			"mount it with usrquota", dir)
@@ -50,20 +69,26 @@ func (d *Disks) Enforces(dir string) (yes bool, why error) {
 	return yes, why
 }
 
-// Enable makes each file system enforce limits that counts already. The others stay as they are.
-func (d *Disks) Enable() (err error) {
+// Enable makes each file system enforce limits that counts already, and returns a directory on
+// each such. The others stay as they are.
+func (d *Disks) Enable() (enabled []string, err error) {
 	for _, dir := range d.parts() {
-		if on, kerr := d.kernel.enforces(dir); !on && kerr == nil {
-			err = errors.Join(err, d.kernel.enable(dir))
+		on, kerr := d.kernel.enforces(dir)
+		if on || kerr != nil {
+			continue
 		}
+		if kerr = d.kernel.enable(dir); kerr == nil {
+			enabled = append(enabled, dir)
+		}
+		err = errors.Join(err, kerr)
 	}
-	return err
+	return enabled, err
 }
 
-// Unbounded are the directories on file systems that enforce nothing.
+// Unbounded are the directories on file systems that enforce nothing, or let no limit be set.
 func (d *Disks) Unbounded() (dirs []string) {
 	for _, dir := range d.dirs {
-		if on, _ := d.kernel.enforces(dir); !on {
+		if on, _ := d.bounds(dir); !on {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -84,10 +109,10 @@ func (d *Disks) parts() (dirs []string) {
 	return dirs
 }
 
-// bounded is parts without those that enforce nothing. The error is of those that do not tell.
+// bounded is parts without those of Unbounded. The error is of those that do not tell.
 func (d *Disks) bounded() (dirs []string, err error) {
 	for _, dir := range d.parts() {
-		on, kerr := d.kernel.enforces(dir)
+		on, kerr := d.bounds(dir)
 		switch {
 		case on:
 			dirs = append(dirs, dir)
@@ -98,16 +123,11 @@ func (d *Disks) bounded() (dirs []string, err error) {
 	return dirs, err
 }
 
-// isForbidden is what a container gets whose file systems are the host's to bound.
-func isForbidden(err error) bool { return errors.Is(err, fs.ErrPermission) }
-
 // Set bounds what the uid may have on each file system that enforces limits and lets them be set.
 func (d *Disks) Set(uid uint32, limit Amount) error {
 	dirs, err := d.bounded()
 	for _, dir := range dirs {
-		if serr := d.kernel.set(dir, uid, limit.hard()); !isForbidden(serr) {
-			err = errors.Join(err, serr)
-		}
+		err = errors.Join(err, d.kernel.set(dir, uid, limit.hard()))
 	}
 	return err
 }

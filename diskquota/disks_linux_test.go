@@ -1,10 +1,13 @@
 package diskquota
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +19,9 @@ type host struct {
 	mount  map[string]uint64           // the device of each directory
 	quota  map[uint64]bool             // of each device that counts: does it enforce?
 	blocks map[uint64]map[uint32]dqblk // by device and uid
+	// forbids: the kernel tells no quota but the caller's own, and lets none be set or turned on.
+	forbids bool
+	pools   map[string]string // of directories whose pool is not their device
 }
 
 func newHost() *host {
@@ -36,6 +42,11 @@ func (h *host) device(dir string) (uint64, error) {
 	return 0, unix.ENOENT
 }
 
+func (h *host) pool(dir string) (string, error) {
+	dev, err := h.device(dir)
+	return cmp.Or(h.pools[dir], fmt.Sprint(dev)), err
+}
+
 func (h *host) enforces(dir string) (bool, error) {
 	on, counts := h.quota[h.mount[dir]]
 	if !counts {
@@ -45,15 +56,24 @@ func (h *host) enforces(dir string) (bool, error) {
 }
 
 func (h *host) enable(dir string) error {
+	if h.forbids {
+		return unix.EPERM
+	}
 	h.quota[h.mount[dir]] = true
 	return nil
 }
 
 func (h *host) get(dir string, uid uint32) (dqblk, error) {
+	if h.forbids && uid != 0 {
+		return dqblk{}, fmt.Errorf("cannot read: %w", unix.EPERM)
+	}
 	return h.blocks[h.mount[dir]][uid], nil
 }
 
 func (h *host) set(dir string, uid uint32, b dqblk) error {
+	if h.forbids {
+		return unix.EPERM
+	}
 	had := h.blocks[h.mount[dir]][uid]
 	b.bytes, b.inodes = had.bytes, had.inodes
 	h.blocks[h.mount[dir]][uid] = b
@@ -72,8 +92,11 @@ func TestLimitsOfEachFileSystem(t *testing.T) {
 	if got := fmt.Sprint(d.Unbounded()); got != "[homes tmp vartmp not made yet]" {
 		t.Errorf("before Enable: %s enforce nothing", got)
 	}
-	if err := d.Enable(); err != nil {
-		t.Fatal(err)
+	if on, err := d.Enable(); err != nil || !slices.Equal(on, []string{"homes"}) {
+		t.Fatal(on, err)
+	}
+	if on, err := d.Enable(); err != nil || len(on) > 0 {
+		t.Error("enabled a second time:", on, err)
 	}
 	if _, counts := h.quota[2]; counts || !h.quota[1] {
 		t.Errorf("after Enable: %v", h.quota)
@@ -106,6 +129,29 @@ func TestLimitsOfEachFileSystem(t *testing.T) {
 	err := d.Clear(uid)
 	if err != nil || h.blocks[1][uid] != (dqblk{}) || h.blocks[2][uid] != (dqblk{}) {
 		t.Errorf("after Clear: %v, %v", h.blocks, err)
+	}
+}
+
+// TestForbiddenQuotas: where the kernel enforces quotas and lets nobody here set one, as in a
+// container, nothing is bounded, and a create, a drift and a look at them are no errors.
+func TestForbiddenQuotas(t *testing.T) {
+	h := newHost()
+	h.quota[1], h.quota[2], h.forbids = true, true, true
+	d, limit := h.disks(), Amount{Bytes: 1000}
+	if got := fmt.Sprint(d.Unbounded()); got != "[homes tmp vartmp not made yet]" {
+		t.Errorf("%s are without a bound", got)
+	}
+	if on, why := d.Enforces("homes"); on || !errors.Is(why, fs.ErrPermission) {
+		t.Errorf("homes enforces: %t, %v", on, why)
+	}
+	why, derr := d.Drift(uid, limit)
+	_, _, known, herr := d.Held(uid, limit)
+	tried, terr := d.Try("try", uid)
+	if known || why != "" || len(tried) > 0 {
+		t.Errorf("held is known: %t, drift %q, tried %q", known, why, tried)
+	}
+	if err := errors.Join(d.Set(uid, limit), d.Clear(uid), derr, herr, terr); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -152,6 +198,19 @@ func TestRoom(t *testing.T) {
 	}
 	if len(findings) != 1 {
 		t.Errorf("findings %q", findings)
+	}
+	h.pools = map[string]string{shared: "zfs tank", "tmp": "zfs tank"}
+	h.mount[shared] = 4
+	if _, findings = h.disks().Room(shared); len(findings) != 1 {
+		t.Errorf("of a pool that chats share: findings %q", findings)
+	}
+	st := unix.Statfs_t{Type: unix.EXT4_SUPER_MAGIC, Bfree: 300, Bavail: 44, Bsize: 4096}
+	if got := reservedOf(st); got != 1 {
+		t.Errorf("ext4 reserves %d MiB", got)
+	}
+	st.Type = unix.BTRFS_SUPER_MAGIC
+	if got := reservedOf(st); got != 0 {
+		t.Errorf("btrfs reserves %d MiB", got)
 	}
 }
 

@@ -11,9 +11,10 @@
 //
 // Only quotas of users: the owner of a file may change its project, and its group if it is in two.
 //
-// Where a file system enforces none, [Watch] counts what lies in the directories of a chat, with
-// [Walk], and reports one that has far more than its limit. It walks one chat at a time, at a tenth
-// of one CPU. Everywhere it reports at 80 and at 100 percent.
+// Where a file system enforces none, or none that may be set here, [Watch] counts what lies in the
+// directories of a chat, with [Walk], and reports one that has far more than its limit. It walks
+// two chats at a time, a small one and a large one, at a tenth of one CPU. Everywhere it reports at
+// 80 and at 100 percent.
 //
 // # Runs as
 //

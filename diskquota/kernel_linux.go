@@ -7,12 +7,16 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // kernel are the calls about user quotas of the file system that a directory lies on.
 type kernel interface {
 	// device is the number of the file system.
 	device(dir string) (uint64, error)
+	// pool is what the file system takes its space from, maybe with others.
+	pool(dir string) (string, error)
 	// enforces reports whether limits are enforced. The error wraps [errors.ErrUnsupported] if the
 	// file system counts nothing.
 	enforces(dir string) (bool, error)
@@ -72,6 +76,8 @@ func (linux) device(dir string) (uint64, error) {
 	err := unix.Stat(dir, &st)
 	return st.Dev, err
 }
+
+func (linux) pool(dir string) (string, error) { return sys.Pool(dir) }
 
 func (k linux) enforces(dir string) (bool, error) {
 	var s quotaStat

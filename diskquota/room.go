@@ -10,19 +10,19 @@ import (
 // Room says which of chatd's own directories are on a file system that chats can write, and what is
 // left for root there when they fill it. findings are those where nothing is.
 func (d *Disks) Room(own ...string) (words string, findings []string) {
-	shared := map[uint64]bool{}
+	shared := map[string]bool{}
 	for _, dir := range d.dirs {
-		if dev, err := d.kernel.device(dir); err == nil {
-			shared[dev] = true
+		if pool, err := d.kernel.pool(dir); err == nil {
+			shared[pool] = true
 		}
 	}
 	var parts []string
 	for _, dir := range own {
-		dev, err := d.kernel.device(dir)
+		pool, err := d.kernel.pool(dir)
 		if err != nil {
 			continue
 		}
-		if !shared[dev] {
+		if !shared[pool] {
 			parts = append(parts, fmt.Sprintf("no chat fills the file system of %s", dir))
 			continue
 		}
@@ -42,7 +42,15 @@ func (d *Disks) Room(own ...string) (words string, findings []string) {
 // reserved is how many MiB of a file system root alone can write.
 func reserved(dir string) uint64 {
 	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil || st.Bfree < st.Bavail {
+	if unix.Statfs(dir, &st) != nil {
+		return 0
+	}
+	return reservedOf(st)
+}
+
+func reservedOf(st unix.Statfs_t) uint64 {
+	// Of btrfs the difference is what is not allocated yet, and nobody's.
+	if st.Bfree < st.Bavail || st.Type == unix.BTRFS_SUPER_MAGIC {
 		return 0
 	}
 	return (st.Bfree - st.Bavail) * uint64(st.Bsize) >> 20

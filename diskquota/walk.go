@@ -17,12 +17,12 @@ const (
 	maxDepth = 64
 	// batch is how many names are read simultaneously; after them a walk rests.
 	batch = 256
-	// restFactor: a walk rests for nine times as long as it works.
-	restFactor = 9
+	// restFactor: a walk rests for nineteen times as long as it works, and there are two at a time.
+	restFactor = 19
 )
 
 // Walk counts what uid has in the directory name of the root-owned directory parent, up to most
-// inodes. A file counts as the share of it that one of its names has. The tree is the chat's and
+// names. A file counts as the share of it that one of its names has. The tree is the chat's and
 // may change meanwhile; what cannot be opened is passed over. A name that does not exist has
 // nothing.
 func Walk(ctx context.Context, parent, name string, uid uint32, most uint64) (Amount, error) {
@@ -105,7 +105,7 @@ func (w *walk) add(st unix.Stat_t) {
 	w.inodes++
 }
 
-// rest waits so that a walk takes a tenth of one CPU.
+// rest waits so that two walks take a tenth of one CPU.
 func (w *walk) rest(ctx context.Context) error {
 	timer := time.NewTimer(restFactor * time.Since(w.began))
 	defer timer.Stop()

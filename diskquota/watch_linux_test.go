@@ -88,19 +88,19 @@ func TestFarOver(t *testing.T) {
 		if k := w.chats[c.ID]; k != nil {
 			k.at = k.at.Add(-countLooks * lookEvery)
 		}
-		w.Count(t.Context())
+		w.CountSmall(t.Context())
 		if len(*told) != want {
 			t.Errorf("with %d MiB: %q, want %d", mib, *told, want)
 		}
 	}
 	count(1, 0)
 	count(3, 1)
-	if why := w.Over(c.ID); !strings.Contains(why, "30") {
+	if why := w.Over(c.ID, c.Limit); !strings.Contains(why, "30") {
 		t.Errorf("over because of %q", why)
 	}
 	count(3, 0)
 	count(2, 0) // it is cleaning up
-	if w.Over(c.ID) == "" {
+	if w.Over(c.ID, c.Limit) == "" {
 		t.Error("a chat with twice its limit is not over it")
 	}
 	count(4, 1)
@@ -109,7 +109,7 @@ func TestFarOver(t *testing.T) {
 		t.Errorf("it has %+v, %v", u, err)
 	}
 	count(1, 0)
-	if why := w.Over(c.ID); why != "" {
+	if why := w.Over(c.ID, c.Limit); why != "" {
 		t.Errorf("after cleaning up: %s", why)
 	}
 	c.Limit.Bytes = 700 << 10
@@ -117,7 +117,7 @@ func TestFarOver(t *testing.T) {
 	w.free = func(string) int { return nearlyFull - 1 }
 	count(1, 1)
 	w.Forget(c.ID)
-	if w.Over(c.ID) != "" {
+	if w.Over(c.ID, c.Limit) != "" {
 		t.Error("a reaped chat is remembered")
 	}
 	c.Awake = false
@@ -125,7 +125,7 @@ func TestFarOver(t *testing.T) {
 }
 
 // TestCountIsBounded: an awake chat is not walked again before a minute has passed, a sleeping one
-// once, and none where every file system enforces limits.
+// once and when it was used since, and none where every file system enforces limits.
 func TestCountIsBounded(t *testing.T) {
 	h := newHost()
 	dir := t.TempDir()
@@ -133,23 +133,127 @@ func TestCountIsBounded(t *testing.T) {
 	none := func(string) string { return "x" }
 	c := &Chat{ID: "a", Limit: Amount{Bytes: 1}, Awake: true, Tree: none}
 	w, _ := watched(h, c, dir)
-	w.Count(t.Context())
-	if w.due(*c) {
-		t.Error("it is due again immediately")
+	w.CountSmall(t.Context())
+	due := func(when string, want int) {
+		t.Helper()
+		if got := w.due(false); len(got) != want {
+			t.Errorf("%s %d are due, want %d", when, len(got), want)
+		}
 	}
+	due("immediately", 0)
 	w.chats["a"].at = time.Now().Add(-countLooks * lookEvery)
-	if !w.due(*c) {
-		t.Error("it is not due after a minute")
-	}
+	due("after a minute", 1)
 	c.Awake = false
-	if w.due(*c) {
-		t.Error("one that sleeps is due again")
-	}
+	due("asleep", 0)
+	c.Used = time.Now()
+	due("asleep, after a file tool or a short wake", 1)
+	w.chats["a"].at = time.Now()
+	c.Used = time.Now()
+	due("too soon after the last", 0)
 	w.Forget("a")
 	h.quota[1] = true
-	w.Count(t.Context())
+	w.CountSmall(t.Context())
 	if len(w.chats) > 0 {
 		t.Error("a bounded chat was walked")
+	}
+}
+
+// TestOverByPresentLimit: a chat is bound to clean up by what it may have now, and not where the
+// kernel enforces limits meanwhile, whose numbers then are the whole.
+func TestOverByPresentLimit(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "chat"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	allocate(t, filepath.Join(dir, "chat", "file"), 4<<20)
+	h := newHost()
+	h.mount[dir] = 1
+	c := &Chat{ID: "a", UID: uint32(os.Getuid()), Limit: Amount{Bytes: 1 << 20},
+		Tree: func(string) string { return "chat" }}
+	w, _ := watched(h, c, dir)
+	w.CountSmall(t.Context())
+	if w.Over(c.ID, c.Limit) == "" {
+		t.Error("a chat with four times its limit is not over it")
+	}
+	if why := w.Over(c.ID, Amount{Bytes: 4 << 20}); why != "" {
+		t.Errorf("after its limit was raised: %s", why)
+	}
+	h.quota[1] = true
+	h.blocks[1][c.UID] = dqblk{bytes: 5 << 20}
+	if why := w.Over(c.ID, c.Limit); why != "" {
+		t.Errorf("with a quota: %s", why)
+	}
+	u, err := w.Of(*c)
+	if err != nil || u.Held.Bytes != 5<<20 || !u.CountedAt.IsZero() {
+		t.Errorf("with a quota it has %+v, %v", u, err)
+	}
+}
+
+// TestSmallDoNotWait: a chat with few files is counted while one with many is, and one that turns
+// out to have many is left to the count of those.
+func TestSmallDoNotWait(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWatch(Options{Disks: newHost().disks(), Log: slog.New(slog.DiscardHandler)})
+	w.opt.Disks.dirs, w.free, w.few = []string{dir}, func(string) int { return 50 }, 10
+	counted := make(chan struct{})
+	large := Chat{ID: "large", UID: uint32(os.Getuid()), Limit: Amount{Bytes: 1}, Awake: true}
+	small := large
+	small.ID, small.Tree = "small", func(string) string { return "small" }
+	large.Tree = func(string) string { <-counted; return "large" } // its count takes long
+	w.opt.Chats = func() []Chat { return []Chat{large, small} }
+	w.chats["large"] = &known{count: count{names: w.few + 1, seen: time.Now()}}
+	synctest.Test(t, func(t *testing.T) { // which fails where all wait
+		counted = make(chan struct{})
+		go w.CountLarge(t.Context())
+		w.CountSmall(t.Context())
+		if w.chats["small"].at.IsZero() || !w.chats["large"].at.IsZero() {
+			t.Error("want the small one counted, and the large one not yet")
+		}
+		close(counted)
+	})
+	if err := os.Mkdir(filepath.Join(dir, "small"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.few {
+		if err := os.Symlink("x", filepath.Join(dir, "small", fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.opt.Chats = func() []Chat { return []Chat{small} }
+	w.Forget("small")
+	synctest.Test(t, func(t *testing.T) { // where rests take no time
+		w.CountSmall(t.Context())
+		if k := w.chats["small"]; !k.at.IsZero() || len(w.due(false)) > 0 || len(w.due(true)) != 1 {
+			t.Errorf("a chat with many files is counted as %+v", k)
+		}
+	})
+}
+
+// TestOrderOfCounts: those who wait long for what their count costs come first, so that many chats
+// with many names do not keep the counts of others old, and are counted themselves.
+func TestOrderOfCounts(t *testing.T) {
+	now := time.Now()
+	chats := []Chat{{ID: "huge"}, {ID: "medium"}, {ID: "old"}, {ID: "new"}}
+	w := NewWatch(Options{Disks: newHost().disks(), Chats: func() []Chat { return chats }})
+	for i, k := range []count{
+		{names: 1 << 20, at: now.Add(-10 * time.Minute)},
+		{names: 1 << 16, at: now.Add(-2 * time.Minute)},
+		{names: 1 << 20, at: now.Add(-3 * time.Hour)},
+		{names: 1 << 20, seen: now.Add(-time.Minute)},
+	} {
+		chats[i].Awake, chats[i].Limit = true, Amount{Bytes: 1}
+		w.chats[chats[i].ID] = &known{count: k}
+	}
+	var order []string
+	for _, c := range w.due(true) {
+		order = append(order, string(c.ID))
+	}
+	if got := strings.Join(order, " "); got != "old medium huge new" {
+		t.Errorf("they are counted in the order %s", got)
+	}
+	w.counted(chats[0], nil, count{names: 10, at: now})
+	if k := w.chats["huge"]; k.names != 1<<19 {
+		t.Errorf("one that made and removed a million names is taken for one of %d", k.names)
 	}
 }
 

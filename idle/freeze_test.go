@@ -79,11 +79,11 @@ func TestFrozenMakesRoom(t *testing.T) {
 		h.wake(Chat{ID: "frozen", Frozen: chat.FrozenUntilUsed})
 		time.Sleep(time.Minute)
 		for _, want := range []chat.ID{"frozen", "idle"} {
-			if made, _, awake := w.MakeRoom(t.Context(), ""); !made || h.chats[want] != nil {
+			if made, _, awake := w.MakeRoom(t.Context(), "", one); !made || h.chats[want] != nil {
 				t.Errorf("room by %s: %t, %q, asleep are %q", want, made, awake, h.slept)
 			}
 		}
-		made, soon, awake := w.MakeRoom(t.Context(), "")
+		made, soon, awake := w.MakeRoom(t.Context(), "", one)
 		if made || soon || awake != "1 frozen by an operator" {
 			t.Errorf("%t, soon %t, %q, asleep are %q", made, soon, awake, h.slept)
 		}

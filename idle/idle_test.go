@@ -188,6 +188,45 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// one is enough where each chat is as good as another.
+func one([]chat.ID, bool) bool { return true }
+
+// TestMakeRoomEnough: none sleeps where all idle chats together are not enough. Those that were
+// just used may be soon, if they are enough then. One that cannot be ended does not count.
+func TestMakeRoomEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, w := newHost()
+		for _, id := range []chat.ID{"idle1", "idle2", "works"} {
+			h.wake(Chat{ID: id})
+			time.Sleep(time.Minute)
+		}
+		h.wake(Chat{ID: "recent"})
+		h.work["works"] = "a run"
+		room := func(n int, made, soon bool) {
+			t.Helper()
+			fits := func(asleep []chat.ID, _ bool) bool { return len(asleep)+len(h.slept) >= n }
+			m, s, awake := w.MakeRoom(t.Context(), "", fits)
+			said := strings.Contains(awake, "idle, which is not enough")
+			if m != made || s != soon || said == made {
+				t.Errorf("for %d: room %t, soon %t, %q", n, m, s, awake)
+			}
+		}
+		room(4, false, false)
+		room(3, false, true)
+		h.locked["idle1"] = true
+		room(2, false, true)
+		if len(h.slept) > 0 {
+			t.Errorf("for nothing sleep %q", h.slept)
+		}
+		h.locked["idle1"] = false
+		room(2, true, false)
+		room(2, true, false)
+		if !slices.Equal(h.asleep(), []string{"idle1", "idle2"}) {
+			t.Errorf("asleep are %q", h.slept)
+		}
+	})
+}
+
 // TestMakeRoom: the longest idle chat sleeps first, of the owner or of all; one at work, one that
 // was in use a moment ago, one that another caller acts on and one with keep_awake never.
 func TestMakeRoom(t *testing.T) {
@@ -208,7 +247,7 @@ func TestMakeRoom(t *testing.T) {
 		h.wake(Chat{ID: "new", Owner: "ada"})
 		room := func(owner, want string) {
 			t.Helper()
-			made, _, awake := w.MakeRoom(t.Context(), owner)
+			made, _, awake := w.MakeRoom(t.Context(), owner, one)
 			if made != (want != "") {
 				t.Errorf("room by %q: %t, %q", owner, made, awake)
 			}
@@ -221,7 +260,7 @@ func TestMakeRoom(t *testing.T) {
 		room("ada", "old2")
 		room("bob", "")
 		const want = "3 at work, 1 in use within 10s, 1 kept awake (keep_awake)"
-		if _, _, awake := w.MakeRoom(t.Context(), ""); awake != want {
+		if _, _, awake := w.MakeRoom(t.Context(), "", one); awake != want {
 			t.Errorf("no room: %q, want %q", awake, want)
 		}
 	})
@@ -235,7 +274,7 @@ func TestMakeRoomForNobody(t *testing.T) {
 		time.Sleep(time.Minute)
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if made, _, _ := w.MakeRoom(ctx, ""); made || len(h.slept) > 0 {
+		if made, _, _ := w.MakeRoom(ctx, "", one); made || len(h.slept) > 0 {
 			t.Errorf("%t, asleep are %q", made, h.slept)
 		}
 	})
@@ -244,7 +283,7 @@ func TestMakeRoomForNobody(t *testing.T) {
 // TestNobodyAwake: places that only waking chats have are said to be theirs.
 func TestNobodyAwake(t *testing.T) {
 	_, w := newHost()
-	if made, soon, awake := w.MakeRoom(t.Context(), ""); made || !soon || awake == "" {
+	if made, soon, awake := w.MakeRoom(t.Context(), "", one); made || !soon || awake == "" {
 		t.Errorf("%t, %q", made, awake)
 	}
 }
@@ -258,11 +297,11 @@ func TestMakeRoomGoesOn(t *testing.T) {
 		h.wake(Chat{ID: "idle"})
 		time.Sleep(time.Minute)
 		h.stuck = "stuck"
-		made, _, awake := w.MakeRoom(t.Context(), "")
+		made, _, awake := w.MakeRoom(t.Context(), "", one)
 		if !made || !slices.Equal(h.asleep(), []string{"idle"}) {
 			t.Errorf("%t, %q, asleep are %q", made, awake, h.slept)
 		}
-		made, _, awake = w.MakeRoom(t.Context(), "")
+		made, _, awake = w.MakeRoom(t.Context(), "", one)
 		if made || !strings.Contains(awake, "1 not to be ended") {
 			t.Errorf("%t, %q", made, awake)
 		}
@@ -280,7 +319,7 @@ func TestMakeRoomSaysWho(t *testing.T) {
 		refused := func(name string, role chat.Role, wantSoon bool, want string) {
 			t.Helper()
 			ctx := chat.WithCaller(t.Context(), chat.Caller{Name: name, Role: role})
-			made, soon, awake := w.MakeRoom(ctx, "")
+			made, soon, awake := w.MakeRoom(ctx, "", one)
 			if made || soon != wantSoon || awake != want {
 				t.Errorf("%s: room %t, soon %t, %q, want %q", name, made, soon, awake, want)
 			}
@@ -297,7 +336,7 @@ func TestMakeRoomSaysWho(t *testing.T) {
 			h.work[id] = "a run"
 		}
 		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
-		_, _, awake := w.MakeRoom(ctx, "")
+		_, _, awake := w.MakeRoom(ctx, "", one)
 		n := strings.Count(awake, ": ")
 		if n != maxNames || !strings.Contains(awake, " and more)") {
 			t.Errorf("of many: %q", awake)

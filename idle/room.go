@@ -12,16 +12,20 @@ import (
 )
 
 // MakeRoom puts the longest idle chat to sleep, of one owner or, if owner is empty, of all, because
-// another chat is to wake. If none can sleep it returns what keeps them awake, as in "12 at work, 3
-// in use within 10s", with the names of those at work that the caller in ctx may see, and soon: one
-// may be idle before long.
-func (w *Watch) MakeRoom(ctx context.Context, owner string) (made, soon bool, awake string) {
+// another chat is to wake. It puts none to sleep unless fits is true of idle chats together. If
+// none can sleep it returns what keeps them awake, as in "12 at work, 3 in use within 10s", with
+// the names of those at work that the caller in ctx may see, and soon: there may be room before
+// long, by fits of those that may be idle by then, with soon.
+func (w *Watch) MakeRoom(
+	ctx context.Context, owner string, fits func(asleep []chat.ID, soon bool) bool,
+) (made, soon bool, awake string) {
 	chats := w.opt.Awake()
 	slices.SortFunc(chats, func(a, b Chat) int { // the frozen ones first
 		frozen := cmp.Compare(b.Frozen, a.Frozen)
 		return cmp.Or(frozen, a.Used.Compare(b.Used), cmp.Compare(a.ID, b.ID))
 	})
 	why := reasons{caller: chat.CallerFrom(ctx)}
+	var idle []Chat
 	for _, c := range chats {
 		if ctx.Err() != nil { // nobody wants the place any more
 			return false, false, "the caller has left"
@@ -29,19 +33,39 @@ func (w *Watch) MakeRoom(ctx context.Context, owner string) (made, soon bool, aw
 		if owner != "" && c.Owner != owner || !w.mayMakeRoom(c, &why) {
 			continue
 		}
-		words := fmt.Sprintf("idle for %s, and another chat needed its place",
-			time.Since(c.Used).Round(time.Second))
-		switch slept, err := w.sleep(c, words); {
-		case err != nil: // it keeps no other from making room
-			w.opt.Log.Warn("a chat does not make room", "chat", c.ID, "error", err)
-			why.stuck++
-		case slept:
-			return true, false, ""
-		default:
-			why.works(c, "another call acts on it")
+		idle = append(idle, c)
+		for len(idle) > 0 && fits(ids(idle), false) {
+			if w.makesRoom(idle[0], &why) {
+				return true, false, ""
+			}
+			idle = idle[1:]
 		}
 	}
-	return false, why.recent > 0 || why == reasons{caller: why.caller}, why.String()
+	soon = len(why.recent) > 0 || why.nothing()
+	why.idle = len(idle)
+	return false, soon && fits(append(ids(idle), why.recent...), true), why.String()
+}
+
+func ids(chats []Chat) (all []chat.ID) {
+	for _, c := range chats {
+		all = append(all, c.ID)
+	}
+	return all
+}
+
+// makesRoom puts an idle chat to sleep; if it cannot, why counts it.
+func (w *Watch) makesRoom(c Chat, why *reasons) bool {
+	words := fmt.Sprintf("idle for %s, and another chat needed its place",
+		time.Since(c.Used).Round(time.Second))
+	slept, err := w.sleep(c, words)
+	switch {
+	case err != nil: // it keeps no other from making room
+		w.opt.Log.Warn("a chat does not make room", "chat", c.ID, "error", err)
+		why.stuck++
+	case !slept:
+		why.works(c, "another call acts on it")
+	}
+	return slept && err == nil
 }
 
 // mayMakeRoom reports whether a chat is idle; if it is not, why counts it.
@@ -60,7 +84,7 @@ func (w *Watch) mayMakeRoom(c Chat, why *reasons) bool {
 		return false
 	}
 	if time.Since(c.Used) < minIdle {
-		why.recent++
+		why.recent = append(why.recent, c.ID)
 		return false
 	}
 	return true
@@ -68,11 +92,15 @@ func (w *Watch) mayMakeRoom(c Chat, why *reasons) bool {
 
 // reasons count the chats that make no room, by the reason.
 type reasons struct {
-	caller                             chat.Caller
-	working, recent, kept, held, stuck int
-	named                              int
-	names                              string // of those at work, with what they do
+	caller                           chat.Caller
+	working, kept, held, stuck, idle int
+	recent                           []chat.ID
+	named                            int
+	names                            string // of those at work, with what they do
 }
+
+// nothing reports whether no chat is kept awake: the others, if any, are waking.
+func (r *reasons) nothing() bool { return r.working+r.kept+r.held+r.stuck == 0 }
 
 // maxNames bounds the chats that a refusal names.
 const maxNames = 5
@@ -97,10 +125,11 @@ func (r reasons) String() string {
 		words string
 	}{
 		{r.working, "at work" + r.who()},
-		{r.recent, fmt.Sprintf("in use within %s", minIdle)},
+		{len(r.recent), fmt.Sprintf("in use within %s", minIdle)},
 		{r.kept, "kept awake (keep_awake)"},
 		{r.held, "frozen by an operator"},
 		{r.stuck, "not to be ended: see chatd's log"},
+		{r.idle, "idle, which is not enough"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.words))

@@ -48,7 +48,8 @@ func (m *Manager) Archive(
 
 const (
 	// maxArchiving bounds the archives that are written and read at once: root copies and hashes
-	// their bytes. archiveHold is how long one may occupy its place.
+	// their bytes. One place is always left to another owner. archiveHold is how long one may
+	// occupy its place.
 	maxArchiving = 2
 	archiveHold  = 24 * time.Hour
 	// maxKept bounds the archives of a chat that its bridge has it keep. Those of reaped chats are
@@ -156,6 +157,7 @@ func (m *Manager) writeArchive(
 	if err != nil {
 		return a, err
 	}
+	draft.NotBefore(latest(m.store.All()))
 	sys.Failpoint("archive.commit.before")
 	return draft.Commit(ctx, chat.Archive{
 		Chat: rec.ID, ExternalID: rec.ExternalID, Owner: rec.Owner, Agent: rec.Agent,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
 )
 
 // TestOverdue: no archive is removed at the first look that finds it expired, for the clock may have
@@ -33,5 +34,17 @@ func TestOverdue(t *testing.T) {
 		if due := overdue(look.all, old, now.Add(look.at)); len(due) != look.want {
 			t.Errorf("look %d: %d are overdue, want %d", i, len(due), look.want)
 		}
+	}
+}
+
+// TestLatest: what records have of time is over, also where the clock says otherwise.
+func TestLatest(t *testing.T) {
+	now := time.Now()
+	all := []state.Record{{CreatedAt: now, UsedAt: now.Add(-time.Hour)}, {UsedAt: now.Add(time.Hour)}, {}}
+	if at := latest(all); !at.Equal(now.Add(time.Hour)) {
+		t.Errorf("it is %s", at)
+	}
+	if at := latest(nil); !at.IsZero() {
+		t.Errorf("without records it is %s", at)
 	}
 }

@@ -17,6 +17,8 @@ type archiveKeeper struct {
 	mu    sync.Mutex
 	store *archives.Store
 	under map[chat.ID]chat.ArchiveProgress
+	// tried has the archives that could not be read, with which identities.
+	tried map[chat.ArchiveName]string
 }
 
 // progress sets how far the archive of a chat is; nil is none.

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -24,11 +25,20 @@ func (m *Manager) openDisks() {
 	})
 }
 
-// enableQuotas makes file systems enforce quotas that only count. One that cannot is a finding.
-func (m *Manager) enableQuotas() {
-	if !m.without(chat.LayerDisk) {
-		m.report("disk quotas", m.diskQuotas.Enable())
+// enableQuotas makes file systems enforce quotas that only count, and audits that: it holds for all
+// users there, and somebody may have turned them off. One that cannot is a finding.
+func (m *Manager) enableQuotas(ctx context.Context) {
+	if m.without(chat.LayerDisk) {
+		return
 	}
+	enabled, err := m.diskQuotas.Enable()
+	if len(enabled) > 0 {
+		m.log.Warn("turned on user quotas", "dirs", enabled)
+		what := map[string]string{"layer": string(chat.LayerDisk),
+			"what": "turned on user quotas in " + strings.Join(enabled, ", ")}
+		err = m.auditOutcome(ctx, state.Record{}, "mend", what, err)
+	}
+	m.report("disk quotas", err)
 }
 
 // diskLimit is what the chat may have on disk, by its profile.
@@ -62,6 +72,7 @@ func (m *Manager) removeDisk(_ context.Context, rec state.Record) error {
 func (m *Manager) diskChat(rec state.Record) diskquota.Chat {
 	return diskquota.Chat{
 		ID: rec.ID, UID: rec.UID, Limit: m.diskLimit(rec), Awake: m.session(rec.ID) != nil,
+		Used: rec.UsedAt,
 		Tree: func(dir string) string {
 			if dir == m.paths.homes {
 				return filepath.Base(m.home(rec.ID))
@@ -140,16 +151,24 @@ func (m *Manager) sleepFull(c diskquota.Chat, why string) {
 // nothing enforces that, can only clean up: it writes no file larger than a block.
 func (m *Manager) processLimits(rec state.Record) chat.ProcessLimits {
 	l := m.profile(rec).Limits.ProcessLimits
-	if m.diskWatch.Over(rec.ID) != "" && !m.without(chat.LayerDisk) {
+	if m.overDisk(rec) != "" {
 		l.FSize = cleanUpFSize
 	}
 	return l
 }
 
+// overDisk says why a chat is far over its limit, which nothing enforces; empty if it is not.
+func (m *Manager) overDisk(rec state.Record) string {
+	if m.without(chat.LayerDisk) {
+		return ""
+	}
+	return m.diskWatch.Over(rec.ID, m.diskLimit(rec))
+}
+
 // sayCleanUp says in the terminal's log why a chat that wakes can write no files.
-func (m *Manager) sayCleanUp(id chat.ID) {
-	if why := m.diskWatch.Over(id); why != "" && !m.without(chat.LayerDisk) {
-		m.sayInLog(id, "the chat can write no files until it has removed some: "+why)
+func (m *Manager) sayCleanUp(rec state.Record) {
+	if why := m.overDisk(rec); why != "" {
+		m.sayInLog(rec.ID, "the chat can write no files until it has removed some: "+why)
 	}
 }
 

@@ -60,6 +60,11 @@ func (m *Manager) patchLocked(ctx context.Context, id chat.ID, p chat.Patch) (ch
 	if rule, err := m.checkPatch(ctx, before, after, p); err != nil {
 		return chat.Chat{}, m.refused(caller, before, "patch", rule, err)
 	}
+	grown, err := m.growMemory(ctx, before, after)
+	if err != nil {
+		return chat.Chat{}, err
+	}
+	defer grown()
 	detail := m.changeDetail(before, after, p)
 	err = m.store.Patch(id, p, m.event(ctx, before, "patch", "intent", maps.Clone(detail)))
 	if err != nil {

@@ -54,25 +54,23 @@ func (m *Manager) checkPatch(
 			return "", err
 		}
 	}
-	was, is := m.profile(before).Limits.MemoryMax, m.profile(after).Limits.MemoryMax
-	switch {
-	case is > was:
-		return "", m.checkPromised(after.ID, is-was)
-	case is < was && !p.Force:
+	if !p.Force && m.profile(after).Limits.MemoryMax < m.profile(before).Limits.MemoryMax {
 		return "", m.checkMemory(after)
 	}
 	return "", nil
 }
 
-// checkPromised refuses memory for an awake chat beyond what all may have together: to make room
-// others would have to sleep, which a wake asks for.
-func (m *Manager) checkPromised(id chat.ID, more uint64) error {
-	most := m.shares.MaxMemory
-	if most == 0 || !m.session(id).lives() || m.shares.Promised()+more <= most {
-		return nil
+// growMemory makes room for what an awake chat gets more of memory, and is busy where there is none;
+// done is called when its record says so.
+func (m *Manager) growMemory(ctx context.Context, before, after state.Record) (done func(), err error) {
+	is := m.place(after)
+	if is.Memory <= m.place(before).Memory || !m.session(after.ID).lives() {
+		return func() {}, nil
 	}
-	return fmt.Errorf("cannot give chat %s more memory while it is awake: all awake chats have at most "+
-		"%d bytes (max_awake_memory): put it to sleep before: %w", id, most, chat.ErrBusy)
+	if done, err = m.shares.Grow(ctx, after.ID, is); err != nil {
+		return nil, fmt.Errorf("cannot give chat %s more memory while it is awake: %w", after.ID, err)
+	}
+	return done, nil
 }
 
 // limitsPause is how long a bridge waits between two changes of a living chat's limits: the kernel

@@ -138,9 +138,10 @@ func newManager(opt Options) *Manager {
 	m := &Manager{
 		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
 		reaps:  make(chan struct{}, maxReaps), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
-		archiving: quota.NewLimiter(maxArchiving, archiveHold), clock: idle.NewClock(idle.SinceBoot),
-		layers: layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
-		since:  time.Now().UTC(), again: make(chan struct{}, 1),
+		archiving: quota.NewOwnerLimiter(maxArchiving, maxArchiving-1, archiveHold),
+		clock:     idle.NewClock(idle.SinceBoot),
+		layers:    layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
+		since:     time.Now().UTC(), again: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
 			homes: opt.Homes, tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),

@@ -38,7 +38,7 @@ func (m *Manager) firstReconcile(ctx context.Context) {
 
 func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 	m.report(aboutWalls, m.probeUnknown(ctx))
-	m.enableQuotas()
+	m.enableQuotas(ctx)
 	m.report("the audit log and records", m.store.Behind())
 	all, until := m.store.All(), time.Now().Add(reapTimeout)
 	for i, rec := range all {

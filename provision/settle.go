@@ -42,7 +42,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 // closes the Manager after it has returned, even with an error.
 func (m *Manager) Settle(ctx context.Context) error {
 	require := func(context.Context) error { return m.layers.Require() }
-	m.enableQuotas()
+	m.enableQuotas(ctx)
 	for _, step := range []func(context.Context) error{m.openProber, m.probe, require, m.policy.Count, m.raiseEnforcer} {
 		if err := step(ctx); err != nil {
 			return err

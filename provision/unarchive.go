@@ -46,6 +46,9 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 	defer unlock()
 	m.locks.occupy(former.ID, fmt.Errorf("cannot use chat %s: it is being unarchived: %w",
 		former.ID, chat.ErrBusy))
+	if err := u.checkTried(ctx); err != nil {
+		return c, err
+	}
 	rec, err := m.shares.Unarchive(ctx, name, former, state.Event{
 		Action: "unarchive", Outcome: "intent", Caller: chat.CallerFrom(ctx),
 		Detail: archiveDetail(name),
@@ -56,6 +59,7 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 	sys.Failpoint("unarchive.record.after")
 	u.rec, u.Do = rec, m.archiveDo(rec)
 	if err := u.all(ctx); err != nil {
+		u.keepTried(ctx, err)
 		undone := m.giveUp(ctx, rec, "unarchive", err)
 		return c, errors.Join(fmt.Errorf("cannot unarchive %s: %w", name, err), undone)
 	}

@@ -107,7 +107,7 @@ func (m *Manager) startLocked(ctx context.Context, rec state.Record) (state.Reco
 	m.freshPrograms()
 	err = m.forwards(ctx, "wake", awakeSteps(), rec)
 	s := m.session(rec.ID)
-	m.sayCleanUp(rec.ID)
+	m.sayCleanUp(rec)
 	if err := m.auditOutcome(ctx, rec, "wake", seen(s), err); err != nil {
 		return rec, nil, err
 	}

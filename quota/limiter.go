@@ -11,8 +11,10 @@ import (
 // verb, so that no owner waits for all acts of another.
 type Limiter struct {
 	hold    time.Duration
+	each    int // slots of one owner at most
 	mu      sync.Mutex
 	free    int
+	held    map[string]int // slots, by owner
 	waiting map[turn][]chan struct{}
 	turns   []turn // those with a waiter; the first is next
 }
@@ -22,8 +24,15 @@ type turn struct{ owner, verb string }
 
 // NewLimiter returns a limiter with n slots. One act occupies its slot for hold at most, however
 // much longer it takes.
-func NewLimiter(n int, hold time.Duration) *Limiter {
-	return &Limiter{hold: hold, free: n, waiting: map[turn][]chan struct{}{}}
+func NewLimiter(n int, hold time.Duration) *Limiter { return NewOwnerLimiter(n, n, hold) }
+
+// NewOwnerLimiter is NewLimiter with at most each slots for one owner, also while others are free:
+// where acts take hours, the next owner must not wait for one.
+func NewOwnerLimiter(n, each int, hold time.Duration) *Limiter {
+	return &Limiter{
+		hold: hold, free: n, each: each,
+		held: map[string]int{}, waiting: map[turn][]chan struct{}{},
+	}
 }
 
 // Enter waits for a slot; leave frees the slot, and is idempotent. The error is the cause of
@@ -31,10 +40,10 @@ func NewLimiter(n int, hold time.Duration) *Limiter {
 func (g *Limiter) Enter(ctx context.Context, owner, verb string) (leave func(), err error) {
 	by := turn{owner, verb}
 	g.mu.Lock()
-	if g.free > 0 {
-		g.free--
+	if g.mayEnter(owner) {
+		g.enter(owner)
 		g.mu.Unlock()
-		return g.held(), nil
+		return g.until(owner), nil
 	}
 	mine := make(chan struct{})
 	if len(g.waiting[by]) == 0 {
@@ -44,35 +53,49 @@ func (g *Limiter) Enter(ctx context.Context, owner, verb string) (leave func(), 
 	g.mu.Unlock()
 	select {
 	case <-mine:
-		return g.held(), nil
+		return g.until(owner), nil
 	case <-ctx.Done():
 	}
 	if !g.giveUp(by, mine) {
-		g.next() // it was given a slot meanwhile
+		g.leave(owner) // it was given a slot meanwhile
 	}
 	return nil, context.Cause(ctx)
 }
 
-// held arranges that a slot is freed: by leave, or after the limiter's hold.
-func (g *Limiter) held() (leave func()) {
+// mayEnter and enter are for those that hold mu.
+func (g *Limiter) mayEnter(owner string) bool { return g.free > 0 && g.held[owner] < g.each }
+
+func (g *Limiter) enter(owner string) {
+	g.free--
+	g.held[owner]++
+}
+
+// until arranges that a slot is freed: by leave, or after the limiter's hold.
+func (g *Limiter) until(owner string) (leave func()) {
 	var once sync.Once
-	late := time.AfterFunc(g.hold, func() { once.Do(g.next) })
+	free := func() { once.Do(func() { g.leave(owner) }) }
+	late := time.AfterFunc(g.hold, free)
 	return func() {
 		late.Stop()
-		once.Do(g.next)
+		free()
 	}
 }
 
-// next gives a free slot to the waiter whose turn it is.
-func (g *Limiter) next() {
+// leave frees a slot of the owner, and gives it to the waiter whose turn it is.
+func (g *Limiter) leave(owner string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.turns) == 0 {
-		g.free++
+	g.free++
+	if g.held[owner]--; g.held[owner] == 0 {
+		delete(g.held, owner)
+	}
+	i := slices.IndexFunc(g.turns, func(t turn) bool { return g.mayEnter(t.owner) })
+	if i < 0 {
 		return
 	}
-	by := g.turns[0]
-	g.turns = g.turns[1:]
+	by := g.turns[i]
+	g.turns = slices.Delete(g.turns, i, i+1)
+	g.enter(by.owner)
 	all := g.waiting[by]
 	close(all[0])
 	if g.waiting[by] = all[1:]; len(all) > 1 {

@@ -95,6 +95,36 @@ func TestLimiterBounds(t *testing.T) {
 	checkFree(t, g, 3)
 }
 
+// TestOwnerLimiter: an owner has at most its slots, also while others are free, and those are for
+// the next owner without waiting.
+func TestOwnerLimiter(t *testing.T) {
+	g := NewOwnerLimiter(2, 1, time.Hour)
+	enter := func(owner string) func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		leave, err := g.Enter(ctx, owner, "archive")
+		if err != nil {
+			t.Fatalf("%s: %v", owner, err)
+		}
+		return leave
+	}
+	first := enter("many")
+	second := make(chan func(), 1)
+	enqueue(t, g, turn{"many", "archive"}, func(leave func()) { second <- leave })
+	other := enter("one")
+	third := make(chan func(), 1)
+	enqueue(t, g, turn{"two", "archive"}, func(leave func()) { third <- leave })
+	other()
+	(<-third)() // and not a second one of the first owner
+	if len(second) > 0 {
+		t.Error("one owner has both slots")
+	}
+	first()
+	(<-second)()
+	checkFree(t, g, 2)
+}
+
 // checkFree waits until all slots are free and none waits: one that left may still be on the way.
 func checkFree(t *testing.T, g *Limiter, slots int) {
 	t.Helper()

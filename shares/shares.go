@@ -28,10 +28,14 @@ type Options struct {
 	Awake func() map[chat.ID]Place
 	// RunBytes counts the bytes that each owner's background runs keep or may still print.
 	RunBytes func() map[string]uint64
-	// MakeRoom puts an idle chat to sleep, of one owner or, if owner is empty, of all. If it
-	// cannot, it says what keeps the awake chats awake, and whether one may be idle soon.
-	MakeRoom func(ctx context.Context, owner string) (made, soon bool, awake string)
+	// MakeRoom puts an idle chat to sleep, of one owner or, if owner is empty, of all, if there is
+	// room once several sleep. If it cannot, it says what keeps the awake chats awake, and whether
+	// there may be room soon.
+	MakeRoom func(ctx context.Context, owner string, fits Fits) (made, soon bool, awake string)
 }
+
+// Fits reports whether there is room once those chats sleep, and with soon those that are waking.
+type Fits = func(asleep []chat.ID, soon bool) bool
 
 // Shares count what owners hold. The methods may be called from several goroutines; the caller is
 // in the context ([chat.WithCaller]).

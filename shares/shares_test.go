@@ -52,7 +52,7 @@ func newHost(t *testing.T, opt Options) *host {
 		return awake
 	}
 	opt.RunBytes = func() map[string]uint64 { return h.runBytes }
-	opt.MakeRoom = func(_ context.Context, owner string) (made, soon bool, awake string) {
+	opt.MakeRoom = func(_ context.Context, owner string, _ Fits) (made, soon bool, awake string) {
 		h.asked = append(h.asked, owner)
 		if h.idle[owner] == 0 {
 			return false, false, "all at work"
@@ -239,7 +239,9 @@ func TestWakesInOrder(t *testing.T) {
 		var order []string
 		none := func() map[chat.ID]Place { return map[chat.ID]Place{} }
 		s := New(Options{MaxAwake: 1, Awake: none})
-		s.Options.MakeRoom = func(ctx context.Context, _ string) (made, soon bool, awake string) {
+		s.Options.MakeRoom = func(
+			ctx context.Context, _ string, _ Fits,
+		) (made, soon bool, awake string) {
 			<-first
 			order = append(order, chat.CallerFrom(ctx).Name)
 			return false, false, "all at work"

@@ -35,27 +35,46 @@ type room struct {
 	mu     sync.Mutex
 	length int
 	served time.Time // when one last left the line with a place
+	// wanted is the memory that the first in the line waits for, and taken what those have got
+	// that overtook it.
+	wanted, taken uint64
 }
 
 // Wake admits a chat that wakes, until done is called: it bounds the chats that are awake or
 // waking, and their memory_max, in total, and the chats of one owner. Where these are as many as
 // may be, it puts the longest idle one to sleep, or refuses. A wake for which a chat of another
-// owner may soon be idle waits for that. Wakes are admitted in turn by owner, and in order. A chat
+// owner may soon be idle waits for that. Wakes are admitted in turn by owner, and in order, but
+// that smaller ones may overtake one that waits for memory, up to as much as it waits for. A chat
 // wakes once at a time.
 func (s *Shares) Wake(ctx context.Context, id chat.ID, p Place) (done func(), err error) {
 	if max := s.MaxMemory; max > 0 && p.Memory > max {
 		return nil, fmt.Errorf("cannot wake chat %s: its memory_max, %s, is more than "+
 			"max_awake_memory, %s, of all chats: %w", id, size(p.Memory), size(max), chat.ErrBusy)
 	}
-	soon := s.rooms.any()
+	soon, overtakes := s.rooms.before(p.Memory, s.MaxMemory > 0)
 	if !soon {
 		soon, err = s.wakeNow(ctx, id, p)
+	}
+	if overtakes && (soon || err != nil) {
+		s.rooms.overtookNobody(p.Memory)
 	}
 	if soon {
 		err = s.awaitRoom(ctx, id, p)
 	}
 	if err != nil {
 		return nil, s.Refused(ctx, "wake", err)
+	}
+	return func() { s.woken(id) }, nil
+}
+
+// Grow admits that an awake chat has p from now on, which done ends to promise; its record says so
+// by then. It makes room as Wake does, and does not wait.
+func (s *Shares) Grow(ctx context.Context, id chat.ID, p Place) (done func(), err error) {
+	if s.MaxMemory == 0 {
+		return func() {}, nil
+	}
+	if _, err := s.place(ctx, id, p); err != nil {
+		return nil, s.Refused(ctx, "patch", err)
 	}
 	return func() { s.woken(id) }, nil
 }
@@ -81,6 +100,7 @@ func (s *Shares) awaitRoom(ctx context.Context, id chat.ID, p Place) error {
 		return gaveUp(err)
 	}
 	defer leave()
+	s.rooms.lead(p.Memory)
 	for {
 		soon, err := s.place(ctx, id, p)
 		if served = err == nil; !soon || s.rooms.stands(since) {
@@ -99,10 +119,33 @@ func gaveUp(err error) error {
 	return fmt.Errorf("cannot wake another chat: others are waking: %w: %w", err, chat.ErrBusy)
 }
 
-func (r *room) any() bool {
+// before reports whether a wake has to wait behind others, or overtakes the first of them: if it
+// may, for less memory than that waits for.
+func (r *room) before(memory uint64, may bool) (waits, overtakes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.length > 0
+	if r.length == 0 {
+		return false, false
+	}
+	if !may || memory >= r.wanted || r.taken+memory > r.wanted {
+		return true, false
+	}
+	r.taken += memory
+	return false, true
+}
+
+// lead is called by the first in the line.
+func (r *room) lead(wanted uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted, r.taken = wanted, 0
+}
+
+// overtookNobody is called where before was wrong to expect that.
+func (r *room) overtookNobody(memory uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken -= min(r.taken, memory)
 }
 
 func (r *room) join() time.Time {
@@ -141,10 +184,28 @@ func (s *Shares) place(ctx context.Context, id chat.ID, p Place) (soon bool, err
 		if awake != "" { // of an owner's share the owner can free some
 			return soon && of == "", err
 		}
-		made, later, words := s.MakeRoom(ctx, of)
+		made, later, words := s.MakeRoom(ctx, of, s.fits(of, id, p))
 		if soon = later; !made {
 			awake = words
 		}
+	}
+}
+
+// fits returns whether a chat has a place once others sleep: of its owner, whose share one makes
+// room in, or of all.
+func (s *Shares) fits(of string, id chat.ID, p Place) Fits {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	awake, waking := s.Awake(), maps.Clone(s.waking)
+	return func(asleep []chat.ID, soon bool) bool {
+		all := maps.Clone(awake)
+		if !soon {
+			maps.Copy(all, waking)
+		}
+		for _, slept := range append(asleep, id) {
+			delete(all, slept)
+		}
+		return of != "" || s.full(all, p) == ""
 	}
 }
 

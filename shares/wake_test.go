@@ -28,6 +28,8 @@ type starter struct {
 	most    int       // chats that were awake simultaneously
 	memory  uint64    // the most that they had
 	working bool      // all are at work
+	works   map[chat.ID]bool
+	slept   []chat.ID // that made room
 }
 
 const (
@@ -38,7 +40,7 @@ const (
 func newStarter(opt Options) *starter {
 	h := &starter{
 		awake: map[chat.ID]Place{}, since: map[chat.ID]time.Time{},
-		starts: quota.NewLimiter(2, 3*time.Second),
+		starts: quota.NewLimiter(2, 3*time.Second), works: map[chat.ID]bool{},
 	}
 	opt.Awake = func() map[chat.ID]Place {
 		h.mu.Lock()
@@ -50,24 +52,31 @@ func newStarter(opt Options) *starter {
 	return h
 }
 
-func (h *starter) makeRoom(_ context.Context, owner string) (made, soon bool, awake string) {
+func (h *starter) makeRoom(
+	_ context.Context, owner string, fits Fits,
+) (made, soon bool, awake string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.working {
 		return false, false, "all at work"
 	}
-	oldest := chat.ID("")
+	var idle, used []chat.ID
 	for id, p := range h.awake {
-		older := oldest == "" || h.since[id].Before(h.since[oldest])
-		if older && (owner == "" || p.Owner == owner) {
-			oldest = id
+		switch {
+		case h.works[id] || owner != "" && p.Owner != owner:
+		case time.Since(h.since[id]) < minIdle:
+			used = append(used, id)
+		default:
+			idle = append(idle, id)
 		}
 	}
-	if oldest == "" || time.Since(h.since[oldest]) < minIdle {
-		return false, true, "all just used"
+	slices.SortFunc(idle, func(a, b chat.ID) int { return h.since[a].Compare(h.since[b]) })
+	if len(idle) > 0 && fits(slices.Clone(idle), false) {
+		delete(h.awake, idle[0])
+		h.slept = append(h.slept, idle[0])
+		return true, false, ""
 	}
-	delete(h.awake, oldest)
-	return true, false, ""
+	return false, fits(append(idle, used...), true), "all just used"
 }
 
 // wake is a wake as package provision does it: admitted, started in its turn, and counted as awake
@@ -246,5 +255,116 @@ func TestMemory(t *testing.T) {
 		if all := h.overall(3); !slices.Contains(all, half) {
 			t.Errorf("findings: %q", all)
 		}
+	})
+}
+
+// TestTooLargeForTheIdle: a wake for which all idle chats together make no room is refused
+// immediately, and none of them sleeps; one that they make room for gets it.
+func TestTooLargeForTheIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newStarter(Options{MaxMemory: 4 * each})
+		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
+		must(t, h.wake(ctx, "works", Place{"ada", 2 * each}))
+		must(t, h.wake(ctx, "idle1", Place{"ada", each}))
+		must(t, h.wake(ctx, "idle2", Place{"ada", each}))
+		h.works["works"] = true
+		time.Sleep(minIdle)
+		began := time.Now()
+		err := h.wake(ctx, "large", Place{"bob", 3 * each})
+		if !errors.Is(err, chat.ErrBusy) || len(h.slept) > 0 || time.Since(began) > 0 {
+			t.Errorf("%v after %s, asleep are %q", err, time.Since(began), h.slept)
+		}
+		must(t, h.wake(ctx, "fits", Place{"bob", 2 * each}))
+		if len(h.slept) != 2 || h.memory > 4*each {
+			t.Errorf("asleep are %q", h.slept)
+		}
+	})
+}
+
+// TestSmallOvertake: while a large wake waits, smaller ones that fit wake, up to as much memory as
+// that waits for, also when many come simultaneously. The next ones wait behind it, and it wakes.
+func TestSmallOvertake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newStarter(Options{MaxMemory: 8 * each})
+		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
+		must(t, h.wake(ctx, "used", Place{"ada", 5 * each}))
+		var wakes sync.WaitGroup
+		wakes.Go(func() { must(t, h.wake(ctx, "large", Place{"bob", 4 * each})) })
+		synctest.Wait()
+		h.wakeAll(t, &wakes, "equal", 1, 4*each)
+		for i := range 6 {
+			id := chat.ID(fmt.Sprint("small", i))
+			wakes.Go(func() { must(t, h.wake(ctx, id, Place{"cyd", each})) })
+		}
+		time.Sleep(minIdle / 2)
+		last := string(h.started[len(h.started)-1])
+		if len(h.started) != 4 || h.started[0] != "used" || !strings.HasPrefix(last, "small") {
+			t.Errorf("before the large one started %q", h.started)
+		}
+		wakes.Wait()
+		at := slices.Index(h.started, "large")
+		if at != 4 || len(h.started) != 9 || h.memory > 8*each {
+			t.Errorf("started %q", h.started)
+		}
+	})
+}
+
+// TestOvertakingIsBounded: however many small ones come, the first in the line is overtaken by as
+// much as it wants.
+func TestOvertakingIsBounded(t *testing.T) {
+	r := &room{}
+	if waits, overtakes := r.before(each, true); waits || overtakes {
+		t.Errorf("without a line: %t, %t", waits, overtakes)
+	}
+	r.join()
+	r.lead(3 * each)
+	for i, want := range []bool{true, true, true, false, false} {
+		if waits, overtakes := r.before(each, true); overtakes != want || waits == want {
+			t.Errorf("the small one %d waits: %t, overtakes: %t", i, waits, overtakes)
+		}
+	}
+	r.overtookNobody(each)
+	if _, overtakes := r.before(each, true); !overtakes {
+		t.Error("what was given back is not there")
+	}
+	r.lead(2 * each)
+	if _, overtakes := r.before(2*each, true); overtakes {
+		t.Error("one as large as the first overtakes it")
+	}
+	if _, overtakes := r.before(each, false); overtakes {
+		t.Error("one overtakes where memory has no bound")
+	}
+}
+
+// TestGrow: an awake chat gets more memory if others make room, and counts with it before its
+// record says so; it is refused, and none sleeps, where they cannot.
+func TestGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newStarter(Options{MaxMemory: 4 * each})
+		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
+		must(t, h.wake(ctx, "grows", Place{"ada", each}))
+		must(t, h.wake(ctx, "idle", Place{"bob", each}))
+		must(t, h.wake(ctx, "works", Place{"bob", each}))
+		h.works["grows"], h.works["works"] = true, true
+		time.Sleep(minIdle)
+		if _, err := h.Grow(ctx, "grows", Place{"ada", 4 * each}); !errors.Is(err, chat.ErrBusy) ||
+			len(h.slept) > 0 {
+			t.Errorf("too much: %v, asleep are %q", err, h.slept)
+		}
+		done, err := h.Grow(ctx, "grows", Place{"ada", 2 * each})
+		if err != nil || len(h.slept) > 0 {
+			t.Errorf("what fits: %v, asleep are %q", err, h.slept)
+		}
+		h.works["idle"] = true
+		if err := h.wake(ctx, "other", Place{"bob", each}); !errors.Is(err, chat.ErrBusy) {
+			t.Errorf("beside it: %v", err)
+		}
+		h.works["idle"] = false
+		done()
+		done, err = h.Grow(ctx, "grows", Place{"ada", 3 * each})
+		if err != nil || !slices.Equal(h.slept, []chat.ID{"idle"}) {
+			t.Errorf("with room made: %v, asleep are %q", err, h.slept)
+		}
+		done()
 	})
 }

@@ -19,25 +19,55 @@ import (
 // from, and maybe on others too. Where that is no block device, as under overlay, the error wraps
 // [errors.ErrUnsupported].
 func Disk(path string) (string, error) {
-	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &st)
-	if err != nil {
+	st, m, err := mountOf(path)
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("cannot find the disk of %s: %w", path, err)
-	}
-	if st.Dev_major != 0 {
+	case st.Dev_major != 0:
 		return wholeDisk("/sys/dev/block", fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor))
+	}
+	return diskOf(path, m)
+}
+
+// mountOf finds the mount that has path, if path's device does not say it all.
+func mountOf(path string) (st unix.Statx_t, m Mount, err error) {
+	err = unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &st)
+	if err != nil || st.Dev_major != 0 {
+		return st, m, err
 	}
 	mounts, err := ReadMounts("/proc/self/mountinfo")
 	if err != nil {
-		return "", err
+		return st, m, err
 	}
 	for _, m := range mounts {
 		if uint64(m.ID) == st.Mnt_id {
-			return diskOf(path, m)
+			return st, m, nil
 		}
 	}
-	return "", fmt.Errorf("cannot find the disk of %s: no mount has it: %w",
-		path, errors.ErrUnsupported)
+	return st, m, fmt.Errorf("no mount has it: %w", errors.ErrUnsupported)
+}
+
+// Pool names what the file system of path takes its space from: file systems of one pool fill each
+// other. It is the device, but for btrfs and ZFS, whose subvolumes and datasets have devices of
+// their own.
+func Pool(path string) (string, error) {
+	st, m, err := mountOf(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the file system of %s: %w", path, err)
+	}
+	return poolOf(m, fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor)), nil
+}
+
+// poolOf is the pool of a mount on the device dev.
+func poolOf(m Mount, dev string) string {
+	switch m.Kind {
+	case "btrfs", "bcachefs": // the kernel gives all mounts of one the same source
+		return m.Kind + " " + m.Source
+	case "zfs":
+		pool, _, _ := strings.Cut(m.Source, "/")
+		return "zfs " + pool
+	}
+	return dev
 }
 
 // diskOf asks by what a file system was mounted from.

@@ -77,3 +77,31 @@ func TestDiskOf(t *testing.T) {
 		t.Errorf("btrfs on %s: %q, %v", disks[0], disk, err)
 	}
 }
+
+// TestPoolOf: subvolumes of one btrfs and datasets of one ZFS pool are one pool, whatever their
+// devices, and nothing else is.
+func TestPoolOf(t *testing.T) {
+	const dev, other = "0:40", "0:41"
+	for _, row := range []struct {
+		a, b Mount
+		same bool
+	}{
+		{Mount{Kind: "btrfs", Source: "/dev/vda"}, Mount{Kind: "btrfs", Source: "/dev/vda"}, true},
+		{Mount{Kind: "btrfs", Source: "/dev/vda"}, Mount{Kind: "btrfs", Source: "/dev/vdb"}, false},
+		{Mount{Kind: "zfs", Source: "tank/home"}, Mount{Kind: "zfs", Source: "tank"}, true},
+		{Mount{Kind: "zfs", Source: "tank/home"}, Mount{Kind: "zfs", Source: "tank2/home"}, false},
+		{Mount{Kind: "tmpfs", Source: "tmpfs"}, Mount{Kind: "tmpfs", Source: "tmpfs"}, false},
+		{Mount{}, Mount{}, false},
+	} {
+		if same := poolOf(row.a, dev) == poolOf(row.b, other); same != row.same {
+			t.Errorf("%+v and %+v are one pool: %t", row.a, row.b, same)
+		}
+	}
+	proc, err := Pool("/proc")
+	if self, serr := Pool("/proc/self"); err != nil || serr != nil || proc != self {
+		t.Errorf("/proc is %q, %v, and what is in it %q, %v", proc, err, self, serr)
+	}
+	if _, err := Pool("/none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a path that is not there: %v", err)
+	}
+}

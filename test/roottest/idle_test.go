@@ -2,6 +2,7 @@ package roottest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func TestMakesRoom(t *testing.T) {
 }
 
 // TestMemoryMakesRoom: where max_awake_memory is reached, an idle chat sleeps in the place of one
-// that wakes, with the memory_max of each one's profile.
+// that wakes, or gets more by a patch, with the memory_max of each one.
 func TestMemoryMakesRoom(t *testing.T) {
 	opt := options(t)
 	for _, name := range []string{"default", "web"} {
@@ -144,5 +145,21 @@ func TestMemoryMakesRoom(t *testing.T) {
 	_, err := m.Wake(ctx, first.ID)
 	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "exceeds max_awake_memory") {
 		t.Errorf("all are at work: %v", err)
+	}
+	// The one at work gets more when the other becomes idle, and none sleeps for what cannot be.
+	most := fmt.Sprint(opt.MaxAwakeMemory)
+	grow := func(to string) error {
+		return second(patchAs(ctx, t, m, works.ID, `{"limits":{"memory_max":`+to+`}}`))
+	}
+	if err := grow(most); !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("more memory while others are at work: %v", err)
+	}
+	must(t, m.Input(ctx, third.ID, chat.Input{Keys: []string{"C-c"}}))
+	if err := grow(most + "0"); !errors.Is(err, chat.ErrBusy) || !isAwake(t, m, third) {
+		t.Errorf("more than there is: %v", err)
+	}
+	until(t, "the idle one makes room", func() bool { return grow(most) == nil })
+	if isAwake(t, m, third) || !isAwake(t, m, works) {
+		t.Error("after the patch the idle one is awake, or the one at work is not")
 	}
 }

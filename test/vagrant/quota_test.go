@@ -18,7 +18,8 @@ const refusedByQuota = "Disk quota exceeded"
 // TestHostQuota: on the machine's own ext4, whose quotas chatd turned on, a chat has at most its
 // bytes and inodes in home, /tmp and /var/tmp together, by whatever call. Others write on. It is
 // reported, and a file removed is room again. A limit that is gone is set again within a minute,
-// and reap leaves no record of the uid.
+// quotas that an operator turned off are turned on and audited, and reap leaves no record of the
+// uid.
 func TestHostQuota(t *testing.T) {
 	useProfiles(t)
 	layer := chat.Layer{}
@@ -63,10 +64,23 @@ func TestHostQuota(t *testing.T) {
 	eventually(t, timeout, "the limit is set again", func() bool {
 		return strings.Contains(quotaOf(t, c, "/"), " 8192 ")
 	})
+	before := turnedOn(t)
+	output(t, "quotaoff", "-u", "/")
+	eventually(t, timeout, "quotas are turned on again, which is audited", func() bool {
+		return turnedOn(t) > before
+	})
 	must(t, reap(c.ID))
 	if left := quotaOf(t, c, "/"); left != "" {
 		t.Errorf("after reap the kernel has %q", left)
 	}
+}
+
+// turnedOn is how often chatd has turned on quotas, by its audit log.
+func turnedOn(t *testing.T) int {
+	t.Helper()
+	log, err := os.ReadFile(stateDir + "/audit.jsonl")
+	must(t, err)
+	return strings.Count(string(log), "turned on user quotas in ")
 }
 
 // quotaOf is the line of a chat's uid in what repquota(8) lists.
