@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -44,6 +45,12 @@ func archiveChat(c *cli.Context) error {
 		return err
 	}
 	how := chat.ToArchive{Keep: c.Bool("keep")}
+	if how.Keep && !c.Bool("yes") {
+		err := notAtWork(c, id)
+		if how.StayAwake = errors.Is(err, chat.ErrBusy); !how.StayAwake && err != nil {
+			return err
+		}
+	}
 	if err := mayArchive(c, id, how); err != nil {
 		return err
 	}
@@ -61,9 +68,9 @@ func archiveChat(c *cli.Context) error {
 func mayArchive(c *cli.Context, id chat.ID, how chat.ToArchive) error {
 	in, asks := terminalIn(c)
 	switch {
-	case c.Bool("yes"):
+	case c.Bool("yes") || how.Keep:
 		return nil
-	case how.Keep || !asks:
+	case !asks:
 		return notAtWork(c, id)
 	}
 	ch, err := client(c).Get(c.Context, id)
