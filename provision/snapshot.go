@@ -46,6 +46,9 @@ type snapshot struct {
 func (m *Manager) takeSnapshot(
 	ctx context.Context, rec state.Record, s *liveSession,
 ) (from homeSource, err error) {
+	if m.units {
+		return from, errors.New("none is taken where systemd starts the sessions")
+	}
 	if m.without(chat.LayerView) || m.without(chat.LayerProc) || m.without(chat.LayerTmp) {
 		return from, errors.New("the layers view, proc and tmp keep a chat from the clone")
 	}

@@ -3,24 +3,22 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/unshare"
 )
 
 // LaunchBeside is [Starter.Launch] for a one-shot session beside one that lives, which sees nothing
-// of it. It is chatd's child also where systemd owns sessions: it ends with chatd, and the unit is
-// the other's. It may run none of the chat's code: it shares files of the host with others as they
-// are.
+// of it. It is chatd's child, and ends with it. Where systemd starts the sessions it is
+// [chat.ErrUnsupported]: chatd.service may start none (its SystemCallFilter=, ProtectHostname=).
 func (s *Starter) LaunchBeside(p Spec, bwrap *exec.Cmd, b *Files) error {
-	prepare := b.prepare
-	if s.opt.Units { // chatd's own mounts are not those that a session is made of
-		prepare = func(int) error { return unshare.JoinHost() }
+	if s.opt.Units {
+		return fmt.Errorf("cannot start a session beside one of systemd's: %w", chat.ErrUnsupported)
 	}
-	return s.opt.Groups.StartPrepared(p.Chat, cgroup.BesideLeaf, bwrap, prepare)
+	return s.opt.Groups.StartPrepared(p.Chat, cgroup.BesideLeaf, bwrap, b.prepare)
 }
 
 // EndBeside is [Starter.Abandon] for what LaunchBeside started: the session beside it lives on.

@@ -45,33 +45,15 @@ func In(p Process, act func() error) error {
 	}
 	defer ns.Close()
 	return sys.OnThread(func() error {
-		if err := join(ns); err != nil {
+		err := unix.Unshare(unix.CLONE_FS) // setns(2) wants it
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
+		}
+		if err != nil {
 			return fmt.Errorf("cannot join the mount namespace of process %d: %w", p.PID, err)
 		}
 		return act()
 	})
-}
-
-// JoinHost gives the calling thread the mounts that process 1 has. The caller has locked the thread
-// and lets it die.
-func JoinHost() error {
-	ns, err := os.Open("/proc/1/ns/mnt")
-	if err != nil {
-		return fmt.Errorf("cannot open the mount namespace of the host: %w", err)
-	}
-	defer ns.Close()
-	if err = join(ns); err != nil {
-		err = fmt.Errorf("cannot join the mount namespace of the host: %w", err)
-	}
-	return err
-}
-
-// join has the calling thread join a mount namespace.
-func join(ns *os.File) error {
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // setns(2) wants it
-		return err
-	}
-	return unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
 }
 
 func (p Process) openMounts() (*os.File, error) {

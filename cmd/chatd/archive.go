@@ -28,11 +28,13 @@ func archiveCommand() *cli.Command {
 			"into one archive. Reaps the chat once the archive is checked. If anything\n" +
 			"fails, or Ctrl-C ends it, the chat stays. Prints the archive's name, and what\n" +
 			"it leaves out, as sockets. On a terminal it asks first, unless --keep or --yes;\n" +
-			"elsewhere it refuses a chat that is at work.\n\n" +
+			"elsewhere it refuses a chat that is at work. With --keep an awake chat stays\n" +
+			"awake where the file system of its home has reflinks: a snapshot is archived.\n" +
+			"Else it sleeps, but for one at work without --yes, which is refused.\n\n" +
 			"   chatd archive CHAT\n" +
 			"   chatd archive --keep CHAT",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "keep", Usage: "keep the chat, asleep"},
+			&cli.BoolFlag{Name: "keep", Usage: "keep the chat"},
 			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
 		},
 		Action: archiveChat,
