@@ -18,7 +18,8 @@ func TestPause(t *testing.T) {
 	start(t, f, idA, BesideLeaf, aside)
 	is := func(what string, want bool) {
 		t.Helper()
-		if s, r, b := counts(t, session), counts(t, run), counts(t, beside); s != want || r != want || !b {
+		s, r, b := counts(t, session), counts(t, run), counts(t, beside)
+		if s != want || r != want || !b {
 			t.Errorf("%s: the session counts %t, the run %t, what is beside %t", what, s, r, b)
 		}
 	}

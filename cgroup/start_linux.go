@@ -17,8 +17,8 @@ import (
 )
 
 // Start is cmd.Start with the child born in a leaf of the chat: "session", [BesideLeaf] or
-// "runs/<run>". The first two are made if they are missing. That of a run must have been made by [FS.CreateRun], takes
-// one Start, and none after [FS.KillRun] ([chat.ErrWrongPhase]). [chat.ErrBusy] when the limit of
+// "runs/<run>". The first two are made if they are missing. That of a run must have been made by
+// [FS.CreateRun], takes one Start, and none after [FS.KillRun] ([chat.ErrWrongPhase]). [chat.ErrBusy] when the limit of
 // tasks leaves no room, [chat.ErrNotFound] without the leaf.
 //
 // The fields UseCgroupFD and CgroupFD of cmd.SysProcAttr are Start's. Pdeathsig
@@ -64,7 +64,8 @@ func checkLeaf(leaf string) (run string, err error) {
 	}
 	run, ok := strings.CutPrefix(leaf, runsDir+"/")
 	if !ok {
-		return "", fmt.Errorf("cannot use %s as a leaf: want session, beside or runs/<run>: %w", chat.Quote(leaf), chat.ErrInvalid)
+		return "", fmt.Errorf("cannot use %s as a leaf: want session, beside or runs/<run>: %w",
+			chat.Quote(leaf), chat.ErrInvalid)
 	}
 	return run, checkRun(run)
 }

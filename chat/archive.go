@@ -60,7 +60,7 @@ type Archive struct {
 	// Snapshot: the chat went on meanwhile. Slept: why a chat that was awake sleeps now. Both are in
 	// the answer to who makes it.
 	Snapshot bool   `json:"snapshot,omitempty" doc:"It is of a snapshot: the chat stayed awake."`
-	Slept    string `json:"slept,omitempty" doc:"Why there was no snapshot of the chat, which sleeps now."`
+	Slept    string `json:"slept,omitempty" doc:"Why the chat sleeps now: no snapshot."`
 	// Left counts what is not in it, as sockets; LeftNames are the first of them, quoted.
 	Left      int64    `json:"left,omitempty"`
 	LeftNames []string `json:"left_names,omitempty"`
@@ -70,9 +70,9 @@ type Archive struct {
 type ToArchive struct {
 	// Keep leaves the chat, awake if a snapshot could be taken of it, and else asleep; otherwise it
 	// is reaped once its archive is checked.
-	Keep bool `json:"keep,omitempty" doc:"Keep the chat and do not reap it: awake where homes have reflinks, else asleep."`
+	Keep bool `json:"keep,omitempty" doc:"Do not reap it: awake if it has a snapshot, or asleep."`
 	// StayAwake refuses where an awake chat that is kept would be put to sleep, as ErrBusy.
-	StayAwake bool `json:"stay_awake,omitempty" doc:"With keep: refuse (busy) in place of putting an awake chat to sleep."`
+	StayAwake bool `json:"stay_awake,omitempty" doc:"With keep: refuse (busy) to let it sleep."`
 }
 
 // ArchiveFilter narrows a list of archives. Zero fields do not narrow.

@@ -210,7 +210,7 @@ func (m *Manager) stillHome(
 			return from, fmt.Errorf("cannot archive chat %s without putting it to sleep: %w: %w",
 				rec.ID, err, chat.ErrBusy)
 		}
-		m.log.Info("a chat sleeps for its archive: there is no snapshot", "chat", rec.ID, "why", err)
+		m.log.Info("a chat sleeps for its archive: no snapshot", "chat", rec.ID, "why", err)
 		from = homeSource{slept: chat.ErrorText(err)}
 	}
 	lock.occupy()

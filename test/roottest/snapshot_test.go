@@ -142,7 +142,8 @@ func TestSnapshot(t *testing.T) {
 // many gives the chat so many files that a clone and an archive take a while.
 func many(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
-	run(t, m, c.ID, "mkdir ~/many && cd ~/many && seq 5000 | xargs touch && head -c 64M /dev/urandom >much")
+	run(t, m, c.ID, `mkdir ~/many && cd ~/many && seq 5000 | xargs touch &&
+		head -c 64M /dev/urandom >much`)
 }
 
 // snapshotting has a daemon archive a chat that is awake, and stops chatd-archive in that command.
@@ -198,18 +199,21 @@ func TestAttackSnapshot(t *testing.T) {
 	run(t, m, c.ID, "echo changed >~/secret; rm ~/kept; echo new >~/new")
 	dir := filepath.Join(opt.Homes, ".snapshots", string(c.ID))
 	outside := exec.Command("cat", dir+"/secret")
-	outside.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: c.UID, Gid: c.UID}}
+	as := &syscall.Credential{Uid: c.UID, Gid: c.UID}
+	outside.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	if text, err := outside.Output(); string(text) != "the original\n" {
 		t.Fatalf("the clone has %q, %v", text, err)
 	}
 	var st unix.Stat_t
 	must(t, unix.Stat(dir+"/secret", &st))
 	got := run(t, m, c.ID, fmt.Sprintf(`exec 2>&1 5<~ 6<..; d=%s
-		ls -a $d $d/.. ~/.. ; cat $d/secret /proc/self/fd/5/../.snapshots/%s/secret /proc/self/fd/6/.snapshots/%[2]s/secret
-		cat /proc/[0-9]*/root$d/secret /proc/[0-9]*/root/tmp/secret /proc/[0-9]*/cwd/secret /proc/[0-9]*/fd/* </dev/null
+		ls -a $d $d/.. ~/.. ; cat $d/secret /proc/self/fd/5/../.snapshots/%s/secret
+		cat /proc/self/fd/6/.snapshots/%[2]s/secret /proc/[0-9]*/root$d/secret
+		cat /proc/[0-9]*/root/tmp/secret /proc/[0-9]*/cwd/secret /proc/[0-9]*/fd/* </dev/null
 		ln $d/secret ~/linked; ln /tmp/secret ~/linked; mv $d ~/moved; echo x >$d/secret
 		find / -inum %d -exec cat {} + 2>/dev/null
-		for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline; done; pkill -9 archive; true`, dir, c.ID, st.Ino))
+		for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline; done
+		pkill -9 archive; true`, dir, c.ID, st.Ino))
 	for _, bad := range []string{"the original", "chatd-archive", string(c.ID) + "/many"} {
 		if strings.Contains(got.Stdout+got.Stderr, bad) {
 			t.Errorf("A found %q:\n%s%s", bad, got.Stdout, got.Stderr)
@@ -222,15 +226,18 @@ func TestAttackSnapshot(t *testing.T) {
 	must(t, m.Reap(operator(t.Context()), c.ID))
 	_, err := m.Unarchive(operator(t.Context()), o.Name)
 	must(t, err)
-	if got := run(t, m, c.ID, "cat ~/secret ~/kept; ls ~/new"); got.Stdout != "the original\nkept\n" {
+	got = run(t, m, c.ID, "cat ~/secret ~/kept; ls ~/new")
+	if got.Stdout != "the original\nkept\n" {
 		t.Errorf("archived was %q%s", got.Stdout, got.Stderr)
 	}
 }
 
-// TestSnapshotEndsWithItsCaller: when the caller leaves while the chat stands still, the chat goes on,
-// a message that came meanwhile is typed, and nothing is left; so too if the clone takes too long.
+// TestSnapshotEndsWithItsCaller: when the caller leaves while the chat stands still, the chat goes
+// on, what came meanwhile arrives, and nothing is left; so too if the clone takes too long.
 func TestSnapshotEndsWithItsCaller(t *testing.T) {
-	for name, want := range map[string]error{"leaves": context.Canceled, "takes too long": chat.ErrBusy} {
+	for name, want := range map[string]error{
+		"leaves": context.Canceled, "takes too long": chat.ErrBusy,
+	} {
 		t.Run(name, func(t *testing.T) {
 			m, opt := openReflinked(t)
 			c := kept(t, m, "waits")
@@ -243,7 +250,8 @@ func TestSnapshotEndsWithItsCaller(t *testing.T) {
 			at := countIn(t, c, "b")
 			ran := make(chan error, 1)
 			go func() {
-				ran <- second(m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: "echo came >~/came"}))
+				came := chat.RunSpec{Command: "echo came >~/came"}
+				ran <- second(m.Run(operator(t.Context()), c.ID, came))
 			}()
 			if name == "leaves" {
 				cancel()
@@ -310,7 +318,9 @@ func TestSnapshotOfHeld(t *testing.T) {
 // TestNoSnapshot: without reflinks, or without room for a clone, the answer says why the chat
 // sleeps now, and one that shall stay awake does.
 func TestNoSnapshot(t *testing.T) {
-	for name, want := range map[string]string{"without reflinks": "reflinks", "without room": "space left"} {
+	for name, want := range map[string]string{
+		"without reflinks": "reflinks", "without room": "space left",
+	} {
 		t.Run(name, func(t *testing.T) {
 			opt := keepsArchives(t, options(t))
 			if name == "without room" {
@@ -324,7 +334,8 @@ func TestNoSnapshot(t *testing.T) {
 				takeAll(t, opt.Homes, false)
 			}
 			_, err := m.Archive(ctx, c.ID, chat.ToArchive{Keep: true, StayAwake: true})
-			if got, gerr := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrBusy) || gerr != nil || !got.Awake {
+			got, gerr := m.Get(ctx, c.ID)
+			if !errors.Is(err, chat.ErrBusy) || gerr != nil || !got.Awake {
 				t.Errorf("awake is %t, %v, %v", got.Awake, err, gerr)
 			}
 			a := archiveChat(t, m, c, true)
@@ -339,16 +350,20 @@ func TestNoSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotKilled: wherever chatd-root is killed in a snapshot, the next one lets the chat go on,
-// with its program, removes the clone, and makes the archive.
+// TestSnapshotKilled: wherever chatd-root is killed in a snapshot, the next one lets the chat go
+// on, with its program, removes the clone, and makes the archive.
 func TestSnapshotKilled(t *testing.T) {
 	needsRoot(t)
 	leaveOrphansToInit(t)
 	opt := keepsArchives(t, options(t))
 	onReflinks(t, opt)
-	k := &archiveKilling{t: t, opt: opt, config: archiveConfig(t, opt), orders: failpoints(filepath.Dir(opt.State))}
+	k := &archiveKilling{
+		t: t, opt: opt, config: archiveConfig(t, opt), orders: failpoints(filepath.Dir(opt.State)),
+	}
 	k.daemon = startDaemonOf(t, opt, k.config, string(k.orders))
-	for _, point := range []string{"snapshot.pause.after", "snapshot.clone.after", "snapshot.pack.before"} {
+	for _, point := range []string{
+		"snapshot.pause.after", "snapshot.clone.after", "snapshot.pack.before",
+	} {
 		t.Run(point, func(t *testing.T) { k.inSnapshot(t, point) })
 	}
 }
