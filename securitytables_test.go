@@ -64,7 +64,7 @@ var described = map[string]binary{
 		order: "shims landlock supervise files filerules wrapper guard shell chat cmd/chatd-shim",
 	},
 	"chatd-archive": {
-		runsAs: "the chat; it refuses to run as root. No other program of chatd starts it yet.",
+		runsAs: "the chat; it refuses to run as root. chatd-root starts it in a one-shot session.",
 		reads: "the home of a chat, and archives of one: names, links, attributes, bytes; age " +
 			"recipients and identities.",
 		order: "archive cmd/chatd-archive chat",

@@ -373,7 +373,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	go func() {
 		stream, err := compress(w, "")
 		if err == nil {
-			err = writeMany(newWriter(stream), files, size)
+			err = writeMany(newWriter(stream, nil), files, size)
 		}
 		w.CloseWithError(errors.Join(err, stream.Close()))
 	}()

@@ -230,7 +230,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(slices.Concat(header, []byte(table), []byte("cc"), padding(2), make([]byte, 2*blockSize)))
 	f.Fuzz(func(t *testing.T, plain []byte) {
 		var again bytes.Buffer
-		to := &rewriter{writer: newWriter(&again)}
+		to := &rewriter{writer: newWriter(&again, nil)}
 		_, err := readTar(bytes.NewReader(plain), wide, to)
 		if err != nil {
 			if !errors.Is(err, chat.ErrInvalid) {
@@ -298,7 +298,7 @@ func TestOneForm(t *testing.T) {
 		changed[i] ^= 1
 		var again bytes.Buffer
 		changed = append(changed, make([]byte, 2*blockSize)...)
-		to := &rewriter{writer: newWriter(&again)}
+		to := &rewriter{writer: newWriter(&again, nil)}
 		if _, err := readTar(bytes.NewReader(changed), wide, to); err != nil {
 			continue
 		}

@@ -20,19 +20,34 @@ func Pack(dir *os.File, out io.Writer, recipients string, meter *Meter) (s Summa
 	if err != nil {
 		return s, err
 	}
-	p := &packer{to: newWriter(stream), linked: map[inode]*linkedFile{}, meter: meter}
+	to := newWriter(stream, meter)
+	p := newPacker(to, meter)
 	if err := p.directory(dir, "", 1); err != nil {
 		return p.s, err
 	}
-	if err := errors.Join(p.to.end(), stream.Close()); err != nil {
+	if err := errors.Join(to.end(), stream.Close()); err != nil {
 		return p.s, fmt.Errorf("cannot write the archive: %w", err)
 	}
-	p.s.SHA256 = hex.EncodeToString(p.to.sum.Sum(nil))
+	p.s.SHA256 = hex.EncodeToString(to.sum.Sum(nil))
 	return p.s, nil
 }
 
+// output takes what a packer finds: a [writer] or a [cloner].
+type output interface {
+	// begin takes an entry; of a sparse file the pieces too.
+	begin(e entry, sparse []extent) error
+	// content takes the content of the file that was begun, and returns how much that is.
+	content(f *os.File, pieces []extent) (int64, error)
+	// leave ends the directory that was begun last and not left.
+	leave() error
+}
+
+func newPacker(to output, meter *Meter) *packer {
+	return &packer{to: to, linked: map[inode]*linkedFile{}, meter: meter}
+}
+
 type packer struct {
-	to     *writer
+	to     output
 	s      Summary
 	linked map[inode]*linkedFile
 	held   int // bytes of paths in linked
@@ -161,7 +176,10 @@ func (p *packer) subdirectory(
 	if err := p.header(e, nil); err != nil {
 		return err
 	}
-	return p.directory(dir, e.path, depth+1)
+	if err := p.directory(dir, e.path, depth+1); err != nil {
+		return err
+	}
+	return p.to.leave()
 }
 
 // openOwn opens a file or directory that its owner may not read, by changing its mode until
@@ -236,20 +254,9 @@ func (p *packer) file(dir *os.File, name string, e entry, st *unix.Stat_t) (err 
 	if err := p.header(e, table); err != nil {
 		return err
 	}
-	var stored int64
-	to := io.MultiWriter(p.to.out, p.meter)
-	for _, x := range pieces {
-		n, err := io.Copy(to, io.NewSectionReader(f, x.at, x.size))
-		if err == nil && n != x.size {
-			err = changed()
-		}
-		if err != nil {
-			return err
-		}
-		stored += n
-	}
-	p.s.Bytes += stored
-	return p.to.finish(stored)
+	n, err := p.to.content(f, pieces)
+	p.s.Bytes += n
+	return err
 }
 
 // extents are the pieces of data of a file. A sparse file has holes between them, and its last

@@ -109,13 +109,18 @@ func (u *unpacker) setTime(e entry) error {
 }
 
 func (u *unpacker) file(e entry, pieces []extent, content io.Reader) error {
+	return u.make(e, func(f *os.File) error { return fill(f, e, pieces, content) })
+}
+
+// make makes a file, and calls fill for its content.
+func (u *unpacker) make(e entry, fill func(*os.File) error) error {
 	fd, err := unix.Openat(u.in(), e.name(),
 		unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return cannotMake(e, err)
 	}
 	f := os.NewFile(uintptr(fd), e.name())
-	err = fill(f, e, pieces, content)
+	err = fill(f)
 	if err == nil {
 		err = finish(f, e)
 	}

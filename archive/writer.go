@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"os"
 	"strings"
 )
 
 // writer writes a tar archive.
 type writer struct {
-	out io.Writer
-	sum hash.Hash // of what was written
+	out   io.Writer
+	sum   hash.Hash // of what was written
+	meter *Meter
 }
 
-func newWriter(out io.Writer) *writer {
+func newWriter(out io.Writer, meter *Meter) *writer {
 	sum := sha256.New()
-	return &writer{out: io.MultiWriter(out, sum), sum: sum}
+	return &writer{out: io.MultiWriter(out, sum), sum: sum, meter: meter}
 }
 
 // begin writes the header of an entry, and the map of a sparse file.
@@ -53,11 +55,29 @@ func sparseMap(all []extent) string {
 	return out.String()
 }
 
+// content writes the pieces of a file, filled to whole blocks.
+func (w *writer) content(f *os.File, pieces []extent) (stored int64, err error) {
+	to := io.MultiWriter(w.out, w.meter)
+	for _, x := range pieces {
+		n, err := io.Copy(to, io.NewSectionReader(f, x.at, x.size))
+		if err == nil && n != x.size {
+			err = changed()
+		}
+		if stored += n; err != nil {
+			return stored, err
+		}
+	}
+	return stored, w.finish(stored)
+}
+
 // finish fills the content of n bytes to whole blocks.
 func (w *writer) finish(n int64) error {
 	_, err := w.out.Write(padding(n))
 	return err
 }
+
+// leave writes nothing: what follows names its directory.
+func (w *writer) leave() error { return nil }
 
 // end writes the end of the archive.
 func (w *writer) end() error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,14 @@ type Result struct {
 	Copied    int64    `json:"copied"`
 	// CheckIdentity decrypts what was written now.
 	CheckIdentity string `json:"check_identity"`
+}
+
+// With adds what another command left out.
+func (r Result) With(more Result) Result {
+	r.Left += more.Left
+	names := append(slices.Clip(r.LeftNames), more.LeftNames...)
+	r.LeftNames = names[:min(len(names), maxNames)]
+	return r
 }
 
 // line is one line of a report; see package main of chatd-archive.

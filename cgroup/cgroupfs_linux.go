@@ -59,7 +59,7 @@ type FS struct {
 	limits map[chat.ID]chat.Limits
 	// refusals are those of runs that were removed, which kernels before 6.11 count there.
 	refusals map[chat.ID]uint64
-	gates    map[chat.ID]*sync.RWMutex
+	gates    map[chat.ID]*gate
 }
 
 // newFS knows of no chat yet.
@@ -67,7 +67,7 @@ func newFS(o Options) *FS {
 	return &FS{
 		o: o, dead: map[string]bool{}, births: map[chat.ID]birth{},
 		lent: map[chat.ID]time.Time{}, limits: map[chat.ID]chat.Limits{}, refusals: map[chat.ID]uint64{},
-		gates: map[chat.ID]*sync.RWMutex{},
+		gates: map[chat.ID]*gate{},
 	}
 }
 

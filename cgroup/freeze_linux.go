@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/cgroupfs"
@@ -30,6 +31,8 @@ func (f *FS) Thaw(id chat.ID) error { return f.writeFreeze(id, "0", sessionLeaf)
 // It waits for starts that have begun, and refuses others: see checkThawed.
 func (f *FS) Hold(ctx context.Context, id chat.ID) error {
 	g := f.gate(id)
+	g.holding.Add(1)
+	defer g.holding.Add(-1)
 	g.Lock()
 	defer g.Unlock()
 	if err := f.writeFreeze(id, "1"); err != nil {
@@ -42,7 +45,7 @@ func (f *FS) Hold(ctx context.Context, id chat.ID) error {
 func (f *FS) Release(_ context.Context, id chat.ID) error { return f.writeFreeze(id, "0") }
 
 // Frozen says what stands still of a chat, by the kernel's own files: they are the only record. A
-// chat without a session has nothing frozen.
+// chat without a session has nothing frozen, and one that is paused will go on.
 func (f *FS) Frozen(id chat.ID) (chat.Frozen, error) {
 	for _, level := range []struct {
 		leaf []string
@@ -56,6 +59,9 @@ func (f *FS) Frozen(id chat.ID) (chat.Frozen, error) {
 			return "", err
 		}
 		if strings.TrimSpace(string(text)) != "0" {
+			if level.leaf != nil && f.paused(id) {
+				return "", nil
+			}
 			return level.is, nil
 		}
 	}
@@ -76,11 +82,11 @@ func (f *FS) writeFreeze(id chat.ID, value string, leaf ...string) error {
 // quota stops in its next period.
 const freezeTimeout = 5 * time.Second
 
-func (f *FS) awaitFrozen(ctx context.Context, id chat.ID) error {
+func (f *FS) awaitFrozen(ctx context.Context, id chat.ID, leaf ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		frozen, err := cgroupfs.ReadFlat(f.dir(id), "cgroup.events", "frozen")
+		frozen, err := cgroupfs.ReadFlat(f.dir(id, leaf...), "cgroup.events", "frozen")
 		if err != nil || frozen != 0 {
 			return err
 		}
@@ -93,26 +99,33 @@ func (f *FS) awaitFrozen(ctx context.Context, id chat.ID) error {
 	}
 }
 
-// gate is held for reading while something starts in the chat, and for writing while the chat
-// becomes held. A child that is born in a frozen cgroup stops before its exec, and Go's fork holds
-// up every other one of chatd so long.
-func (f *FS) gate(id chat.ID) *sync.RWMutex {
+// gate is held for reading while something starts in a chat, and for writing while the chat
+// becomes held or is paused. A child that is born in a frozen cgroup stops before its exec, and
+// Go's fork holds up every other one of chatd so long.
+type gate struct {
+	sync.RWMutex
+	holding atomic.Int32 // calls of Hold
+}
+
+func (f *FS) gate(id chat.ID) *gate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := f.gates[id]
 	if g == nil {
-		g = &sync.RWMutex{}
+		g = &gate{}
 		f.gates[id] = g
 	}
 	return g
 }
 
-// enterGate lets a start in a chat begin, unless the chat becomes held now.
+// enterGate lets a start in a chat begin, unless the chat becomes held now. It waits while the
+// chat is paused.
 func (f *FS) enterGate(id chat.ID) (leave func(), err error) {
 	g := f.gate(id)
-	if !g.TryRLock() {
+	if g.holding.Load() > 0 {
 		return nil, errFrozen
 	}
+	g.RLock()
 	return g.RUnlock, nil
 }
 

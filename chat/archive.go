@@ -57,6 +57,10 @@ type Archive struct {
 	Sent bool `json:"sent,omitempty" doc:"The operator's command has it, and not the directory."`
 	// Kept: the chat was not reaped for it.
 	Kept bool `json:"kept,omitempty" doc:"The chat was kept."`
+	// Snapshot: the chat went on meanwhile. Slept: why a chat that was awake sleeps now. Both are in
+	// the answer to who makes it.
+	Snapshot bool   `json:"snapshot,omitempty" doc:"It is of a snapshot: the chat stayed awake."`
+	Slept    string `json:"slept,omitempty" doc:"Why the chat sleeps now: no snapshot."`
 	// Left counts what is not in it, as sockets; LeftNames are the first of them, quoted.
 	Left      int64    `json:"left,omitempty"`
 	LeftNames []string `json:"left_names,omitempty"`
@@ -64,8 +68,11 @@ type Archive struct {
 
 // ToArchive says how a chat is archived.
 type ToArchive struct {
-	// Keep leaves the chat asleep; otherwise it is reaped once its archive is checked.
-	Keep bool `json:"keep,omitempty" doc:"Keep the chat, asleep, and do not reap it."`
+	// Keep leaves the chat, awake if a snapshot could be taken of it, and else asleep; otherwise it
+	// is reaped once its archive is checked.
+	Keep bool `json:"keep,omitempty" doc:"Do not reap it: awake if it has a snapshot, or asleep."`
+	// StayAwake refuses where an awake chat that is kept would be put to sleep, as ErrBusy.
+	StayAwake bool `json:"stay_awake,omitempty" doc:"With keep: refuse (busy) to let it sleep."`
 }
 
 // ArchiveFilter narrows a list of archives. Zero fields do not narrow.

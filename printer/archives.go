@@ -34,7 +34,10 @@ func expiry(a chat.Archive, now time.Time) string {
 // Archived is the archive that was made of a chat.
 func Archived(w io.Writer, a chat.Archive, now time.Time) error {
 	became := "reaped"
-	if a.Kept {
+	switch {
+	case a.Snapshot:
+		became = "kept, awake"
+	case a.Kept:
 		became = "kept, asleep"
 	}
 	file := size(uint64(a.Size))
@@ -50,6 +53,9 @@ func Archived(w io.Writer, a chat.Archive, now time.Time) error {
 		{"home", amount(a.Entries, a.Bytes)},
 		{"size", file},
 		{"expires", expiry(a, now)},
+	}
+	if a.Slept != "" {
+		rows = append(rows, []string{"no snapshot", a.Slept})
 	}
 	for _, name := range a.LeftNames {
 		rows = append(rows, []string{"left out", name})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/chatd/chatd/archiver"
@@ -16,8 +17,9 @@ import (
 )
 
 // Archive writes a chat down: its home, its record, its schedules and the log of its terminal. The
-// chat sleeps first. What was written is read again before the chat is reaped, unless how keeps
-// it. Until then the archive ends with ctx, and the chat is as it was, but for its sleep.
+// chat sleeps first, unless how keeps it and a snapshot can be taken of its home. What was written
+// is read again before the chat is reaped, unless how keeps it. Until then the archive ends with
+// ctx, and the chat is as it was, but for its sleep.
 func (m *Manager) Archive(
 	ctx context.Context, id chat.ID, how chat.ToArchive,
 ) (a chat.Archive, err error) {
@@ -34,17 +36,28 @@ func (m *Manager) Archive(
 	if err != nil {
 		return a, err
 	}
-	defer unlock()
+	busy := fmt.Errorf("cannot use chat %s: it is being archived: %w", id, chat.ErrBusy)
+	lock := archiveLock{
+		release: sync.OnceFunc(unlock), occupy: func() { m.locks.occupy(id, busy) },
+	}
+	defer lock.release()
 	if how.Keep {
+		if !m.archive.keep(id) {
+			return a, busy
+		}
+		defer m.archive.kept(id)
 		if err := m.mayKeepMore(ctx, id); err != nil {
 			return a, err
 		}
 	}
 	m.archive.progress(id, &chat.ArchiveProgress{Doing: "packing"})
 	defer m.archive.progress(id, nil)
-	m.locks.occupy(id, fmt.Errorf("cannot use chat %s: it is being archived: %w", id, chat.ErrBusy))
-	return m.archiveLocked(ctx, id, how)
+	return m.archiveLocked(ctx, id, how, lock)
 }
+
+// archiveLock is the chat's lock, which an archive holds. occupy is called if it holds it for long,
+// release if it does not need it any more.
+type archiveLock struct{ release, occupy func() }
 
 const (
 	// maxArchiving bounds the archives that are written and read at once: root copies and hashes
@@ -84,7 +97,7 @@ func (m *Manager) mayKeepMore(ctx context.Context, id chat.ID) error {
 
 // archiveLocked is Archive for a caller that holds the chat's lock, and ends its progress.
 func (m *Manager) archiveLocked(
-	ctx context.Context, id chat.ID, how chat.ToArchive,
+	ctx context.Context, id chat.ID, how chat.ToArchive, lock archiveLock,
 ) (a chat.Archive, err error) {
 	rec, err := m.store.Get(id)
 	if err != nil {
@@ -107,8 +120,11 @@ func (m *Manager) archiveLocked(
 	name := store.FreeName(id, time.Now())
 	detail := map[string]string{"archive": string(name), "keep": strconv.FormatBool(how.Keep)}
 	err = m.audited(ctx, rec, "archive", detail, func() error {
-		a, err = m.writeArchive(ctx, store, rec, name, how)
+		a, err = m.writeArchive(ctx, store, rec, name, how, lock)
 		detail["bytes"] = strconv.FormatInt(a.Bytes, 10)
+		if a.Snapshot {
+			detail["snapshot"] = "true"
+		}
 		return err
 	})
 	sys.Failpoint("archive.commit.after")
@@ -118,35 +134,33 @@ func (m *Manager) archiveLocked(
 	return a, m.reapReady(context.WithoutCancel(ctx), rec)
 }
 
-// writeArchive puts the chat to sleep and makes its archive.
+// writeArchive makes the archive of the chat, of a snapshot or while it sleeps.
 func (m *Manager) writeArchive(
 	ctx context.Context, store *archives.Store, rec state.Record, name chat.ArchiveName,
-	how chat.ToArchive,
+	how chat.ToArchive, lock archiveLock,
 ) (a chat.Archive, err error) {
-	if m.session(rec.ID) != nil {
-		if err := m.sleepLocked(ctx, rec, "it is archived"); err != nil {
-			return a, err
-		}
-	}
-	done, err := m.shares.Wake(ctx, rec.ID, m.place(rec))
+	from, err := m.stillHome(ctx, rec, how, lock)
 	if err != nil {
 		return a, err
 	}
-	defer done()
+	defer func() { err = errors.Join(err, from.done()) }()
+	rest, err := m.restOf(rec)
+	if err != nil {
+		return a, err
+	}
+	if from.snapshot {
+		lock.release()
+	}
 	draft, err := store.Begin(name)
 	if err != nil {
 		return a, err
 	}
 	defer func() { err = errors.Join(err, draft.Discard()) }()
-	p := archiver.Packing{Do: m.archiveDo(rec), Draft: draft}
+	p := archiver.Packing{Do: from.do, Draft: draft}
 	if p.Recipients, err = m.archiveKeys(m.opt.Archives.Recipients); err != nil {
 		return a, err
 	}
-	home, err := p.Home(ctx, m.home(rec.ID))
-	if err != nil {
-		return a, err
-	}
-	rest, err := m.restOf(rec)
+	home, err := p.Home(ctx, from.dir)
 	if err == nil {
 		err = p.Rest(ctx, rest)
 	}
@@ -158,13 +172,59 @@ func (m *Manager) writeArchive(
 		return a, err
 	}
 	draft.NotBefore(latest(m.store.All()))
+	left := from.left.With(home)
 	sys.Failpoint("archive.commit.before")
-	return draft.Commit(ctx, chat.Archive{
+	a, err = draft.Commit(ctx, chat.Archive{
 		Chat: rec.ID, ExternalID: rec.ExternalID, Owner: rec.Owner, Agent: rec.Agent,
 		Profile: rec.Profile, Labels: rec.Labels, CreatedAt: rec.CreatedAt,
 		ArchivedAt: time.Now().UTC().Round(0), Entries: home.Entries, Bytes: home.Bytes,
-		Encrypted: p.Recipients != "", Kept: how.Keep, Left: home.Left, LeftNames: home.LeftNames,
+		Encrypted: p.Recipients != "", Kept: how.Keep, Left: left.Left, LeftNames: left.LeftNames,
 	}, record)
+	a.Snapshot, a.Slept = from.snapshot, from.slept // said once, and not in the manifest
+	return a, err
+}
+
+// homeSource is a home that nothing changes while it is read.
+type homeSource struct {
+	do  archiver.Do
+	dir string // where do sees it
+	// left is what of the home is not in dir.
+	left     archiver.Result
+	snapshot bool
+	// slept is why an awake chat sleeps now that is kept.
+	slept string
+	done  func() error
+}
+
+// stillHome takes a snapshot of the home of an awake chat that is kept. Where that cannot be, and
+// of another chat, it lets the chat sleep.
+func (m *Manager) stillHome(
+	ctx context.Context, rec state.Record, how chat.ToArchive, lock archiveLock,
+) (from homeSource, err error) {
+	if s := m.session(rec.ID); how.Keep && s.lives() {
+		if from, err = m.takeSnapshot(ctx, rec, s); err == nil {
+			return from, nil
+		}
+		switch held := m.frozen(rec.ID) == chat.FrozenUntilThawed; {
+		case ctx.Err() != nil || held || errors.Is(err, chat.ErrInvalid): // none can be made at all
+			return from, err
+		case how.StayAwake:
+			return from, fmt.Errorf("cannot archive chat %s without putting it to sleep: %w: %w",
+				rec.ID, err, chat.ErrBusy)
+		}
+		m.log.Info("a chat sleeps for its archive: no snapshot", "chat", rec.ID, "why", err)
+		from = homeSource{slept: chat.ErrorText(err)}
+	}
+	lock.occupy()
+	if m.session(rec.ID) != nil {
+		if err := m.sleepLocked(ctx, rec, "it is archived"); err != nil {
+			return from, err
+		}
+	}
+	done, err := m.shares.Wake(ctx, rec.ID, m.place(rec))
+	from.do, from.dir = m.archiveDo(rec), m.home(rec.ID)
+	from.done = func() error { done(); return nil }
+	return from, err
 }
 
 // clearRecord is the part of a record that an archive has in clear: all but the variables.
@@ -185,14 +245,14 @@ type archivedRest struct {
 	Log []byte `json:"log,omitempty"`
 }
 
-// restOf returns it for a chat that sleeps.
+// restOf returns it. The chat sleeps, or a snapshot was taken just now.
 func (m *Manager) restOf(rec state.Record) (text []byte, err error) {
 	s := archivedRest{Env: rec.Env}
 	if s.Schedules, err = m.store.Schedules(rec.ID); err != nil {
 		return nil, err
 	}
 	for i := range s.Schedules {
-		s.Schedules[i].RunningSince = nil // the chat sleeps
+		s.Schedules[i].RunningSince = nil // a chat of it sleeps
 	}
 	if s.Log, err = m.logs.All(rec.ID); err != nil {
 		return nil, err

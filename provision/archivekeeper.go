@@ -19,6 +19,34 @@ type archiveKeeper struct {
 	under map[chat.ID]chat.ArchiveProgress
 	// tried has the archives that could not be read, with which identities.
 	tried map[chat.ArchiveName]string
+	// keeping are the chats of which a kept archive is made, or a clone removed.
+	keeping map[chat.ID]bool
+}
+
+// keep begins a kept archive of a chat, unless one is being made.
+func (k *archiveKeeper) keep(id chat.ID) (begun bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keeping[id] {
+		return false
+	}
+	if k.keeping == nil {
+		k.keeping = map[chat.ID]bool{}
+	}
+	k.keeping[id] = true
+	return true
+}
+
+func (k *archiveKeeper) kept(id chat.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.keeping, id)
+}
+
+func (k *archiveKeeper) keeps(id chat.ID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.keeping[id]
 }
 
 // progress sets how far the archive of a chat is; nil is none.

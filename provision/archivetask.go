@@ -5,19 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 
 	"github.com/chatd/chatd/archiver"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
 )
 
-// archiveTask does a command of chatd-archive in a one-shot session, which sees the chat's home and
-// nothing that its profile exposes, has no network, and is not under the chat's file rules: they
-// are not for what is kept of the home. The caller holds the chat's lock and a place among the
-// awake.
+// archiveTask does a command of chatd-archive for a sleeping chat. The caller holds the chat's lock
+// and a place among the awake.
 func (m *Manager) archiveTask(
 	ctx context.Context, rec state.Record, doing string, task archiver.Task,
 ) (r archiver.Result, err error) {
@@ -30,6 +30,38 @@ func (m *Manager) archiveTask(
 	if err := m.createLimits(ctx, rec); err != nil {
 		return r, err
 	}
+	return m.runTask(ctx, rec, doing, task, taskPlace{
+		spec: m.archiveSpec(rec, task), launch: m.starter.Launch, end: m.starter.Abandon,
+		wait: func(ctx context.Context, p *archiver.Process) (archiver.Result, error) {
+			if err := m.groups.LimitCPU(rec.ID, m.profile(rec).Limits); err != nil {
+				return archiver.Result{}, err
+			}
+			r, err := p.Wait(ctx)
+			if err != nil {
+				if h, herr := m.hits(rec.ID); herr == nil {
+					err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, h.OOMKills))
+				}
+			}
+			return r, err
+		},
+	})
+}
+
+// taskPlace is where a command of chatd-archive runs.
+type taskPlace struct {
+	spec   session.Spec
+	launch func(session.Spec, *exec.Cmd, *session.Files) error
+	// wait is called once the command may begin.
+	wait func(context.Context, *archiver.Process) (archiver.Result, error)
+	end  func(chat.ID, uint32, *sys.HeldProcess) error
+}
+
+// runTask does a command of chatd-archive in a one-shot session, which sees the chat's home and
+// nothing that its profile exposes, has no network, and is not under the chat's file rules: they
+// are not for what is kept of the home.
+func (m *Manager) runTask(
+	ctx context.Context, rec state.Record, doing string, task archiver.Task, in taskPlace,
+) (r archiver.Result, err error) {
 	task.Progress = func(entries, bytes int64) {
 		p := chat.ArchiveProgress{Entries: entries, Bytes: bytes, Doing: doing}
 		m.archive.progress(rec.ID, &p)
@@ -37,26 +69,17 @@ func (m *Manager) archiveTask(
 	task.Progress(0, 0)
 	var b session.Files
 	defer b.Close()
-	spec := m.archiveSpec(rec, task)
-	cmd := m.starter.Bubblewrap(spec, &b)
-	p, err := task.Start(cmd, &b, func() error { return m.starter.Launch(spec, cmd, &b) })
+	cmd := m.starter.Bubblewrap(in.spec, &b)
+	p, err := task.Start(cmd, &b, func() error { return in.launch(in.spec, cmd, &b) })
 	if err != nil {
-		return r, errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, nil))
+		return r, errors.Join(err, in.end(rec.ID, rec.UID, nil))
 	}
 	defer p.Close()
 	init, err := b.AwaitInit(ctx, session.StartTimeout)
 	if err == nil {
-		err = m.groups.LimitCPU(rec.ID, m.profile(rec).Limits)
+		r, err = in.wait(ctx, p)
 	}
-	if err == nil {
-		r, err = p.Wait(ctx)
-	}
-	if err != nil {
-		if h, herr := m.hits(rec.ID); herr == nil {
-			err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, h.OOMKills))
-		}
-	}
-	err = errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, init))
+	err = errors.Join(err, in.end(rec.ID, rec.UID, init))
 	<-p.Ended()
 	return r, err
 }

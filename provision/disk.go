@@ -18,7 +18,7 @@ const cleanUpFSize = 4 << 10
 
 // openDisks makes what bounds and counts what chats have on disk.
 func (m *Manager) openDisks() {
-	m.diskQuotas = diskquota.New(m.paths.homes, m.paths.tmp, m.paths.varTmp)
+	m.diskQuotas = diskquota.New(m.paths.homes, m.paths.snapshots, m.paths.tmp, m.paths.varTmp)
 	m.diskWatch = diskquota.NewWatch(diskquota.Options{
 		Disks: m.diskQuotas, Chats: m.diskChats, Report: m.reportDisk, Over: m.sleepFull,
 		Every: m.opt.DiskEvery, Log: m.log,
@@ -74,7 +74,7 @@ func (m *Manager) diskChat(rec state.Record) diskquota.Chat {
 		ID: rec.ID, UID: rec.UID, Limit: m.diskLimit(rec), Awake: m.session(rec.ID) != nil,
 		Used: rec.UsedAt,
 		Tree: func(dir string) string {
-			if dir == m.paths.homes {
+			if dir == m.paths.homes || dir == m.paths.snapshots {
 				return filepath.Base(m.home(rec.ID))
 			}
 			return rec.ID.User()

@@ -42,6 +42,9 @@ type groups interface {
 	Hold(context.Context, chat.ID) error
 	Release(context.Context, chat.ID) error
 	Frozen(chat.ID) (chat.Frozen, error)
+	Pause(context.Context, chat.ID) (goOn func() error, err error)
+	EndPause(chat.ID) error
+	GiveUpFirst(chat.ID) error
 	Remove(chat.ID) error
 	Usage(chat.ID) (chat.Usage, error)
 	Hits(id chat.ID) (chat.LimitHits, error)

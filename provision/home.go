@@ -55,8 +55,10 @@ func (m *Manager) driftHome(_ context.Context, rec state.Record) (string, error)
 	return homedir.DriftOwned(m.paths.homes, string(rec.ID), rec.UID, m.homeMode())
 }
 
+// removeHome removes the home, and its clone if there is one.
 func (m *Manager) removeHome(_ context.Context, rec state.Record) error {
-	return trees.Remove(m.paths.homes, string(rec.ID), trees.AsideName(string(rec.ID)))
+	err := trees.Remove(m.paths.homes, string(rec.ID), trees.AsideName(string(rec.ID)))
+	return errors.Join(err, m.removeClone(rec.ID))
 }
 
 // createTmp makes the directories that the session sees as /tmp and /var/tmp. Their names are

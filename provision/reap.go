@@ -104,7 +104,9 @@ const (
 // power cut could bring back files of a chat whose record is gone.
 func (m *Manager) syncRemoved() error {
 	var errs []error
-	for _, name := range []string{m.userdb.Dir, m.paths.logs, m.paths.homes, m.paths.tmp, m.paths.varTmp} {
+	for _, name := range []string{
+		m.userdb.Dir, m.paths.logs, m.paths.homes, m.paths.snapshots, m.paths.tmp, m.paths.varTmp,
+	} {
 		dir, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue

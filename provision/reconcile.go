@@ -75,7 +75,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil
 	}
-	if err != nil {
+	if err = errors.Join(err, m.endSnapshot(ctx, id)); err != nil {
 		return err
 	}
 	switch rec.Phase {
@@ -199,17 +199,18 @@ func (m *Manager) clearOrphan(ctx context.Context, id chat.ID) error {
 // operator decides.
 func (m *Manager) reportStrays() error {
 	var strays []string
-	for _, dir := range []string{m.paths.homes, m.paths.tmp, m.paths.varTmp} {
+	for _, dir := range []string{m.paths.homes, m.paths.snapshots, m.paths.tmp, m.paths.varTmp} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return fmt.Errorf("cannot list %s: %w", dir, err)
 		}
 		for _, e := range entries {
 			name := strings.TrimPrefix(e.Name(), trees.AsideName(""))
-			if dir != m.paths.homes {
+			if dir == m.paths.tmp || dir == m.paths.varTmp {
 				name = strings.TrimPrefix(name, chat.UserPrefix)
 			}
-			if !m.hasChat(chat.ID(name)) && name != string(probeID) {
+			own := name == string(probeID) || name == filepath.Base(m.paths.snapshots)
+			if !own && !m.hasChat(chat.ID(name)) {
 				strays = append(strays, filepath.Join(dir, e.Name()))
 			}
 		}

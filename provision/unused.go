@@ -109,7 +109,8 @@ func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Dura
 		return m.reapReady(context.WithoutCancel(ctx), rec)
 	}
 	defer m.archive.progress(rec.ID, nil)
-	if _, err := m.archiveLocked(ctx, rec.ID, chat.ToArchive{}); err != nil {
+	lock := archiveLock{release: func() {}, occupy: func() {}} // it gives way
+	if _, err := m.archiveLocked(ctx, rec.ID, chat.ToArchive{}, lock); err != nil {
 		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w",
 			rec.ID, rec.UsedAt.Format(time.RFC3339), err)
 	}

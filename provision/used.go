@@ -51,6 +51,9 @@ func (m *Manager) work(id chat.ID) string {
 	if m.atWork(id) {
 		return "a run, a file tool, a client or a caller"
 	}
+	if m.archive.keeps(id) {
+		return "an archive"
+	}
 	return m.ownPrograms(id)
 }
 

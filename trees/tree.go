@@ -46,7 +46,7 @@ func removeTree(parent int, name string) error {
 	}
 	top, err := OpenDir(parent, name)
 	if err != nil {
-		return err
+		return unlessGone(err)
 	}
 	defer unix.Close(top)
 	r := remover{top: top}
@@ -59,7 +59,15 @@ func removeTree(parent int, name string) error {
 			break
 		}
 	}
-	return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+	return unlessGone(unix.Unlinkat(parent, name, unix.AT_REMOVEDIR))
+}
+
+// unlessGone is the error of a removal, unless another one came first.
+func unlessGone(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
 }
 
 type remover struct {

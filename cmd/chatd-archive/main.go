@@ -31,14 +31,17 @@ const usage = `usage: chatd-archive pack [KEYS] DIR >ARCHIVE
        chatd-archive unpack [KEYS] [BOUNDS] DIR <ARCHIVE
        chatd-archive seal [KEYS] <FILE >SEALED
        chatd-archive open [KEYS] [BOUNDS] <SEALED >FILE
+       chatd-archive clone DIR EMPTY <BYTE
        chatd-archive --help | --version
 
 Writes the tree below DIR into one stream: tar (pax) in zstd, and that encrypted by age where
 recipients are named. unpack makes the tree in DIR, which must be empty, as the user that runs it;
 check reads an archive as unpack does and writes nothing. seal and open do to one file what pack and
-unpack do to the tar archive. None runs as root. Each writes one line of JSON to standard error: the
-entries, the bytes and the SHA-256 of the tar archive or file, which are equal for pack, check and
-unpack, and what pack left out (sockets). After an error discard what was made.
+unpack do to the tar archive. clone waits for a byte, and then makes in EMPTY, on the same file
+system, what pack would keep of DIR, by reflinks (XFS, btrfs). None runs as root. Each writes one
+line of JSON to standard error: the entries, the bytes and the SHA-256 of the tar archive or file,
+which are equal for pack, check and unpack, and what was left out (sockets). After an error discard
+what was made.
 
 KEYS are
    --recipients FILE    age recipients, one a line: encrypt to them

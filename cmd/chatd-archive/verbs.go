@@ -27,7 +27,7 @@ type verb struct {
 
 var verbs = map[string]verb{
 	"pack": {1, pack}, "check": {0, check}, "unpack": {1, unpack}, "seal": {0, seal},
-	"open": {0, open},
+	"open": {0, open}, "clone": {2, clone},
 }
 
 func (o options) do() (done, error) { return verbs[o.verb].do(o) }
@@ -80,6 +80,19 @@ func open(o options) (d done, err error) {
 		return d, err
 	}
 	d.Summary, err = archive.Open(in, o.out, with, o.Bytes)
+	return d, err
+}
+
+// clone waits for its input: the tree stands still by then.
+func clone(o options) (d done, err error) {
+	if _, err := io.ReadFull(o.in, make([]byte, 1)); err != nil {
+		return d, fmt.Errorf("nobody asked for it: %w: %w", err, chat.ErrInvalid)
+	}
+	d.Summary, err = inside(o.args[0], func(dir *os.File) (archive.Summary, error) {
+		return inside(o.args[1], func(to *os.File) (archive.Summary, error) {
+			return archive.Clone(dir, to, o.Meter)
+		})
+	})
 	return d, err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,11 +28,13 @@ func archiveCommand() *cli.Command {
 			"into one archive. Reaps the chat once the archive is checked. If anything\n" +
 			"fails, or Ctrl-C ends it, the chat stays. Prints the archive's name, and what\n" +
 			"it leaves out, as sockets. On a terminal it asks first, unless --keep or --yes;\n" +
-			"elsewhere it refuses a chat that is at work.\n\n" +
+			"elsewhere it refuses a chat that is at work. With --keep an awake chat stays\n" +
+			"awake where the file system of its home has reflinks: a snapshot is archived.\n" +
+			"Else it sleeps, but for one at work without --yes, which is refused.\n\n" +
 			"   chatd archive CHAT\n" +
 			"   chatd archive --keep CHAT",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "keep", Usage: "keep the chat, asleep"},
+			&cli.BoolFlag{Name: "keep", Usage: "keep the chat"},
 			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
 		},
 		Action: archiveChat,
@@ -44,6 +47,12 @@ func archiveChat(c *cli.Context) error {
 		return err
 	}
 	how := chat.ToArchive{Keep: c.Bool("keep")}
+	if how.Keep && !c.Bool("yes") {
+		err := notAtWork(c, id)
+		if how.StayAwake = errors.Is(err, chat.ErrBusy); !how.StayAwake && err != nil {
+			return err
+		}
+	}
 	if err := mayArchive(c, id, how); err != nil {
 		return err
 	}
@@ -61,9 +70,9 @@ func archiveChat(c *cli.Context) error {
 func mayArchive(c *cli.Context, id chat.ID, how chat.ToArchive) error {
 	in, asks := terminalIn(c)
 	switch {
-	case c.Bool("yes"):
+	case c.Bool("yes") || how.Keep:
 		return nil
-	case how.Keep || !asks:
+	case !asks:
 		return notAtWork(c, id)
 	}
 	ch, err := client(c).Get(c.Context, id)

@@ -1,0 +1,91 @@
+package archive
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// reflinked is a directory on a new file system that has reflinks.
+func reflinked(t *testing.T) string {
+	t.Helper()
+	mkfs, err := exec.LookPath("mkfs.xfs")
+	if os.Geteuid() != 0 || err != nil {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root and mkfs.xfs")
+		}
+		t.Skip("needs root and mkfs.xfs: to make a file system")
+	}
+	image, at := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, 320<<20))
+	for _, args := range [][]string{{mkfs, "-q", image}, {"mount", "-o", "loop", image, at}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
+	return at
+}
+
+// kept is what describe says, but for blocks: XFS takes some in advance.
+func kept(t *testing.T, root string) map[string]string {
+	all := describe(t, root)
+	for name, says := range all {
+		all[name] = regexp.MustCompile(` blocks \d+`).ReplaceAllString(says, "")
+	}
+	return all
+}
+
+// TestClone: a clone is what an unpack of a pack is, leaves the original as it was, and later
+// writes to that do not reach it.
+func TestClone(t *testing.T) {
+	at := reflinked(t)
+	from := everyKind(t)
+	must(t, os.Remove(from+"/long target")) // XFS has none over 1,024 bytes
+	if out, err := exec.Command("cp", "-a", from, at+"/home").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	must(t, unix.Mknod(at+"/home/socket", unix.S_IFSOCK|0o600, 0))
+	before := kept(t, at+"/home")
+	must(t, os.Mkdir(at+"/clone", 0o700))
+	s, err := Clone(openDirectory(t, at+"/home"), openDirectory(t, at+"/clone"), nil)
+	must(t, err)
+	same(t, before, kept(t, at+"/home"))
+	if s.Left != 1 || len(s.LeftNames) != 1 {
+		t.Errorf("left out are %d, %q", s.Left, s.LeftNames)
+	}
+	must(t, os.WriteFile(at+"/home/plain", []byte("later"), 0))
+	delete(before, "socket")
+	same(t, before, kept(t, at+"/clone"))
+	_, packed := pack(t, at+"/clone", "")
+	if packed.Entries != s.Entries || packed.Bytes != s.Bytes {
+		t.Errorf("packed were %+v, cloned %+v", packed, s)
+	}
+	_, err = Clone(openDirectory(t, at+"/home"), openDirectory(t, at+"/clone"), nil)
+	if !errors.Is(err, chat.ErrExists) {
+		t.Errorf("cloned onto a clone: %v", err)
+	}
+}
+
+// TestCloneWithoutReflinks: where there are none the error says so.
+func TestCloneWithoutReflinks(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(from+"/file", []byte("x"), 0o600))
+	_, err := Clone(openDirectory(t, from), openDirectory(t, to), nil)
+	var magic unix.Statfs_t
+	must(t, unix.Statfs(from, &magic))
+	if magic.Type == unix.XFS_SUPER_MAGIC || magic.Type == unix.BTRFS_SUPER_MAGIC {
+		t.Skip("the temporary directory has reflinks")
+	}
+	if !errors.Is(err, chat.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,62 @@
+package cgroup
+
+import (
+	"testing"
+)
+
+// TestPause: of a paused chat the session and the runs stand still, and what is beside them goes
+// on. A start waits for its end, and is not refused. A crash leaves what another chatd ends.
+func TestPause(t *testing.T) {
+	f := open(t)
+	must(t, f.Create(idA, limits()))
+	inSession, session := counter(t, "session")
+	inRun, run := counter(t, "run")
+	aside, beside := counter(t, "beside")
+	start(t, f, idA, "session", inSession)
+	must(t, f.CreateRun(idA, "counts"))
+	start(t, f, idA, "runs/counts", inRun)
+	start(t, f, idA, BesideLeaf, aside)
+	is := func(what string, want bool) {
+		t.Helper()
+		s, r, b := counts(t, session), counts(t, run), counts(t, beside)
+		if s != want || r != want || !b {
+			t.Errorf("%s: the session counts %t, the run %t, what is beside %t", what, s, r, b)
+		}
+	}
+	is("at first", true)
+	goOn, err := f.Pause(t.Context(), idA)
+	must(t, err)
+	is("paused", false)
+	frozenIs(t, f, "")
+	must(t, f.CreateRun(idA, "late"))
+	started := make(chan error, 1)
+	go func() { started <- f.Start(idA, "runs/late", shell("exit 0")) }()
+	is("still paused", false)
+	select {
+	case err := <-started:
+		t.Errorf("a start in a paused chat: %v", err)
+	default:
+	}
+	must(t, goOn())
+	must(t, goOn())
+	must(t, <-started)
+	is("after it", true)
+
+	_, err = f.Pause(t.Context(), idA)
+	must(t, err)
+	later := newFS(f.o) // as after a crash
+	later.mode, later.bases, later.legacy = f.mode, f.bases, f.legacy
+	must(t, later.EndPause(idA))
+	is("after a crash", true)
+	must(t, later.Freeze(idA))
+	must(t, later.EndPause(idA)) // which is none
+	standsStill(t, later, sessionLeaf)
+	must(t, later.Thaw(idA))
+
+	must(t, later.EndBeside(killCtx(t), idA))
+	must(t, later.EndBeside(killCtx(t), idA))
+	start(t, later, idA, BesideLeaf, "exit 0") // no kill of before meets it
+	must(t, later.Kill(killCtx(t), idA))
+	must(t, later.Remove(idA))
+	must(t, later.EndPause(idA))
+}

@@ -1,0 +1,178 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chatd/chatd/archiver"
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/homedir"
+	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/trees"
+)
+
+// A snapshot is a clone of the home of an awake chat, which is made while all of the chat stands
+// still, and packed while it goes on. The clone shares the content of the files and counts for the
+// chat's quota. A one-shot session beside the chat's own makes and reads it; that of the chat has
+// no path to it: it lies in a directory of root's that is in no other view.
+
+const (
+	// cloneTimeout bounds how long a chat stands still. It is less than a message for its terminal
+	// waits (clientTimeout).
+	cloneTimeout = 15 * time.Second
+	// snapshotInside is where the one-shot session has the clone.
+	snapshotInside = "/tmp"
+)
+
+var errCloneTimeout = fmt.Errorf("the chat would stand still for over %s: %w", cloneTimeout,
+	chat.ErrBusy)
+
+// snapshot is the clone of the home of a chat whose session lives.
+type snapshot struct {
+	m   *Manager
+	rec state.Record
+	of  *liveSession
+}
+
+// takeSnapshot clones the home. The caller holds the chat's lock, which nothing after it needs.
+func (m *Manager) takeSnapshot(
+	ctx context.Context, rec state.Record, s *liveSession,
+) (from homeSource, err error) {
+	if m.units {
+		return from, errors.New("none is taken where systemd starts the sessions")
+	}
+	if m.without(chat.LayerView) || m.without(chat.LayerProc) || m.without(chat.LayerTmp) {
+		return from, errors.New("the layers view, proc and tmp keep a chat from the clone")
+	}
+	if err := homedir.TryReflinks(m.paths.homes); err != nil {
+		return from, err
+	}
+	n := snapshot{m, rec, s}
+	leave, err := m.letIn(ctx, rec, s) // so that nothing else freezes it, and it is not frozen
+	if err != nil {
+		return from, err
+	}
+	defer leave()
+	m.keepTerminal(ctx, rec.ID)
+	err = errors.Join(m.groups.EndBeside(ctx, rec.ID), n.remove())
+	if err == nil {
+		err = homedir.MakeOwned(m.paths.snapshots, string(rec.ID), rec.UID, 0o700, "")
+	}
+	from = homeSource{do: n.do, dir: snapshotInside, snapshot: true, done: n.remove}
+	if err == nil {
+		from.left, err = n.clone(ctx)
+	}
+	if err != nil {
+		return from, errors.Join(err, n.remove())
+	}
+	return from, nil
+}
+
+// clone makes the clone while the chat stands still. It goes on in any case.
+func (n snapshot) clone(ctx context.Context) (archiver.Result, error) {
+	task := archiver.Task{
+		Args: []string{"clone", n.m.home(n.rec.ID), snapshotInside}, In: strings.NewReader("."),
+	}
+	return n.beside(ctx, "cloning", task,
+		func(ctx context.Context, p *archiver.Process) (r archiver.Result, err error) {
+			goOn, err := n.m.groups.Pause(ctx, n.rec.ID)
+			if err != nil {
+				return r, err
+			}
+			defer func() { err = errors.Join(err, goOn()) }()
+			sys.Failpoint("snapshot.pause.after")
+			began := time.Now()
+			ctx, cancel := context.WithTimeoutCause(ctx, cloneTimeout, errCloneTimeout)
+			defer cancel()
+			r, err = p.Wait(ctx)
+			n.m.log.Debug("cloned the home of a chat", "chat", n.rec.ID, "took", time.Since(began))
+			sys.Failpoint("snapshot.clone.after")
+			return r, err
+		})
+}
+
+// do does a command with the clone. The chat's lock is held until that has begun, so that it meets
+// no end of the session; a later one ends it.
+func (n snapshot) do(
+	ctx context.Context, doing string, task archiver.Task,
+) (r archiver.Result, err error) {
+	unlock, err := n.m.locks.lock(ctx, n.rec.ID)
+	if err != nil {
+		return r, err
+	}
+	unlock = sync.OnceFunc(unlock)
+	defer unlock()
+	if n.m.session(n.rec.ID) == n.of && n.of.lives() {
+		r, err = n.beside(ctx, doing, task,
+			func(ctx context.Context, p *archiver.Process) (archiver.Result, error) {
+				unlock()
+				sys.Failpoint("snapshot." + task.Args[0] + ".before")
+				return p.Wait(ctx)
+			})
+	}
+	if !n.of.lives() && ctx.Err() == nil {
+		err = errors.Join(err, fmt.Errorf("its session ended while it was archived: %w",
+			chat.ErrConflict))
+	}
+	return r, err
+}
+
+// beside does a command in a one-shot session beside the chat's own, under the chat's limits.
+func (n snapshot) beside(
+	ctx context.Context, doing string, task archiver.Task,
+	wait func(context.Context, *archiver.Process) (archiver.Result, error),
+) (archiver.Result, error) {
+	spec := n.m.archiveSpec(n.rec, task)
+	spec.View.Tmp = filepath.Join(n.m.paths.snapshots, string(n.rec.ID))
+	spec.View.VarTmp = spec.View.Tmp
+	return n.m.runTask(ctx, n.rec, doing, task, taskPlace{
+		spec: spec, launch: n.m.starter.LaunchBeside, end: n.m.starter.EndBeside,
+		wait: func(ctx context.Context, p *archiver.Process) (archiver.Result, error) {
+			if err := n.m.groups.GiveUpFirst(n.rec.ID); err != nil {
+				return archiver.Result{}, err
+			}
+			return wait(ctx, p)
+		},
+	})
+}
+
+func (n snapshot) remove() error { return n.m.removeClone(n.rec.ID) }
+
+func (m *Manager) removeClone(id chat.ID) error {
+	return trees.Remove(m.paths.snapshots, string(id), trees.AsideName(string(id)))
+}
+
+// endSnapshot ends what a chatd that crashed left of a snapshot: the chat goes on at once, and its
+// clone is removed behind.
+func (m *Manager) endSnapshot(ctx context.Context, id chat.ID) error {
+	if m.archive.keeps(id) {
+		return nil // it is no remnant
+	}
+	if err := m.groups.EndPause(id); err != nil {
+		return err
+	}
+	_, err := os.Lstat(filepath.Join(m.paths.snapshots, string(id)))
+	if errors.Is(err, os.ErrNotExist) || !m.archive.keep(id) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
+	defer cancel()
+	if err := m.groups.EndBeside(ctx, id); err != nil {
+		m.archive.kept(id)
+		return err
+	}
+	_, err = m.later.Do("the clone of chat "+string(id), time.Second,
+		func(context.Context) error {
+			defer m.archive.kept(id)
+			return m.removeClone(id)
+		}, nil)
+	return err
+}
