@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,12 +55,18 @@ func (l *underLoad) loadVictims(which string) []string {
 	return all[one : one+1]
 }
 
-// processesNamed are the processes of a name; there are no others here than this test's.
+// processesNamed are the processes of a name that run as chats of this test: beside it run others.
 func processesNamed(comm string) (pids []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/comm")
 	for _, file := range all {
-		if is, err := os.ReadFile(file); err == nil && string(is) == comm+"\n" {
-			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		name := filepath.Base(filepath.Dir(file))
+		pid, _ := strconv.Atoi(name)
+		is, err := os.ReadFile(file)
+		if err != nil || string(is) != comm+"\n" {
+			continue
+		}
+		if uid := uidOf(pid); uid >= testUIDs.Low && uid < testUIDs.High {
+			pids = append(pids, name)
 		}
 	}
 	return pids
