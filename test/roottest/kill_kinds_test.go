@@ -81,23 +81,33 @@ func (l *underLoad) pack(ctx context.Context, d *daemon, c chat.Chat) error {
 }
 
 // checkArchives looks for what was acknowledged before a chat was archived in the archives of
-// this round, each of which is whole. Then there are none.
+// this round, each of which is whole. Then there are none; one whose caller is gone ends soon.
 func (l *underLoad) checkArchives(t *testing.T) {
 	t.Helper()
-	all, err := l.Archives(t.Context(), chat.ArchiveFilter{})
-	must(t, err)
-	for _, a := range all {
-		l.archives++
-		must(t, second(l.VerifyArchive(t.Context(), a.Name)))
-		if _, err := l.Get(t.Context(), a.Chat); errors.Is(err, chat.ErrNotFound) {
-			l.unpack(t, a)
+	var left []string
+	ended := comes(func() bool {
+		all, err := l.Archives(t.Context(), chat.ArchiveFilter{})
+		must(t, err)
+		for _, a := range all {
+			l.checkArchive(t, a)
 		}
-		must(t, l.RemoveArchive(t.Context(), a.Name))
-	}
-	clear(l.archiving)
-	if left := archiveFiles(t, l.opt); len(left) > 0 {
+		left = archiveFiles(t, l.opt)
+		return len(left) == 0
+	})
+	if !ended {
 		t.Errorf("of archives there is %q", left)
 	}
+	clear(l.archiving)
+}
+
+func (l *underLoad) checkArchive(t *testing.T, a chat.Archive) {
+	t.Helper()
+	l.archives++
+	must(t, second(l.VerifyArchive(t.Context(), a.Name)))
+	if _, err := l.Get(t.Context(), a.Chat); errors.Is(err, chat.ErrNotFound) {
+		l.unpack(t, a)
+	}
+	must(t, l.RemoveArchive(t.Context(), a.Name))
 }
 
 func (l *underLoad) unpack(t *testing.T, a chat.Archive) {
