@@ -7,7 +7,8 @@ import (
 
 // Clock notices that the wall clock was set, so that the time by which it was moved counts for no
 // chat's idleness. It compares the wall clock with one that nobody sets and that goes on while the
-// host sleeps. What happens while chatd is down it does not see: the wall clock is believed then.
+// host sleeps. A chatd of the same boot goes on where the last one was ([Clock.Zero], [Clock.Begin]);
+// after a boot the wall clock is believed.
 type Clock struct {
 	read func() (wall time.Time, boot time.Duration)
 
@@ -43,11 +44,30 @@ func (c *Clock) Keep(moveAll func(move func(used time.Time) time.Time)) (step ti
 	return step
 }
 
-// Begin moves what is in the future of the wall clock, which was set back while chatd was down.
-func (c *Clock) Begin(moveAll func(move func(used time.Time) time.Time)) {
+// Zero is what the wall clock would have said when the host was booted, as of the last look. It
+// moves when the clock is set.
+func (c *Clock) Zero() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	moveAll(func(used time.Time) time.Time { return moved(used, 0, c.wall) })
+	return c.wall.Add(-c.boot)
+}
+
+// Begin is the first look of a chatd, and returns by how much the wall clock was set while none
+// was up. last is Zero of the last chatd of this boot; the zero time if there was none. What is in
+// the future of the wall clock is moved in any case.
+func (c *Clock) Begin(
+	last time.Time, moveAll func(move func(used time.Time) time.Time),
+) (step time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !last.IsZero() {
+		step = c.wall.Add(-c.boot).Sub(last)
+	}
+	if step.Abs() < minStep {
+		step = 0
+	}
+	moveAll(func(used time.Time) time.Time { return moved(used, step, c.wall) })
+	return step
 }
 
 // moved is a chat's used_at on a clock that stepped to now. Nobody knows which of the times before

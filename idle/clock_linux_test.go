@@ -41,11 +41,35 @@ func TestClockSteps(t *testing.T) {
 			}
 		}
 	}
-	used := start.Add(year)
-	NewClock(func() (time.Time, time.Duration) { return start, 0 }).
-		Begin(func(move func(time.Time) time.Time) { used = move(used) })
-	if !used.Equal(start) {
-		t.Errorf("at its begin a chat was used at %s", used)
+}
+
+// TestClockBegins: a clock that was set while no chatd was up is noticed by the next one of the
+// same boot; after a boot it is believed, but that no chat was used in the future.
+func TestClockBegins(t *testing.T) {
+	start := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		step, idle, want time.Duration
+		booted           bool
+	}{
+		"none":                {0, time.Hour, 2 * time.Hour, false},
+		"ahead":               {year, time.Hour, 2 * time.Hour, false},
+		"back":                {-year, time.Hour, 2 * time.Hour, false},
+		"ahead, and a boot":   {year, time.Hour, year + 2*time.Hour, true},
+		"back, and a boot":    {-year, time.Hour, 0, true},
+		"half a minute ahead": {30 * time.Second, time.Hour, 2*time.Hour + 30*time.Second, false},
+	} {
+		wall, boot := start, time.Hour
+		read := func() (time.Time, time.Duration) { return wall, boot }
+		last := NewClock(read).Zero()
+		used := wall.Add(-tt.idle)
+		wall, boot = wall.Add(time.Hour+tt.step), boot+time.Hour // chatd was down for an hour
+		if tt.booted {
+			last = time.Time{}
+		}
+		NewClock(read).Begin(last, func(move func(time.Time) time.Time) { used = move(used) })
+		if got := wall.Sub(used); got != tt.want {
+			t.Errorf("%s: idle for %s, want %s", name, got, tt.want)
+		}
 	}
 }
 

@@ -64,11 +64,14 @@ type Manager struct {
 	locks  keyedLocks
 	layers *layers.Set // what the last probe found
 	clock  *idle.Clock // see keepTime
-	calls  filecall.Calls
-	starts *quota.Limiter
-	policy *policy.InForce
-	reaps  chan struct{} // one for each reap that no caller waits for
-	logs   *console.Logs
+	// clockSaved is what clockFile has; clockMu guards both.
+	clockMu    sync.Mutex
+	clockSaved time.Time
+	calls      filecall.Calls
+	starts     *quota.Limiter
+	policy     *policy.InForce
+	reaps      chan struct{} // one for each reap that no caller waits for
+	logs       *console.Logs
 
 	runs    *background.Runs
 	due     *due.Schedules
@@ -229,7 +232,7 @@ func (m *Manager) openState(ctx context.Context) (err error) {
 	})
 	m.scanner = m.newScanner()
 	if err == nil {
-		m.clock.Begin(m.store.MoveUsed)
+		m.beginTime()
 	}
 	return err
 }

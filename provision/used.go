@@ -33,13 +33,6 @@ func (m *Manager) lastUsed(rec state.Record) time.Time {
 	return rec.UsedAt
 }
 
-// keepTime comes before each look at how long chats are idle; see [idle.Clock].
-func (m *Manager) keepTime() {
-	if step := m.clock.Keep(m.store.MoveUsed); step != 0 {
-		m.log.Warn("the clock was set: used_at of the chats moves with it", "by", step)
-	}
-}
-
 // atWork reports whether the chat is in use: a run of any kind is under way, a client is
 // attached to its terminal, a file tool works, or a caller waits for what it typed.
 func (m *Manager) atWork(id chat.ID) bool {

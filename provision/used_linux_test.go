@@ -2,10 +2,12 @@ package provision
 
 import (
 	"log/slog"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/session"
@@ -25,7 +27,7 @@ func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
 	t.Helper()
 	profiles := map[string]chat.Profile{chat.DefaultProfile: {Name: chat.DefaultProfile}}
 	dir := t.TempDir()
-	m := newManager(Options{Profiles: profiles, State: dir, Log: slog.New(slog.DiscardHandler)})
+	m := newManager(Options{Profiles: profiles, State: dir, Run: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	uids := state.Range{Low: 1 << 20, High: 1<<20 + 255}
 	store, err := state.Open(state.Options{Dir: dir, UIDs: uids, BlockSize: 64})
 	must(t, err)
@@ -120,6 +122,71 @@ func TestUseMeetsSleep(t *testing.T) {
 	unlock()
 	if <-got != s {
 		t.Error("the call has another session")
+	}
+}
+
+// TestClockSetWhileDown: a clock that is set while chatd is down makes no chat idle for longer than
+// it was, to the next chatd of this boot; nor does it later, when the file has followed. After
+// another boot, and where the file is torn, the clock is believed.
+func TestClockSetWhileDown(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for name, tt := range map[string]struct {
+		spoil string // what the file is replaced by
+		want  time.Duration
+	}{
+		"the same boot": {"", 2 * time.Hour},
+		"another boot":  {`{"boot":"another","zero":"2026-11-25T12:00:00Z"}`, year + 2*time.Hour},
+		"a torn file":   {`{"boot`, year + 2*time.Hour},
+	} {
+		m, rec, _ := oneAwake(t)
+		wall, boot := rec.UsedAt, time.Hour
+		read := func() (time.Time, time.Duration) { return wall, boot }
+		m.clock = idle.NewClock(read)
+		wall, boot = wall.Add(time.Hour), boot+time.Hour
+		m.keepTime()
+		if tt.spoil != "" {
+			must(t, os.WriteFile(m.clockFile(), []byte(tt.spoil), 0o600))
+		}
+		wall, boot = wall.Add(time.Hour+year), boot+time.Hour // down for an hour
+		for range 2 {
+			m.clock, m.clockSaved = idle.NewClock(read), time.Time{} // the next chatd
+			m.beginTime()
+			if idle := wall.Sub(m.lastUsed(rec)); idle != tt.want {
+				t.Errorf("%s: idle for %s, want %s", name, idle, tt.want)
+			}
+		}
+	}
+}
+
+// TestUnusedAtStart: a chat that looks unused for too long from the first look on, as after a boot
+// with a clock far ahead, is left alone for an hour, in which the clock can be set right: then it
+// was not unused.
+func TestUnusedAtStart(t *testing.T) {
+	m, rec, _ := oneAwake(t)
+	delete(m.sessions, rec.ID)
+	m.runs = background.New(background.Options{})
+	m.opt.Profiles[chat.DefaultProfile] = chat.Profile{
+		Name: chat.DefaultProfile, ReapAfter: chat.Duration(30 * 24 * time.Hour)}
+	unused := func(used time.Time) time.Time { return used.Add(-365 * 24 * time.Hour) }
+	m.store.MoveUsed(unused)
+	tried := func() bool { // there is no directory of archives, which it says
+		return m.findings["reap_after of chat "+string(rec.ID)] != ""
+	}
+	since := map[chat.ID]time.Time{}
+	m.reapUnused(t.Context(), since)
+	since[rec.ID] = since[rec.ID].Add(-59 * time.Minute)
+	if m.reapUnused(t.Context(), since); tried() {
+		t.Error("it is reaped within the hour")
+	}
+	m.store.MoveUsed(func(time.Time) time.Time { return time.Now() })
+	if m.reapUnused(t.Context(), since); len(since) > 0 {
+		t.Error("it stays unused after the clock was set right")
+	}
+	m.store.MoveUsed(unused)
+	m.reapUnused(t.Context(), since)
+	since[rec.ID] = since[rec.ID].Add(-61 * time.Minute)
+	if m.reapUnused(t.Context(), since); !tried() {
+		t.Error("it is not reaped after the hour")
 	}
 }
 

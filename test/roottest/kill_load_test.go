@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,36 +17,50 @@ import (
 
 // TestKilledUnderLoad kills chatd's processes at random while callers use a dozen chats, each time
 // one kind of them. Then every chat is whole or gone, as the independent checker sees the host;
-// no uid comes twice, and what a run wrote and acknowledged is there. CHATD_TEST_KILLS is how
-// often.
+// no uid comes twice, what a run wrote and acknowledged is there, and every archive is whole.
+// CHATD_TEST_KILLS is how often, CHATD_TEST_SEED what decides on the moments and the victims.
 func TestKilledUnderLoad(t *testing.T) {
 	needsRoot(t)
 	leaveOrphansToInit(t)
-	kills := 25
+	kills, seed := 24, rand.Uint64()
 	if testing.Short() {
-		kills = 5
+		kills = len(loadKinds)
 	}
-	if s := os.Getenv("CHATD_TEST_KILLS"); s != "" {
-		var err error
-		kills, err = strconv.Atoi(s)
-		must(t, err)
+	for name, set := range map[string]func(uint64){
+		"CHATD_TEST_KILLS": func(n uint64) { kills = int(n) },
+		"CHATD_TEST_SEED":  func(n uint64) { seed = n },
+	} {
+		if s := os.Getenv(name); s != "" {
+			n, err := strconv.ParseUint(s, 10, 64)
+			must(t, err)
+			set(n)
+		}
 	}
-	opt := options(t)
-	config := soakConfig(t, opt)
+	t.Logf("seed %d", seed)
+	opt := keepsArchives(t, options(t))
+	config := archiveConfig(t, opt)
+	must(t, appendTo(config, []byte(modelProfiles)))
 	l := &underLoad{history: history{t: t, opt: opt, config: config, given: map[uint32]chat.ID{}},
-		acknowledged: map[string]map[int]bool{}}
+		acknowledged: map[string]map[int]bool{}, archiving: map[chat.ID][]map[int]bool{},
+		rand: rand.New(rand.NewPCG(seed, 0)), killed: map[string]int{}}
 	l.daemon = startDaemonOf(t, opt, config, "")
 	defer l.reapAll()
-	processes := []string{"root", "front", "egress", "enforcer"}
 	failed := 0
 	for i := range kills {
-		failed += l.round(processes[i%len(processes)])
+		failed += l.round(loadKinds[i%len(loadKinds)])
 		l.compare(t)
+		l.checkArchives(t)
 		if t.Failed() {
 			t.Fatalf("after %d kills", i+1)
 		}
 	}
-	t.Logf("%d kills, %d calls, of which %d failed, %d uids", kills, l.calls, failed, len(l.given))
+	t.Logf("%d kills, of %v, %d calls, of which %d failed, %d archives, %d uids",
+		kills, l.killed, l.calls, failed, l.archives, len(l.given))
+	for _, kind := range loadKinds {
+		if kills >= len(loadKinds) && l.killed[kind] == 0 {
+			t.Errorf("no process was killed of the kind %s", kind)
+		}
+	}
 }
 
 // underLoad is a daemon that many use and somebody kills.
@@ -56,18 +69,23 @@ type underLoad struct {
 	mu sync.Mutex
 	// acknowledged are the numbers that a chat wrote, by external id and uid.
 	acknowledged map[string]map[int]bool
+	// archiving are the numbers that chats had written when they were archived in this round.
+	archiving map[chat.ID][]map[int]bool
+	rand      *rand.Rand
+	killed    map[string]int // processes, by kind
+	archives  int
 }
 
 // round lets callers use chats, kills in the middle, and returns how many calls failed.
 func (l *underLoad) round(which string) (failed int) {
 	ctx, leave := context.WithCancel(l.t.Context())
 	defer leave()
-	victims, d := l.victims(which), l.daemon
+	d := l.daemon
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				err := l.use(ctx, d, fmt.Sprint("load ", i), modelNames[i%len(modelNames)])
+				err := l.use(ctx, d, which, fmt.Sprint("load ", i), modelNames[i%len(modelNames)])
 				l.mu.Lock()
 				l.calls++
 				if err != nil {
@@ -80,9 +98,9 @@ func (l *underLoad) round(which string) (failed int) {
 			}
 		})
 	}
-	time.Sleep(time.Duration(100+rand.IntN(400)) * time.Millisecond)
-	signalAll(victims, syscall.SIGKILL)
-	time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+	time.Sleep(time.Duration(100+l.rand.IntN(400)) * time.Millisecond)
+	l.killOne(which)
+	time.Sleep(time.Duration(l.rand.IntN(100)) * time.Millisecond)
 	leave()
 	wg.Wait()
 	l.again(which)
@@ -90,7 +108,7 @@ func (l *underLoad) round(which string) (failed int) {
 }
 
 // use makes one call. What it may answer under a kill is any error.
-func (l *underLoad) use(ctx context.Context, d *daemon, external, profile string) error {
+func (l *underLoad) use(ctx context.Context, d *daemon, which, external, profile string) error {
 	c, _, err := d.Create(ctx, chat.Spec{ExternalID: external, Profile: profile})
 	if err != nil {
 		return err
@@ -101,12 +119,18 @@ func (l *underLoad) use(ctx context.Context, d *daemon, external, profile string
 	}
 	l.given[c.UID] = c.ID
 	l.mu.Unlock()
-	switch rand.IntN(6) {
+	verbs := 10
+	if which == "archiver" {
+		verbs = 3 // so that there are many to choose from
+	}
+	switch rand.IntN(verbs) {
+	case 2, 3:
+		return l.pack(ctx, d, c)
 	case 0:
 		return second(d.Sleep(ctx, c.ID))
-	case 1:
+	case 1, 4:
 		return d.Reap(ctx, c.ID)
-	case 2:
+	case 5, 6:
 		return second(d.StartRun(ctx, c.ID, chat.RunSpec{Command: "sleep 1000"}))
 	}
 	return l.write(ctx, d, c)
@@ -164,11 +188,8 @@ func (l *underLoad) check(t *testing.T, chats []chat.Chat) {
 	for _, c := range chats {
 		b, err := os.ReadFile(c.Home + "/numbers")
 		must(t, ignoreGone(err))
-		lines := "\n" + string(b)
-		for n := range l.acknowledged[l.home(c)] {
-			if !strings.Contains(lines, fmt.Sprintf("\n%d\n", n)) {
-				t.Errorf("%s: %d was acknowledged, and is not in its file", c.ExternalID, n)
-			}
+		for _, n := range missingOf(l.acknowledged[l.home(c)], b) {
+			t.Errorf("%s: %d was acknowledged, and is not in its file", c.ExternalID, n)
 		}
 	}
 }

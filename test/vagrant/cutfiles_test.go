@@ -4,6 +4,7 @@ package vagrant
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,16 +31,26 @@ func writeAndRecord(l *ledger, worker, i int, end time.Time) error {
 		return err
 	}
 	for n := 1; time.Now().Before(end); n++ {
-		ctx, cancel := bounded(2 * timeout)
-		text := cutContent(n)
-		_, err := asker.WriteFile(ctx, c.ID, files.WriteFile{Path: cutFile, Content: &text}, nil)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("write_file: %w", err)
+		if err := l.write("writing", c.ID, cutFile, n); err != nil {
+			return err
+		}
+		if err := writeFile(c.ID, n); err != nil {
+			return err
 		}
 		if err := l.write("wrote", c.ID, cutFile, n); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// writeFile replaces the file of a chat by its n-th content.
+func writeFile(id chat.ID, n int) error {
+	ctx, cancel := bounded(2 * timeout)
+	defer cancel()
+	text := cutContent(n)
+	if _, err := asker.WriteFile(ctx, id, files.WriteFile{Path: cutFile, Content: &text}, nil); err != nil {
+		return fmt.Errorf("write_file: %w", err)
 	}
 	return nil
 }
@@ -84,6 +95,71 @@ func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
 		cancel()
 		if left, _ := filepath.Glob(filepath.Join(home, ".tmp-*")); err != nil || len(left) > 0 {
 			t.Errorf("chat %s: after the next write %v is left, %v", id, left, err)
+		}
+	}
+}
+
+// usedUIDs has a line for each uid that a chat had before one of the cuts of this machine.
+const usedUIDs = notes + "/cut.uids"
+
+// checkUIDs: no uid was given twice, also before former cuts.
+func checkUIDs(t *testing.T, now map[chat.ID]chat.Chat) {
+	b, err := os.ReadFile(usedUIDs)
+	if !errors.Is(err, os.ErrNotExist) {
+		must(t, err)
+	}
+	used := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		uid, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		used[uid] = id + " before a former cut"
+	}
+	former := len(used)
+	give := func(uid, id string) {
+		if other, ok := used[uid]; ok && other != id {
+			t.Errorf("uid %s: chat %s has it, and %s", uid, id, other)
+		}
+		used[uid] = id
+	}
+	ledger, err := os.ReadFile(cutLedger)
+	must(t, err)
+	for line := range strings.Lines(string(ledger)) {
+		if w := strings.Fields(line); len(w) == 4 && w[0] == "created" {
+			give(w[2], w[1])
+		}
+	}
+	for id, c := range now {
+		give(fmt.Sprint(c.UID), string(id))
+	}
+	var text strings.Builder
+	for uid, id := range used {
+		id, _, _ = strings.Cut(id, " ")
+		fmt.Fprintln(&text, uid, id)
+	}
+	must(t, os.WriteFile(usedUIDs, []byte(text.String()), 0o600))
+	t.Logf("%d uids, %d of them before former cuts", len(used), former)
+}
+
+// checkOwners: no file of the host's file systems belongs to a uid of a chat that is not there.
+func checkOwners(t *testing.T, now map[chat.ID]chat.Chat) {
+	known := map[string]bool{}
+	for _, c := range now {
+		known[fmt.Sprint(c.UID)] = true
+	}
+	seen := map[string]bool{}
+	for _, top := range []string{"/", homesDir, "/tmp", "/var/tmp", "/run", "/dev/shm"} {
+		found := output(t, "find", top, "-xdev", "-uid", fmt.Sprint("+", uidLow-1), "-uid",
+			fmt.Sprint("-", uidHigh+1), "-printf", "%U %p\n")
+		for line := range strings.Lines(found) {
+			uid, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+			seen[uid] = true
+			if !known[uid] {
+				t.Errorf("%s belongs to uid %s, which no chat has", path, uid)
+			}
+		}
+	}
+	for uid := range known {
+		if !seen[uid] {
+			t.Errorf("no file belongs to uid %s", uid)
 		}
 	}
 }

@@ -1,0 +1,140 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// loadKinds are the kinds of processes that are killed under load: chatd's own four; the first
+// process of a session and its tmux; what supervises a background run, and what packs a home.
+var loadKinds = []string{"root", "archiver", "front", "init", "egress", "supervisor", "enforcer", "tmux"}
+
+// killOne kills a process of the kind, or all where they act as one. It waits a moment for one.
+func (l *underLoad) killOne(which string) {
+	var victims []string
+	for end := time.Now().Add(longEnough); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if victims = l.loadVictims(which); len(victims) > 0 {
+			break
+		}
+	}
+	signalAll(victims, syscall.SIGKILL)
+	l.killed[which] += len(victims)
+}
+
+func (l *underLoad) loadVictims(which string) []string {
+	var all []string
+	switch which {
+	case "init":
+		all = processesNamed("bwrap")
+	case "tmux":
+		all = processesNamed("tmux: server")
+	case "archiver":
+		all = processesNamed("chatd-archive")
+	case "supervisor":
+		for _, pid := range supervisors(l.t) {
+			all = append(all, fmt.Sprint(pid))
+		}
+	default:
+		return l.victims(which)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	one := l.rand.IntN(len(all))
+	return all[one : one+1]
+}
+
+// processesNamed are the processes of a name that run as chats of this test: beside it run others.
+func processesNamed(comm string) (pids []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, file := range all {
+		name := filepath.Base(filepath.Dir(file))
+		pid, _ := strconv.Atoi(name)
+		is, err := os.ReadFile(file)
+		if err != nil || string(is) != comm+"\n" {
+			continue
+		}
+		if uid := uidOf(pid); uid >= testUIDs.Low && uid < testUIDs.High {
+			pids = append(pids, name)
+		}
+	}
+	return pids
+}
+
+// pack archives a chat, and remembers what it had.
+func (l *underLoad) pack(ctx context.Context, d *daemon, c chat.Chat) error {
+	l.mu.Lock()
+	l.archiving[c.ID] = append(l.archiving[c.ID], maps.Clone(l.acknowledged[l.home(c)]))
+	l.mu.Unlock()
+	return second(d.Archive(ctx, c.ID, chat.ToArchive{}))
+}
+
+// checkArchives looks for what was acknowledged before a chat was archived in the archives of
+// this round, each of which is whole. Then there are none; one whose caller is gone ends soon.
+func (l *underLoad) checkArchives(t *testing.T) {
+	t.Helper()
+	var left []string
+	ended := comes(func() bool {
+		all, err := l.Archives(t.Context(), chat.ArchiveFilter{})
+		must(t, err)
+		for _, a := range all {
+			l.checkArchive(t, a)
+		}
+		left = archiveFiles(t, l.opt)
+		return len(left) == 0
+	})
+	if !ended {
+		t.Errorf("of archives there is %q", left)
+	}
+	clear(l.archiving)
+}
+
+func (l *underLoad) checkArchive(t *testing.T, a chat.Archive) {
+	t.Helper()
+	l.archives++
+	must(t, second(l.VerifyArchive(t.Context(), a.Name)))
+	if _, err := l.Get(t.Context(), a.Chat); errors.Is(err, chat.ErrNotFound) {
+		l.unpack(t, a)
+	}
+	must(t, l.RemoveArchive(t.Context(), a.Name))
+}
+
+func (l *underLoad) unpack(t *testing.T, a chat.Archive) {
+	t.Helper()
+	c, err := l.Unarchive(t.Context(), a.Name)
+	must(t, err)
+	if was, ok := l.given[c.UID]; ok {
+		t.Errorf("uid %d was chat %s before, and is chat %s", c.UID, was, c.ID)
+	}
+	l.given[c.UID] = c.ID
+	b, err := os.ReadFile(c.Home + "/numbers")
+	must(t, ignoreGone(err))
+	for _, had := range l.archiving[a.Chat] {
+		if len(missingOf(had, b)) == 0 {
+			l.acknowledged[l.home(c)] = had
+			return
+		}
+	}
+	t.Errorf("%s has %q, and had when it was archived one of %v", a.Name, b, l.archiving[a.Chat])
+}
+
+// missingOf are the numbers that are on no line.
+func missingOf(numbers map[int]bool, lines []byte) (lost []int) {
+	for n := range numbers {
+		if !strings.Contains("\n"+string(lines), fmt.Sprintf("\n%d\n", n)) {
+			lost = append(lost, n)
+		}
+	}
+	return lost
+}
