@@ -172,9 +172,12 @@ func TestUnusedAtStart(t *testing.T) {
 	tried := func() bool { // there is no directory of archives, which it says
 		return m.findings["reap_after of chat "+string(rec.ID)] != ""
 	}
-	since := map[chat.ID]time.Time{}
+	since := lasting[chat.ID]{}
+	after := func(first time.Duration) { // it was found first so long ago
+		since[rec.ID] = sighting{first: since[rec.ID].first.Add(-first), last: since[rec.ID].last}
+	}
 	m.reapUnused(t.Context(), since)
-	since[rec.ID] = since[rec.ID].Add(-59 * time.Minute)
+	after(59 * time.Minute)
 	if m.reapUnused(t.Context(), since); tried() {
 		t.Error("it is reaped within the hour")
 	}
@@ -184,7 +187,7 @@ func TestUnusedAtStart(t *testing.T) {
 	}
 	m.store.MoveUsed(unused)
 	m.reapUnused(t.Context(), since)
-	since[rec.ID] = since[rec.ID].Add(-61 * time.Minute)
+	after(61 * time.Minute)
 	if m.reapUnused(t.Context(), since); !tried() {
 		t.Error("it is not reaped after the hour")
 	}
