@@ -124,20 +124,25 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	}
 	s := m.session(rec.ID)
 	if s == nil {
-		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
+		return chat.Screen{}, noScreen(id, fmt.Errorf("it is asleep: %w", chat.ErrWrongPhase))
 	}
 	switch m.frozen(rec.ID) { // its tmux would not answer, and to look is no use
 	case chat.FrozenUntilThawed:
-		return chat.Screen{}, heldError(id)
+		return chat.Screen{}, noScreen(id, heldError(id))
 	case chat.FrozenUntilUsed:
-		return chat.Screen{}, fmt.Errorf("cannot read the screen of chat %s: it is frozen "+
-			"until it is used: %w", id, chat.ErrWrongPhase)
+		return chat.Screen{}, noScreen(id, fmt.Errorf("it is frozen until it is used: %w",
+			chat.ErrWrongPhase))
 	}
 	sc, err := s.terminal.Screen(ctx, spec.Styles, spec.History)
 	if err != nil {
 		return chat.Screen{}, err
 	}
 	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, History: sc.History, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
+}
+
+func noScreen(id chat.ID, why error) error {
+	return fmt.Errorf("cannot read the screen of chat %s (chatd log --text has what it printed): %w",
+		id, why)
 }
 
 // use finds a chat for its caller, and wakes it if it is asleep.
