@@ -4,23 +4,20 @@ import (
 	"testing"
 )
 
-// TestPause: of a paused chat the session and the runs stand still, and what is beside them goes
-// on. A start waits for its end, and is not refused. A crash leaves what another chatd ends.
+// TestPause: of a paused chat the session and the runs stand still. A start waits for its end, and is
+// not refused. A crash leaves what another chatd ends.
 func TestPause(t *testing.T) {
 	f := open(t)
 	must(t, f.Create(idA, limits()))
 	inSession, session := counter(t, "session")
 	inRun, run := counter(t, "run")
-	aside, beside := counter(t, "beside")
 	start(t, f, idA, "session", inSession)
 	must(t, f.CreateRun(idA, "counts"))
 	start(t, f, idA, "runs/counts", inRun)
-	start(t, f, idA, BesideLeaf, aside)
 	is := func(what string, want bool) {
 		t.Helper()
-		s, r, b := counts(t, session), counts(t, run), counts(t, beside)
-		if s != want || r != want || !b {
-			t.Errorf("%s: the session counts %t, the run %t, what is beside %t", what, s, r, b)
+		if s, r := counts(t, session), counts(t, run); s != want || r != want {
+			t.Errorf("%s: the session counts %t, the run %t", what, s, r)
 		}
 	}
 	is("at first", true)
@@ -53,9 +50,6 @@ func TestPause(t *testing.T) {
 	standsStill(t, later, sessionLeaf)
 	must(t, later.Thaw(idA))
 
-	must(t, later.EndBeside(killCtx(t), idA))
-	must(t, later.EndBeside(killCtx(t), idA))
-	start(t, later, idA, BesideLeaf, "exit 0") // no kill of before meets it
 	must(t, later.Kill(killCtx(t), idA))
 	must(t, later.Remove(idA))
 	must(t, later.EndPause(idA))

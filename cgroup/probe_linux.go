@@ -215,7 +215,7 @@ func (p probe) endOrphans(id chat.ID) error {
 
 func (p probe) start(id chat.ID, cmd *exec.Cmd) error {
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C"}
-	dir, err := p.f.openLeaf(id, runsDir+"/"+probeRun, probeRun)
+	dir, err := p.f.openLeaf(id, probeRun)
 	if err != nil {
 		return err
 	}

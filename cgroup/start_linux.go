@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start is cmd.Start with the child born in a leaf of the chat: "session", [BesideLeaf] or
-// "runs/<run>". The first two are made if they are missing. That of a run must have been made by
-// [FS.CreateRun], takes one Start, and none after [FS.KillRun] ([chat.ErrWrongPhase]). [chat.ErrBusy] when the limit of
+// Start is cmd.Start with the child born in a leaf of the chat: "session" or "runs/<run>". The
+// session leaf is made if it is missing. That of a run must have been made by [FS.CreateRun], takes
+// one Start, and none after [FS.KillRun] ([chat.ErrWrongPhase]). [chat.ErrBusy] when the limit of
 // tasks leaves no room, [chat.ErrNotFound] without the leaf.
 //
 // The fields UseCgroupFD and CgroupFD of cmd.SysProcAttr are Start's. Pdeathsig
@@ -49,7 +49,7 @@ func (f *FS) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Prepa
 		return fmt.Errorf("cannot start %s: %w", cmd.Path, err)
 	}
 	defer leave()
-	dir, err := f.openLeaf(id, leaf, run)
+	dir, err := f.openLeaf(id, run)
 	if err != nil {
 		return err
 	}
@@ -57,30 +57,32 @@ func (f *FS) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Prepa
 	return f.start(id, run, dir, cmd, prepare)
 }
 
-// checkLeaf returns the run of "runs/<run>", or "" for another leaf.
+// checkLeaf returns the run of "runs/<run>", or "" for "session".
 func checkLeaf(leaf string) (run string, err error) {
-	if leaf == sessionLeaf || leaf == BesideLeaf {
+	if leaf == sessionLeaf {
 		return "", nil
 	}
 	run, ok := strings.CutPrefix(leaf, runsDir+"/")
 	if !ok {
-		return "", fmt.Errorf("cannot use %s as a leaf: want session, beside or runs/<run>: %w",
-			chat.Quote(leaf), chat.ErrInvalid)
+		return "", fmt.Errorf("cannot use %s as a leaf: want session or runs/<run>: %w", chat.Quote(leaf), chat.ErrInvalid)
 	}
 	return run, checkRun(run)
 }
 
 // openLeaf opens the directory to be born in. CLONE_INTO_CGROUP into a directory
 // that is removed meanwhile fails with ENODEV, so the lock need not be held on.
-func (f *FS) openLeaf(id chat.ID, leaf, run string) (*os.File, error) {
+func (f *FS) openLeaf(id chat.ID, run string) (*os.File, error) {
 	defer f.lock(id).Unlock()
-	dir := f.dir(id, leaf)
+	dir := f.dir(id, sessionLeaf)
+	if run != "" {
+		dir = f.dir(id, runsDir, run)
+	}
 	if f.isDead(dir) {
 		return nil, fmt.Errorf("cannot start in run %s: it was killed: %w", run, chat.ErrWrongPhase)
 	}
 	if run == "" {
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, fmt.Errorf("cannot create the cgroup %s: %w", leaf, cgroupfs.NotFound(err))
+			return nil, fmt.Errorf("cannot create the session cgroup: %w", cgroupfs.NotFound(err))
 		}
 	}
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/chatd/chatd/archives"
@@ -21,6 +22,8 @@ type archiveKeeper struct {
 	tried map[chat.ArchiveName]string
 	// keeping are the chats of which a kept archive is made, or a clone removed.
 	keeping map[chat.ID]bool
+	// groups are the cgroups or units of commands that are done beside a session of that chat.
+	groups map[chat.ID]chat.ID
 }
 
 // keep begins a kept archive of a chat, unless one is being made.
@@ -41,6 +44,42 @@ func (k *archiveKeeper) kept(id chat.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.keeping, id)
+}
+
+// beside gives a group of its own, which is no chat's, to a command beside a session, until end.
+func (k *archiveKeeper) beside(of chat.ID, taken func(chat.ID) bool) (group chat.ID, end func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for group == "" || taken(group) || k.groups[group] != "" {
+		group = chat.ID(fmt.Sprintf("%016x", rand.Uint64()))
+	}
+	if k.groups == nil {
+		k.groups = map[chat.ID]chat.ID{}
+	}
+	k.groups[group] = of
+	return group, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.groups, group)
+	}
+}
+
+func (k *archiveKeeper) isBeside(id chat.ID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.groups[id] != ""
+}
+
+// besides are the groups of commands beside the session of a chat.
+func (k *archiveKeeper) besides(id chat.ID) (groups []chat.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for group, of := range k.groups {
+		if of == id {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 func (k *archiveKeeper) keeps(id chat.ID) bool {

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 
 	"github.com/chatd/chatd/archiver"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
 )
 
@@ -20,40 +18,26 @@ import (
 // and a place among the awake.
 func (m *Manager) archiveTask(
 	ctx context.Context, rec state.Record, doing string, task archiver.Task,
-) (r archiver.Result, err error) {
+) (archiver.Result, error) {
 	if err := m.clearSession(ctx, rec); err != nil {
-		return r, err
-	}
-	defer func() {
-		err = errors.Join(err, m.removeLimits(context.WithoutCancel(ctx), rec))
-	}()
-	if err := m.createLimits(ctx, rec); err != nil {
-		return r, err
+		return archiver.Result{}, err
 	}
 	return m.runTask(ctx, rec, doing, task, taskPlace{
-		spec: m.archiveSpec(rec, task), launch: m.starter.Launch, end: m.starter.Abandon,
+		group: rec.ID, limits: m.profile(rec).Limits, spec: m.archiveSpec(rec, task),
 		wait: func(ctx context.Context, p *archiver.Process) (archiver.Result, error) {
-			if err := m.groups.LimitCPU(rec.ID, m.profile(rec).Limits); err != nil {
-				return archiver.Result{}, err
-			}
-			r, err := p.Wait(ctx)
-			if err != nil {
-				if h, herr := m.hits(rec.ID); herr == nil {
-					err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, h.OOMKills))
-				}
-			}
-			return r, err
+			return p.Wait(ctx)
 		},
 	})
 }
 
 // taskPlace is where a command of chatd-archive runs.
 type taskPlace struct {
+	// group names its cgroup or unit, which it has for itself.
+	group  chat.ID
+	limits chat.Limits
 	spec   session.Spec
-	launch func(session.Spec, *exec.Cmd, *session.Files) error
 	// wait is called once the command may begin.
 	wait func(context.Context, *archiver.Process) (archiver.Result, error)
-	end  func(chat.ID, uint32, *sys.HeldProcess) error
 }
 
 // runTask does a command of chatd-archive in a one-shot session, which sees the chat's home and
@@ -62,24 +46,40 @@ type taskPlace struct {
 func (m *Manager) runTask(
 	ctx context.Context, rec state.Record, doing string, task archiver.Task, in taskPlace,
 ) (r archiver.Result, err error) {
+	grouped := state.Record{ID: in.group, UID: rec.UID}
+	defer func() {
+		err = errors.Join(err, m.removeLimits(context.WithoutCancel(ctx), grouped))
+	}()
+	if err := m.groups.Create(in.group, in.limits); err != nil {
+		return r, err
+	}
 	task.Progress = func(entries, bytes int64) {
 		p := chat.ArchiveProgress{Entries: entries, Bytes: bytes, Doing: doing}
 		m.archive.progress(rec.ID, &p)
 	}
 	task.Progress(0, 0)
+	in.spec.Chat = in.group
 	var b session.Files
 	defer b.Close()
 	cmd := m.starter.Bubblewrap(in.spec, &b)
-	p, err := task.Start(cmd, &b, func() error { return in.launch(in.spec, cmd, &b) })
+	p, err := task.Start(cmd, &b, func() error { return m.starter.Launch(in.spec, cmd, &b) })
 	if err != nil {
-		return r, errors.Join(err, in.end(rec.ID, rec.UID, nil))
+		return r, errors.Join(err, m.starter.Abandon(in.group, rec.UID, nil))
 	}
 	defer p.Close()
 	init, err := b.AwaitInit(ctx, session.StartTimeout)
 	if err == nil {
+		err = m.groups.LimitCPU(in.group, in.limits)
+	}
+	if err == nil {
 		r, err = in.wait(ctx, p)
 	}
-	err = errors.Join(err, in.end(rec.ID, rec.UID, init))
+	if err != nil {
+		if h, herr := m.hits(in.group); herr == nil {
+			err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, h.OOMKills))
+		}
+	}
+	err = errors.Join(err, m.starter.Abandon(in.group, rec.UID, init))
 	<-p.Ended()
 	return r, err
 }

@@ -44,7 +44,6 @@ type groups interface {
 	Frozen(chat.ID) (chat.Frozen, error)
 	Pause(context.Context, chat.ID) (goOn func() error, err error)
 	EndPause(chat.ID) error
-	GiveUpFirst(chat.ID) error
 	Remove(chat.ID) error
 	Usage(chat.ID) (chat.Usage, error)
 	Hits(id chat.ID) (chat.LimitHits, error)
@@ -151,7 +150,7 @@ func (m *Manager) backend() string {
 
 // quarantine freezes and reports the units of the slice that belong to no chat.
 func (m *Manager) quarantine(ctx context.Context) error {
-	names, err := m.groups.Quarantine(ctx, func(id chat.ID) bool { return id == probeID || m.hasChat(id) })
+	names, err := m.groups.Quarantine(ctx, func(id chat.ID) bool { return id == probeID || m.hasChat(id) || m.archive.isBeside(id) })
 	if len(names) == 0 {
 		return err
 	}

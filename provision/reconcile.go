@@ -75,7 +75,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil
 	}
-	if err = errors.Join(err, m.endSnapshot(ctx, id)); err != nil {
+	if err = errors.Join(err, m.endSnapshot(id)); err != nil {
 		return err
 	}
 	switch rec.Phase {
@@ -148,7 +148,7 @@ func (m *Manager) clearOrphans(ctx context.Context) error {
 	ids = slices.Compact(ids)
 	var errs []error
 	for _, id := range ids {
-		if m.hasChat(id) {
+		if m.hasChat(id) || m.archive.isBeside(id) {
 			continue
 		}
 		m.log.Warn("ending a session without a chat", "chat", id)

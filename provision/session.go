@@ -59,12 +59,15 @@ func (m *Manager) createLimits(_ context.Context, rec state.Record) error {
 	return m.groups.Create(rec.ID, m.profile(rec).Limits)
 }
 
-// removeLimits kills the processes that remain in the cgroup and removes it.
+// removeLimits kills the processes that remain in the cgroup, and what is done beside them, and
+// removes it.
 func (m *Manager) removeLimits(ctx context.Context, rec state.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
 	defer cancel()
-	if err := m.starter.Kill(ctx, rec.ID, rec.UID); err != nil {
-		return err
+	for _, id := range append(m.archive.besides(rec.ID), rec.ID) {
+		if err := m.starter.Kill(ctx, id, rec.UID); err != nil {
+			return err
+		}
 	}
 	return m.groups.Remove(rec.ID)
 }

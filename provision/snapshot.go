@@ -13,7 +13,6 @@ import (
 	"github.com/chatd/chatd/archiver"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/homedir"
-	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/trees"
@@ -46,9 +45,6 @@ type snapshot struct {
 func (m *Manager) takeSnapshot(
 	ctx context.Context, rec state.Record, s *liveSession,
 ) (from homeSource, err error) {
-	if m.units {
-		return from, errors.New("none is taken where systemd starts the sessions")
-	}
 	if m.without(chat.LayerView) || m.without(chat.LayerProc) || m.without(chat.LayerTmp) {
 		return from, errors.New("the layers view, proc and tmp keep a chat from the clone")
 	}
@@ -62,8 +58,7 @@ func (m *Manager) takeSnapshot(
 	}
 	defer leave()
 	m.keepTerminal(ctx, rec.ID)
-	err = errors.Join(m.groups.EndBeside(ctx, rec.ID), n.remove())
-	if err == nil {
+	if err = n.remove(); err == nil {
 		err = homedir.MakeOwned(m.paths.snapshots, string(rec.ID), rec.UID, 0o700, "")
 	}
 	from = homeSource{do: n.do, dir: snapshotInside, snapshot: true, done: n.remove}
@@ -125,23 +120,27 @@ func (n snapshot) do(
 	return r, err
 }
 
-// beside does a command in a one-shot session beside the chat's own, under the chat's limits.
+// besideMemory and besidePids bound a command beside a session: chatd-archive needs no more.
+const (
+	besideMemory = 256 << 20
+	besidePids   = 32
+)
+
+// beside does a command in a one-shot session beside the chat's own, in a cgroup or unit of its own
+// with limits like the chat's: in the chat's it would stand still too, and a unit has one session.
 func (n snapshot) beside(
 	ctx context.Context, doing string, task archiver.Task,
 	wait func(context.Context, *archiver.Process) (archiver.Result, error),
 ) (archiver.Result, error) {
+	group, end := n.m.archive.beside(n.rec.ID, n.m.hasChat)
+	defer end()
+	limits := n.m.profile(n.rec).Limits
+	limits.MemoryMax, limits.PidsMax = min(limits.MemoryMax, besideMemory), besidePids
 	spec := n.m.archiveSpec(n.rec, task)
 	spec.View.Tmp = filepath.Join(n.m.paths.snapshots, string(n.rec.ID))
 	spec.View.VarTmp = spec.View.Tmp
-	return n.m.runTask(ctx, n.rec, doing, task, taskPlace{
-		spec: spec, launch: n.m.starter.LaunchBeside, end: n.m.starter.EndBeside,
-		wait: func(ctx context.Context, p *archiver.Process) (archiver.Result, error) {
-			if err := n.m.groups.GiveUpFirst(n.rec.ID); err != nil {
-				return archiver.Result{}, err
-			}
-			return wait(ctx, p)
-		},
-	})
+	return n.m.runTask(ctx, n.rec, doing, task,
+		taskPlace{group: group, limits: limits, spec: spec, wait: wait})
 }
 
 func (n snapshot) remove() error { return n.m.removeClone(n.rec.ID) }
@@ -152,7 +151,7 @@ func (m *Manager) removeClone(id chat.ID) error {
 
 // endSnapshot ends what a chatd that crashed left of a snapshot: the chat goes on at once, and its
 // clone is removed behind.
-func (m *Manager) endSnapshot(ctx context.Context, id chat.ID) error {
+func (m *Manager) endSnapshot(id chat.ID) error {
 	if m.archive.keeps(id) {
 		return nil // it is no remnant
 	}
@@ -162,12 +161,6 @@ func (m *Manager) endSnapshot(ctx context.Context, id chat.ID) error {
 	_, err := os.Lstat(filepath.Join(m.paths.snapshots, string(id)))
 	if errors.Is(err, os.ErrNotExist) || !m.archive.keep(id) {
 		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
-	defer cancel()
-	if err := m.groups.EndBeside(ctx, id); err != nil {
-		m.archive.kept(id)
-		return err
 	}
 	_, err = m.later.Do("the clone of chat "+string(id), time.Second,
 		func(context.Context) error {

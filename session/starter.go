@@ -45,7 +45,6 @@ type StartGroups interface {
 	Invocation(chat.ID) (string, error)
 	Members(chat.ID) ([]int, error)
 	Kill(context.Context, chat.ID) error
-	EndBeside(context.Context, chat.ID) error
 }
 
 // Starter starts sessions and brings commands into them. Its methods are safe for concurrent use,
