@@ -131,6 +131,9 @@ func TestHostQuotaOfHomes(t *testing.T) {
 			if left := quotaOf(t, c, homesDir); left != "" {
 				t.Errorf("after reap the kernel has %q", left)
 			}
+			if kind.name == "xfs" {
+				snapshots(t)
+			}
 		})
 	}
 }
