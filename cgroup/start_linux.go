@@ -18,8 +18,8 @@ import (
 
 // Start is cmd.Start with the child born in a leaf of the chat: "session", [BesideLeaf] or
 // "runs/<run>". The first two are made if they are missing. That of a run must have been made by
-// [FS.CreateRun], takes one Start, and none after [FS.KillRun] ([chat.ErrWrongPhase]). [chat.ErrBusy] when the limit of
-// tasks leaves no room, [chat.ErrNotFound] without the leaf.
+// [FS.CreateRun], takes one Start, and none after [FS.KillRun] ([chat.ErrWrongPhase]).
+// [chat.ErrBusy] when the limit of tasks leaves no room, [chat.ErrNotFound] without the leaf.
 //
 // The fields UseCgroupFD and CgroupFD of cmd.SysProcAttr are Start's. Pdeathsig
 // is refused: it would follow the death of the thread that cloned.

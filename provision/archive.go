@@ -27,6 +27,10 @@ func (m *Manager) Archive(
 	if err != nil {
 		return a, err
 	}
+	busy := fmt.Errorf("cannot use chat %s: it is being archived: %w", id, chat.ErrBusy)
+	if how.Keep && m.archive.keeps(id) {
+		return a, busy // its owner's place is taken for hours
+	}
 	leave, err := m.beginArchive(ctx, rec, "archive")
 	if err != nil {
 		return a, err
@@ -36,7 +40,6 @@ func (m *Manager) Archive(
 	if err != nil {
 		return a, err
 	}
-	busy := fmt.Errorf("cannot use chat %s: it is being archived: %w", id, chat.ErrBusy)
 	lock := archiveLock{
 		release: sync.OnceFunc(unlock), occupy: func() { m.locks.occupy(id, busy) },
 	}

@@ -271,7 +271,13 @@ func TestSnapshotOfABusyStore(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("asked to end"))
-	_, err = TakeSnapshot(ctx, s.opts.Dir)
+	for { // until the writer meets a copy
+		snap, tookErr := TakeSnapshot(ctx, s.opts.Dir)
+		if err = tookErr; err != nil {
+			break
+		}
+		snap.Close()
+	}
 	close(stop)
 	wg.Wait()
 	wantErr(t, "a busy store", err, chat.ErrBusy)
