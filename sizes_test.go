@@ -24,7 +24,7 @@ import (
 // A bound has about 3 % of slack, so that a small change does not meet it. After code shrinks,
 // write the new figure here: "go test -v -run TestSizes ." names the bounds that are loose.
 const (
-	maxCode         = 77_490 // lines of code, without tests
+	maxCode         = 77_800 // lines of code, without tests
 	maxPackage      = 3_000  // of one package that largePackages does not name
 	minPackage      = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian       = 11     // lines of the median function
@@ -45,9 +45,10 @@ const (
 // question before a reap. state has what a state is made of and
 // brought back from: 800 lines for its version, snapshots and restores (adrs/0071); cmd/chatd has
 // one file a command. All code rose by 700 for the door and the commands of archives, cmd/chatd by
-// 280 and api by 170. All code rose by 50 for faults of disks, admission and archives, and by 240 for snapshots (adrs/0092), of which provision has 150 and cgroup 70.
+// 280 and api by 170. All code rose by 500 for faults of disks, admission and archives, a clock
+// that was set while chatd was down (adrs/0093) and snapshots (adrs/0092); provision by 300.
 var largePackages = map[string]int{
-	"provision": 6_500,
+	"provision": 6_660,
 	"state":     3_800,
 	"cgroup":    3_320,
 	"chat":      3_200, // the words of all: patches, admission and disks added 150

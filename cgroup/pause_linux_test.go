@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestPause: of a paused chat the session and the runs stand still. A start waits for its end, and is
-// not refused. A crash leaves what another chatd ends.
+// TestPause: of a paused chat the session and the runs stand still. A start waits for its end, and
+// is not refused. A crash leaves what another chatd ends.
 func TestPause(t *testing.T) {
 	f := open(t)
 	must(t, f.Create(idA, limits()))

@@ -7,8 +7,8 @@ import (
 
 // Clock notices that the wall clock was set, so that the time by which it was moved counts for no
 // chat's idleness. It compares the wall clock with one that nobody sets and that goes on while the
-// host sleeps. A chatd of the same boot goes on where the last one was ([Clock.Zero], [Clock.Begin]);
-// after a boot the wall clock is believed.
+// host sleeps. A chatd of the same boot goes on where the last one was ([Clock.Zero],
+// [Clock.Begin]); after a boot the wall clock is believed.
 type Clock struct {
 	read func() (wall time.Time, boot time.Duration)
 

@@ -150,7 +150,10 @@ func (m *Manager) backend() string {
 
 // quarantine freezes and reports the units of the slice that belong to no chat.
 func (m *Manager) quarantine(ctx context.Context) error {
-	names, err := m.groups.Quarantine(ctx, func(id chat.ID) bool { return id == probeID || m.hasChat(id) || m.archive.isBeside(id) })
+	known := func(id chat.ID) bool {
+		return id == probeID || m.hasChat(id) || m.archive.isBeside(id)
+	}
+	names, err := m.groups.Quarantine(ctx, known)
 	if len(names) == 0 {
 		return err
 	}

@@ -226,16 +226,20 @@ func razeWalls(t *testing.T) {
 // layersNow asks for the probes again, as doctor does.
 func layersNow(t *testing.T, m *manager) map[chat.LayerName]chat.Layer {
 	t.Helper()
-	h, err := m.Host(operator(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	layers := map[chat.LayerName]chat.Layer{}
-	for _, l := range h.Layers {
-		layers[l.Name] = l
-	}
+	var layers map[chat.LayerName]chat.Layer
+	until(t, "each layer could be tried", func() bool { // a busy host may have no time for one
+		h, err := m.Host(operator(t.Context()))
+		must(t, err)
+		layers = map[chat.LayerName]chat.Layer{}
+		for _, l := range h.Layers {
+			layers[l.Name] = l
+		}
+		return !slices.ContainsFunc(h.Layers, isUnknown)
+	})
 	return layers
 }
+
+func isUnknown(l chat.Layer) bool { return l.State == chat.LayerUnknown }
 
 // takeUID has the host's operator add a user with the number that the chat
 // has: useradd(8) refuses a number that has an account. It works on a copy of

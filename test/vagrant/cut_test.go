@@ -133,7 +133,9 @@ type ledgerEntry struct {
 func readInFlight(t *testing.T) map[string]int {
 	t.Helper()
 	n := map[string]int{}
-	ends := map[string]string{"created": "creating", "reaped": "reaping", "archived": "archiving", "wrote": "writing"}
+	ends := map[string]string{
+		"created": "creating", "reaped": "reaping", "archived": "archiving", "wrote": "writing",
+	}
 	b, err := os.ReadFile(cutLedger)
 	must(t, err)
 	for line := range strings.Lines(string(b)) {
@@ -205,7 +207,8 @@ func TestAfterCut(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("in flight: %v; acknowledged: %d creates that stayed, %d reaps and archives; %d chats are there",
+	t.Logf("in flight: %v; acknowledged: %d creates that stayed, %d reaps and archives; "+
+		"%d chats are there",
 		readInFlight(t), created, reaped, len(now))
 	if created < 3 || reaped < 3 {
 		t.Error("too few: the power was cut before anything happened")

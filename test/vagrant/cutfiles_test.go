@@ -49,7 +49,8 @@ func writeFile(id chat.ID, n int) error {
 	ctx, cancel := bounded(2 * timeout)
 	defer cancel()
 	text := cutContent(n)
-	if _, err := asker.WriteFile(ctx, id, files.WriteFile{Path: cutFile, Content: &text}, nil); err != nil {
+	write := files.WriteFile{Path: cutFile, Content: &text}
+	if _, err := asker.WriteFile(ctx, id, write, nil); err != nil {
 		return fmt.Errorf("write_file: %w", err)
 	}
 	return nil
