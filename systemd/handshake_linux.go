@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // The words of the handshake; see the package documentation.
@@ -117,12 +119,15 @@ func senderOf(oob []byte) int {
 
 // Settle makes pid, which must be of the session and as good as PID 1's own child, the unit's main
 // process, so that the unit lives exactly as long as the session. Until then the process that
-// StartSession started is.
+// StartSession started is. It is [chat.ErrBusy] where systemd does not hear of it in time.
 func (d *Handshake) Settle(pid int) error {
 	if err := d.say(wordMain + " " + strconv.Itoa(pid)); err != nil {
 		return err
 	}
-	return d.await(wordSettled, startTime)
+	if err := d.await(wordSettled, startTime); err != nil {
+		return fmt.Errorf("systemd did not hear which process stays: %w: %w", err, chat.ErrBusy)
+	}
+	return nil
 }
 
 func (d *Handshake) say(word string) error {

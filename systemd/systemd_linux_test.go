@@ -138,7 +138,8 @@ func TestSettle(t *testing.T) {
 	if _, err := unix.Write(theirs, []byte("cannot tell systemd")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Settle(4711); err == nil || !strings.Contains(err.Error(), "cannot tell systemd") {
+	err = d.Settle(4711)
+	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "cannot tell systemd") {
 		t.Errorf("Settle gave %v, want what was said", err)
 	}
 }
