@@ -271,7 +271,9 @@ func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
 		}
 	}
 	snapshots := filepath.Join(homesDir, ".snapshots")
-	for _, dir := range []string{homesDir, snapshots, userdb, stateDir + "/tmp", stateDir + "/vartmp"} {
+	for _, dir := range []string{
+		homesDir, snapshots, userdb, stateDir + "/tmp", stateDir + "/vartmp",
+	} {
 		entries, err := os.ReadDir(dir)
 		must(t, err)
 		for _, e := range entries {
