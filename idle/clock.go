@@ -52,9 +52,9 @@ func (c *Clock) Zero() time.Time {
 	return c.wall.Add(-c.boot)
 }
 
-// Begin is the first look of a chatd, and returns by how much the wall clock was set while none
-// was up. last is Zero of the last chatd of this boot; the zero time if there was none. What is in
-// the future of the wall clock is moved in any case.
+// Begin is the first look of a chatd, and returns by how much the wall clock was set while none was
+// up. last is what Zero said to the last chatd of this boot, or zero if this is the first. What is
+// in the future of the wall clock is moved in any case.
 func (c *Clock) Begin(
 	last time.Time, moveAll func(move func(used time.Time) time.Time),
 ) (step time.Duration) {

@@ -18,7 +18,7 @@ const cleanUpFSize = 4 << 10
 
 // openDisks makes what bounds and counts what chats have on disk.
 func (m *Manager) openDisks() {
-	m.diskQuotas = diskquota.New(m.paths.homes, m.paths.snapshots, m.paths.tmp, m.paths.varTmp)
+	m.diskQuotas = diskquota.New(m.paths.trees()...)
 	m.diskWatch = diskquota.NewWatch(diskquota.Options{
 		Disks: m.diskQuotas, Chats: m.diskChats, Report: m.reportDisk, Over: m.sleepFull,
 		Every: m.opt.DiskEvery, Log: m.log,

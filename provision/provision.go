@@ -111,10 +111,15 @@ type Manager struct {
 
 // paths are the root-owned directories that hold all files of the chats.
 type paths struct {
-	homes, snapshots, tmp, varTmp, sessions, runs, profiles, logs, shim, archive, stage, empty string
+	homes, snapshots, tmp, varTmp        string
+	sessions, runs, profiles, logs, shim string
+	archive, stage, empty                string
 	// probe holds the home of the probes' chat, on a file system that chats cannot fill.
 	probe string
 }
+
+// trees are the directories with a tree of each chat, which the chat owns.
+func (p paths) trees() []string { return []string{p.homes, p.snapshots, p.tmp, p.varTmp} }
 
 // Open is [Start] and [Manager.Settle], for callers that need no answer in between. Its error is
 // [chat.ErrUnsupported] when a required layer is missing, and [chat.ErrBusy] when another daemon
@@ -147,7 +152,8 @@ func newManager(opt Options) *Manager {
 		since:     time.Now().UTC(), again: make(chan struct{}, 1),
 		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
 		paths: paths{
-			homes: opt.Homes, snapshots: filepath.Join(opt.Homes, ".snapshots"), tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
+			homes: opt.Homes, snapshots: filepath.Join(opt.Homes, ".snapshots"),
+			tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
 			sessions: filepath.Join(opt.Run, "sessions"), runs: filepath.Join(opt.Run, "runs"), profiles: filepath.Join(opt.State, "profiles"),
 			logs:    filepath.Join(opt.State, "logs"),
 			archive: filepath.Join(opt.State, "bin", "chatd-archive"),
@@ -245,7 +251,8 @@ func (m *Manager) prepareHost(context.Context) error {
 		mode os.FileMode
 	}{
 		{m.paths.sessions, 0o711}, {m.paths.probe, 0o711}, {filepath.Join(m.paths.probe, "tmp"), m.tmpMode()}, {filepath.Join(m.paths.probe, "vartmp"), m.tmpMode()},
-		{m.paths.runs, 0o700}, {m.paths.homes, 0o711}, {m.paths.snapshots, 0o711}, {m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
+		{m.paths.runs, 0o700}, {m.paths.homes, 0o711}, {m.paths.snapshots, 0o711},
+		{m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
 		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {m.paths.logs, 0o700}, {filepath.Dir(m.paths.shim), 0o755},
 		{m.paths.stage, 0o700}, {filepath.Join(m.paths.stage, "empty"), 0o755}, {m.paths.empty, 0o755},
 	} {

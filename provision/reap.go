@@ -104,9 +104,7 @@ const (
 // power cut could bring back files of a chat whose record is gone.
 func (m *Manager) syncRemoved() error {
 	var errs []error
-	for _, name := range []string{
-		m.userdb.Dir, m.paths.logs, m.paths.homes, m.paths.snapshots, m.paths.tmp, m.paths.varTmp,
-	} {
+	for _, name := range append([]string{m.userdb.Dir, m.paths.logs}, m.paths.trees()...) {
 		dir, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue

@@ -199,7 +199,7 @@ func (m *Manager) clearOrphan(ctx context.Context, id chat.ID) error {
 // operator decides.
 func (m *Manager) reportStrays() error {
 	var strays []string
-	for _, dir := range []string{m.paths.homes, m.paths.snapshots, m.paths.tmp, m.paths.varTmp} {
+	for _, dir := range m.paths.trees() {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return fmt.Errorf("cannot list %s: %w", dir, err)

@@ -27,7 +27,9 @@ func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
 	t.Helper()
 	profiles := map[string]chat.Profile{chat.DefaultProfile: {Name: chat.DefaultProfile}}
 	dir := t.TempDir()
-	m := newManager(Options{Profiles: profiles, State: dir, Run: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	m := newManager(Options{
+		Profiles: profiles, State: dir, Run: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+	})
 	uids := state.Range{Low: 1 << 20, High: 1<<20 + 255}
 	store, err := state.Open(state.Options{Dir: dir, UIDs: uids, BlockSize: 64})
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 func (m *Manager) checkYounger(context.Context) error { return m.younger(m.store.WasGiven) }
 
 func (m *Manager) younger(given func(uint32) bool) error {
-	owners, err := homedir.Owners(m.paths.homes, m.paths.snapshots, m.paths.tmp, m.paths.varTmp)
+	owners, err := homedir.Owners(m.paths.trees()...)
 	if err != nil {
 		return err
 	}

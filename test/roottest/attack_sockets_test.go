@@ -90,7 +90,8 @@ func kernelMemory(t testing.TB) int64 {
 			kib[f[0]], _ = strconv.ParseInt(f[1], 10, 64)
 		}
 	}
-	return (kib["MemTotal:"] - kib["MemFree:"] - kib["Buffers:"] - kib["Cached:"] - kib["AnonPages:"] - kib["SReclaimable:"]) << 10
+	free := kib["MemFree:"] + kib["Buffers:"] + kib["Cached:"] + kib["SReclaimable:"]
+	return (kib["MemTotal:"] - free - kib["AnonPages:"]) << 10
 }
 
 // takeWaiting takes memory by connections that are never accepted, and succeeds if the chat may

@@ -144,7 +144,10 @@ func TestUnkillableChat(t *testing.T) {
 	a, b := create(t, m, "unkillable", "default"), create(t, m, "beside it", "default")
 	begun, ended := make(chan string, 1), make(chan chat.RunResult, 1)
 	go func() {
-		r, err := m.Run(ctx, a.ID, chat.RunSpec{Command: "echo begun; sleep 600", Timeout: chat.Duration(10 * time.Second), Started: func(run string) { begun <- run }})
+		r, err := m.Run(ctx, a.ID, chat.RunSpec{
+			Command: "echo begun; sleep 600", Timeout: chat.Duration(10 * time.Second),
+			Started: func(run string) { begun <- run },
+		})
 		if err != nil {
 			t.Error(err)
 		}

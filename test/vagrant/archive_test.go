@@ -80,7 +80,7 @@ func snapshots(t *testing.T) {
 		"chatd-????????????????.service"); strings.Count(units, "\n") > 0 {
 		t.Errorf("units are left:\n%s", units)
 	}
-	left, err := os.ReadDir(filepath.Join(homesDir, ".snapshots"))
+	left, err := os.ReadDir(snapshotsDir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("clones are left: %v, %v", left, err)
 	}

@@ -270,15 +270,14 @@ func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
 			t.Errorf("%s is %s", c.Home, got)
 		}
 	}
-	snapshots := filepath.Join(homesDir, ".snapshots")
 	for _, dir := range []string{
-		homesDir, snapshots, userdb, stateDir + "/tmp", stateDir + "/vartmp",
+		homesDir, snapshotsDir, userdb, stateDir + "/tmp", stateDir + "/vartmp",
 	} {
 		entries, err := os.ReadDir(dir)
 		must(t, err)
 		for _, e := range entries {
 			name := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".user"), ".group")
-			if !known[name] && filepath.Join(dir, name) != snapshots {
+			if !known[name] && filepath.Join(dir, name) != snapshotsDir {
 				t.Errorf("%s belongs to no chat", filepath.Join(dir, e.Name()))
 			}
 		}

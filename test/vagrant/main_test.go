@@ -24,8 +24,10 @@ const (
 	socket   = "/run/chatd/chatd.sock"
 	stateDir = "/var/lib/chatd"
 	homesDir = "/srv/chatd/homes"
-	userdb   = "/etc/userdb"
-	slice    = "chatd.slice"
+	// snapshotsDir has clones of homes, while they are archived.
+	snapshotsDir = homesDir + "/.snapshots"
+	userdb       = "/etc/userdb"
+	slice        = "chatd.slice"
 	// notes outlive a reboot and a power cut. Only root enters.
 	notes = "/root/chatd-e2e"
 )
