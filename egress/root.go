@@ -94,8 +94,8 @@ func (r *root) report(ctx context.Context, what report) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	_, files, err := c.Call(ctx, uplink.Call{Verb: uplink.Events, Events: what.events,
-		Carried: what.carried})
+	_, files, err := c.Call(ctx, uplink.Call{Verb: uplink.Events, Report: what.number,
+		Events: what.events, Carried: what.carried})
 	return errors.Join(err, closeAll(files))
 }
 

@@ -58,6 +58,9 @@ type server struct {
 	root  root
 	web   *web
 
+	reporting  sync.Mutex // held while a report is made
+	unanswered report     // of which chatd-root may have heard; of reporting
+
 	terminator *terminator
 	secrets    secrets
 

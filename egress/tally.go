@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ type tally struct {
 
 // report is what one call tells.
 type report struct {
+	number  uint64 // by which chatd-root knows it when it is told again
 	events  []uplink.Event
 	carried []uplink.Carried
 }
@@ -94,7 +96,8 @@ func (t *tally) merge(id chat.ID, e chat.EgressEvent) {
 
 // take takes what fits into a call: of one chat, or of any if id is empty. Maps begin anywhere, so
 // no chat is always last.
-func (t *tally) take(id chat.ID) (r report) {
+func (t *tally) take(id chat.ID) report {
+	r := report{number: max(rand.Uint64(), 1)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for other := range t.unheard {
@@ -132,14 +135,11 @@ func (t *tally) takeEvents(id chat.ID) (events []uplink.Event) {
 	return events
 }
 
-// giveBack counts again what was taken and not heard.
-func (t *tally) giveBack(r report) {
+// unhear has chatd-root told again how many connections these chats have, by then.
+func (t *tally) unhear(carried []uplink.Carried) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, e := range r.events {
-		t.merge(e.Chat, e.EgressEvent)
-	}
-	for _, c := range r.carried {
+	for _, c := range carried {
 		t.unheard[c.Chat] = true
 	}
 }
@@ -161,17 +161,32 @@ func (s *server) reportUntil(ctx context.Context) {
 // reportOf tells of a chat that ends: chatd-root hears nothing of it once it is closed.
 func (s *server) reportOf(id chat.ID) { s.report(context.Background(), id) }
 
-// report tells chatd-root of the events of one chat, or of all if id is empty. A chatd-root that
-// heard them and did not answer in time hears them again: counted twice is better than not seen.
+// report tells chatd-root of the events of one chat, or of all if id is empty.
 func (s *server) report(ctx context.Context, id chat.ID) {
 	for range maxReports {
-		r := s.tally.take(id)
-		if r.empty() {
-			return
-		}
-		if err := s.root.report(ctx, r); err != nil {
-			s.tally.giveBack(r)
+		if more := s.tellNext(ctx, id); !more {
 			return
 		}
 	}
+}
+
+// tellNext makes one report, unless there is nothing to tell, and returns whether it was heard. One
+// whose events were not answered is made again before any other: chatd-root may have heard it.
+func (s *server) tellNext(ctx context.Context, id chat.ID) bool {
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
+	if s.unanswered.empty() {
+		s.unanswered = s.tally.take(id)
+	}
+	if s.unanswered.empty() {
+		return false
+	}
+	err := s.root.report(ctx, s.unanswered)
+	if err != nil {
+		s.tally.unhear(s.unanswered.carried)
+		s.unanswered.carried = nil
+		return false
+	}
+	s.unanswered = report{}
+	return true
 }

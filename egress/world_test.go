@@ -108,6 +108,7 @@ type fakeRoot struct {
 	sockets []uplink.Call // that were asked for
 	refuse  bool          // certificates
 	reports []uplink.Event
+	numbers []uint64 // of reports with events
 	carried []uplink.Carried
 	deaf    bool         // to reports
 	raw     bool         // replies are by raw sockets
@@ -174,6 +175,9 @@ func (r *fakeRoot) answer(
 func (r *fakeRoot) hear(c uplink.Call) uplink.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(c.Events) > 0 {
+		r.numbers = append(r.numbers, c.Report)
+	}
 	if r.deaf {
 		return uplink.Answer{Error: "deaf"}
 	}

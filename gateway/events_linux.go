@@ -40,10 +40,34 @@ func newReports() *quota.Allowance {
 	return quota.NewAllowance(maxReports, reportEvery, time.Now)
 }
 
-// takeEvents checks a report of chatd-egress, which may be taken over, and passes it on. A chat
-// that is being closed is heard to its end; what is of no open chat is passed over, for the chat
-// may have gone just now.
+// takeEvents takes a report of chatd-egress, which may be taken over, unless it was the last that
+// was taken: its answer did not come in time. A chat that is being closed is heard to its end; what
+// is of no open chat is passed over, for the chat may have gone just now.
 func (g *Gateway) takeEvents(c uplink.Call) error {
+	if err := checkReport(c); err != nil {
+		return err
+	}
+	g.taking.Lock()
+	defer g.taking.Unlock()
+	if c.Report == g.taken {
+		return nil
+	}
+	events, err := g.ofOpen(c)
+	if err != nil {
+		return err
+	}
+	for id, of := range events {
+		g.opt.Events(id, of)
+	}
+	g.taken = c.Report
+	return nil
+}
+
+// checkReport reports what no report of chatd-egress has.
+func checkReport(c uplink.Call) error {
+	if c.Report == 0 {
+		return fmt.Errorf("cannot take report 0: want another number: %w", chat.ErrInvalid)
+	}
 	n, of := len(c.Events), len(c.Carried)
 	if n+of == 0 || n > uplink.MaxEvents || of > uplink.MaxEvents {
 		return fmt.Errorf("cannot take a report of %d events and %d chats: want 1 to %d: %w",
@@ -64,13 +88,6 @@ func (g *Gateway) takeEvents(c uplink.Call) error {
 			return fmt.Errorf("cannot take %d connections of a chat: want at most %d: %w", of.Count,
 				maxCarried, chat.ErrInvalid)
 		}
-	}
-	events, err := g.ofOpen(c)
-	if err != nil {
-		return err
-	}
-	for id, of := range events {
-		g.opt.Events(id, of)
 	}
 	return nil
 }

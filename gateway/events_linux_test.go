@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -75,24 +76,29 @@ func TestReportsRefused(t *testing.T) {
 		"of later":          one(func(e *chat.EgressEvent) { e.Until = e.Time.Add(time.Hour) }),
 	} {
 		g, heard := heardEvents(a)
-		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Events: events}, nil)
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+			Events: events}, nil)
 		if answer.Error == "" || len(heard()) > 0 {
 			t.Errorf("%s: %+v, and %v was passed on", name, answer, heard())
 		}
 	}
 }
 
-// TestReportsOfOpenChats: what is of no open chat is passed over, and that of a chat which is being
-// closed is heard.
+// TestReportsOfOpenChats: what is of no open chat is passed over, that of a chat which is being
+// closed is heard, and a report that is told again is taken once.
 func TestReportsOfOpenChats(t *testing.T) {
 	g, heard := heardEvents(a)
 	g.closing = c
-	report := uplink.Call{Verb: uplink.Events, Events: []uplink.Event{refusedEvent(a, nil),
-		refusedEvent(b, nil), refusedEvent(c, nil), refusedEvent("", nil)}}
+	report := uplink.Call{Verb: uplink.Events, Report: rand.Uint64(), Events: []uplink.Event{
+		refusedEvent(a, nil), refusedEvent(b, nil), refusedEvent(c, nil), refusedEvent("", nil)}}
 	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
 		t.Error(answer.Error)
 	}
+	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" { // told again
+		t.Error(answer.Error)
+	}
 	g.closed()
+	report.Report++
 	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
 		t.Error(answer.Error)
 	}
@@ -107,19 +113,24 @@ func TestReportsOfOpenChats(t *testing.T) {
 func TestCarriedRefused(t *testing.T) {
 	for _, n := range []int{-1, maxCarried + 1} {
 		g, _ := heardEvents(a)
-		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Carried: []uplink.Carried{{Chat: a, Count: n}}}, nil)
 		if answer.Error == "" || g.chats[a].carried != 0 {
 			t.Errorf("%d is taken: %+v", n, answer)
 		}
 	}
 	g, _ := heardEvents(a)
-	_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
-		Carried: slices.Repeat([]uplink.Carried{{Chat: a, Count: 1}}, uplink.MaxEvents+1)}, nil)
+	carried := []uplink.Carried{{Chat: a, Count: 1}}
+	_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Carried: carried}, nil)
+	if answer.Error == "" || g.chats[a].carried != 0 {
+		t.Errorf("a report without a number is taken: %+v", answer)
+	}
+	_, answer = g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+		Carried: slices.Repeat(carried, uplink.MaxEvents+1)}, nil)
 	if answer.Error == "" {
 		t.Error("too many are taken")
 	}
-	_, answer = g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+	_, answer = g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 		Carried: []uplink.Carried{{Chat: b, Count: 7}, {Chat: a, Count: 3}}}, nil)
 	if answer.Error != "" || g.chats[a].carried != 3 || len(g.chats) != 1 {
 		t.Errorf("%+v, %+v", answer, g.chats)
@@ -147,7 +158,7 @@ func TestCarriedIsLost(t *testing.T) {
 		egress.mu.Lock()
 		conn := egress.conn
 		egress.mu.Unlock()
-		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events,
+		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Carried: []uplink.Carried{{Chat: a, Count: n}}})
 		must(t, err)
 	}
@@ -260,7 +271,7 @@ func TestReportsRate(t *testing.T) {
 	g.reports = quota.NewAllowance(maxReports, reportEvery, func() time.Time { return at })
 	refused := 0
 	for range 2 * maxReports {
-		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Events: []uplink.Event{refusedEvent(a, nil)}}, nil)
 		if answer.Error != "" {
 			refused++
@@ -270,7 +281,7 @@ func TestReportsRate(t *testing.T) {
 		t.Errorf("%d refused, %d heard", refused, len(heard()))
 	}
 	at = at.Add(time.Second)
-	if _, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events,
+	if _, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 		Events: []uplink.Event{refusedEvent(a, nil)}}, nil); answer.Error != "" {
 		t.Error("a second later:", answer.Error)
 	}
@@ -289,7 +300,7 @@ func TestLastReport(t *testing.T) {
 	}}))
 	egress := newCarrier(t, dir)
 	egress.closing = func(conn *uplink.Conn, id chat.ID) {
-		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events,
+		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Events: []uplink.Event{refusedEvent(id, nil)}})
 		if err != nil {
 			t.Error(err)

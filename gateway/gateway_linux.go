@@ -63,6 +63,9 @@ type Gateway struct {
 
 	resolving chan struct{} // an element for each name that is looked up
 
+	taking sync.Mutex // held while a report is taken
+	taken  uint64     // the number of the last report; of taking
+
 	mu      sync.Mutex
 	servers []netip.AddrPort
 	secrets knownSecrets
