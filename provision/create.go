@@ -116,7 +116,8 @@ func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, e
 	case chat.Ready:
 		return rec, nil
 	case chat.Reaping:
-		return rec, fmt.Errorf("cannot create chat %s: it is being reaped: %w", id, chat.ErrWrongPhase)
+		return rec, fmt.Errorf("cannot create the chat yet: chat %s is still being removed: %w",
+			id, chat.ErrBusy)
 	}
 	if rec.Unarchives != "" {
 		return rec, errors.Join(errCutOff(rec), m.giveUpUnarchive(ctx, rec))

@@ -100,8 +100,8 @@ func TestExcusedLandlock(t *testing.T) {
 	}
 }
 
-// TestRollback lets the account step fail, on a directory that cannot be written
-// to: nothing of the chat may be left, and its uid is spent.
+// TestRollback lets the account step fail, on a directory that cannot be written to: nothing of the
+// chat may be left, and its uid is spent. Until then the same create is busy.
 func TestRollback(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
@@ -119,6 +119,10 @@ func TestRollback(t *testing.T) {
 	must(t, err)
 	if len(page.Chats) != 1 || page.Chats[0].Phase != chat.Reaping {
 		t.Errorf("what cannot be removed either must stay to be finished: %+v", page.Chats)
+	}
+	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: &no})
+	if !errors.Is(err, chat.ErrBusy) {
+		t.Errorf("the same create, while that is not removed: %v, want %v", err, chat.ErrBusy)
 	}
 	writable()
 	m.Reconcile(t.Context())
