@@ -47,10 +47,11 @@ func archiveChat(c *cli.Context) error {
 		return err
 	}
 	how := chat.ToArchive{Keep: c.Bool("keep")}
+	var atWork error
 	if how.Keep && !c.Bool("yes") {
-		err := notAtWork(c, id)
-		if how.StayAwake = errors.Is(err, chat.ErrBusy); !how.StayAwake && err != nil {
-			return err
+		atWork = notAtWork(c, id)
+		if how.StayAwake = errors.Is(atWork, chat.ErrBusy); !how.StayAwake && atWork != nil {
+			return atWork
 		}
 	}
 	if err := mayArchive(c, id, how); err != nil {
@@ -59,6 +60,9 @@ func archiveChat(c *cli.Context) error {
 	done := archiveProgress(c, "archiving", id)
 	a, err := client(c).Archive(c.Context, id, how)
 	done()
+	if errors.Is(err, chat.ErrBusy) {
+		err = errors.Join(err, atWork) // which says what --yes would do
+	}
 	if err != nil {
 		return err
 	}
