@@ -168,7 +168,7 @@ func (m *Manager) writeArchive(
 		err = p.Rest(ctx, rest)
 	}
 	if err != nil {
-		return a, err
+		return a, fmt.Errorf("cannot archive chat %s: %w", rec.ID, err)
 	}
 	record, err := clearRecord(rec)
 	if err != nil {

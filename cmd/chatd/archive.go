@@ -47,12 +47,13 @@ func archiveChat(c *cli.Context) error {
 		return err
 	}
 	how := chat.ToArchive{Keep: c.Bool("keep")}
-	var atWork error
+	var work string
 	if how.Keep && !c.Bool("yes") {
-		atWork = notAtWork(c, id)
-		if how.StayAwake = errors.Is(atWork, chat.ErrBusy); !how.StayAwake && atWork != nil {
-			return atWork
+		ch, err := client(c).Get(c.Context, id)
+		if err != nil {
+			return err
 		}
+		work, how.StayAwake = printer.WorkWords(ch), len(ch.Work) > 0
 	}
 	if err := mayArchive(c, id, how); err != nil {
 		return err
@@ -60,8 +61,9 @@ func archiveChat(c *cli.Context) error {
 	done := archiveProgress(c, "archiving", id)
 	a, err := client(c).Archive(c.Context, id, how)
 	done()
-	if errors.Is(err, chat.ErrBusy) {
-		err = errors.Join(err, atWork) // which says what --yes would do
+	if how.StayAwake && errors.Is(err, chat.ErrBusy) {
+		return fmt.Errorf("%w\nit was to stay awake, for it is at work (%s); with --yes it may sleep",
+			err, work)
 	}
 	if err != nil {
 		return err
