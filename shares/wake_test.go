@@ -353,7 +353,7 @@ func TestGrow(t *testing.T) {
 		}
 		done, err := h.Grow(ctx, "grows", Place{"ada", 2 * each})
 		if err != nil || len(h.slept) > 0 {
-			t.Errorf("what fits: %v, asleep are %q", err, h.slept)
+			t.Fatalf("what fits: %v, asleep are %q", err, h.slept)
 		}
 		h.works["idle"] = true
 		if err := h.wake(ctx, "other", Place{"bob", each}); !errors.Is(err, chat.ErrBusy) {
@@ -361,9 +361,13 @@ func TestGrow(t *testing.T) {
 		}
 		h.works["idle"] = false
 		done()
+		if err := h.wake(ctx, "other", Place{"bob", each}); err != nil || len(h.slept) > 0 {
+			t.Errorf("once it did not grow: %v, asleep are %q", err, h.slept)
+		}
+		time.Sleep(minIdle)
 		done, err = h.Grow(ctx, "grows", Place{"ada", 3 * each})
-		if err != nil || !slices.Equal(h.slept, []chat.ID{"idle"}) {
-			t.Errorf("with room made: %v, asleep are %q", err, h.slept)
+		if err != nil || !slices.Equal(h.slept, []chat.ID{"idle", "other"}) {
+			t.Fatalf("with room made: %v, asleep are %q", err, h.slept)
 		}
 		done()
 	})
