@@ -110,7 +110,7 @@ func archiveAndRecord(l *ledger, c chat.Chat) error {
 	if err := l.write("archiving", c.ID, c.UID, c.ExternalID); err != nil {
 		return err
 	}
-	ctx, cancel := bounded(timeout)
+	ctx, cancel := bounded(2 * timeout) // four sessions after another, amid creates
 	defer cancel()
 	err := whenNotBusy(ctx, func() error {
 		_, err := asker.Archive(ctx, c.ID, chat.ToArchive{})
