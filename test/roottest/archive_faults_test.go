@@ -171,3 +171,23 @@ func TestWhileArchived(t *testing.T) {
 	calls.Wait()
 	must(t, m.RemoveArchive(ctx, a.Name))
 }
+
+// TestExpiryFollowsRecords: an archive is as young as the youngest chat, and expires no earlier by a
+// clock that is behind.
+func TestExpiryFollowsRecords(t *testing.T) {
+	needsRoot(t)
+	opt := keepsArchives(t, options(t))
+	opt.Archives.Expire = 24 * time.Hour
+	m := open(t, opt)
+	c := kept(t, m, "archived")
+	must(t, m.Close())
+	made := time.Now().Add(365 * 24 * time.Hour)
+	halfMade(t, opt, made)
+	again, err := openManager(t.Context(), opt)
+	must(t, err)
+	*m = *again
+	a := archiveChat(t, m, c, true)
+	if earliest := made.Add(opt.Archives.Expire); a.ExpiresAt.Before(earliest) {
+		t.Errorf("expires at %v, want %v or later", a.ExpiresAt, earliest)
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )
 
@@ -159,6 +160,20 @@ func pendingOf(t *testing.T, c *net.UnixConn) string {
 	}
 }
 
+// halfMade admits a chat at that time, and takes no step: the daemon does not run.
+func halfMade(t *testing.T, opt provision.Options, at time.Time) state.Record {
+	t.Helper()
+	store, err := state.Open(state.Options{Dir: opt.State, UIDs: opt.UIDs,
+		BlockSize: min(1<<16, max(16, (opt.UIDs.High-opt.UIDs.Low+1)/16)),
+		Now:       func() time.Time { return at }})
+	must(t, err)
+	by := chat.CallerFrom(operator(t.Context()))
+	rec, _, err := store.Admit(chat.Spec{ExternalID: "half"},
+		state.Event{Action: "create", Outcome: "intent", Caller: by})
+	must(t, errors.Join(err, store.Close()))
+	return rec
+}
+
 // TestWakeOfAHalfMadeChat: a chat that a crash left half made is busy until reconcile has completed
 // it, and wakes then. No caller is told that it never will.
 func TestWakeOfAHalfMadeChat(t *testing.T) {
@@ -166,12 +181,8 @@ func TestWakeOfAHalfMadeChat(t *testing.T) {
 	m, err := openManager(t.Context(), opt)
 	must(t, err)
 	must(t, m.Close())
-	store, err := state.Open(state.Options{Dir: opt.State, UIDs: opt.UIDs, BlockSize: min(1<<16, max(16, (opt.UIDs.High-opt.UIDs.Low+1)/16))})
-	must(t, err)
+	rec := halfMade(t, opt, time.Now())
 	ctx := operator(t.Context())
-	rec, _, err := store.Admit(chat.Spec{ExternalID: "half"}, state.Event{Action: "create", Outcome: "intent", Caller: chat.CallerFrom(ctx)})
-	must(t, errors.Join(err, store.Close()))
-
 	m, err = startManager(t.Context(), opt)
 	must(t, err)
 	defer func() { must(t, m.Close()) }()
