@@ -24,42 +24,69 @@ func (p probe) cpu(ctx context.Context, id chat.ID) (string, error) {
 	if err := p.start(id, cmd); err != nil {
 		return "", err
 	}
-	throttled, err := p.awaitThrottled(ctx, id)
+	seen, err := p.watchSpin(ctx, id)
 	err = errors.Join(err, cmd.Process.Kill(), waitAny(cmd))
-	if err == nil && throttled == 0 {
-		err = p.unthrottled(id)
+	if err == nil {
+		err = seen.failed()
 	}
 	return "a child that spun with a quota of 1ms in 40ms was throttled; what a chat uses over its quota within one system call it pays back later", err
 }
 
-// unthrottled is the error of a child that was not throttled. One that got no more than its quota
-// has shown nothing: then the host had no time for it.
-func (p probe) unthrottled(id chat.ID) error {
-	u, err := p.f.usage(id)
-	if err != nil {
-		return err
-	}
-	if u.CPU.D() < enoughCPU {
-		return fmt.Errorf("cannot try the CPU quota: a child that spun got %s of the host's time: %w",
-			u.CPU, context.DeadlineExceeded)
-	}
-	return fmt.Errorf("cannot bound CPU time: a child spun for %s with a quota of 1ms in 40ms "+
-		"and was not throttled", u.CPU)
+const (
+	// spinWindow is two periods of the probe's quota, and overQuota CPU time that no child gets in
+	// one window after another under it. In a single one it may seem so: an emulated machine for
+	// which its host has no time counts what it did not get.
+	spinWindow = 80 * time.Millisecond
+	overQuota  = 10 * time.Millisecond
+	// enoughOver is how many windows over the quota show that there is none.
+	enoughOver = 5
+)
+
+// spin is what was seen of a child that spins.
+type spin struct {
+	throttled bool
+	at        time.Time     // when the present window began
+	used      time.Duration // the child's CPU time by then
+	over      int           // windows in which it got more than overQuota
 }
 
-// enoughCPU is CPU time that no child gets within [probeTime]/4 under the probe's quota.
-const enoughCPU = probeTime / 4 / 10
+// look takes notice of the child's CPU time.
+func (s *spin) look(now time.Time, used time.Duration) {
+	if now.Sub(s.at) < spinWindow {
+		return
+	}
+	if !s.at.IsZero() && used-s.used > overQuota {
+		s.over++
+	}
+	s.at, s.used = now, used
+}
 
-// awaitThrottled returns 0 when the time allowed went by in vain.
-func (p probe) awaitThrottled(ctx context.Context, id chat.ID) (uint64, error) {
+// failed is nil for a child that was throttled. One that seldom got more than its quota has shown
+// nothing: then the host had no time for it.
+func (s *spin) failed() error {
+	switch {
+	case s.throttled:
+		return nil
+	case s.over < enoughOver:
+		return fmt.Errorf("cannot try the CPU quota: a child that spun got little of the host's "+
+			"time, %s: %w", s.used, context.DeadlineExceeded)
+	}
+	return fmt.Errorf("cannot bound CPU time: a child spun for %s with a quota of 1ms in 40ms "+
+		"and was not throttled", s.used)
+}
+
+// watchSpin looks at the child until it is throttled, or the time allowed went by.
+func (p probe) watchSpin(ctx context.Context, id chat.ID) (spin, error) {
+	var s spin
 	for {
 		u, err := p.f.usage(id)
-		if err != nil || u.Throttled > 0 {
-			return u.Throttled, err
+		s.look(time.Now(), u.CPU.D())
+		if s.throttled = u.Throttled > 0; err != nil || s.throttled {
+			return s, err
 		}
 		select {
 		case <-ctx.Done():
-			return 0, nil
+			return s, nil
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -109,7 +109,7 @@ func cli(t testing.TB, v any, args ...string) {
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("chatd %s: %v: %s", strings.Join(args, " "), err, complaint.String())
+		t.Fatalf("chatd %s: %v: %s%s", strings.Join(args, " "), err, complaint.String(), out)
 	}
 	if err := json.Unmarshal(out, v); err != nil {
 		t.Fatalf("chatd %s: %v in %q", strings.Join(args, " "), err, out)
