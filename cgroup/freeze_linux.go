@@ -83,6 +83,7 @@ func (f *FS) writeFreeze(id chat.ID, value string, leaf ...string) error {
 const freezeTimeout = 5 * time.Second
 
 func (f *FS) awaitFrozen(ctx context.Context, id chat.ID, leaf ...string) error {
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 50*time.Millisecond) {
@@ -92,6 +93,9 @@ func (f *FS) awaitFrozen(ctx context.Context, id chat.ID, leaf ...string) error 
 		}
 		select {
 		case <-ctx.Done():
+			if err := context.Cause(caller); err != nil {
+				return fmt.Errorf("cannot wait until chat %s stands still: %w", id, err)
+			}
 			return fmt.Errorf("cannot stop every process of chat %s yet: some are in the kernel, "+
 				"and stop when they leave it: %w", id, chat.ErrBusy)
 		case <-time.After(wait):

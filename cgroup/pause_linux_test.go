@@ -1,6 +1,8 @@
 package cgroup
 
 import (
+	"context"
+	"errors"
 	"testing"
 )
 
@@ -38,6 +40,17 @@ func TestPause(t *testing.T) {
 	must(t, goOn())
 	must(t, <-started)
 	is("after it", true)
+
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	goOn, err = f.Pause(left, idA)
+	switch {
+	case err == nil: // it stood still at the first look
+		must(t, goOn())
+	case !errors.Is(err, context.Canceled):
+		t.Errorf("a pause whose caller left: %v", err)
+	}
+	is("after a caller who left", true)
 
 	_, err = f.Pause(t.Context(), idA)
 	must(t, err)

@@ -32,13 +32,20 @@ func TestSocketsAreBounded(t *testing.T) {
 				a := inmateOf(t, m, what+" "+profile, profile)
 				before, worst := kernelMemory(t), int64(0)
 				a.start(t, "take", what, "10")
-				end := time.Now().Add(longEnough)
+				began, end := time.Now(), time.Now().Add(longEnough)
 				if reason == "" {
 					end = time.Now().Add(3 * time.Second)
 				}
 				for awake(t, a) && time.Now().Before(end) {
 					worst = max(worst, kernelMemory(t)-before)
 					time.Sleep(20 * time.Millisecond)
+					if time.Since(began) > 30*time.Second && worst < int64(a.Limits.MemoryMax)/2 {
+						// Its processes met the memory limit first: it tries again.
+						began = time.Now()
+						must(t, second(m.Sleep(operator(t.Context()), a.ID)))
+						must(t, second(m.Wake(operator(t.Context()), a.ID)))
+						a.start(t, "take", what, "10")
+					}
 				}
 				t.Logf("the kernel's memory grew by %d MiB", worst>>20)
 				limit := 2 * int64(a.Limits.MemoryMax)
