@@ -154,6 +154,7 @@ func TestOwnNetworkLogFlood(t *testing.T) {
 	until(t, "all are counted", func() bool {
 		return egressLog(t, m, a.ID).Totals.Refused >= flood
 	})
+	took := time.Since(began)
 	_, err = m.Sleep(operator(t.Context()), a.ID)
 	must(t, err)
 	l := egressLog(t, m, a.ID)
@@ -161,7 +162,8 @@ func TestOwnNetworkLogFlood(t *testing.T) {
 		t.Errorf("%d entries, %+v", len(l.Entries), l.Totals)
 	}
 	others := func(e chat.EgressEvent) bool { return strings.HasPrefix(e.Why, "others: ") }
-	if !slices.ContainsFunc(l.Entries, others) {
+	// A second has 64 entries. A slow machine makes no more connections than that.
+	if took+2*time.Second < flood/64*time.Second && !slices.ContainsFunc(l.Entries, others) {
 		t.Error("each of them was told")
 	}
 	must(t, m.Close()) // audits the rest
