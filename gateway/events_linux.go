@@ -49,7 +49,7 @@ func (g *Gateway) takeEvents(c uplink.Call) error {
 	}
 	g.taking.Lock()
 	defer g.taking.Unlock()
-	if c.Report == g.taken {
+	if c.Report != 0 && c.Report == g.taken {
 		return nil
 	}
 	events, err := g.ofOpen(c)
@@ -65,9 +65,6 @@ func (g *Gateway) takeEvents(c uplink.Call) error {
 
 // checkReport reports what no report of chatd-egress has.
 func checkReport(c uplink.Call) error {
-	if c.Report == 0 {
-		return fmt.Errorf("cannot take report 0: want another number: %w", chat.ErrInvalid)
-	}
 	n, of := len(c.Events), len(c.Carried)
 	if n+of == 0 || n > uplink.MaxEvents || of > uplink.MaxEvents {
 		return fmt.Errorf("cannot take a report of %d events and %d chats: want 1 to %d: %w",

@@ -98,12 +98,14 @@ func TestReportsOfOpenChats(t *testing.T) {
 		t.Error(answer.Error)
 	}
 	g.closed()
-	report.Report++
-	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
-		t.Error(answer.Error)
+	report.Report = 0 // of a chatd-egress that began before an upgrade
+	for range 2 {
+		if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
+			t.Error(answer.Error)
+		}
 	}
 	of := func(id chat.ID) string { return string(id) + " refused evil.example:443 1" }
-	if got, want := heard(), []string{of(a), of(a), of(c)}; !slices.Equal(got, want) {
+	if got, want := heard(), []string{of(a), of(a), of(a), of(c)}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -121,11 +123,7 @@ func TestCarriedRefused(t *testing.T) {
 	}
 	g, _ := heardEvents(a)
 	carried := []uplink.Carried{{Chat: a, Count: 1}}
-	_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Carried: carried}, nil)
-	if answer.Error == "" || g.chats[a].carried != 0 {
-		t.Errorf("a report without a number is taken: %+v", answer)
-	}
-	_, answer = g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+	_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 		Carried: slices.Repeat(carried, uplink.MaxEvents+1)}, nil)
 	if answer.Error == "" {
 		t.Error("too many are taken")

@@ -52,7 +52,7 @@ const (
 	// come as PEM in a file of memory.
 	Certificate Verb = "certificate"
 	// Events reports what became of connections, and how many of a chat are carried now: at most
-	// MaxEvents of Events and of Carried. One that is not answered is repeated with its number,
+	// MaxEvents of Events and of Carried. One that is not answered is made again with its number,
 	// Report, before there is another, and is taken once.
 	Events Verb = "events"
 )
@@ -87,7 +87,7 @@ type Call struct {
 	IPv6      bool             `json:"ipv6,omitempty"`
 	Local     netip.AddrPort   `json:"local,omitzero"`
 	Remote    netip.AddrPort   `json:"remote,omitzero"`
-	Report    uint64           `json:"report,omitempty"` // never 0 in Events
+	Report    uint64           `json:"report,omitempty"` // 0 of one that numbers none
 	Events    []Event          `json:"events,omitempty"`
 	Carried   []Carried        `json:"carried,omitempty"`
 }
