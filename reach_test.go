@@ -85,7 +85,8 @@ func TestEnforceStaysSmall(t *testing.T) {
 // It rose by 210 for the faults of disks, admission and archives that a review found.
 // It rose by 350 for snapshots: a pause of a chat, and a session beside its own (adrs/0092), and
 // for a clock that was set while chatd was down (adrs/0093).
-const maxRooted = 34_920
+// It rose by 20 for reports that are counted once, and for a CPU quota that a starved host hides.
+const maxRooted = 34_940
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.
 func TestRootStaysSmall(t *testing.T) {
