@@ -62,7 +62,7 @@ func archiveChat(c *cli.Context) error {
 	a, err := client(c).Archive(c.Context, id, how)
 	done()
 	if how.StayAwake && errors.Is(err, chat.ErrBusy) {
-		return fmt.Errorf("%w\nit was to stay awake, for it is at work (%s); with --yes it may sleep",
+		return fmt.Errorf("%w\nthe chat is at work (%s), so it must stay awake; --yes lets it sleep",
 			err, work)
 	}
 	if err != nil {
