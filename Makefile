@@ -14,7 +14,7 @@ ERRCHECK := github.com/kisielk/errcheck@v1.20.0
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: all build demo test test-long soak test-former test-agents race check bench install packages clean help e2e e2e-breaks
+.PHONY: all build demo test test-long soak test-former test-agents race check layout bench install packages clean help e2e e2e-breaks
 
 all: build
 
@@ -76,6 +76,9 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 	test/types windows/amd64 ./chat ./api ./filerules ./files ./cmd/chatd
 	test/types linux/arm64 ./...
 	go mod verify >/dev/null && go mod tidy -diff
+
+layout: ## print what each program links and reaches, and the sizes of packages
+	go test -count 1 -v -run 'TestSizes|StaysSmall' . | sed -n 's/^ *[a-z]*_test.go:[0-9]*: //p'
 
 bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 10,000 chats, and file rules and tools
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/roottest

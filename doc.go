@@ -93,5 +93,3 @@
 //
 // See SECURITY.md, and the heading of this name in each package.
 package chatd
-
-//go:generate go test . -count=1 -run TestSecurityTables|TestReadingList|TestTrace -update

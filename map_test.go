@@ -2,13 +2,10 @@ package chatd
 
 import (
 	"encoding/xml"
-	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -103,51 +100,4 @@ func TestDecisionsAreListed(t *testing.T) {
 			t.Errorf("adrs/README.md lists %s, which is not there", link[1])
 		}
 	}
-}
-
-// readingRow is a row of SECURITY.md's reading list: files and how many lines they have.
-var readingRow = regexp.MustCompile("(?m)^(\\| *\\d* *\\| )(`[^|]*`)( \\| )([\\d,]+)( \\|)")
-
-// TestReadingList: the files that an auditor is to read are there, and have about as many
-// lines as SECURITY.md says. go generate writes the figures.
-func TestReadingList(t *testing.T) {
-	text, rows := page(t, "SECURITY.md"), 0
-	text = readingRow.ReplaceAllStringFunc(text, func(row string) string {
-		m := readingRow.FindStringSubmatch(row)
-		lines := float64(readingLines(t, m[2]))
-		if rows++; math.Abs(lines-number(m[4])) > 0.1*lines && !*update {
-			t.Errorf("SECURITY.md: %s has %v lines, not %s: go generate .", m[2], lines, m[4])
-		}
-		return m[1] + m[2] + m[3] + rounded(int(lines)) + m[5]
-	})
-	if rows < 9 {
-		t.Errorf("SECURITY.md has %d rows of files to read, want at least 9", rows)
-	}
-	if *update {
-		writePage(t, "SECURITY.md", text)
-	}
-}
-
-// readingLines counts the lines of files as `a/{b,c}.go`, `d.go` names them.
-func readingLines(t *testing.T, names string) (lines int) {
-	t.Helper()
-	for _, name := range regexp.MustCompile("`[^`]+`").FindAllString(names, -1) {
-		before, rest, braces := strings.Cut(strings.Trim(name, "`"), "{")
-		inner, after, _ := strings.Cut(rest, "}")
-		for _, word := range strings.Split(inner, ",") {
-			file := before
-			if braces {
-				file = before + word + after
-			}
-			lines += strings.Count(page(t, file), "\n")
-		}
-	}
-	return lines
-}
-
-func thousands(n int) string {
-	if n < 1000 {
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // TestProse wants lines of pages within maxColumns. Rows of tables, code and a single word that
-// is longer stay as they are. specs/trace.md is generated.
+// is longer stay as they are.
 func TestProse(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"*.md", "specs/*.md", "deploy/*.md", "deploy/ansible/*.md"} {

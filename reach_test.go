@@ -15,12 +15,8 @@ import (
 	"golang.org/x/tools/go/ssa/ssautil"
 )
 
-// maxEnforced bounds the own code lines that chatd-enforce can reach from main. The plan is 3,000,
-// and adrs/0037 says what stands in the way. The bound may only fall. It rose by 120 for what finds
-// the files that a chat moves: without it they could be read. It rose by 85 for a worker that
-// becomes the holder, and for sessions that are recorded before their first mount. It rose by 90
-// for groups that outlive it: adrs/0049. It rose by 22 for keyed literals and small functions
-// between its packages: adrs/0067. It rose by 5 for the forms of a host name in package chat.
+// maxEnforced bounds the own code lines that chatd-enforce can reach from main. It may only fall:
+// a feature pays with lines that go.
 const maxEnforced = 4_935
 
 // TestEnforceStaysSmall measures what is reachable from chatd-enforce's main, by rapid type
@@ -29,63 +25,8 @@ func TestEnforceStaysSmall(t *testing.T) {
 	staysSmall(t, "chatd-enforce", maxEnforced, "enforce", 1000)
 }
 
-// maxRooted bounds the own code lines that chatd-root can reach from main. The plan is 9,000:
-// specs/0009 says what is to leave it. The bound may only fall.
-// It rose by 80 for check, which chatd did until then, and linked all of provision for.
-// It rose by 25 for a start that tries walls beside each other.
-// It rose by 15 for orders that are given again when the enforcer ends.
-// It rose by 25 for what nsenter says of a command that did not reach its session, and by 30 for
-// standard input that is handed over and not copied.
-// It rose by 190 for the enforcer's groups, which it holds: adrs/0049.
-// It rose by 110 for starts that do not pay for the host's mounts: adrs/0052.
-// It rose by 390 for limits in one table and bounds on block I/O: the disks under a chat, a
-// controller that only some chats need, and what is lifted from the dying.
-// It rose by 65 for the options and small types of package enforcer: adrs/0050.
-// It rose by 118 for the processes of a chat, of which it reads two files each.
-// It rose by 41 for the small types of package console: adrs/0053.
-// It rose by 45 for the methods of package systemd: adrs/0060.
-// It rose by 125 for the options and small types of package session: adrs/0054.
-// It rose by 90 for the small types of package layers, and for lines that were wrapped: adrs/0058.
-// It rose by 20 for the options of package sockets, which watches sessions.
-// It rose by 125 for the small types of package background, and for lines that were wrapped:
-// adrs/0055.
-// It rose by 50 for the small types of package filecall: adrs/0056.
-// It rose by 50 for small functions of packages enforcer and verdict: adrs/0059.
-// It rose by 45 for the small types of package due, and for lines that were wrapped: adrs/0062.
-// It rose by 70 for the options and small functions of package hostprobe: adrs/0064.
-// It rose by 35 for small functions of package console, and for lines that were wrapped: adrs/0066.
-// It rose by 80 for the options and small types of package policy: adrs/0065.
-// It rose by 30 for the structs of package view, and for lines that were wrapped: adrs/0063.
-// It rose by 30 for the small functions of package shares, and for lines that were wrapped:
-// adrs/0069.
-// It rose by 210 for names in egress: their form and what they open, destinations that are
-// explained, sockets of a uid and a gid, DNS servers.
-// It rose by 1,450 for sessions with a network of their own: packages netns, gateway and uplink
-// have
-// 940; the rest makes their sockets, their packet rules and the egress of single chats (adrs/0073).
-// It rose by 100 for uplinks whose ends do not wait for each other, and for chats that are tried
-// again. It fell by 270 with the table of the shared loopback (adrs/0074).
-// It rose by 680 for secrets: their form, their files, the authority and what is told of them
-// (adrs/0075).
-// It rose by 320 for the log of what became of connections: package traffic has 160, the checks of
-// what chatd-egress reports 110.
-// It rose by 80 for connections that are told while they are open, by 60 for lines of the audit log
-// that are bounded over days, by 60 for answers to the same port and for links to secrets, and by
-// 50 for chats that chatd-egress hears of one by one and for names that are looked up to explain.
-// It rose by 700 for changes of living chats: patches that are checked and put in force, what a
-// session has otherwise, and the drift of limits (adrs/0083).
-// It rose by 320 for admission by memory, and names of who is at work (adrs/0084).
-// It rose by 640 for what chats have on disk: package diskquota has 480 (adrs/0079).
-// It rose by 1,500 for archives of chats and what makes chats of them again: package archives has
-// 420, archiver 260 (adrs/0091).
-// It rose by 300 for frozen chats (adrs/0090).
-// It rose by 800 for the scan for files of reaped chats, of which package leftovers has 400. The
-// walker is no part of it; the lines of the audit log are that say who had a uid (adrs/0088).
-// It rose by 100 for waits that have a bound, and for a clock that is set (adrs/0089).
-// It rose by 210 for the faults of disks, admission and archives that a review found.
-// It rose by 350 for snapshots: a pause of a chat, and a session beside its own (adrs/0092), and
-// for a clock that was set while chatd was down (adrs/0093).
-// It rose by 20 for reports that are counted once, and for a CPU quota that a starved host hides.
+// maxRooted bounds the own code lines that chatd-root can reach from main. It may only fall: a
+// feature lives in a program without privilege, or pays with lines that go.
 const maxRooted = 34_940
 
 // TestRootStaysSmall measures chatd-root as TestEnforceStaysSmall does the enforcer.

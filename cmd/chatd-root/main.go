@@ -12,7 +12,7 @@
 // # What it does not stop
 //
 // See packages broker and provision. It still reads commands, schedules and the output of
-// terminals; specs/0009 says what is to leave it.
+// terminals.
 package main
 
 import (
