@@ -47,11 +47,11 @@ var mayImport = map[string][]string{
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},
 	"account":   {"trees", "chat"},
-	"homedir":   {"sys", "trees", "chat"}, // adrs/0045
-	"layers":    {"sys", "chat"},          // adrs/0058
-	"leftovers": {"scan", "sys", "trees"}, // adrs/0045, 0088
-	"scan":      {"landlock", "sys"},      // adrs/0088
-	"diskquota": {"sys", "trees", "chat"}, // adrs/0079
+	"homedir":   {"sys", "trees", "chat"},    // adrs/0045
+	"layers":    {"sys", "chat"},             // adrs/0058
+	"leftovers": {"sys", "trees"},            // adrs/0045
+	"scan":      {"landlock", "sys", "chat"}, // adrs/0088
+	"diskquota": {"sys", "trees", "chat"},    // adrs/0079
 	"exposure":  {"sys", "chat"},
 	"state":     {"chat"},
 	"backup":    {"state", "chat"}, // adrs/0071
@@ -104,7 +104,7 @@ var mayImport = map[string][]string{
 	"provision": {
 		"filecall", "due", "idle", "hostprobe", "session", "gateway", "view", "layers",
 		"console", "sys", "trees",
-		"account", "homedir", "leftovers", "scan", "exposure", "policy", "background", "cgroup",
+		"account", "homedir", "leftovers", "exposure", "policy", "background", "cgroup",
 		"unshare", "netpolicy", "tmux", "stream", "shims", "state", "filerules", "files",
 		"sockets", "shares", "secret", "authority", "quota", "traffic", "diskquota", "chat",
 		"archives", "archiver", // adrs/0091
@@ -179,7 +179,7 @@ var owners = map[string]string{
 // hold words, checks and formats, and belong to every side.
 var sides = map[string]string{
 	"root": "provision session view background due idle policy hostprobe layers verdict enforcer " +
-		"trees account homedir leftovers scan diskquota archives archiver exposure cgroup cgroupfs " +
+		"trees account homedir leftovers diskquota archives archiver exposure cgroup cgroupfs " +
 		"systemd netpolicy netns gateway authority traffic sockets unshare tmux ring console " +
 		"filecall state shares " +
 		"listen supervise cmd/chatd-root",
@@ -187,7 +187,7 @@ var sides = map[string]string{
 	"egress":  "egress resolver scrub cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +
 		"printer backup cmd/chatd",
-	"chat": "shims landlock files wrapper termlog archive cmd/chatd-shim cmd/chatd-archive",
+	"chat": "shims landlock files wrapper termlog archive scan cmd/chatd-shim cmd/chatd-archive",
 	"pure": "chat filerules quota config journal broker orders uplink secret sys stream",
 }
 
@@ -211,7 +211,6 @@ var crossings = map[string]map[string]string{
 	"chatd-shim": {
 		"guard shell": "wrapper checks the arguments of rm, curl, sudo as a run is checked",
 		"supervise":   "chatd-shim mind supervises a background run",
-		"scan":        "chatd-shim scan looks for files of reaped chats",
 	},
 	"chatd": {
 		"tmux":     "front renders output for the size of a chat's terminal",

@@ -7,19 +7,16 @@
 // they would act for, or be open to, the next user of the uid or the name. [Search] only reports
 // files, which may be someone's work. Processes end first: they could make the rest again.
 //
-// [Search] knows where a chat can have left files. A [Scanner] looks everywhere else, later and
-// slowly: it starts the walker of package scan, one turn an hour at most, while a chat was reaped
-// since the last pass, or files were found a day ago. Nothing else is kept than how far it came and
-// what it found, in one file: which uids are spent, the state knows.
+// [Search] knows where a chat can have left files. `chatd verify` looks everywhere else: see package
+// scan.
 //
 // # Runs as
 //
-// root, in chatd-root; keyrings are cleared on a thread of the uid, which alone may do it. The
-// walker is a process without root: see package scan.
+// root, in chatd-root; keyrings are cleared on a thread of the uid, which alone may do it.
 //
 // # What it does not stop
 //
-// Files that the walker does not see: see package scan. A journald that writes a journal of the uid
-// anew, until the next turn. System V objects in other IPC namespaces, which end with
-// those. A process that starts with the uid while [Remove] works.
+// Files outside the directories of Search. A journald that writes a journal of the uid anew, until
+// the next reap. System V objects in other IPC namespaces, which end with those. A process that
+// starts with the uid while [Remove] works.
 package leftovers

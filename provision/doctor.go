@@ -30,7 +30,6 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 	h := m.describe()
 	h.Shares, h.Broken = m.shares.Uses(), m.broken(ctx)
 	open := append(m.openings(), m.policy.Findings(ctx)...)
-	open = append(open, m.scanFindings()...)
 	open = append(open, m.shares.Findings(h.Shares)...)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 )
 
 // removeLeftovers removes what the chat's uid has outside the chat's own trees, but for files
-// that may be wanted.
+// that may be wanted. Journals of earlier chats go too: journald makes one anew that it had open.
 func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
 	err := leftovers.Remove(ctx, rec.ID.User(), rec.UID)
 	m.reportForeign(ctx, rec)
-	return errors.Join(err, m.removeSubordinate(ctx, rec))
+	return errors.Join(err, leftovers.RemoveJournals(m.store.Spent), m.removeSubordinate(ctx, rec))
 }
 
 // removeSubordinate removes the subordinate ids of the chat. Where chatd may not write to /etc,

@@ -60,10 +60,6 @@ type Options struct {
 	// DiskEvery is the time between two looks at what chats have on disk; 0 is 10 s. Tests alone
 	// set it.
 	DiskEvery time.Duration
-	// ScanEvery is the time between two turns of the scan for files of reaped chats; 0 is an hour.
-	// ScanUnder are the only mounts that it looks at, if it is not empty. Tests alone set them.
-	ScanEvery time.Duration
-	ScanUnder []string
 	// FileMax bounds, in bytes, a file that the file tools write, and one streamed read; 0 is
 	// 1 GiB.
 	FileMax int64

@@ -24,7 +24,6 @@ import (
 	"github.com/chatd/chatd/hostprobe"
 	"github.com/chatd/chatd/idle"
 	"github.com/chatd/chatd/layers"
-	"github.com/chatd/chatd/leftovers"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/quota"
@@ -88,7 +87,6 @@ type Manager struct {
 	shares    *shares.Shares
 	idle      *idle.Watch
 	diskWatch *diskquota.Watch
-	scanner   *leftovers.Scanner // nil without a daemon
 	mu        sync.Mutex
 	sessions  map[chat.ID]*liveSession
 	findings  map[string]string
@@ -236,7 +234,6 @@ func (m *Manager) openState(ctx context.Context) (err error) {
 	m.store, err = state.Open(state.Options{
 		Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: m.opt.UIDs.BlockSize(), AuditMax: m.opt.AuditMax, AuditKeep: m.opt.AuditKeep,
 	})
-	m.scanner = m.newScanner()
 	if err == nil {
 		m.beginTime()
 	}

@@ -56,7 +56,6 @@ func (m *Manager) Settle(ctx context.Context) error {
 	if !m.without(chat.LayerDisk) {
 		m.done.Go(func() { m.diskWatch.Run(m.bg) })
 	}
-	m.done.Go(m.followScans)
 	m.done.Go(func() { m.watchUnused(m.bg) })
 	m.done.Go(func() { m.idle.Run(m.bg, m.shortestIdle()) })
 	return nil

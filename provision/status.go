@@ -26,7 +26,6 @@ func (m *Manager) Status(context.Context) (chat.Status, error) {
 		}
 	}
 	st.Findings = append(st.Findings, m.openings()...)
-	st.Findings = append(st.Findings, m.scanFindings()...)
 	st.Shares = slices.DeleteFunc(m.shares.Uses(), func(u chat.ShareUse) bool { return !u.HalfSpent() })
 	promised := m.shares.Promised()
 	m.mu.Lock()

@@ -5,11 +5,8 @@
 // Reap removes what a chat has by layout, and package leftovers what daemons keep for users. A file
 // of the uid may lie anywhere else: in a directory that was exposed, or where root copied it. No
 // list of places finds it; a walk over all of them does. [Main] is that walk, the mode "scan" of
-// chatd-shim, a process of its own. It reads one [Request] and writes one [Line] after another.
-//
-// A turn is one such process. It is bounded in entries and in time, and says where it stopped; the
-// next turn goes on there. It works for a tenth of the time, with the lowest priorities for CPU and
-// disk. Package leftovers starts it, and package provision reports what it finds.
+// chatd-shim. `chatd verify` starts it as root, with the lowest priorities for CPU and disk. It
+// reads one [chat.StrayRequest] and writes one [chat.StrayLine] after another.
 //
 // The walk never leaves the file system that it is on: each name is opened by openat2(2), which
 // crosses no mount and follows no link, and only what was opened is looked at. So neither a rename
@@ -17,15 +14,13 @@
 // that it walks, each from its own root. It sends no name to a file system behind a mount, not even
 // to ask for its owner, because a FUSE file system answers when its owner likes.
 //
-// A directory is read in whole before what is below it, and those in the order of their names: what
-// sorts before the position of a turn was seen. A directory with more directories than memory is
-// for is read again after each maxBelow of them.
+// A directory with more directories than memory is for is read again after each maxBelow of them.
 //
 // # Runs as
 //
 // A uid that owns nothing, with CAP_DAC_READ_SEARCH alone, which opens every directory. Landlock
 // leaves it the right to list directories, a seccomp filter no call but those of the walk; it can
-// make no file, socket or process. Its input is names of files, its output one pipe to chatd-root.
+// make no file, socket or process. Its input is names of files, its output one pipe to `chatd verify`.
 //
 // # What it does not stop
 //

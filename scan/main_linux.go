@@ -14,48 +14,49 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
 )
 
-// progressEvery is how often a turn says where it is.
-const progressEvery = 2 * time.Second
+// progressEvery is how often a walk says where it is.
+const progressEvery = time.Second
 
-// Main is the mode "scan" of chatd-shim: one turn. It reads a Request from standard input and
+// Main is the mode "scan" of chatd-shim. It reads a [chat.StrayRequest] from standard input and
 // writes lines to standard output; the end of its input ends it. It returns the exit code.
 func Main() int {
 	runtime.LockOSThread() // priorities are those of a thread
 	nameThread("chatd-scan")
 	in := json.NewDecoder(os.Stdin)
-	var req Request
+	var req chat.StrayRequest
 	if err := in.Decode(&req); err != nil {
 		return 2
 	}
 	out := &output{w: bufio.NewWriter(os.Stdout)}
-	if err := out.say(Line{End: turn(req, out)}); err != nil {
+	if err := out.say(chat.StrayLine{End: search(req, out)}); err != nil {
 		return 1
 	}
 	return 0
 }
 
-func turn(req Request, out *output) *End {
+func search(req chat.StrayRequest, out *output) *chat.StrayEnd {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return &End{Error: fmt.Sprintf("cannot read the mounts: %v", err)}
+		return &chat.StrayEnd{Error: fmt.Sprintf("cannot read the mounts: %v", err)}
 	}
 	mounts, err := sys.ParseMounts(string(text))
 	if err != nil {
-		return &End{Error: err.Error()}
+		return &chat.StrayEnd{Error: err.Error()}
 	}
 	missing, err := confine()
 	if err != nil {
-		return &End{Error: err.Error()}
+		return &chat.StrayEnd{Error: err.Error()}
 	}
 	w := newWalk(req, out.say)
 	go endWithParent()
 	go func() {
 		for range time.Tick(progressEvery) {
 			if at := w.at.Load(); at != nil {
-				_ = out.say(Line{At: at}) // if nobody reads, the walk ends with its next find
+				_ = out.say(chat.StrayLine{At: *at}) // if nobody reads, the walk ends with its next find
 			}
 		}
 	}()
@@ -71,7 +72,7 @@ func nameThread(name string) {
 	}
 }
 
-// endWithParent ends the process when chatd-root has: then nobody holds the other end.
+// endWithParent ends the process when its caller has: then nobody holds the other end.
 func endWithParent() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(1)
@@ -83,7 +84,7 @@ type output struct {
 	w  *bufio.Writer
 }
 
-func (o *output) say(l Line) error {
+func (o *output) say(l chat.StrayLine) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return errors.Join(json.NewEncoder(o.w).Encode(l), o.w.Flush())

@@ -11,6 +11,9 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
+// maxMounts bounds the file systems of a walk.
+const maxMounts = 256
+
 // localKinds are the file systems on which files of users lie, and which the kernel answers for
 // alone. An overlay is walked as the root of the host only: elsewhere its layers are.
 const localKinds = " bcachefs btrfs ext2 ext3 ext4 f2fs jfs nilfs2 overlay ramfs reiserfs tmpfs " +

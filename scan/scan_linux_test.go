@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -45,7 +45,7 @@ func needsRoot(t *testing.T) {
 }
 
 func TestWanted(t *testing.T) {
-	spent := []Range{{5, 5}, {7, 9}, {20, 30}}
+	spent := [][2]uint32{{5, 5}, {7, 9}, {20, 30}}
 	for uid := range uint32(40) {
 		want := uid == 5 || uid >= 7 && uid <= 9 || uid >= 20 && uid <= 30
 		if wanted(spent, uid) != want {
@@ -121,17 +121,16 @@ func mounted(t *testing.T, dir string) func() {
 }
 
 // under is a request for files of anyUID on the mounts.
-func under(entries int, mounts ...string) Request {
-	return Request{Spent: []Range{{anyUID, anyUID}}, Entries: entries, Under: mounts}
+func under(mounts ...string) chat.StrayRequest {
+	return chat.StrayRequest{Spent: [][2]uint32{{anyUID, anyUID}}, Under: mounts}
 }
 
 // walkOf walks mounts of this thread's namespace.
-func walkOf(t *testing.T, req Request) (finds []Find, end End) {
+func walkOf(t *testing.T, req chat.StrayRequest) (finds []chat.Stray, end chat.StrayEnd) {
 	t.Helper()
 	mounts, err := sys.ReadMounts("/proc/thread-self/mountinfo")
 	check(t, err)
-	req.Entries, req.Seconds = max(req.Entries, 1), max(req.Seconds, 600)
-	w := newWalk(req, func(l Line) error {
+	w := newWalk(req, func(l chat.StrayLine) error {
 		finds = append(finds, *l.Find)
 		return nil
 	})
@@ -147,7 +146,7 @@ func owned(t *testing.T, name string) {
 		os.Chown(name, anyUID, 0))
 }
 
-func pathsOf(finds []Find) (paths []string) {
+func pathsOf(finds []chat.Stray) (paths []string) {
 	for _, f := range finds {
 		paths = append(paths, fmt.Sprintf("%s %d", f.First, f.Files))
 	}
@@ -175,11 +174,11 @@ func TestWalk(t *testing.T) {
 			unix.Mount(other+"/elsewhere", filepath.Join(top, "file"), "", unix.MS_BIND, ""),
 			os.Chown(filepath.Join(top, "a/b"), anyUID+1, 0),
 		)
-		finds, end := walkOf(t, under(1000, top))
+		finds, end := walkOf(t, under(top))
 		got := pathsOf(finds)
 		either := slices.Contains(got, top+"/a/y1 2") || slices.Contains(got, top+"/a/y2 2")
 		if len(got) != 3 || !slices.Contains(got, top+"/a/b/c/x 1") || !either ||
-			!end.Complete || end.Unseen > 0 {
+			end.Error != "" || end.Unseen > 0 {
 			t.Errorf("%q, %+v", got, end)
 		}
 		files := 0
@@ -190,61 +189,9 @@ func TestWalk(t *testing.T) {
 			t.Errorf("%d files, want 6", files)
 		}
 		// The same files on a second mount are not walked again, nor is one that is hidden.
-		finds, _ = walkOf(t, under(1000, other, top+"/mount", top+"/file"))
+		finds, _ = walkOf(t, under(other, top+"/mount", top+"/file"))
 		if len(finds) != 1 {
 			t.Errorf("of one file system that is mounted twice: %q", pathsOf(finds))
-		}
-	})
-}
-
-// TestTurns: turns of a few entries find together what one finds, each file once but for those in
-// the directory where a turn stopped.
-func TestTurns(t *testing.T) {
-	needsRoot(t)
-	top := t.TempDir()
-	inMounts(t, func() {
-		defer mounted(t, top)()
-		want := map[string]bool{}
-		for i := range 60 {
-			name := fmt.Sprintf("%s/d%d/e%d/f%d", top, i%5, i%7, i)
-			want[filepath.Dir(name)] = true
-			owned(t, name)
-		}
-		got := map[string]bool{}
-		var from *Position
-		for turns := 1; ; turns++ {
-			req := under(19, top)
-			req.From = from
-			finds, end := walkOf(t, req)
-			for _, f := range finds {
-				got[filepath.Dir(string(f.First))] = true
-			}
-			if end.Complete {
-				if turns < 4 {
-					t.Errorf("%d turns: the bound on entries does not hold", turns)
-				}
-				break
-			}
-			if turns > 100 || reflect.DeepEqual(end.At, from) {
-				t.Errorf("turn %d came no further than %s", turns, end.At.Path)
-				return
-			}
-			from = end.At
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("found in %v, want %v", got, want)
-		}
-		// Beyond leaves one directory out, with all that is in it.
-		req := under(1000, top)
-		req.From = &Position{Mount: []byte(top), Path: []byte("d3"), Beyond: true}
-		finds, _ := walkOf(t, req)
-		for _, f := range finds {
-			if !strings.HasPrefix(string(f.First), top+"/d4/") {
-				t.Errorf("beyond d3 it finds %s", f.First)
-			}
-		}
-		if len(finds) == 0 {
-			t.Error("beyond d3 it finds nothing")
 		}
 	})
 }
@@ -259,8 +206,8 @@ func TestManyDirectories(t *testing.T) {
 		for i := range many {
 			owned(t, fmt.Sprintf("%s/%d/x", top, i))
 		}
-		finds, end := walkOf(t, under(1<<20, top))
-		if got := slices.Compact(pathsOf(finds)); len(got) != many || !end.Complete {
+		finds, end := walkOf(t, under(top))
+		if got := slices.Compact(pathsOf(finds)); len(got) != many || end.Error != "" {
 			t.Errorf("%d of %d directories, %+v", len(got), many, end)
 		}
 	})
@@ -274,7 +221,7 @@ func TestDeep(t *testing.T) {
 		defer mounted(t, top)()
 		owned(t, top+strings.Repeat("/d", maxDepth-1)+"/seen")
 		owned(t, top+strings.Repeat("/d", maxDepth)+"/unseen")
-		finds, end := walkOf(t, under(1000, top))
+		finds, end := walkOf(t, under(top))
 		if len(finds) != 1 || end.Unseen != 1 || !strings.Contains(end.Why, "below 64 dir") {
 			t.Errorf("%q, %+v", pathsOf(finds), end)
 		}
@@ -309,7 +256,7 @@ func TestRenames(t *testing.T) {
 			}
 		}()
 		for end := time.Now().Add(time.Second); time.Now().Before(end); {
-			finds, _ := walkOf(t, under(1000, top))
+			finds, _ := walkOf(t, under(top))
 			for _, f := range finds {
 				if strings.HasSuffix(string(f.First), "/x") {
 					t.Errorf("a link led it to %s", f.First)
@@ -318,5 +265,39 @@ func TestRenames(t *testing.T) {
 		}
 		close(stop)
 		<-stopped
+	})
+}
+
+// TestWaitsForNoServer: a FUSE file system that never answers is mounted on a directory and on a
+// file; a walk enters neither and waits for neither.
+func TestWaitsForNoServer(t *testing.T) {
+	needsRoot(t)
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip("SKIPPED: needs /dev/fuse")
+	}
+	top := t.TempDir()
+	inMounts(t, func() {
+		defer mounted(t, top)()
+		for _, name := range []string{"a", "dir/hidden", "file", "z/y"} {
+			owned(t, filepath.Join(top, name))
+		}
+		for name, kind := range map[string]int{"dir": unix.S_IFDIR, "file": unix.S_IFREG} {
+			fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+			check(t, err)
+			hangs := time.AfterFunc(time.Minute, func() { _ = unix.Close(fuse) }) // ends the waiting
+			defer func() {
+				if hangs.Stop() {
+					_ = unix.Close(fuse)
+				} else {
+					t.Error("the walk waited for a server")
+				}
+			}()
+			options := fmt.Sprintf("fd=%d,rootmode=%o,user_id=0,group_id=0,allow_other", fuse, kind)
+			check(t, unix.Mount("hangs", filepath.Join(top, name), "fuse", 0, options))
+		}
+		finds, end := walkOf(t, under(top))
+		if got := pathsOf(finds); !slices.Equal(got, []string{top + "/a 1", top + "/z/y 1"}) {
+			t.Errorf("found %q, %+v", got, end)
+		}
 	})
 }

@@ -9,116 +9,84 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/sys"
 )
 
 const (
-	// batch is how many names are looked at before the walk rests, for restFactor times as long.
-	batch      = 256
-	restFactor = 9
-	// maxRest bounds one rest: a disk that was slow once is not the next time. It rests after
-	// minWork at the earliest: most directories are small.
-	maxRest = 5 * time.Second
-	minWork = time.Millisecond
+	// batch is how many names are read at once.
+	batch = 256
+	// maxPath bounds the path of a find, in bytes.
+	maxPath = 4096
+	// maxDepth is how many directories a walk enters below each other.
+	maxDepth = 64
+	// maxBelow is how many names of directories are held of each.
+	maxBelow = 4096
+	// maxOwners bounds the uids that are reported of one directory.
+	maxOwners = 256
 )
 
 var (
-	// errStop ends a turn that has used up its bounds.
-	errStop = errors.New("the turn is over")
-
 	errDeep = fmt.Errorf("it lies below %d directories", maxDepth)
 	errMany = fmt.Errorf("there are more than %d file systems", maxMounts)
 )
 
-// walk is one turn.
+// walk is one walk over all mounts.
 type walk struct {
-	req     Request
-	say     func(Line) error
-	at      atomic.Pointer[Position] // the directory that it is in
+	req     chat.StrayRequest
+	say     func(chat.StrayLine) error
+	at      atomic.Pointer[[]byte] // the directory that it is in
 	mount   string
 	entries int
-	began   time.Time // of the work since the last rest
-	until   time.Time
 	unseen  int
 	why     string
 }
 
-func newWalk(req Request, say func(Line) error) *walk {
-	now := time.Now()
-	until := now.Add(time.Duration(req.Seconds) * time.Second)
-	w := &walk{req: req, say: say, began: now, until: until}
-	w.at.Store(req.From)
-	return w
+func newWalk(req chat.StrayRequest, say func(chat.StrayLine) error) *walk {
+	return &walk{req: req, say: say}
 }
 
-// all walks the mounts from the position on.
-func (w *walk) all(mounts []sys.Mount) End {
-	err := w.tops(w.openMounts(mounts))
-	end := End{Complete: err == nil, Entries: w.entries, Unseen: w.unseen, Why: w.why}
-	switch {
-	case errors.Is(err, errStop):
-		end.At = w.at.Load()
-	case err != nil:
-		end.At, end.Error = w.at.Load(), err.Error()
+// all walks the mounts.
+func (w *walk) all(mounts []sys.Mount) chat.StrayEnd {
+	var err error
+	for _, t := range w.openMounts(mounts) {
+		w.mount = t.Path
+		if err == nil {
+			err = w.directory(os.NewFile(uintptr(t.fd), "."), "", 1)
+		} else {
+			_ = unix.Close(t.fd)
+		}
+	}
+	end := chat.StrayEnd{Entries: w.entries, Unseen: w.unseen, Why: w.why}
+	if err != nil {
+		end.Error = err.Error()
 	}
 	return end
 }
 
-func (w *walk) tops(tops []top) error {
-	for _, t := range tops {
-		var below []string
-		if from := w.req.From; from != nil && t.Path <= string(from.Mount) {
-			if t.Path < string(from.Mount) || from.Beyond && len(from.Path) == 0 {
-				_ = unix.Close(t.fd)
-				continue
-			}
-			if len(from.Path) > 0 {
-				below = strings.Split(string(from.Path), "/")
-			}
-		}
-		w.mount = t.Path
-		if err := w.directory(t.fd, "", 1, below); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// directory looks at what is in the open directory fd, which it closes, and walks the directories
-// there. from are the names on the way to where the last turn stopped: that one has looked at this
-// directory and at what sorts before.
-func (w *walk) directory(fd int, path string, depth int, from []string) error {
-	f := os.NewFile(uintptr(fd), ".")
+// directory looks at what is in the open directory f, which it closes, and walks the directories
+// there: maxBelow at a time, in the order of their names.
+func (w *walk) directory(f *os.File, path string, depth int) error {
 	defer f.Close()
-	least, beyond, looked := "", false, len(from) > 0
-	if looked {
-		least, beyond = from[0], w.req.From.Beyond && len(from) == 1
-		from = from[1:]
-	} else {
-		w.at.Store(&Position{Mount: []byte(w.mount), Path: []byte(path)})
-	}
-	for first := true; ; first = false {
-		names, more, err := w.list(f, path, least, beyond, looked)
+	at := []byte(filepath.Join(w.mount, path))
+	w.at.Store(&at)
+	for after := ""; ; {
+		names, more, err := w.list(f, path, after)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			below := from
-			if !first || name != least {
-				below = nil
-			}
-			if err := w.enter(f, path, name, depth, below); err != nil {
+			if err := w.enter(f, path, name, depth); err != nil {
 				return err
 			}
 		}
 		if !more {
 			return nil
 		}
-		least, beyond, looked = names[len(names)-1], true, true
+		after = names[len(names)-1]
 		if _, err := f.Seek(0, 0); err != nil {
 			w.leaveOut(path, err)
 			return nil
@@ -126,7 +94,7 @@ func (w *walk) directory(fd int, path string, depth int, from []string) error {
 	}
 }
 
-func (w *walk) enter(dir *os.File, path, name string, depth int, from []string) error {
+func (w *walk) enter(dir *os.File, path, name string, depth int) error {
 	path = strings.TrimPrefix(path+"/"+name, "/")
 	if depth == maxDepth {
 		w.leaveOut(path, errDeep)
@@ -140,42 +108,31 @@ func (w *walk) enter(dir *os.File, path, name string, depth int, from []string) 
 		w.leaveOut(path, err)
 		return nil
 	}
-	return w.directory(fd, path, depth+1, from)
+	return w.directory(os.NewFile(uintptr(fd), "."), path, depth+1)
 }
 
-// list looks at the names of a directory from least on, or beyond it, and returns the first
-// maxBelow directories among them, sorted. more: there are others. looked: what is no directory was
-// told before.
-func (w *walk) list(f *os.File, path, least string, beyond, looked bool) (
-	dirs []string, more bool, err error,
-) {
-	finds := map[uint32]*Find{}
+// list returns the first maxBelow directories of f whose names sort after one, sorted, and whether
+// there are more. With an empty name it also reports the wanted files.
+func (w *walk) list(f *os.File, path, after string) (dirs []string, more bool, err error) {
+	finds := map[uint32]*chat.Stray{}
 	for {
 		names, err := f.Readdirnames(batch)
 		if len(names) == 0 || err != nil {
 			break // the end, or it was removed meanwhile
 		}
 		for _, name := range names {
-			if name < least || beyond && name == least {
-				continue
-			}
-			isDir, err := w.look(f, path, name, finds)
-			if err != nil {
-				return nil, false, err
-			}
-			if isDir {
+			if name > after && w.look(f, path, name, finds) {
 				dirs = append(dirs, name)
 			}
 		}
 		if len(dirs) > 2*maxBelow {
 			dirs, more = lowest(dirs), true
 		}
-		w.rest()
 	}
-	if !looked {
+	if after == "" {
 		for _, find := range finds {
-			if err := w.say(Line{Find: find}); err != nil {
-				return nil, false, err
+			if err := w.say(chat.StrayLine{Find: find}); err != nil {
+				return nil, false, fmt.Errorf("cannot report a file: %w", err)
 			}
 		}
 	}
@@ -189,63 +146,62 @@ func lowest(names []string) []string {
 	return names[:min(len(names), maxBelow)]
 }
 
-// look notes a file of a wanted uid, and reports whether it is a directory.
-func (w *walk) look(
-	dir *os.File, path, name string, finds map[uint32]*Find,
-) (isDir bool, err error) {
-	if w.entries++; w.entries > w.req.Entries || time.Now().After(w.until) {
-		return false, errStop
-	}
+// look counts a file of a wanted uid, and reports whether it is a directory.
+func (w *walk) look(dir *os.File, path, name string, finds map[uint32]*chat.Stray) (isDir bool) {
+	w.entries++
 	fd, err := openBelow(int(dir.Fd()), name, unix.O_PATH)
 	if err != nil {
 		if err != unix.EXDEV && !sys.Gone(err) {
 			w.leaveOut(path, err)
 		}
-		return false, nil
+		return false
 	}
 	var st unix.Stat_t
 	err = errors.Join(unix.Fstat(fd, &st), unix.Close(fd))
 	if err != nil {
 		w.leaveOut(path, err)
-		return false, nil
+		return false
 	}
 	if wanted(w.req.Spent, st.Uid) {
-		w.note(finds, st.Uid, filepath.Join(w.mount, path, name))
+		w.count(finds, st.Uid, filepath.Join(w.mount, path, name))
 	}
-	return st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// note counts a file of a uid in its directory.
-func (w *walk) note(finds map[uint32]*Find, uid uint32, path string) {
+// wanted reports whether a uid is in one of the ranges.
+func wanted(spent [][2]uint32, uid uint32) bool {
+	_, found := slices.BinarySearchFunc(spent, uid, func(r [2]uint32, uid uint32) int {
+		switch {
+		case r[1] < uid:
+			return -1
+		case r[0] > uid:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// count counts a file of a uid in its directory.
+func (w *walk) count(finds map[uint32]*chat.Stray, uid uint32, path string) {
 	find := finds[uid]
 	if find == nil {
 		if len(finds) == maxOwners {
 			return
 		}
 		first := []byte(path[:min(len(path), maxPath)])
-		find = &Find{UID: uid, Mount: []byte(w.mount), First: first}
+		find = &chat.Stray{UID: uid, Mount: []byte(w.mount), First: first}
 		finds[uid] = find
 	}
 	find.Files++
 }
 
-// rest waits so that the walk works for a tenth of the time.
-func (w *walk) rest() {
-	if worked := time.Since(w.began); worked >= minWork {
-		time.Sleep(min(restFactor*worked, maxRest))
-		w.began = time.Now()
-	}
-}
-
 // leaveOut counts what is not looked at; the walk goes on.
 func (w *walk) leaveOut(path string, why error) {
 	if w.unseen++; w.why == "" {
-		w.why = w.name(path) + ": " + why.Error()
+		w.why = quoted(filepath.Join(w.mount, path)) + ": " + why.Error()
 	}
 }
-
-// name is the path in a mount, for an error.
-func (w *walk) name(path string) string { return quoted(filepath.Join(w.mount, path)) }
 
 // quoted is the beginning of a path, on one line.
 func quoted(path string) string { return strconv.QuoteToASCII(path[:min(len(path), 200)]) }

@@ -201,27 +201,6 @@ func (s *Store) Spent(uid uint32) bool {
 	return b != nil && uid < b.Next && s.index.byUID[uid] == nil
 }
 
-// SpentRanges returns the spent uids, lowest first: see [Store.Spent].
-func (s *Store) SpentRanges() (spent []Range) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	living := slices.Sorted(maps.Keys(s.index.byUID))
-	for _, b := range s.blocks {
-		low := b.Low
-		i, _ := slices.BinarySearch(living, b.Low)
-		for ; i < len(living) && living[i] < b.Next; i++ {
-			if low < living[i] {
-				spent = append(spent, Range{low, living[i] - 1})
-			}
-			low = living[i] + 1
-		}
-		if low < b.Next {
-			spent = append(spent, Range{low, b.Next - 1})
-		}
-	}
-	return spent
-}
-
 // Tombstones counts the spent uids; which chat had one is in the audit log.
 func (s *Store) Tombstones() int {
 	s.mu.RLock()

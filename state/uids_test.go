@@ -130,38 +130,3 @@ func TestRandomLives(t *testing.T) {
 	}
 	verified(t, s)
 }
-
-// TestSpentRanges: the ranges have the spent uids of all blocks, and no other.
-func TestSpentRanges(t *testing.T) {
-	s := small(t)
-	var living []Record
-	for i := range 39 {
-		if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
-			t.Fatal(err)
-		}
-		living = append(living, admit(t, s, fmt.Sprint(i)))
-		if rand.IntN(2) == 0 {
-			at := rand.IntN(len(living))
-			if err := s.Forget(living[at].ID, Event{Action: "reap", Outcome: "done"}); err != nil {
-				t.Fatal(err)
-			}
-			living = append(living[:at], living[at+1:]...)
-		}
-		ranges, low := s.SpentRanges(), uint32(0)
-		for uid := uint32(90); uid < 150; uid++ {
-			in := false
-			for _, r := range ranges {
-				in = in || r.Contains(uid)
-			}
-			if in != s.Spent(uid) {
-				t.Fatalf("uid %d: spent %v, in %v", uid, s.Spent(uid), ranges)
-			}
-		}
-		for _, r := range ranges {
-			if r.Low > r.High || r.Low < low {
-				t.Fatalf("not sorted: %v", ranges)
-			}
-			low = r.High + 1
-		}
-	}
-}

@@ -24,7 +24,10 @@ var probeHost = func(context.Context, config.Flags) (chat.Host, error) {
 
 // hostCommands are about the host, and the daemon as a whole.
 func hostCommands() []*cli.Command {
-	return []*cli.Command{doctorCommand(), statusCommand(), auditCommand(), backupCommand(), restoreCommand(), wallCommand(), frontCommand()}
+	return []*cli.Command{
+		doctorCommand(), statusCommand(), auditCommand(), backupCommand(), restoreCommand(),
+		verifyCommand(), wallCommand(), frontCommand(),
+	}
 }
 
 func doctorCommand() *cli.Command {

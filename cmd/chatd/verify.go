@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/state"
+)
+
+// findStrays walks the local file systems; an operating system that can sets it.
+var findStrays = func(
+	context.Context, config.Config, chat.StrayRequest, func(chat.StrayLine),
+) (chat.StrayEnd, error) {
+	return chat.StrayEnd{}, fmt.Errorf("cannot verify: want Linux: %w", chat.ErrUnsupported)
+}
+
+func verifyCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "verify",
+		Usage: "look on every local file system for files of reaped chats",
+		Description: "Needs root and a daemon. A process that can only list directories walks\n" +
+			"every local file system and names the files whose uid belongs to no chat. It\n" +
+			"removes nothing: somebody put them there, and no other chat ever gets the uid.\n" +
+			"Exits 1 when it found files.\n\n" +
+			"   chatd verify\n" +
+			"   chatd verify --under /srv --json | jq .strays",
+		Flags: []cli.Flag{
+			configFlag(),
+			stateFlag(),
+			&cli.StringSliceFlag{
+				Name:  "under",
+				Usage: "look only at the file system mounted at `DIRECTORY`; may be repeated",
+			},
+		},
+		Action: verifyAction,
+	}
+}
+
+// stray is what a uid without a chat has on the host.
+type stray struct {
+	UID   uint32   `json:"uid"`
+	Chat  string   `json:"chat,omitempty"` // empty if the audit log does not have it any more
+	Files int      `json:"files"`
+	First []string `json:"first"` // up to maxStrayPaths paths, one of a directory, quoted
+	Find  string   `json:"find"`  // the command that lists all
+
+	mounts []string
+}
+
+// verified is the answer of verify --json.
+type verified struct {
+	Strays  []stray `json:"strays"`
+	Entries int     `json:"entries"`
+	Unseen  int     `json:"unseen,omitempty"`
+	Why     string  `json:"why,omitempty"`
+}
+
+const (
+	maxStrayPaths = 5
+	// maxStrays bounds the uids that one answer names.
+	maxStrays = 10_000
+)
+
+func verifyAction(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	if err := needRoot("verify"); err != nil {
+		return err
+	}
+	cfg, err := config.Load(config.Flags{File: c.String("config"), State: c.String("state")})
+	if err != nil {
+		return err
+	}
+	v, err := verify(c, cfg)
+	if err != nil {
+		return err
+	}
+	if err := answer(c, v, func(w io.Writer) error { return printStrays(w, v) }); err != nil {
+		return err
+	}
+	if len(v.Strays) > 0 {
+		return cli.Exit("", 1)
+	}
+	return nil
+}
+
+// verify reports a uid only if no chat has it before the walk or after it: chats come meanwhile.
+func verify(c *cli.Context, cfg config.Config) (v verified, err error) {
+	defer client(c).Close()
+	before, err := livingUIDs(c)
+	if err != nil {
+		return v, err
+	}
+	found := map[uint32]*stray{}
+	req := chat.StrayRequest{Spent: between(cfg.UIDs, before), Under: c.StringSlice("under")}
+	done := progress(c, "looking for files of reaped chats")
+	end, err := findStrays(c.Context, cfg, req, func(l chat.StrayLine) {
+		if l.Find != nil {
+			addStray(found, *l.Find)
+		}
+	})
+	done()
+	if err != nil {
+		return v, err
+	}
+	after, err := livingUIDs(c)
+	if err != nil {
+		return v, err
+	}
+	maps.DeleteFunc(found, func(uid uint32, _ *stray) bool {
+		_, living := slices.BinarySearch(after, uid)
+		return living
+	})
+	if err := nameChats(c.Context, cfg.State, found); err != nil {
+		return v, err
+	}
+	v = verified{Strays: []stray{}, Entries: end.Entries, Unseen: end.Unseen, Why: end.Why}
+	for _, uid := range slices.Sorted(maps.Keys(found)) {
+		v.Strays = append(v.Strays, *found[uid])
+	}
+	return v, nil
+}
+
+// livingUIDs are the uids of all chats, sorted.
+func livingUIDs(c *cli.Context) (uids []uint32, err error) {
+	all, err := listAll(c.Context, client(c), chat.Filter{}, func(chat.Chat) bool { return true })
+	for _, ch := range all {
+		uids = append(uids, ch.UID)
+	}
+	slices.Sort(uids)
+	return uids, err
+}
+
+// between are the ranges of the uids that are not among some, without the last, which probes use.
+func between(all config.UIDRange, taken []uint32) (ranges [][2]uint32) {
+	low := all.Low
+	for _, uid := range append(slices.Clone(taken), all.High) {
+		if low < uid && uid <= all.High {
+			ranges = append(ranges, [2]uint32{low, uid - 1})
+		}
+		low = max(low, uid+1)
+	}
+	return ranges
+}
+
+func addStray(found map[uint32]*stray, f chat.Stray) {
+	s := found[f.UID]
+	if s == nil {
+		if len(found) == maxStrays {
+			return
+		}
+		s = &stray{UID: f.UID}
+		found[f.UID] = s
+	}
+	s.Files += f.Files
+	if len(s.First) < maxStrayPaths {
+		s.First = append(s.First, chat.QuotePath(string(f.First)))
+	}
+	mount := shellWord(string(f.Mount))
+	if len(s.mounts) < maxStrayPaths && !slices.Contains(s.mounts, mount) {
+		s.mounts = append(s.mounts, mount)
+	}
+	s.Find = fmt.Sprintf("find %s -xdev -uid %d", strings.Join(s.mounts, " "), s.UID)
+}
+
+// shellWord quotes a path for a shell, and what a terminal would act on by $'…' of bash.
+func shellWord(path string) string {
+	const plain = "/._-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	if strings.Trim(path, plain) == "" {
+		return path
+	}
+	var word bytes.Buffer
+	for _, b := range []byte(path) {
+		if strings.IndexByte(plain, b) >= 0 {
+			word.WriteByte(b)
+		} else {
+			fmt.Fprintf(&word, `\x%02x`, b)
+		}
+	}
+	return "$'" + word.String() + "'"
+}
+
+// nameChats reads in the audit log which chats had the uids.
+func nameChats(ctx context.Context, dir string, found map[uint32]*stray) error {
+	if len(found) == 0 {
+		return nil
+	}
+	err := state.ReadAudit(ctx, dir, false, func(l state.AuditLine) error {
+		if s := found[l.UID]; s != nil {
+			s.Chat = cmp.Or(string(l.Chat), s.Chat)
+		}
+		return ctx.Err()
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func printStrays(w io.Writer, v verified) (err error) {
+	say := func(format string, args ...any) {
+		if err == nil {
+			_, err = fmt.Fprintf(w, format, args...)
+		}
+	}
+	for _, s := range v.Strays {
+		say("%d files of uid %d, of the reaped chat %s:\n  %s\n  all: %s\n", s.Files, s.UID,
+			cmp.Or(s.Chat, "(not in the audit log)"), strings.Join(s.First, "\n  "), s.Find)
+	}
+	say("%d names looked at, files of %d reaped chats\n", v.Entries, len(v.Strays))
+	if v.Unseen > 0 {
+		say("%d directories not seen, the first: %s\n", v.Unseen, v.Why)
+	}
+	return err
+}
