@@ -12,6 +12,7 @@ E2E_13 ?= small
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK := github.com/kisielk/errcheck@v1.20.0
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
+LICENCES := github.com/google/go-licenses@v1.6.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .PHONY: all build demo test test-long soak test-former test-agents race check layout bench install packages clean help e2e e2e-breaks
@@ -70,6 +71,7 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt -tags failpoints ./sys ./cmd/chatd-root ./cmd/chatd-enforce
 	test/deadcode $(DEADCODE)
 	test/vulnerabilities $(GOVULNCHECK)
+	test/licences $(LICENCES)
 	go vet -tags e2e ./test/vagrant
 	go vet -tags former ./test/roottest
 	test/types darwin/arm64 ./chat ./api ./state ./netpolicy ./filerules ./files ./cmd/chatd
