@@ -64,7 +64,8 @@ func socketOf(uid, gid uint32, c uplink.Call) (*os.File, error) {
 	return os.NewFile(uintptr(s), "carried"), nil
 }
 
-// upstream makes a socket of chatd-egress's own user to a DNS server.
+// upstream makes a socket to a DNS server. Its uid has packet rules of its own, for it may be
+// disconnected and connected elsewhere (connect(2), AF_UNSPEC).
 func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
 	g.mu.Lock()
 	servers := g.servers
@@ -75,7 +76,7 @@ func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
 	}
 	to := servers[c.Server]
 	c.IPv6 = to.Addr().Is6()
-	f, err := socketOf(g.opt.UID, g.opt.GID, c)
+	f, err := socketOf(g.opt.DNSUID, g.opt.GID, c)
 	if err != nil {
 		return nil, err
 	}

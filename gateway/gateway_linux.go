@@ -23,8 +23,9 @@ type Options struct {
 	Dir string
 	// Program is the chatd-egress binary, which Follow starts if none answers.
 	Program string
-	// UID and GID are the user that it runs as; no chat has them.
-	UID, GID uint32
+	// UID and GID are the user that it runs as, DNSUID that of sockets to DNS servers; no chat
+	// has them.
+	UID, GID, DNSUID uint32
 	// Unit: systemd starts it, by chatd-egress.socket.
 	Unit bool
 	// Servers are the DNS servers that it asks for the names of chats; see [Gateway.SetServers].

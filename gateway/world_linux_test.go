@@ -189,7 +189,7 @@ func until(t testing.TB, done func() bool) {
 func followed(t *testing.T, dir string) *Gateway {
 	t.Helper()
 	needsRoot(t)
-	g := New(Options{Dir: dir, UID: 60999, GID: 60998, Program: filepath.Join(dir, "none"),
+	g := New(Options{Dir: dir, UID: 60999, GID: 60998, DNSUID: 60997, Program: filepath.Join(dir, "none"),
 		Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53"),
 			netip.MustParseAddrPort("[::1]:53")}})
 	return follow(t, g)

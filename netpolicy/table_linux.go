@@ -86,11 +86,6 @@ func (t *Table) Apply(ctx context.Context, policies []Policy) error {
 		back := t.write(context.WithoutCancel(ctx), t.last)
 		return fmt.Errorf("cannot apply egress policies: %w", errors.Join(err, back))
 	}
-	if t.last == nil { // the first time
-		if err := removeLoopback(ctx); err != nil {
-			return err
-		}
-	}
 	t.last = slices.Clone(policies)
 	return nil
 }
@@ -231,7 +226,6 @@ func (t *Table) Remove(ctx context.Context) error {
 		}
 		errs = append(errs, s.removeChains(ctx))
 	}
-	errs = append(errs, removeLoopback(ctx))
 	t.last, t.saved = nil, nil
 	return errors.Join(errs...)
 }

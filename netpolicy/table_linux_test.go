@@ -87,27 +87,6 @@ func TestRestartKeepsConnections(t *testing.T) {
 	waitFor(t, func() bool { return s.heard() == "still here" })
 }
 
-// TestEarlierTables: the first Apply and Remove take the tables of earlier versions away, and leave
-// others alone.
-func TestEarlierTables(t *testing.T) {
-	needsRoot(t)
-	run(t, "nft add table inet chatd-other")
-	t.Cleanup(func() { run(t, "nft delete table inet chatd-other") })
-	for name, act := range map[string]func(*Table) error{
-		"Apply":  func(table *Table) error { return table.Apply(t.Context(), nil) },
-		"Remove": func(table *Table) error { return table.Remove(t.Context()) },
-	} {
-		table := newTable(t, hostTools)
-		run(t, "nft add table inet chatd; nft add chain inet chatd owned; nft add table inet chatd-form")
-		if err := act(table); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if left := run(t, "nft list tables inet | grep chatd"); left != "table inet chatd-other" {
-			t.Errorf("%s left %s", name, left)
-		}
-	}
-}
-
 func lines(s string) []string { return strings.Split(s, "\n") }
 
 func waitFor(t testing.TB, done func() bool) {

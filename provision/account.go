@@ -62,3 +62,6 @@ func (m *Manager) accountBackendOf(rec state.Record) account.Backend {
 }
 
 func (m *Manager) probeUID() uint32 { return m.opt.UIDs.High }
+
+// dnsUID is that of sockets to DNS servers; no process has it.
+func (m *Manager) dnsUID() uint32 { return m.opt.UIDs.High - 1 }

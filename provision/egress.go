@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/chatd/chatd/chat"
@@ -41,7 +42,7 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	}
 	m.wall.Lock()
 	defer m.wall.Unlock()
-	policies := m.exceptions()
+	policies := append([]netpolicy.Policy{m.dnsPolicy()}, m.exceptions()...)
 	blocks := m.store.Blocks()
 	for _, name := range m.store.Profiles() {
 		p := m.policy.Profile(name)
@@ -56,6 +57,21 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	}
 	m.walled.Store(&policies)
 	return nil
+}
+
+// dnsPolicy lets the sockets to DNS servers reach those. It stands first: an earlier chatd may have
+// given the uid's block to a profile. The caller holds wall.
+func (m *Manager) dnsPolicy() netpolicy.Policy {
+	p := netpolicy.Policy{Profile: "dns-servers", GID: m.opt.EgressGID,
+		Blocks: []netpolicy.Range{{Low: m.dnsUID(), High: m.dnsUID()}}}
+	for _, s := range m.opt.DNSServers {
+		to := chat.Allow{Prefix: netip.PrefixFrom(s.Addr(), s.Addr().BitLen()),
+			Low: s.Port(), High: s.Port()}
+		p.Egress = append(p.Egress, to)
+		to.UDP = true
+		p.Egress = append(p.Egress, to)
+	}
+	return p
 }
 
 // exceptions are the policies of chats whose egress differs from that of their profile, or whose

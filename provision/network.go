@@ -2,7 +2,7 @@ package provision
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/netip"
 	"path/filepath"
 
@@ -18,7 +18,7 @@ import (
 func (m *Manager) newGateway() *gateway.Gateway {
 	return gateway.New(gateway.Options{
 		Dir: filepath.Join(m.opt.Run, "egress"), Program: m.opt.Egress,
-		UID: m.opt.EgressUID, GID: m.opt.EgressGID, Unit: m.ownUnits(), Servers: m.opt.DNSServers,
+		UID: m.opt.EgressUID, GID: m.opt.EgressGID, DNSUID: m.dnsUID(), Unit: m.ownUnits(), Servers: m.opt.DNSServers,
 		Secrets: gateway.SecretOptions{Grants: m.grants, Issue: m.issueCertificate},
 		Bound:   func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
 		Report:  func(err error) { m.report("chatd-egress", err) }, Log: m.log,
@@ -28,7 +28,10 @@ func (m *Manager) newGateway() *gateway.Gateway {
 
 // SetDNSServers replaces the servers that are asked for the names of chats.
 func (m *Manager) SetDNSServers(ctx context.Context, servers []netip.AddrPort) error {
-	return m.gateway.SetServers(ctx, servers)
+	m.wall.Lock()
+	m.opt.DNSServers = servers
+	m.wall.Unlock()
+	return errors.Join(m.applyWall(ctx), m.gateway.SetServers(ctx, servers))
 }
 
 // way is the chat as package gateway knows it.
@@ -51,8 +54,7 @@ func (m *Manager) barrier(rec state.Record, v shims.View) func(context.Context, 
 	}
 }
 
-// adoptNetwork holds the network of a session that an earlier chatd started. One that began in the
-// host's network stays there until it ends.
+// adoptNetwork holds the network of a session that an earlier chatd started.
 func (m *Manager) adoptNetwork(rec state.Record, s *liveSession) error {
 	network := m.layers.Network(m.profile(rec))
 	if s.Plan != nil {
@@ -61,24 +63,5 @@ func (m *Manager) adoptNetwork(rec state.Record, s *liveSession) error {
 	if network != chat.NetworkOwn {
 		return nil
 	}
-	shared, err := s.Init.SharesNamespace("net")
-	if err != nil || shared {
-		return err
-	}
 	return m.gateway.Adopt(m.way(rec), s.Init)
-}
-
-// checkNetwork reports a session that an earlier version started in the host's network, where the
-// packet rules refuse it everything.
-func (m *Manager) checkNetwork(s *liveSession) error {
-	if m.without(chat.LayerNetwork) {
-		return nil
-	}
-	shared, err := s.Init.SharesNamespace("net")
-	if err == nil && shared {
-		const why = "its session began in the host's network, as earlier versions had it, and " +
-			"reaches nothing until it sleeps: chatd sleep %s"
-		err = fmt.Errorf(why, s.Chat)
-	}
-	return err
 }

@@ -40,7 +40,8 @@ type Options struct {
 	// Private is the parent of the private /tmp and /var/tmp trees; empty means State. With
 	// systemd it is the directory that /etc/security/namespace.d/chatd.conf names.
 	Private string
-	// UIDs are the uids chats may get; the last one is reserved for probes.
+	// UIDs are the uids chats may get; the last one is reserved for probes,
+	// the one before for sockets to DNS servers.
 	UIDs state.Range
 	// AuditMax bounds the audit log in bytes; a full log is rotated. AuditKeep is how many
 	// full logs are retained. Zero means no bound, and all.

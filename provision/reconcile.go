@@ -104,7 +104,7 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 func (m *Manager) reconcileSession(ctx context.Context, rec state.Record) error {
 	if s := m.session(rec.ID); s != nil && s.Init.Alive() {
 		m.starter.Refresh(s.Session)
-		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s), m.checkNetwork(s),
+		return errors.Join(m.makeInstanceDirs(rec), m.checkKept(ctx, rec, s),
 			m.mendLimits(ctx, rec, s))
 	}
 	if !m.hasSessionTraces(rec.ID) {

@@ -34,8 +34,8 @@ type Options struct {
 	// Dir is created with mode 0711 if it does not exist; it must belong to the caller's uid, and
 	// no other user may write in it.
 	Dir string
-	// UIDs is the host's range for chats; zero means DefaultLow to DefaultHigh. Its last uid is
-	// reserved for probes.
+	// UIDs is the host's range for chats; zero means DefaultLow to DefaultHigh. Its last two
+	// uids are reserved: for sockets to DNS servers, and for probes.
 	UIDs Range
 	// BlockSize is how many uids a block has; zero means DefaultBlockSize.
 	BlockSize uint32

@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == watchedName {
 		os.Exit(becomeWatched())
 	}
+	if os.Args[0] == takenOverName {
+		os.Exit(takenOverEgress())
+	}
 	if os.Args[0] == hostileName {
 		os.Exit(hostileFront())
 	}

@@ -240,38 +240,6 @@ func TestOwnNetworkRootRestarts(t *testing.T) {
 	outcomes(t, "a new name", a.try(t, "say", "ssh.example.test:22", "x"), "ok")
 }
 
-// TestOldNetwork: a session that began in the host's network, as those of earlier versions did,
-// reaches nothing, is a finding, and moves when it wakes the next time.
-func TestOldNetwork(t *testing.T) {
-	newInternet(t)
-	opt := named(t, usual...)
-	opt.Without, opt.AllowMissing = []chat.LayerName{chat.LayerNetwork}, []chat.LayerName{chat.LayerNetwork}
-	m := open(t, opt)
-	a := inmateOf(t, m, "old", "named")
-	outcomes(t, "a listed address in the host's network", a.try(t, "say", "203.0.113.2:7000", "x"), refusals)
-	must(t, m.Close())
-	opt.Without, opt.AllowMissing = nil, nil
-	again, err := openManager(t.Context(), opt)
-	must(t, err)
-	*m = *again
-	m.Reconcile(operator(t.Context()))
-	h, err := m.Host(operator(t.Context()))
-	must(t, err)
-	if found := fmt.Sprint(findings(h)); !strings.Contains(found, "chatd sleep "+string(a.ID)) {
-		t.Errorf("findings: %s", found)
-	}
-	outcomes(t, "still there", a.try(t, "say", "203.0.113.2:7000", "x"), refusals)
-	_, err = m.Sleep(operator(t.Context()), a.ID)
-	must(t, err)
-	outcomes(t, "woken", a.try(t, "say", "api.example.test:7000", "x"), "ok")
-	m.Reconcile(operator(t.Context()))
-	h, err = m.Host(operator(t.Context()))
-	must(t, err)
-	if found := findings(h); len(found) > 0 {
-		t.Errorf("findings after it slept: %v", found)
-	}
-}
-
 // TestOwnNetworkEnds: nothing of a chat's network outlives its session.
 func TestOwnNetworkEnds(t *testing.T) {
 	newInternet(t)
