@@ -15,7 +15,7 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 LICENCES := github.com/google/go-licenses@v1.6.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: all build demo test test-long soak test-former test-agents race check layout bench install packages clean help e2e e2e-breaks
+.PHONY: all build demo test test-long soak test-agents race check layout bench install packages clean help e2e e2e-breaks
 
 all: build
 
@@ -43,10 +43,6 @@ soak: packages ## 500 chats of 20 owners for 20 minutes: what grows, the latenci
 	mkdir -p bin
 	CHATD_TEST_SOAK_FOR=20m CHATD_TEST_SOAK_PLOT=$(CURDIR)/bin/soak.svg CHATD_TEST_REQUIRE=all go test -count 1 -timeout 60m -v -run '^TestSoakLife$$' ./test/roottest
 
-test-former: packages ## chatd of former commits, replaced by this one with a chat awake
-	test/former bin/former
-	CHATD_TEST_FORMER=$(CURDIR)/bin/former CHATD_TEST_REQUIRE=all go test -tags former -timeout 40m -v -run TestUpgradeFromCommits ./test/roottest
-
 test-agents: packages ## with programs of npm's registry: agents in a terminal, generated clients
 	test/all agents
 
@@ -73,7 +69,6 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 	test/vulnerabilities $(GOVULNCHECK)
 	test/licences $(LICENCES)
 	go vet -tags e2e ./test/vagrant
-	go vet -tags former ./test/roottest
 	test/types darwin/arm64 ./chat ./api ./state ./netpolicy ./filerules ./files ./cmd/chatd
 	test/types windows/amd64 ./chat ./api ./filerules ./files ./cmd/chatd
 	test/types linux/arm64 ./...

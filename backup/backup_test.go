@@ -371,9 +371,9 @@ func hostileManifests(t *testing.T) []hostile {
 			m.Form = 2
 		}),
 		ofManifest(t, "a later version",
-			`state of version 99, which chatd "1.2" wrote: this chatd knows versions up to 5`,
+			`state of version 99, which chatd "1.2" wrote: this chatd knows version 5 alone`,
 			func(m *Manifest) { m.State = 99 }),
-		ofManifest(t, "a former version, it says", "not the one that its manifest describes",
+		ofManifest(t, "a former version, it says", "knows version 5 alone",
 			func(m *Manifest) { m.State = 1 }),
 		ofManifest(t, "another head", "not the one that its manifest describes",
 			func(m *Manifest) { m.AuditSeq++ }),

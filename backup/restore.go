@@ -85,8 +85,9 @@ func unpack(ctx context.Context, in io.Reader, r *state.Restore) (Manifest, erro
 		return Manifest{}, err
 	}
 	m := a.Manifest
-	if m.State > state.Version {
-		return m, fmt.Errorf("cannot restore a state of version %d, which chatd %s wrote: this chatd knows versions up to %d: restore it with that chatd, or a later one: %w",
+	if m.State != state.Version {
+		return m, fmt.Errorf("cannot restore a state of version %d, which chatd %s wrote: this chatd "+
+			"knows version %d alone: restore it with that chatd: %w",
 			m.State, chat.Quote(m.Chatd), state.Version, chat.ErrUnsupported)
 	}
 	if err := r.Room(m.size()); err != nil {

@@ -43,8 +43,7 @@
 //
 // # Versions, snapshots, restores
 //
-// The database has a [Version]. An older one is migrated in one commit, and a later one is refused
-// unchanged. [TakeSnapshot] copies a state beside the daemon that writes it, and [Restore] puts one
+// The database has a [Version]. Another one is refused unchanged. [TakeSnapshot] copies a state beside the daemon that writes it, and [Restore] puts one
 // in place: every step after its decision can be repeated, and [Open] completes it. A restored
 // database has a floor, below which it gives no uid ([Store.SkipUIDs]).
 //

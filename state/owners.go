@@ -48,19 +48,14 @@ func putOwner(tx *bbolt.Tx, owner string, uids uint64) error {
 	return tx.Bucket(ownerBucket).Put([]byte(owner), binary.BigEndian.AppendUint64(nil, uids))
 }
 
-// countOwners counts chats by the records, and reads the uids. Of uids that version 1 gave without
-// counting by owner, it counts those whose chats still exist.
+// countOwners counts chats by the records, and reads the uids.
 func countOwners(tx *bbolt.Tx, x *index) (map[string]OwnerUse, error) {
 	owners := map[string]OwnerUse{}
 	for _, r := range x.order {
 		h := owners[r.Owner]
 		owners[r.Owner] = OwnerUse{h.Chats + 1, h.UIDs + 1}
 	}
-	counts := tx.Bucket(ownerBucket)
-	if counts == nil {
-		return owners, nil // version 1 of a read-only file system
-	}
-	err := counts.ForEach(func(k, v []byte) error {
+	err := tx.Bucket(ownerBucket).ForEach(func(k, v []byte) error {
 		if len(v) != 8 {
 			return fmt.Errorf("cannot read the uids of owner %s: %d bytes, want 8: %w", chat.Quote(string(k)), len(v), chat.ErrInvalid)
 		}

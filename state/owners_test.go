@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"go.etcd.io/bbolt"
 )
 
 // TestOwnersCount: what an owner holds is counted, passed to the conditions of Admit, and survives
@@ -57,17 +56,4 @@ func admitFor(t testing.TB, s *Store, owner, externalID string) Record {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// From the database of a chatd that did not count owners, the uids of its chats are counted.
-func TestOwnersOfAnOlderDatabase(t *testing.T) {
-	s := fresh(t)
-	admitFor(t, s, "ada", "1")
-	if err := s.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(ownerBucket) }); err != nil {
-		t.Fatal(err)
-	}
-	s = again(t, s)
-	if got := s.HeldBy("ada"); got != (OwnerUse{Chats: 1, UIDs: 1}) {
-		t.Errorf("%+v", got)
-	}
 }

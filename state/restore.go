@@ -109,8 +109,7 @@ func (r *Restore) Verify(ctx context.Context) (Snapshot, error) {
 	return *s, err
 }
 
-// Adopt makes the draft the state of this host: its database is migrated, its outbox is written to
-// the log, and no uid below floor will be given.
+// Adopt makes the draft the state of this host: its outbox is written to the log, and no uid below floor will be given.
 func (r *Restore) Adopt(o Options, floor uint32, by Event) error {
 	o.Dir = r.Draft()
 	s, err := Open(o)

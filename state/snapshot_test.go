@@ -228,20 +228,6 @@ func TestSnapshotRefusesABrokenState(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfAFormerVersion: a state that no chatd of today opened yet is copied as it is.
-func TestSnapshotOfAFormerVersion(t *testing.T) {
-	o := fixture(t, "8207e3e")
-	snap, err := TakeSnapshot(t.Context(), o.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snap.Close()
-	if snap.Version != 1 || snap.Chats != 4 {
-		t.Errorf("version %d, %d chats", snap.Version, snap.Chats)
-	}
-	checkFixture(t, open(t, unpacked(t, snap, o)), false, false)
-}
-
 // TestSnapshotOfABusyStore: where every copy is overtaken, the error says so, and the context ends
 // it.
 func TestSnapshotOfABusyStore(t *testing.T) {

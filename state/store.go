@@ -183,12 +183,12 @@ func (s *Store) load() (err error) {
 	return err
 }
 
-// bringUp makes the database one of this version. One that cannot be written is read as it is.
+// bringUp begins a new database. One that cannot be written is read as it is.
 func (s *Store) bringUp() error {
 	if s.readOnly {
 		return nil
 	}
-	if err := s.db.Update(func(tx *bbolt.Tx) error { return migrate(tx, s.opts.Now()) }); err != nil {
+	if err := s.db.Update(begin); err != nil {
 		return fmt.Errorf("cannot use %s: %w", s.db.Path(), err)
 	}
 	return nil
