@@ -250,7 +250,7 @@ func (s *server) change(id chat.ID, list []chat.Allow) error {
 // for one says nothing of what another has asked for.
 func (n *network) resolveWith(servers int) {
 	client := resolver.NewClient(resolver.ClientOptions{
-		Servers: servers, Dial: n.s.root.upstream, Now: time.Now,
+		Servers: servers, Dial: n.upstream, Now: time.Now,
 	})
 	responder := resolver.NewResponder(resolver.ResponderOptions{
 		Lists: n.lists, Book: n.book, Client: client, Asked: n.asked, Now: time.Now,

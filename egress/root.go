@@ -115,9 +115,10 @@ func (r *root) connect(
 	return fileConn(f)
 }
 
-// upstream returns a connection to a DNS server.
-func (r *root) upstream(ctx context.Context, server int, udp bool) (net.Conn, error) {
-	f, err := r.file(ctx, uplink.Call{Verb: uplink.Upstream, Server: server, UDP: udp})
+// upstream returns a connection to a DNS server, for the chat's names.
+func (n *network) upstream(ctx context.Context, server int, udp bool) (net.Conn, error) {
+	call := uplink.Call{Verb: uplink.Upstream, Chat: n.id, Server: server, UDP: udp}
+	f, err := n.s.root.file(ctx, call)
 	if err != nil {
 		return nil, err
 	}

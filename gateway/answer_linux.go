@@ -32,14 +32,18 @@ func (g *Gateway) answer(_ context.Context, c uplink.Call, files []*os.File) ([]
 
 func (g *Gateway) socketFor(c uplink.Call) (*os.File, error) {
 	switch c.Verb {
-	case uplink.Socket:
+	case uplink.Socket, uplink.Upstream:
 		h, err := g.heldChat(c.Chat)
+		if err == nil {
+			err = g.flows.take(h.ID, h.Owner)
+		}
 		if err != nil {
 			return nil, err
 		}
+		if c.Verb == uplink.Upstream {
+			return g.upstream(c)
+		}
 		return socketOf(h.UID, g.opt.GID, c)
-	case uplink.Upstream:
-		return g.upstream(c)
 	case uplink.Reply:
 		return g.reply(c)
 	case uplink.Certificate:

@@ -26,6 +26,8 @@ type Options struct {
 	// UID and GID are the user that it runs as, DNSUID that of sockets to DNS servers; no chat
 	// has them.
 	UID, GID, DNSUID uint32
+	// MaxFlows is how many connections all chats begin in two minutes; 0: by the host's table.
+	MaxFlows int
 	// Unit: systemd starts it, by chatd-egress.socket.
 	Unit bool
 	// Servers are the DNS servers that it asks for the names of chats; see [Gateway.SetServers].
@@ -43,14 +45,6 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Chat is an awake chat whose connections chatd-egress carries.
-type Chat struct {
-	ID    chat.ID
-	Owner string // whose chats share what all chats share
-	UID   uint32
-	Allow []chat.Allow
-}
-
 // Gateway is chatd-root's side of chatd-egress. Its methods are safe for concurrent use.
 type Gateway struct {
 	opt  Options
@@ -63,6 +57,7 @@ type Gateway struct {
 	secretsLost error
 
 	resolving chan struct{} // an element for each name that is looked up
+	flows     *flows
 
 	taking sync.Mutex // held while a report is taken
 	taken  uint64     // the number of the last report; of taking
@@ -92,9 +87,9 @@ func New(opt Options) *Gateway {
 		opt.Bound = func(int) error { return nil }
 	}
 	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
-		resolving: make(chan struct{}, maxResolving),
-		issues:    quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
-		wake:      make(chan struct{}, 1), lost: make(chan struct{}, 1),
+		resolving: make(chan struct{}, maxResolving), flows: newFlows(opt.MaxFlows, time.Now),
+		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
+		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1),
 		reports: newReports()}
 }
 

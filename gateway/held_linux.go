@@ -6,8 +6,17 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netns"
 )
+
+// Chat is an awake chat whose connections chatd-egress carries.
+type Chat struct {
+	ID    chat.ID
+	Owner string // whose chats share what all chats share
+	UID   uint32
+	Allow []chat.Allow
+}
 
 // held is an open chat with what belongs to it here.
 type held struct {

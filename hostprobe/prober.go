@@ -39,6 +39,8 @@ type Options struct {
 	// Table is nil on a host without the programs for packet rules; NoTable says why.
 	Table   *netpolicy.Table
 	NoTable error
+	// Flows says how many connections chats began.
+	Flows func() string
 	// Homes has the homes of chats, of HomeMode.
 	Homes    string
 	HomeMode os.FileMode
@@ -134,7 +136,9 @@ func excusing(set *layers.Set, try func() ([]chat.Layer, error)) []chat.Layer {
 // packets is the result for the layer of package netpolicy.
 func (p *Prober) packets() chat.Layer {
 	if p.opt.Table != nil {
-		return p.opt.Table.Probe()
+		l := p.opt.Table.Probe()
+		l.Probe += "; " + p.opt.Flows()
+		return l
 	}
 	return layers.NoPackets(p.opt.NoTable)
 }

@@ -19,9 +19,10 @@ func (m *Manager) newGateway() *gateway.Gateway {
 	return gateway.New(gateway.Options{
 		Dir: filepath.Join(m.opt.Run, "egress"), Program: m.opt.Egress,
 		UID: m.opt.EgressUID, GID: m.opt.EgressGID, DNSUID: m.dnsUID(), Unit: m.ownUnits(), Servers: m.opt.DNSServers,
-		Secrets: gateway.SecretOptions{Grants: m.grants, Issue: m.issueCertificate},
-		Bound:   func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
-		Report:  func(err error) { m.report("chatd-egress", err) }, Log: m.log,
+		MaxFlows: m.opt.MaxFlows,
+		Secrets:  gateway.SecretOptions{Grants: m.grants, Issue: m.issueCertificate},
+		Bound:    func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
+		Report:   func(err error) { m.report("chatd-egress", err) }, Log: m.log,
 		Events: m.tookEvents,
 	})
 }

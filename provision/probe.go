@@ -18,7 +18,7 @@ const probeID = hostprobe.ID
 func (m *Manager) openProber(ctx context.Context) (err error) {
 	o := hostprobe.Options{
 		UID: m.probeUID(), Profiles: m.opt.Profiles, Layers: m.layers, Starter: m.starter,
-		Groups: m.groups, Units: m.units, Table: m.table, NoTable: m.noTable,
+		Groups: m.groups, Units: m.units, Table: m.table, NoTable: m.noTable, Flows: m.gateway.Flows,
 		Homes: m.paths.homes, HomeMode: m.homeMode(), Hidden: m.paths.profiles, Disks: m.diskQuotas,
 		// A chat can fill the file system of the homes.
 		HomeParent: m.paths.probe, TmpParent: filepath.Join(m.paths.probe, "tmp"),

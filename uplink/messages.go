@@ -42,7 +42,7 @@ const (
 	// UDP or TCP, IPv6 or IPv4.
 	Socket Verb = "socket"
 	// Upstream asks for a non-blocking socket to the DNS server with the number Server, in the
-	// order of Hello: connected for UDP, connecting for TCP.
+	// order of Hello, for a chat: connected for UDP, connecting for TCP.
 	Upstream Verb = "upstream"
 	// Reply asks for a datagram socket in the chat's network that is bound to Local, an address
 	// outside, and connected to Remote, a socket of the chat; for a raw one where the chat has the

@@ -46,6 +46,21 @@ var nameActs = map[string]act{
 		}
 		return say(c, a[1])
 	},
+	// flows NUMBER ADDRESS: datagrams, each of a port of its own
+	"flows": func(a []string) (string, error) {
+		for range number(a[0]) {
+			c, err := net.Dial("udp", a[1])
+			if err != nil {
+				return "", err
+			}
+			_, err = c.Write([]byte("x"))
+			if err = errors.Join(err, c.Close()); err != nil {
+				return "", err
+			}
+			time.Sleep(2 * time.Millisecond) // the queue of chatd-egress is short
+		}
+		return "done", nil
+	},
 	// tls ADDRESS NAME: the server name of TLS, "-" for none
 	"tls": func(a []string) (string, error) {
 		c, err := net.DialTimeout("tcp", a[0], dialTime)

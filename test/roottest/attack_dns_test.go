@@ -100,12 +100,12 @@ func takenOverEgress() int {
 	if err != nil {
 		return 1
 	}
-	greeted := make(chan struct{}, 1)
+	opened := make(chan chat.ID, 1)
 	go func() {
-		<-greeted
+		id := <-opened
 		for server := range dnsOfTest {
 			for _, udp := range []bool{false, true} {
-				tryElsewhere(conn, server, udp)
+				tryElsewhere(conn, id, server, udp)
 			}
 		}
 		fmt.Fprintln(os.Stderr, "TRIED all")
@@ -116,7 +116,7 @@ func takenOverEgress() int {
 			_ = f.Close()
 		}
 		if c.Verb == uplink.Open {
-			greeted <- struct{}{}
+			opened <- c.Chat
 		}
 		return nil, uplink.Answer{}
 	})
@@ -124,7 +124,7 @@ func takenOverEgress() int {
 }
 
 // tryElsewhere connects sockets to a DNS server to all that is elsewhere, and back to the server.
-func tryElsewhere(conn *uplink.Conn, server int, udp bool) {
+func tryElsewhere(conn *uplink.Conn, id chat.ID, server int, udp bool) {
 	own := netip.MustParseAddrPort(dnsOfTest[server])
 	for _, to := range append([]string{own.String()}, elsewhere...) {
 		at := netip.MustParseAddrPort(to)
@@ -136,7 +136,8 @@ func tryElsewhere(conn *uplink.Conn, server int, udp bool) {
 			word = "control"
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		_, files, err := conn.Call(ctx, uplink.Call{Verb: uplink.Upstream, Server: server, UDP: udp})
+		_, files, err := conn.Call(ctx, uplink.Call{Verb: uplink.Upstream, Chat: id, Server: server,
+			UDP: udp})
 		cancel()
 		if err == nil {
 			err = reconnect(int(files[0].Fd()), own.Addr().Is6(), at)
