@@ -41,6 +41,9 @@
 // chatd-root may end and come back. What is connected stays; what is new waits for it a few seconds
 // and is refused then (root.go). A newer connection of chatd-root replaces the older one.
 //
+// Nothing of one chat is waited for without a bound. A session of HTTP closes each connection that
+// it opened (web.go), and the end of a chat is waited for closeTimeout (network.go).
+//
 // What became of connections is counted and reported to chatd-root each second (tally.go).
 //
 // # Runs as

@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
+	"runtime"
 	"sync"
 	"time"
 
@@ -31,6 +31,10 @@ const (
 	freshEvery = 10 * time.Millisecond
 )
 
+// closeTimeout bounds how long the end of a chat, or of connections that a list no longer has, is
+// waited for. It is less than chatd-root waits for an answer. Tests set it.
+var closeTimeout = 2 * time.Second
+
 // ends why connections end.
 var (
 	errClosed   = errors.New("the chat's network has ended")
@@ -39,12 +43,6 @@ var (
 	errEvicted  = errors.New("the chat has too many flows of datagrams")
 	errOver     = errors.New("over") // of what has ended by itself
 )
-
-// resolvers answer for names.
-type resolvers struct {
-	client    *resolver.Client
-	responder *resolver.Responder
-}
 
 // network is one chat's network, from which everything that leaves it comes here.
 type network struct {
@@ -173,7 +171,8 @@ func (n *network) listen(tcp, udp *os.File) error {
 	return nil
 }
 
-// close ends everything of the chat, and waits for it.
+// close ends everything of the chat. It waits for that no longer than closeTimeout: the chat's
+// servers and programs may be at work to delay it, and others wait for the answer.
 func (n *network) close() (err error) {
 	n.mu.Lock()
 	n.closed = true
@@ -185,15 +184,35 @@ func (n *network) close() (err error) {
 	if n.udp != nil {
 		err = errors.Join(err, n.udp.Close())
 	}
-	n.all.Wait()
-	n.s.leaveOwner(n.of)
-	if n.book != nil {
-		err = errors.Join(err, n.book.Close())
+	ended := make(chan error, 1)
+	go func() { ended <- n.end() }()
+	select {
+	case endErr := <-ended:
+		err = errors.Join(err, endErr)
+	case <-time.After(closeTimeout):
+		err = errors.Join(err, fmt.Errorf("it has not ended within %s", closeTimeout))
+		n.s.log.Error("a chat has not ended in time", "chat", n.id, "stacks", stacks())
 	}
 	if err != nil {
 		return fmt.Errorf("cannot close the network of chat %s: %w", n.id, err)
 	}
 	return nil
+}
+
+// end waits for every goroutine of the chat, and gives up what they use.
+func (n *network) end() error {
+	n.all.Wait()
+	n.s.leaveOwner(n.of)
+	if n.book == nil {
+		return nil
+	}
+	return n.book.Close()
+}
+
+// stacks are where the goroutines are, in 64 KiB at most.
+func stacks() string {
+	b := make([]byte, 64<<10)
+	return string(b[:runtime.Stack(b, true)])
 }
 
 // close ends a chat, if it is known.
@@ -213,8 +232,12 @@ func (s *server) closeAll() (err error) {
 	networks := s.networks
 	s.networks = map[chat.ID]*network{}
 	s.mu.Unlock()
+	ended := make(chan error, len(networks))
 	for _, n := range networks {
-		err = errors.Join(err, n.close())
+		go func() { ended <- n.close() }()
+	}
+	for range networks {
+		err = errors.Join(err, <-ended)
 	}
 	return err
 }
@@ -240,52 +263,16 @@ func (s *server) change(id chat.ID, list []chat.Allow) error {
 	for _, c := range cut {
 		c.cancel(errUnlisted)
 	}
+	late := time.After(closeTimeout)
 	for _, c := range cut {
-		<-c.done
+		select {
+		case <-c.done:
+		case <-late:
+			return fmt.Errorf("cannot change chat %s: a connection to %s has not ended within %s",
+				id, c.dst, closeTimeout)
+		}
 	}
 	return nil
-}
-
-// resolveWith asks so many DNS servers from now on. Each chat has a resolver of its own: an answer
-// for one says nothing of what another has asked for.
-func (n *network) resolveWith(servers int) {
-	client := resolver.NewClient(resolver.ClientOptions{
-		Servers: servers, Dial: n.upstream, Now: time.Now,
-	})
-	responder := resolver.NewResponder(resolver.ResponderOptions{
-		Lists: n.lists, Book: n.book, Client: client, Asked: n.asked, Now: time.Now,
-	})
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.names = resolvers{client, responder}
-}
-
-func (n *network) resolvers() resolvers {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.names
-}
-
-func (n *network) allowed() []chat.Allow {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.list
-}
-
-// lists reports whether the list has a name, on any port.
-func (n *network) lists(host string) bool {
-	return slices.ContainsFunc(n.allowed(), func(a chat.Allow) bool { return a.MatchesHost(host) })
-}
-
-// asked tells of a question that got no address.
-func (n *network) asked(host string, why error) {
-	switch {
-	case why == nil:
-	case errors.Is(why, resolver.ErrUnavailable):
-		n.s.tell(Event{Chat: n.id, Host: host, Verdict: Failed, Why: text(why)})
-	default:
-		n.s.tell(Event{Chat: n.id, Host: host, Verdict: Refused, Why: text(why)})
-	}
 }
 
 // plain removes the form in which a dual-stack socket writes IPv4 (ipv6(7)).

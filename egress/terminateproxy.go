@@ -133,6 +133,9 @@ func (s *terminated) scrubAnswer(a *http.Response) error {
 	if fields(a.Header) > maxFields {
 		return refusal("HTTP answer with too many fields")
 	}
+	if err := s.checkSwitch(a); err != nil {
+		return err
+	}
 	a.Status = "" // its text is the server's
 	scrub.Header(a.Header, s.traces())
 	both, ok := a.Body.(io.ReadWriteCloser)

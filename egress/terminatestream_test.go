@@ -271,7 +271,7 @@ func TestOtherUpgrades(t *testing.T) {
 	w := newSecretWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%q %q", r.Header.Get("Upgrade"), r.Header.Get("Connection"))
 	})
-	for _, protocol := range []string{"h2c", "tcp", "websocket, tcp", "TLS/1.3"} {
+	for _, protocol := range []string{"h2c", "tcp", "websocket, h2c", "TLS/1.3"} {
 		r := w.request("GET", "/", nil)
 		r.Header.Set("Upgrade", protocol)
 		r.Header.Set("Connection", "Upgrade")

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,10 @@ const (
 	webMemory = 600 << 20
 	plainCost = 1 << 20 // of a session of plain HTTP
 )
+
+// switchedGrace is how long a connection goes on after 101 when its client has ended its side:
+// the peers may end theirs one after the other. Tests set it.
+var switchedGrace = 30 * time.Second
 
 // web carries HTTP/1 of connections by name. It reads each request and sends it anew, so that the
 // server sees the request that was checked, with one Host, one length and no second request inside
@@ -70,6 +75,7 @@ type webSession struct {
 	proxy    *httputil.ReverseProxy
 	ended    chan struct{}
 	end      func()
+	switched atomic.Bool // to another protocol, with 101
 
 	mu     sync.Mutex
 	server *net.TCPConn   // the first connection to the server, until it is used
@@ -154,13 +160,13 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	}
 	s.open.Add(1)
 	w := &webServer{Conn: server, server: server, c: s.c}
-	stop := context.AfterFunc(s.c.ctx, func() { reset(server) })
 	w.close = sync.OnceValue(func() error {
 		defer s.open.Done()
-		stop()
 		s.c.left(addrOf(server.RemoteAddr()))
 		return server.Close()
 	})
+	// The session ends what it has opened: net/http forgets connections that it refuses to use.
+	context.AfterFunc(s.c.ctx, func() { reset(server); _ = w.Close() })
 	return w, nil
 }
 
@@ -172,7 +178,12 @@ func (s *webSession) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	s.begin = nil
-	return s.Conn.Read(p)
+	n, err := s.Conn.Read(p)
+	if err != nil && s.switched.Load() {
+		end := time.AfterFunc(switchedGrace, func() { s.c.cancel(errOver) })
+		context.AfterFunc(s.c.ctx, func() { end.Stop() })
+	}
+	return n, err
 }
 
 // Close ends the session: with a reset if it was ended before its peers did.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ func (s *webSession) reverseProxy(t http.RoundTripper, b *webBuffers) *httputil.
 			if fields(r.Header) > maxFields {
 				return refusal("HTTP answer with too many fields")
 			}
-			return nil
+			return s.checkSwitch(r)
 		},
 	}
 }
@@ -109,7 +110,31 @@ func (s *webSession) rewrite(p *httputil.ProxyRequest) {
 		p.Out.Header.Del("Connection")
 		p.Out.Header.Del("Upgrade")
 		p.Out.Header.Del("Http2-Settings")
+	} else if listsToken(p.Out.Header.Get("Upgrade"), "websocket") {
+		// A server takes it out of a list, and ReverseProxy wants the same word from both.
+		p.Out.Header.Set("Upgrade", "websocket")
 	}
+}
+
+// listsToken reports whether a field that is a list (RFC 9110, section 5.6.1) has a token.
+func listsToken(field, token string) bool {
+	return slices.ContainsFunc(strings.Split(field, ","), func(t string) bool {
+		return strings.EqualFold(strings.TrimSpace(t), token)
+	})
+}
+
+// checkSwitch refuses an answer that switches to a protocol which the request did not ask for.
+func (s *webSession) checkSwitch(a *http.Response) error {
+	if a.StatusCode != http.StatusSwitchingProtocols {
+		return nil
+	}
+	asked, to := a.Request.Header.Get("Upgrade"), a.Header.Get("Upgrade")
+	if asked == "" || !strings.EqualFold(asked, to) {
+		return refusal(fmt.Sprintf("HTTP answer that switches to %s, which was not asked for",
+			chat.Quote(to)))
+	}
+	s.switched.Store(true)
+	return nil
 }
 
 // hides reports whether an upgrade leads to another protocol of the web, whose requests or names

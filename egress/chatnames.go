@@ -1,0 +1,58 @@
+package egress
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/resolver"
+)
+
+// resolvers answer for names.
+type resolvers struct {
+	client    *resolver.Client
+	responder *resolver.Responder
+}
+
+// resolveWith asks so many DNS servers from now on. Each chat has a resolver of its own: an answer
+// for one says nothing of what another has asked for.
+func (n *network) resolveWith(servers int) {
+	client := resolver.NewClient(resolver.ClientOptions{
+		Servers: servers, Dial: n.upstream, Now: time.Now,
+	})
+	responder := resolver.NewResponder(resolver.ResponderOptions{
+		Lists: n.lists, Book: n.book, Client: client, Asked: n.asked, Now: time.Now,
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.names = resolvers{client, responder}
+}
+
+func (n *network) resolvers() resolvers {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names
+}
+
+func (n *network) allowed() []chat.Allow {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.list
+}
+
+// lists reports whether the list has a name, on any port.
+func (n *network) lists(host string) bool {
+	return slices.ContainsFunc(n.allowed(), func(a chat.Allow) bool { return a.MatchesHost(host) })
+}
+
+// asked tells of a question that got no address.
+func (n *network) asked(host string, why error) {
+	switch {
+	case why == nil:
+	case errors.Is(why, resolver.ErrUnavailable):
+		n.s.tell(Event{Chat: n.id, Host: host, Verdict: Failed, Why: text(why)})
+	default:
+		n.s.tell(Event{Chat: n.id, Host: host, Verdict: Refused, Why: text(why)})
+	}
+}
