@@ -31,6 +31,7 @@ const (
 	memWqueued = 5
 	memOptmem  = 6
 	memBacklog = 7
+	memDrops   = 8
 )
 
 // kind is one list of sockets that the kernel keeps.

@@ -15,8 +15,9 @@
 // Four times a second [Watch] counts the sockets of each session's network namespace, which costs
 // some microseconds and is enough for most sessions: few sockets cannot hold much. If a session has
 // more, and more than before, Watch lists its sockets. The kernel reports each socket's memory and
-// uid (sock_diag(7)), which costs about a millisecond. A socket that no list of the kernel shows
-// was unbound; it counts with its maximum. Once a second Watch counts record locks by process
+// uid (sock_diag(7)), which costs about a millisecond. A socket that no list of the kernel shows is
+// unbound: Watch asks what it holds (pidfd_getfd(2)), for 2,048 of a session's; others count with
+// their maximum. Once a second Watch counts record locks by process
 // (proc_locks(5)).
 //
 // Watch reports a session that holds more than its share, half of memory_max, with the reason, and

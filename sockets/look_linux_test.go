@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,14 +64,56 @@ func TestUnlisted(t *testing.T) {
 	if got := after.Unlisted - before.Unlisted; err != nil || got < many/2 { // others in this namespace come and go
 		t.Errorf("%d sockets more are unlisted, want %d: %v", got, many, err)
 	}
-	if got := unlistedOf([]int{os.Getpid()}, after.Inodes, 1000); got < many {
-		t.Errorf("this process has %d, want %d", got, many)
+	own := []int{os.Getpid()}
+	u := unlistedOf(own, after.Inodes, maxDescriptors)
+	if u.Sockets < many || u.rest != 0 || u.Bytes != uint64(u.Sockets)*socketCost {
+		t.Errorf("this process has %+v, want %d empty ones", u, many)
 	}
-	if got := unlistedOf([]int{os.Getpid()}, nil, 10); got < 10 {
-		t.Errorf("counted %d, want at least 10", got)
+	if u := unlistedOf(own, after.Inodes, 30); u.Sockets+u.rest > 30 {
+		t.Errorf("of 30 descriptors %+v", u)
 	}
 	if max, err := unlistedMax(); err != nil || max < 1<<12 {
 		t.Errorf("each may hold %d: %v", max, err)
+	}
+}
+
+// TestUnlistedHold: a socket that was disconnected holds what came before.
+func TestUnlistedHold(t *testing.T) {
+	needsRoot(t)
+	r := ownRoom(t)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	lo := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: lo.Addr, Port: 9}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo.Port = name.(*unix.SockaddrInet4).Port
+	if err := unix.Connect(fd, lo); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if _, err := unix.Write(fd, make([]byte, 16<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var none unix.RawSockaddr // AF_UNSPEC
+	if _, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&none)),
+		unsafe.Sizeof(none)); e != 0 {
+		t.Fatal(e)
+	}
+	found, err := r.look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := unlistedOf([]int{os.Getpid()}, found.Inodes, maxDescriptors); u.Bytes < 64<<10 {
+		t.Errorf("it holds %d bytes, want 64 KiB", u.Bytes)
 	}
 }
 

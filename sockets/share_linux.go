@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/chatd/chatd/sys"
 )
@@ -54,6 +55,15 @@ func (w *watch) lookAlone(s Session, n *network) error {
 	if err != nil {
 		return err
 	}
+	if share := s.share(); uint64(found.Unlisted)*w.unlisted > share/4 {
+		pids, err := w.Members(s.Chat)
+		if err != nil {
+			return nil // it is ending
+		}
+		u := unlistedOf(pids, found.Inodes, maxDescriptors)
+		found.All.Sockets, found.All.Bytes = found.All.Sockets+u.Sockets, found.All.Bytes+u.Bytes
+		found.Unlisted = max(0, found.Unlisted-u.Sockets)
+	}
 	n.near = w.check(s, found.All, found.Unlisted)
 	return nil
 }
@@ -70,15 +80,16 @@ func (w *watch) lookShared(all []Session) error {
 	}
 	w.shared.near = false
 	for _, s := range all {
-		unlisted := 0
-		if share := s.share(); uint64(found.Unlisted)*w.unlisted > share {
+		u := unlisted{usage: found.ByUID[s.UID]}
+		if uint64(found.Unlisted)*w.unlisted > s.share() {
 			pids, err := w.Members(s.Chat)
 			if err != nil {
 				continue // it is ending
 			}
-			unlisted = unlistedOf(pids, found.Inodes, int(share/w.unlisted)+1)
+			of := unlistedOf(pids, found.Inodes, math.MaxInt)
+			u = unlisted{usage{u.Sockets + of.Sockets, u.Bytes + of.Bytes}, of.rest}
 		}
-		if w.check(s, found.ByUID[s.UID], unlisted) {
+		if w.check(s, u.usage, u.rest) {
 			w.shared.near = true
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -157,13 +156,9 @@ func throughOr(err error) string {
 	return err.Error()
 }
 
-// reconnect disconnects a socket (connect(2), AF_UNSPEC), connects it to at, and sends.
+// reconnect disconnects a socket, connects it to at, and sends.
 func reconnect(fd int, v6 bool, at netip.AddrPort) error {
-	var none unix.RawSockaddr // AF_UNSPEC
-	if _, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&none)),
-		unsafe.Sizeof(none)); e != 0 {
-		return fmt.Errorf("disconnect: %w", e)
-	}
+	disconnect(fd)
 	if err := unix.SetNonblock(fd, false); err != nil {
 		return err
 	}

@@ -30,6 +30,24 @@ const s = require("http").createServer((q, a) => a.end("ok")).listen(0, "127.0.0
       const u = require("dgram").createSocket("udp4").bind(0, () => { u.setRecvBufferSize(65536); u.close(); console.log(String(d)); s.close() }) }))))'`,
 }
 
+// TestUnconnectedSockets: a program that opens many sockets before it connects any lives on.
+func TestUnconnectedSockets(t *testing.T) {
+	needsRoot(t)
+	m := open(t, options(t))
+	c := create(t, m, "unconnected", "default")
+	const script = `python3 -c '
+import socket, time
+all = [socket.socket() for _ in range(900)]
+time.sleep(3)
+print(len(all))'`
+	if r := run(t, m, c.ID, script); strings.TrimSpace(r.Stdout) != "900" {
+		t.Errorf("%+v", r)
+	}
+	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
+		t.Errorf("its session has ended: %v", err)
+	}
+}
+
 // TestProgramsWithoutNetlink: what agents are made of works without netlink and with the
 // socket options that are left; allow_netlink lists interfaces.
 func TestProgramsWithoutNetlink(t *testing.T) {
