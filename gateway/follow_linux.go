@@ -11,12 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/uplink"
 )
 
 const (
 	// dialTimeout bounds the way to a chatd-egress that runs, and its first answer.
 	dialTimeout = 5 * time.Second
+	// aliveEvery is how often one that runs is asked for a sign of life. One that does not answer
+	// within tellTimeout, and then not to a new connection within dialTimeout, is ended.
+	aliveEvery = 3 * time.Second
 	// pauses between two attempts to find or start one grow up to this.
 	firstPause, maxPause = 20 * time.Millisecond, time.Second
 )
@@ -85,6 +89,9 @@ func (g *Gateway) once(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- conn.Serve(ctx, g.answer) }()
 	if err := g.introduce(ctx, conn); err != nil {
+		if errors.Is(err, errHung) {
+			err = errors.Join(err, g.endHung())
+		}
 		return errors.Join(err, conn.Close(), <-served)
 	}
 	return g.attend(ctx, conn, served)
@@ -92,6 +99,8 @@ func (g *Gateway) once(ctx context.Context) error {
 
 // attend tries again what chatd-egress did not carry for, and returns when its connection ends.
 func (g *Gateway) attend(ctx context.Context, conn *uplink.Conn, served <-chan error) error {
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		var again <-chan time.Time
 		lost := g.lost
@@ -106,6 +115,8 @@ func (g *Gateway) attend(ctx context.Context, conn *uplink.Conn, served <-chan e
 			return err
 		case <-lost:
 		case <-again:
+		case <-alive.C:
+			_ = g.tell(ctx, conn, uplink.Call{Verb: uplink.Connections}) // no answer ends conn
 		}
 	}
 }
@@ -153,7 +164,32 @@ func (g *Gateway) dial(ctx context.Context) (*os.File, error) {
 	if err = errors.Join(err, c.Close()); err != nil {
 		return nil, fmt.Errorf("cannot use the socket of chatd-egress: %w", err)
 	}
+	g.peer = 0
+	// Of the process that called listen(2) last, which chatd-egress does (unix(7), SO_PEERCRED).
+	if cred, err := unix.GetsockoptUcred(int(f.Fd()), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+		g.peer = int(cred.Pid)
+	}
 	return f, nil
+}
+
+// errHung: chatd-egress accepts a connection and does not answer.
+var errHung = errors.New("it is hung")
+
+// endHung kills the chatd-egress that was dialled last. What it carried is cut off; the sockets of
+// sessions stay with this process, for the next one.
+func (g *Gateway) endHung() error {
+	isEgress := func() bool {
+		uid, err := sys.UIDOf(g.peer)
+		return err == nil && uid == g.opt.UID
+	}
+	if g.peer <= 1 {
+		return nil
+	}
+	g.opt.Log.Error("chatd-egress is hung, and is killed", "pid", g.peer)
+	if err := sys.Signal(g.peer, unix.SIGKILL, isEgress); err != nil {
+		return fmt.Errorf("cannot kill chatd-egress: %w", err)
+	}
+	return nil
 }
 
 // Answers reports whether chatd-egress answers.

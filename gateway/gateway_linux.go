@@ -51,6 +51,7 @@ type Gateway struct {
 	wake chan struct{} // has an element when a chat was opened
 	lost chan struct{} // has an element when chatd-egress does not carry for an open chat
 	said string        // Follow's: what was reported last
+	peer int           // Follow's: the pid of the chatd-egress that was dialled last, or 0
 
 	telling sync.Mutex // held while chatd-egress is told of a chat, so that it hears in order
 	// secretsLost is why chatd-egress has not the secrets as they are; of telling.

@@ -85,6 +85,9 @@ func hello(ctx context.Context, conn *uplink.Conn, servers []netip.AddrPort) ([]
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	a, passed, err := conn.Call(ctx, uplink.Call{Verb: uplink.Hello, Upstreams: servers})
+	if ctx.Err() == context.DeadlineExceeded {
+		err = errors.Join(err, errHung)
+	}
 	return a.Chats, errors.Join(err, closeFiles(passed))
 }
 

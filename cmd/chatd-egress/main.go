@@ -148,6 +148,10 @@ func takeListener() (*net.UnixListener, error) {
 		return nil, fmt.Errorf("cannot carry: descriptor %d is no SOCK_SEQPACKET socket: "+
 			"chatd-egress.socket passes it: %w", listenerFD, chat.ErrInvalid)
 	}
+	// chatd-root learns by this which process to kill if it hangs (unix(7), SO_PEERCRED).
+	if err := unix.Listen(listenerFD, unix.SOMAXCONN); err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
+	}
 	f := os.NewFile(listenerFD, "listener")
 	l, err := net.FileListener(f)
 	if err = errors.Join(err, f.Close()); err != nil {

@@ -2,6 +2,7 @@ package roottest
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -26,4 +27,25 @@ func TestEgressStopped(t *testing.T) {
 	until(t, "the change holds", func() bool {
 		return a.try(t, "say", "api.example.test:7000", "x") == "NXDOMAIN"
 	})
+}
+
+// TestEgressHangs: a chatd-egress that does not answer is killed and replaced. Chats that are awake
+// connect again, others sleep and wake meanwhile.
+func TestEgressHangs(t *testing.T) {
+	newInternet(t)
+	opt := named(t, "api.example.test:7000")
+	m := open(t, opt)
+	a := inmateOf(t, m, "hangs", "named")
+	b := inmateOf(t, m, "meanwhile", "named")
+	outcomes(t, "before", a.try(t, "say", "api.example.test:7000", "x"), "ok")
+	hung := egressesOf(opt)
+	signalAll(hung, syscall.SIGSTOP)
+	t.Cleanup(func() { signalAll(hung, syscall.SIGCONT) })
+	_, err := m.Sleep(operator(t.Context()), b.ID)
+	must(t, err)
+	until(t, "another one carries", func() bool {
+		now := egressesOf(opt)
+		return len(now) > 0 && !slices.Equal(now, hung)
+	})
+	outcomes(t, "after", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 }
