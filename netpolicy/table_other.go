@@ -5,6 +5,7 @@ package netpolicy
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -16,6 +17,9 @@ var errLinux = fmt.Errorf("cannot use the network policy here: it takes Linux: %
 
 // Open fails with [chat.ErrUnsupported].
 func Open(Options) (*Table, error) { return nil, errLinux }
+
+// Claim fails with [chat.ErrUnsupported].
+func Claim() (*os.File, error) { return nil, errLinux }
 
 // Apply fails with [chat.ErrUnsupported].
 func (*Table) Apply(context.Context, []Policy) error { return errLinux }

@@ -33,6 +33,14 @@ func (m *Manager) raiseWalls(ctx context.Context) error {
 	return m.applyWall(ctx)
 }
 
+// claimRules refuses to serve beside another chatd, whose packet rules would go.
+func (m *Manager) claimRules(context.Context) (err error) {
+	if m.opt.Claim && !m.without(chat.LayerEgress) {
+		m.claim, err = netpolicy.Claim()
+	}
+	return err
+}
+
 // applyWall applies the policies of all blocks that were ever assigned. A
 // profile that is not configured any more keeps its blocks, and its policy
 // allows nothing.

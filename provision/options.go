@@ -76,7 +76,9 @@ type Options struct {
 	Egress               string
 	EgressUID, EgressGID uint32
 	DNSServers           []netip.AddrPort
-	MaxFlows             int // of all chats in two minutes; 0: by the host's table
+	// Claim refuses to start beside another chatd in this network namespace.
+	Claim    bool
+	MaxFlows int // of all chats in two minutes; 0: by the host's table
 	// Archives is where archives of chats are kept; nil keeps none.
 	Archives *ArchiveOptions
 	// Secrets are what chats of profiles that name them may use; see [Manager.ReloadSecrets].

@@ -48,6 +48,7 @@ type Manager struct {
 	units      bool // groups are those of systemd
 	starter    *session.Starter
 	later      *session.Later   // what goes on after its caller left
+	claim      *os.File         // of the packet rules; may be nil
 	table      *netpolicy.Table // nil on a host without the programs for it
 	noTable    error            // why table is nil
 	userdb     *account.Userdb
@@ -223,6 +224,9 @@ func (m *Manager) closeState() error {
 	}
 	if m.store != nil {
 		errs = append(errs, m.store.Close())
+	}
+	if m.claim != nil {
+		errs = append(errs, m.claim.Close())
 	}
 	return errors.Join(errs...)
 }

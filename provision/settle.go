@@ -18,7 +18,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m.bg, m.stop = context.WithCancel(context.WithoutCancel(ctx))
 	checkRules := func(context.Context) error { return m.policy.CheckFirst() }
 	for _, step := range []func(context.Context) error{
-		m.checkOptions, checkRules, m.openState, m.checkYounger, m.openSecrets, m.openGroups,
+		m.checkOptions, checkRules, m.openState, m.claimRules, m.checkYounger, m.openSecrets, m.openGroups,
 		m.prepareBesideWalls, m.adoptSessions, m.adoptOldRuns, m.adoptDue,
 	} {
 		if err := step(ctx); err != nil {

@@ -49,7 +49,7 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	// The daemon's files are closed to others, unless it sets their mode.
 	syscall.Umask(0o077)
 	var start starting
-	opt.Progress = start.did
+	opt.Progress, opt.Claim = start.did, true
 	up := start.extend(opt.Log, startMore/3, startTimeout)
 	defer up()
 	m, err := provision.Start(ctx, opt)
