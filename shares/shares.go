@@ -46,13 +46,19 @@ type Shares struct {
 	wakes   *quota.Limiter
 	rooms   room
 	mu      sync.Mutex
+	uids    *quota.Allowance  // that all owners together are given
 	waking  map[chat.ID]Place // chats that are waking
 }
+
+// A uid is never given twice. A front that was taken over may name an owner of its own, and an
+// operator, for each chat: all together get uidsAtOnce, and then one every uidEvery.
+const uidsAtOnce, uidEvery = 20_000, 200 * time.Millisecond
 
 // New returns the shares of a daemon that has just started.
 func New(opt Options) *Shares {
 	return &Shares{
 		Options: opt, waking: map[chat.ID]Place{},
+		uids:    quota.NewAllowance(uidsAtOnce, uidEvery, time.Now),
 		creates: quota.NewRate(opt.Limits[quota.Creates], time.Now),
 		audited: quota.NewRate(1, time.Now),
 		wakes:   quota.NewLimiter(1, wakeHold),
@@ -76,6 +82,9 @@ func (s *Shares) Create(ctx context.Context, owner string) error {
 	if err == nil { // a refused one is not paced: it would take one of the minute
 		err = s.pace(ctx, owner)
 	}
+	if err == nil {
+		err = s.takeUID()
+	}
 	return s.Refused(ctx, "create", err)
 }
 
@@ -91,6 +100,9 @@ func (s *Shares) Admit(
 func (s *Shares) Unarchive(
 	ctx context.Context, name chat.ArchiveName, former state.Record, e state.Event,
 ) (state.Record, error) {
+	if err := s.takeUID(); err != nil {
+		return state.Record{}, err
+	}
 	rec, err := s.Store.Unarchive(name, former, e, s.checkHeld(ctx, former.Owner))
 	return rec, s.Refused(ctx, "unarchive", err)
 }
@@ -118,6 +130,17 @@ func (s *Shares) pace(ctx context.Context, owner string) error {
 	return &quota.SpentError{
 		Share: quota.Creates, Owner: owner, Used: limit, Limit: limit, After: after,
 	}
+}
+
+// takeUID counts a new chat of any owner, or refuses it.
+func (s *Shares) takeUID() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uids.Take() {
+		return nil
+	}
+	return fmt.Errorf("cannot create another chat yet: all owners together get %d uids, and then "+
+		"one each %v: %w", uidsAtOnce, uidEvery, chat.ErrBusy)
 }
 
 // Run returns a check of what the owner's background runs keep.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/quota"
@@ -362,5 +363,44 @@ func TestUses(t *testing.T) {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not in %s", want, all)
 		}
+	}
+}
+
+// TestUIDsOfAll: whoever names another owner for each chat, as an operator too, gets uidsAtOnce and
+// then one every uidEvery. What an owner's own bound refuses takes none of that.
+func TestUIDsOfAll(t *testing.T) {
+	h := newHost(t, Options{Limits: quota.Limits{quota.Creates: 1}})
+	now := time.Now()
+	h.uids = quota.NewAllowance(uidsAtOnce, uidEvery, func() time.Time { return now })
+	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "ann", Role: chat.RoleBridge})
+	for i := range 30 {
+		if err := h.Create(bridge, "ann"); (err == nil) != (i == 0) {
+			t.Fatalf("create %d of ann: %v", i, err)
+		}
+	}
+	front := chat.WithCaller(t.Context(), chat.Caller{Name: "root", Role: chat.RoleOperator})
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, uidsAtOnce - 1}, {uidEvery - 1, 0}, {1, 1}, {10 * uidEvery, 10}} {
+		now = now.Add(step.after)
+		got := 0
+		for i := range uidsAtOnce + 100 {
+			err := h.Create(front, fmt.Sprint("owner", i))
+			if err != nil && !errors.Is(err, chat.ErrBusy) {
+				t.Fatal(err)
+			}
+			if err == nil {
+				got++
+			}
+		}
+		if got != step.want {
+			t.Errorf("after %v %d chats, want %d", step.after, got, step.want)
+		}
+	}
+	name := chat.NewArchiveName("0123456789abcdef", now)
+	if _, err := h.Unarchive(front, name, state.Record{}, state.Event{}); !errors.Is(err,
+		chat.ErrBusy) {
+		t.Errorf("an archive is taken out: %v", err)
 	}
 }
