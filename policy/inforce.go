@@ -48,7 +48,6 @@ type InForce struct {
 	enforcer *enforcer.Client
 	book     atomic.Pointer[verdict.Book]
 	keys     atomic.Pointer[verdict.Keys] // nil before CheckFirst
-	hearing  sync.WaitGroup
 
 	mu       sync.Mutex
 	sessions map[chat.ID]bool // of awake chats, from Began to Drop
@@ -116,14 +115,13 @@ func (p *InForce) Redact(ctx context.Context, profile string, err error) error {
 
 // ForShims returns the policy that the shims of a chat check against. It is nil if it cannot be
 // marshalled; then the shims refuse only what never runs.
-func (p *InForce) ForShims(c Chat, network chat.Network) []byte {
-	profile := p.Profile(c.Profile).With(c.Egress)
+func (p *InForce) ForShims(c Chat) []byte {
+	profile := p.Profile(c.Profile)
 	rules, err := verdict.ForShims(p.File(c.Profile), c.Agent)
 	var text []byte
 	if err == nil {
 		text, err = shims.ShimPolicy{
-			Home: c.Home, Agent: c.Agent, Guard: profile.Guard, Rules: rules, Network: network,
-			Egress: profile.Egress,
+			Home: c.Home, Agent: c.Agent, Guard: profile.Guard, Rules: rules,
 		}.JSON()
 	}
 	if err != nil {

@@ -68,14 +68,14 @@ func TestRedact(t *testing.T) {
 // TestForShims: the shims check against the guard in force, and the rules of the chat's agent.
 func TestForShims(t *testing.T) {
 	w := newWorld(t, "access: {useDefaults: false, deny: ['~/secret']}\n")
-	before := w.ForShims(w.chat, chat.NetworkNone)
+	before := w.ForShims(w.chat)
 	off := w.opt.Profiles[w.chat.Profile]
 	off.Guard = chat.Guard{}
 	next, err := w.WithProfiles(w.opt.Rules, map[string]chat.Profile{off.Name: off})
 	must(t, err)
 	w.Set(next)
-	after := w.ForShims(w.chat, chat.NetworkNone)
-	for _, text := range []string{"secret", w.chat.Home, string(chat.NetworkNone)} {
+	after := w.ForShims(w.chat)
+	for _, text := range []string{"secret", w.chat.Home} {
 		if !has(before, text) || !has(after, text) {
 			t.Errorf("%q is not in %s and %s", text, before, after)
 		}

@@ -2,12 +2,7 @@ package policy
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforcer"
@@ -61,49 +56,9 @@ func TestDropAudits(t *testing.T) {
 		}}}
 	}
 	w.listen()
-	w.Began(w.chat.ID, "/none")()
+	w.Began(w.chat.ID)
 	must(t, w.Drop(t.Context(), w.chat.ID))
 	if !w.audited(string(w.chat.ID), "open", "times:2") {
-		t.Errorf("audited is %q", w.lines)
-	}
-}
-
-// TestHear: what the shims report is audited as the chat's word, what is no report as unreadable,
-// and no more than a burst of it; when it stops, Close returns.
-func TestHear(t *testing.T) {
-	w := newWorld(t, denySecret)
-	fifo := filepath.Join(t.TempDir(), "denials")
-	must(t, unix.Mkfifo(fifo, 0o600))
-	stop := w.Began(w.chat.ID, fifo)
-	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-	must(t, err)
-	defer f.Close()
-	_, err = fmt.Fprintln(f, `{"program":"rm","argv":"rm -rf /","rule":"no rm"}`)
-	must(t, err)
-	for i := range 3 * heardBurst {
-		_, err = fmt.Fprintf(f, "line %d\n", i)
-		must(t, err)
-	}
-	until(t, "a report is audited", func() bool {
-		return w.audited(string(w.chat.ID), "shim", "the chat's word", `argv:"rm -rf /"`, "no rm")
-	})
-	last := fmt.Sprintf("line %d\"", heardBurst-2)
-	until(t, "a burst is audited", func() bool { return w.audited("unreadable", last) })
-	stop()
-	w.Close()
-	if n := len(w.lines); n < heardBurst || n > heardBurst+2 {
-		t.Errorf("%d lines are audited, want about %d", n, heardBurst)
-	}
-}
-
-// TestHearStops: shims that are silent keep nothing from ending.
-func TestHearStops(t *testing.T) {
-	w := newWorld(t, denySecret)
-	fifo := filepath.Join(t.TempDir(), "denials")
-	must(t, unix.Mkfifo(fifo, 0o600))
-	w.Began(w.chat.ID, fifo)()
-	w.Close()
-	if w.lines != nil {
 		t.Errorf("audited is %q", w.lines)
 	}
 }

@@ -111,12 +111,10 @@ func LandlockLayer(l chat.Layer, v shims.View) chat.Layer {
 }
 
 // Began tells that a chat has a session. Until [InForce.Drop], its rules may need the enforcer.
-// The denials of its shims, which come through a fifo, are audited until stop is called.
-func (p *InForce) Began(id chat.ID, fifo string) (stop func()) {
+func (p *InForce) Began(id chat.ID) {
 	p.mu.Lock()
 	p.sessions[id] = true
 	p.mu.Unlock()
-	return p.hear(id, fifo)
 }
 
 // Drop tells the enforcer that the chat's session has ended, and audits its last refusals.
@@ -149,6 +147,3 @@ func (p *InForce) needed() bool {
 		return err == nil && p.Enforced(c)
 	})
 }
-
-// Close waits until the shims of no session are listened to: the caller has stopped each.
-func (p *InForce) Close() { p.hearing.Wait() }

@@ -71,8 +71,8 @@ func TestNeeded(t *testing.T) {
 	if w.needed() {
 		t.Error("the enforcer is needed without a session")
 	}
-	w.Began(w.chat.ID, "/none")()
-	w.Began("ffeeddccbbaa0099", "/none")() // reaped by now
+	w.Began(w.chat.ID)
+	w.Began("ffeeddccbbaa0099") // reaped by now
 	if !w.needed() {
 		t.Error("the enforcer is not needed for a session with rules")
 	}

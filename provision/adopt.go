@@ -60,7 +60,7 @@ func (m *Manager) bringUpToDate(rec state.Record, s *liveSession) error {
 // ends, the chat is asleep.
 func (m *Manager) watch(s *liveSession) {
 	err := s.Init.Wait()
-	s.deafen()
+	s.stopLog()
 	if err != nil {
 		return // closed: another goroutine ends the session or leaves it running
 	}

@@ -36,8 +36,7 @@ func (m *Manager) record(s *liveSession) {
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	deafen := s.deafen
-	s.deafen = func() { deafen(); stop() }
+	s.stopLog = stop
 	m.done.Go(func() {
 		l.Keep(ctx, console.Keeping{
 			Alive: s.Init.Alive, Printed: func() { m.store.Touch(s.Chat, time.Now()) },

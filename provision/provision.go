@@ -183,11 +183,10 @@ func (m *Manager) Close() error {
 	m.later.Close()
 	m.mu.Lock()
 	for _, s := range m.sessions {
-		s.deafen()
+		s.stopLog()
 	}
 	m.mu.Unlock()
 	m.done.Wait()
-	m.policy.Close()
 	if m.store != nil {
 		m.traffic.Flush(true)
 	}

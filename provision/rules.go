@@ -81,7 +81,7 @@ func (m *Manager) auditDeniedTo(ctx context.Context, id chat.ID, action string, 
 
 // shimPolicy is the policy that the shims of a chat check against; see [policy.InForce.ForShims].
 func (m *Manager) shimPolicy(rec state.Record) []byte {
-	return m.policy.ForShims(m.chatOf(rec), m.layers.Network(m.profile(rec)))
+	return m.policy.ForShims(m.chatOf(rec))
 }
 
 // renewRules applies the current rules to an awake chat, or ends its session. The caller holds

@@ -30,10 +30,9 @@ type liveSession struct {
 	// thawed.
 	inside   atomic.Int32
 	freezing sync.Mutex
-	// deafen stops the goroutine that reads the denials of its shims.
-	deafen context.CancelFunc
-	// log is the log of its terminal's output.
-	log *console.Recording
+	// log is the log of its terminal's output; stopLog ends the goroutine that writes it.
+	log     *console.Recording
+	stopLog context.CancelFunc
 	// adopted: an earlier chatd started it.
 	adopted bool
 	// behind are the limits that its cgroup does not have as they are recorded; nil if none.
@@ -139,7 +138,8 @@ func (m *Manager) spec(rec state.Record, v shims.View) session.Spec {
 
 // keepSession registers the session and watches for its end.
 func (m *Manager) keepSession(s *liveSession) {
-	s.deafen = m.policy.Began(s.Chat, m.sessionDir(s.Chat, s.UID).Denials())
+	s.stopLog = func() {}
+	m.policy.Began(s.Chat)
 	m.record(s)
 	m.mu.Lock()
 	m.sessions[s.Chat] = s

@@ -22,12 +22,9 @@ type Dir struct {
 // Path is the directory itself.
 func (d Dir) Path() string { return filepath.Join(d.Parent, string(d.Chat)) }
 
-// Prompt is the fifo through which the shell reports its prompt, Denials the fifo of the shims'
-// denials, and Log the fifo of the terminal's output (fifo(7)).
+// Prompt is the fifo through which the shell reports its prompt, and Log the fifo of the terminal's
+// output (fifo(7)).
 func (d Dir) Prompt() string { return filepath.Join(d.Path(), "prompt") }
-
-// Denials is a fifo; see [Dir.Prompt].
-func (d Dir) Denials() string { return filepath.Join(d.Path(), "denials") }
 
 // Log is a fifo; see [Dir.Prompt].
 func (d Dir) Log() string { return filepath.Join(d.Path(), "log") }
@@ -45,8 +42,8 @@ func (d Dir) Make(policy []byte) (prompt *os.File, err error) {
 	if err := trees.MakeRoot(d.Path(), 0o711); err != nil {
 		return nil, err
 	}
-	err = errors.Join(sys.MakeFIFO(d.Prompt(), d.UID), sys.MakeFIFO(d.Denials(), d.UID),
-		sys.MakeFIFO(d.Log(), d.UID), d.makePolicy(policy))
+	err = errors.Join(sys.MakeFIFO(d.Prompt(), d.UID), sys.MakeFIFO(d.Log(), d.UID),
+		d.makePolicy(policy))
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func (v View) baseRules() landlock.Rules {
 		Read:       []string{"/etc", "/proc", "/dev"},
 		Exec:       []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", InsideDir},
 		Write:      []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", InsideRun},
-		WriteFiles: []string{InsidePrompt, InsideDenials, InsideLog},
+		WriteFiles: []string{InsidePrompt, InsideLog},
 		Devices:    []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx"},
 		DeviceDirs: []string{"/dev/pts"},
 	}

@@ -57,8 +57,6 @@ type View struct {
 	Vars []string
 	// PromptFIFO is the host path of the fifo [InsidePrompt]; empty means none.
 	PromptFIFO string
-	// DenialFIFO is that of [InsideDenials]; without PromptFIFO there is none.
-	DenialFIFO string
 	// LogFIFO is that of [InsideLog]; without PromptFIFO there is none.
 	LogFIFO string
 	// PolicyDir is the host path of [InsidePolicyDir], a directory of root's with the shims'

@@ -111,9 +111,6 @@ func (v View) ownMounts() []chat.Mount {
 	if v.PromptFIFO != "" {
 		all = append(all, bind(v.PromptFIFO, InsidePrompt, chat.ReadOnly))
 	}
-	if v.PromptFIFO != "" && v.DenialFIFO != "" {
-		all = append(all, bind(v.DenialFIFO, InsideDenials, chat.ReadOnly))
-	}
 	if v.PromptFIFO != "" && v.LogFIFO != "" {
 		all = append(all, bind(v.LogFIFO, InsideLog, chat.ReadOnly))
 	}

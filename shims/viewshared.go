@@ -23,7 +23,7 @@ func SystemTrees() (all []string) {
 // inodes of its own for them. through are the paths that belong to the chat, that every session
 // which sees them may write to, or that are masks, which no chat can open.
 func (v View) Shared() (shared, through []string) {
-	own := []string{v.PromptFIFO, v.DenialFIFO, v.LogFIFO, v.PolicyDir}
+	own := []string{v.PromptFIFO, v.LogFIFO, v.PolicyDir}
 	for _, m := range v.Masked {
 		own = append(own, m.Source)
 	}

@@ -69,7 +69,7 @@ func (p *Planner) Of(c Chat) shims.View {
 		Shim:       p.opt.Shim,
 		ShimDir:    p.opt.Programs.Shims(c.Profile.Name),
 		BinDir:     p.opt.Programs.Bin(c.Profile.Name),
-		PromptFIFO: c.Dir.Prompt(), DenialFIFO: c.Dir.Denials(), LogFIFO: c.Dir.Log(),
+		PromptFIFO: c.Dir.Prompt(), LogFIFO: c.Dir.Log(),
 		TmuxConf: tmux.Config(shims.ShellArgv(), shims.LogCommand),
 		Vars:     slices.Concat(c.Secrets, chat.EnvLines(c.Profile.Env), chat.EnvLines(c.Env)),
 		Opened:   shims.Openings{Netlink: c.Profile.AllowNetlink, Filters: c.Profile.AllowSeccomp},

@@ -62,7 +62,6 @@ func TestOf(t *testing.T) {
 		"shims":  {v.ShimDir, "/s/profiles/shop/shims"},
 		"bin":    {v.BinDir, "/s/profiles/shop/bin"},
 		"prompt": {v.PromptFIFO, c.Dir.Prompt()},
-		"denial": {v.DenialFIFO, c.Dir.Denials()},
 		"log":    {v.LogFIFO, c.Dir.Log()},
 		"user":   {v.User, c.ID.User()},
 	} {

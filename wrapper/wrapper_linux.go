@@ -22,7 +22,6 @@ type shim struct {
 	name   string
 	argv   []string
 	cwd    string
-	env    func(string) string // nil for no environment
 }
 
 func newShim(policy shims.ShimPolicy, argv []string, cwd string) (shim, error) {
@@ -56,7 +55,6 @@ func runShim(name string, argv []string, errs io.Writer) int {
 	if err != nil {
 		return fail(errs, err)
 	}
-	s.env = os.Getenv
 	r, err := s.check()
 	if err != nil {
 		return fail(errs, err)
@@ -65,14 +63,13 @@ func runShim(name string, argv []string, errs io.Writer) int {
 		r = s.reader()
 	}
 	if r.rule != "" {
-		reportDenial(s, r.rule)
 		fmt.Fprintf(errs, "chatd: %s refused: %s; %s (rule %s)\n", name, r.reason, r.instead, r.rule)
 		return shims.ExitRefused
 	}
 	return s.exec(errs)
 }
 
-// check asks the guard, then what never runs here, the file rules and the egress.
+// check asks the guard, then what never runs here and the file rules.
 func (s shim) check() (denial, error) {
 	v, err := s.guard.Argv(s.argv, guard.Place{Home: s.policy.Home, Cwd: s.cwd})
 	switch {
@@ -86,10 +83,7 @@ func (s shim) check() (denial, error) {
 		reason, instead := guard.Why(rule)
 		return denial{"never", reason, instead}, nil
 	}
-	if r, err := s.paths(); err != nil || r.rule != "" {
-		return r, err
-	}
-	return s.hosts(), nil
+	return s.paths()
 }
 
 // paths holds the paths of the command line against the file rules.

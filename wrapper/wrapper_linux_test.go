@@ -12,31 +12,14 @@ import (
 	"github.com/chatd/chatd/shims"
 )
 
-func allow(t testing.TB, list ...string) []chat.Allow {
-	t.Helper()
-	var all []chat.Allow
-	for _, s := range list {
-		a, err := chat.ParseAllow(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, a)
-	}
-	return all
-}
-
 // TestShimChecks: what each kind of shim denies, by which rule, and what it lets run.
 func TestShimChecks(t *testing.T) {
 	p := shims.ShimPolicy{
-		Home: "/home/u", Guard: chat.DefaultGuard(), Network: chat.NetworkOwn, Egress: allow(t, "203.0.113.0/24:443", "[2001:db8::1]:22"),
+		Home: "/home/u", Guard: chat.DefaultGuard(),
 		Rules: `{"access": {"useDefaults": false, "rules": [{"deny": "~/keys/**"}]}}`,
 	}
 	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "docker ps"}}
 	p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^git push"}}
-	none := p
-	none.Network, none.Egress = chat.NetworkNone, nil
-	named := p
-	named.Egress = allow(t, "example.com:80")
 	for _, c := range []struct {
 		policy shims.ShimPolicy
 		line   string
@@ -47,11 +30,11 @@ func TestShimChecks(t *testing.T) {
 		{p, "chmod 4755 x", "chmod-set-id"}, {p, "chmod 755 x", ""}, {p, "kill -9 -1", "kill-everything"}, {p, "kill 77", ""},
 		{p, "sudo ls", "privileges"}, {p, "docker run x", "containers"}, {p, "docker ps", ""}, {p, "mount", "never"}, {p, "apt install x", "packages"}, {p, "apt list", ""},
 		{p, "git push", "^git push"}, {p, "git pull", ""}, {p, "rm keys/a", "deny ~/keys/**"}, {p, "rm keyring", ""}, {p, "dd if=keys/a of=b", "deny ~/keys/**"},
-		{p, "curl https://203.0.113.9/x", ""}, {p, "curl https://203.0.113.9:8443/x", "egress"}, {p, "curl -o f -H a:b http://198.51.100.1", "egress"}, {p, "curl http://127.0.0.1:8000", ""},
-		{p, "wget http://example.com", "egress"}, {named, "wget http://example.com", ""}, {p, "curl localhost:80", ""}, {p, "curl --version", ""}, {p, "curl file:///home/u/x", ""},
-		{p, "ssh u@2001:db8::1", ""}, {p, "ssh -p 2222 2001:db8::1", "egress"}, {p, "ssh 198.51.100.1 ls", "egress"}, {p, "scp a 198.51.100.1:b", "egress"}, {p, "scp a b", ""}, {p, "sftp 198.51.100.1", "egress"},
-		{p, "nc 203.0.113.1 443", ""}, {p, "nc 203.0.113.1 80", "egress"}, {p, "nc -l 80", ""}, {p, "git clone https://198.51.100.1/x", "egress"}, {p, "git clone ./x", ""},
-		{none, "curl https://203.0.113.9", "egress"}, {none, "curl http://[::1]:8000", ""}, {none, "git log", ""},
+		// The network refuses hosts, and knows which are the chat's own.
+		{p, "curl http://0.0.0.0:8001/", ""}, {p, "wget -qO- http://my-own-name:8001", ""},
+		{p, "curl https://198.51.100.1", ""}, {p, "ssh u@198.51.100.1 ls", ""},
+		{p, "git clone https://198.51.100.1/x", ""}, {p, "npm install lodash", ""},
+		{p, "pip install absent", ""},
 		{shims.ShimPolicy{}, "rm -rf /", ""}, {shims.ShimPolicy{}, "sudo ls", "never"}, {shims.ShimPolicy{}, "curl http://1.2.3.4", ""},
 	} {
 		argv := strings.Fields(c.line)
