@@ -23,7 +23,7 @@ func ReadRules(file string) (*filerules.Policy, error) {
 }
 
 // Rules reads the file of rules of each profile that names one; a profile with only defaults has
-// the default rules.
+// those of [shippedRules].
 func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
 	policies := map[string]*filerules.Policy{}
 	var errs []error
@@ -31,7 +31,11 @@ func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
 		file := cfg.Profiles[name].AccessFile
 		if file == "" {
 			if cfg.Profiles[name].Defaults {
-				policies[name] = filerules.Defaults()
+				policy, err := shippedRules(cfg.Profiles[name])
+				if err != nil {
+					errs = append(errs, fmt.Errorf("cannot make the default rules of profile %s: %w", name, err))
+				}
+				policies[name] = policy
 			}
 			continue
 		}

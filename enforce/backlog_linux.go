@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/chatd/chatd/filerules"
 )
 
 // nameEvent is a file and one name that it has or had.
@@ -115,8 +117,9 @@ func (w *watch) process(s *watchedSession) (more bool, err error) {
 	for i, at := range some {
 		for _, p := range names[i] {
 			w.recordName(s, p, at.child)
+			known[i] = known[i] && (s.denied[at.at.dir].class != filerules.Closed || s.isException(p))
 		}
-		if !known[i] {
+		if !known[i] { // or the directory has a record, whatever it is called
 			w.recordDenied(s, nil, at.child)
 		}
 	}

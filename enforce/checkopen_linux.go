@@ -85,6 +85,9 @@ func (s *watchedSession) classOf(t watchedTree, at location, fd int) filerules.C
 		return filerules.Closed
 	}
 	class = max(class, s.classOfHandle(h))
+	if s.isException(at.path) {
+		return class
+	}
 	for _, dir := range at.dirs {
 		class = max(class, s.classOfHandle(dir))
 	}
@@ -96,6 +99,20 @@ func (s *watchedSession) classOf(t watchedTree, at location, fd int) filerules.C
 		err = t.eachDirectory(at.path, sys.InodeOf(&st), func(h handle) { class = max(class, s.classOfHandle(h)) })
 	}
 	return closedIf(err != nil, class)
+}
+
+// isException reports whether rules open p inside a directory that they close. The directory's
+// record does not close it then; its names and earlier names are checked.
+func (s *watchedSession) isException(p string) bool {
+	if !s.hasExceptions() || s.classOfNames(p) == filerules.Closed {
+		return false
+	}
+	for p != "/" {
+		if p = path.Dir(p); s.classOfNames(p) == filerules.Closed {
+			return true
+		}
+	}
+	return false
 }
 
 // closedIf is class, or closed where something is in doubt.

@@ -115,8 +115,11 @@ func (h handle) open(mount int) (int, error) {
 }
 
 // handleOf is the handle of what fd is open on; fsid is of its file system.
-func handleOf(fd int, fsid string) (handle, error) {
-	h, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH)
+func handleOf(fd int, fsid string) (handle, error) { return handleIn(fd, "", fsid) }
+
+// handleIn is the handle of name in dir.
+func handleIn(dir int, name, fsid string) (handle, error) {
+	h, _, err := unix.NameToHandleAt(dir, name, unix.AT_EMPTY_PATH)
 	if err != nil {
 		return "", fmt.Errorf("name_to_handle_at: %w", err)
 	}
@@ -133,12 +136,12 @@ func fsidOf(fd int) (string, error) {
 	return string(binary.NativeEndian.AppendUint32(b, uint32(st.Fsid.Val[1]))), nil
 }
 
-// newWatchedTree is the tree of b, which fd is open on. A file system without handles tells
-// of no names. Where nothing can be made or moved either, as in an overlay of the session's
-// own, the names that there are tell all.
+// newWatchedTree is the tree of b, which fd is open on. On a file system without handles, as
+// overlayfs, the present names tell all: nothing moves on a read-only mount, and on others masks
+// keep closed files where they are.
 func newWatchedTree(b *walls.Base, fsid string, fd int) watchedTree {
 	root, err := handleOf(fd, fsid)
-	if err != nil && !b.Writable {
+	if err != nil {
 		fsid = ""
 	}
 	return watchedTree{b, fsid, fd, root}

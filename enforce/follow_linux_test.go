@@ -32,7 +32,7 @@ func TestAttackFollow(t *testing.T) {
 	defer saved.Close()
 	w := newWatch(-1, -1)
 	w.recheck, w.end = func(chat.ID) {}, func(_ *session, err error) { t.Error(err) }
-	s := &watchedSession{session: &session{}, walls: []*walls.Wall{walls.New(rs)}, denied: map[handle]filerules.Class{}, journal: saved}
+	s := &watchedSession{session: &session{}, walls: []*walls.Wall{walls.New(rs)}, denied: map[handle]denial{}, journal: saved}
 	// Nothing can be looked for here: a tree has no descriptor.
 	s.trees = []watchedTree{{Base: &walls.Base{Tree: -1}, fsid: "12345678", fd: -1}}
 	w.sessions["0123456789abcdef"] = s
@@ -57,7 +57,7 @@ func TestAttackFollow(t *testing.T) {
 			w.recordName(s, p, seen.child)
 		}
 	}
-	if len(s.denied) != 1 || s.denied[name("file")] != filerules.Closed {
+	if len(s.denied) != 1 || s.denied[name("file")].class != filerules.Closed {
 		t.Errorf("denied: %v", s.denied)
 	}
 	if by, ok := w.owners[beside]; !ok || len(by) > 0 {

@@ -18,6 +18,7 @@ import (
 type journalLine struct {
 	Child []byte          `json:"child,omitempty"`
 	Class filerules.Class `json:"class,omitempty"`
+	By    []byte          `json:"by,omitempty"`
 	Now   string          `json:"now,omitempty"`
 	Old   string          `json:"old,omitempty"`
 }
@@ -69,7 +70,7 @@ func (w *watch) openJournal(s *watchedSession) error {
 			continue // the worker was killed during the write and answered no open after it
 		}
 		if l.Child != nil {
-			s.denied[handle(l.Child)] = max(l.Class, s.denied[handle(l.Child)])
+			remember(s.denied, handle(l.Child), denial{l.Class, string(l.By)})
 		} else {
 			s.moved[l.Now] = append(s.moved[l.Now], l.Old)
 		}
@@ -99,8 +100,8 @@ func (w *watch) rewrite(s *watchedSession) error {
 		return fmt.Errorf("cannot begin the journal of a session again: %w", err)
 	}
 	sys.Failpoint("journal.emptied")
-	for h, class := range s.denied {
-		w.write(s, journalLine{Child: []byte(h), Class: class})
+	for h, d := range s.denied {
+		w.write(s, journalLine{Child: []byte(h), Class: d.class, By: []byte(d.by)})
 	}
 	for now, all := range s.moved {
 		for _, old := range all {

@@ -80,7 +80,7 @@ func (t watchedTree) way(p string, fd int) (location, error) {
 	for i, dir := range dirs {
 		var one [64]byte
 		_, _ = unix.Getdents(dir, one[:]) // takes the directory's lock; the result does not matter
-		if i == 0 {
+		if i == 0 || t.fsid == "" {
 			continue
 		}
 		h, err := handleOf(dir, t.fsid)

@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/walls"
 )
 
@@ -39,15 +41,19 @@ func (w *watch) recordDenied(s *watchedSession, names []string, child handle) {
 		w.end(s.session, errors.New("cannot keep rules on a file system without file handles"))
 		return
 	}
+	by := ""
+	if len(names) > 0 {
+		by = names[0]
+	}
 	if s.classOfHandle(child) < class {
-		w.write(s, journalLine{Child: []byte(child), Class: class})
+		w.write(s, journalLine{Child: []byte(child), Class: class, By: []byte(by)})
 	}
 	walls := s.walls
 	if s.before != nil {
-		remember(s.before, child, classBy(walls[:1], names))
+		remember(s.before, child, denial{classBy(walls[:1], names), by})
 		walls = walls[1:]
 	}
-	remember(s.denied, child, classBy(walls, names))
+	remember(s.denied, child, denial{classBy(walls, names), by})
 	if s.tooMany() {
 		s.forgetGone()
 	}
@@ -57,20 +63,52 @@ func (w *watch) recordDenied(s *watchedSession, names []string, child handle) {
 	w.recheck(s.session.initProc.chat)
 }
 
+// recordFound records a closed file that a walk found: name in dir, which the rules close as by.
+func (w *watch) recordFound(id chat.ID, b *walls.Base, dir int, name, by string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.sessions[id]
+	if s == nil {
+		return errors.New("the session has ended")
+	}
+	i := slices.IndexFunc(s.trees, func(t watchedTree) bool { return t.Base == b })
+	h, err := handleIn(dir, name, s.trees[i].fsid)
+	if sys.Gone(err) {
+		return nil
+	}
+	if d := (denial{filerules.Closed, by}); err == nil && s.denied[h].class < d.class {
+		s.denied[h] = d
+		w.write(s, journalLine{Child: []byte(h), Class: d.class, By: []byte(by)})
+	}
+	if s.tooMany() {
+		s.forgetGone()
+	}
+	if s.tooMany() {
+		err = errors.Join(err, fmt.Errorf("more than %d files are closed one by one", maxDenied))
+	}
+	return err
+}
+
 // mayRelink reports whether a link named p could change the target of a deny.
 func (s *watchedSession) mayRelink(p string) bool {
 	return slices.ContainsFunc(s.walls, func(w *walls.Wall) bool { return w.Leads(p) })
 }
 
-func remember(all map[handle]filerules.Class, h handle, class filerules.Class) {
-	if all[h] < class {
-		all[h] = class
+// denial is the class that a file has for ever, and the name that gave it; empty if unknown.
+type denial struct {
+	class filerules.Class
+	by    string
+}
+
+func remember(all map[handle]denial, h handle, d denial) {
+	if all[h].class < d.class {
+		all[h] = d
 	}
 }
 
 // classOfHandle is the strictest class recorded for a file.
 func (s *watchedSession) classOfHandle(h handle) filerules.Class {
-	return max(s.denied[h], s.before[h])
+	return max(s.denied[h].class, s.before[h].class)
 }
 
 func (s *watchedSession) tooMany() bool { return max(len(s.denied), len(s.before)) > maxDenied }
@@ -82,7 +120,7 @@ func (s *watchedSession) hasExceptions() bool {
 
 // forgetGone drops the records of files that no longer exist.
 func (s *watchedSession) forgetGone() {
-	isGone := func(h handle, _ filerules.Class) bool {
+	isGone := func(h handle, _ denial) bool {
 		for _, t := range s.trees {
 			if t.fsid == h.fsid() {
 				fd, err := h.open(t.fd)

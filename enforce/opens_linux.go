@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -139,7 +140,7 @@ func (w *watch) answerAll(s *watchedSession) {
 // event under the directory's lock, for which [watch.locate] waits.
 func (w *watch) decide(s *watchedSession, q question) error {
 	at, known := location{}, false
-	if q.open && !w.blind {
+	if q.open && !w.blind && !w.isClosed(s, q.fd) {
 		at, known = w.locate(s, q.fd)
 	}
 	w.mu.Lock()
@@ -155,6 +156,16 @@ func (w *watch) decide(s *watchedSession, q question) error {
 	}
 	sys.Failpoint("open.checked")
 	return w.answer(q, allow)
+}
+
+// isClosed reports whether what is known already refuses an open of fd's file: earlier events can
+// only close more.
+func (w *watch) isClosed(s *watchedSession, fd int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, err := pathOf(fd)
+	t, ok := s.treeOf(p)
+	return err != nil || !ok || s.classOf(t, location{path: p}, fd) == filerules.Closed
 }
 
 // answer allows or refuses an open.

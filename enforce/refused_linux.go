@@ -88,5 +88,8 @@ func (w *watch) recordRefused(s *watchedSession, fd int) {
 	if err != nil {
 		p = "" // it is counted all the same
 	}
+	if t, ok := s.treeOf(p); ok && t.Writable && !t.Watched {
+		w.recheck(s.session.initProc.chat) // nothing else tells that the file is there
+	}
 	w.refused.add(s.session.initProc.chat, p, func() string { return s.deniedName(p) })
 }

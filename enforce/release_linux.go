@@ -40,7 +40,7 @@ func (w *watch) release(s *watchedSession) {
 		if len(w.roots[t.root]) == 0 {
 			delete(w.roots, t.root)
 		}
-		if t.Writable {
+		if t.Watched {
 			if w.marked[t.fsid]--; w.marked[t.fsid] == 0 {
 				_ = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM, nameMask, t.fd, "")
 			}

@@ -45,6 +45,7 @@ type session struct {
 	startMaskIDs []int // the ids of its masks
 	resumed      bool  // an earlier worker found them
 	masks        []masks.Mount
+	recorded     int           // closed files without a mask
 	hiddenMasks  []masks.Mount // others, below them: nobody gets there
 	wall         *walls.Wall
 	linkTargets  walls.Links
@@ -196,6 +197,11 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 // names that it examined. same: the present masks are of the same rules.
 func (s *session) applyMasks(o orders.Order, wall *walls.Wall, same bool, root int, sources masks.Sources, procFD int, watch *watch) (looked int, err error) {
 	w := walls.Walker{Wall: wall, UID: o.UID, Source: sourceOf(o), Cache: s.trees}
+	s.recorded = 0
+	w.Close = func(b *walls.Base, dir int, name, by string) error {
+		s.recorded++
+		return watch.recordFound(o.Chat, b, dir, name, by)
+	}
 	if wall.Any {
 		if err := w.Find(s.bases); err != nil {
 			return 0, err
@@ -237,7 +243,12 @@ func (s *session) applyMasks(o orders.Order, wall *walls.Wall, same bool, root i
 
 // publish stores the answer to later probes.
 func (s *session) publish(looked int) {
-	a := orders.Answer{Looked: looked, Later: "fanotify"}
+	a := orders.Answer{Looked: looked, Later: "fanotify", Masks: s.recorded}
+	for _, b := range s.bases {
+		if b.Writable && b.Dir && !b.Watched {
+			a.Later += ", without names below " + b.Path
+		}
+	}
 	for _, c := range s.masks {
 		switch {
 		case c.Class == c.Parent: // a submount inside a mask

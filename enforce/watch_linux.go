@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +49,7 @@ type watch struct {
 	end        func(*session, error)
 	dir        string // of the journals
 	blind      bool   // tests: every open passes
+	noNames    bool   // tests: as on a file system whose names are not reported
 	maxBacklog int    // names of a session that wait; tests: fewer
 	refused    refusals
 }
@@ -57,11 +59,11 @@ type watchedSession struct {
 	session   *session
 	walls     []*walls.Wall // the rules that hold; while they change, both
 	trees     []watchedTree
-	denied    map[handle]filerules.Class
-	before    map[handle]filerules.Class // what the first of two walls denied, while it goes
-	journal   *os.File                   // both maps, for a later worker
-	moved     map[string][]string        // what a directory was called before, by what it was called then
-	questions []question                 // of who holds asking; the first is being answered
+	denied    map[handle]denial
+	before    map[handle]denial   // what the first of two walls denied, while it goes
+	journal   *os.File            // both maps, for a later worker
+	moved     map[string][]string // what a directory was called before, by what it was called then
+	questions []question          // of who holds asking; the first is being answered
 	backlog   backlog
 	dirs      dirCache
 	names     share
@@ -121,7 +123,9 @@ func (w *watch) begin(k *session, wall *walls.Wall, changed bool) error {
 	defer w.mu.Unlock()
 	s := w.sessions[k.initProc.chat]
 	if s == nil {
-		s = &watchedSession{session: k, denied: map[handle]filerules.Class{}, moved: map[string][]string{}, names: share{divisor: namesShare}, opens: share{divisor: opensShare}}
+		s = &watchedSession{
+			session: k, denied: map[handle]denial{}, moved: map[string][]string{}, names: share{divisor: namesShare}, opens: share{divisor: opensShare},
+		}
 		err := w.openJournal(s)
 		sys.Failpoint("rules.journal")
 		if err == nil {
@@ -136,16 +140,21 @@ func (w *watch) begin(k *session, wall *walls.Wall, changed bool) error {
 	s.walls = append(s.walls[:min(len(s.walls), 1)], wall)
 	switch {
 	case changed && s.before == nil:
-		s.before, s.denied = s.denied, map[handle]filerules.Class{}
+		s.before, s.denied = s.denied, map[handle]denial{}
 	case changed: // the last rules could not be applied: drop what they denied
-		s.denied = map[handle]filerules.Class{}
+		s.denied = map[handle]denial{}
 	case s.before != nil: // likewise, but the rules before them still apply
 		s.denied = maps.Clone(s.before)
 	}
 	return w.markOpens(s, k.bases)
 }
 
-// markNames subscribes to name events on the file systems that the session can write to.
+// unwatchable are the errors of a file system whose names the kernel does not report: overlayfs has
+// no handles that can be decoded, and a btrfs subvolume before Linux 6.8 no id of its own.
+var unwatchable = []error{unix.EOPNOTSUPP, unix.EXDEV, unix.ENODEV}
+
+// markNames subscribes to name events on the file systems that the session can write to. Where the
+// kernel reports no names, closed files get masks.
 func (w *watch) markNames(s *watchedSession) error {
 	for _, b := range s.session.bases {
 		fd, err := sys.OpenBeneath(b.Tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
@@ -161,11 +170,17 @@ func (w *watch) markNames(s *watchedSession) error {
 			s.trees = append(s.trees, t)
 			w.roots[t.root] = append(w.roots[t.root], sessionRoot{t, s})
 			clear(w.owners) // what they see may lie in this one, too
-			if !b.Writable {
+			if !b.Writable || w.noNames {
 				continue
 			}
-			if w.marked[fsid]++; w.marked[fsid] == 1 {
+			if w.marked[fsid] == 0 {
 				err = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, nameMask, fd, "")
+			}
+			if slices.ContainsFunc(unwatchable, func(no error) bool { return errors.Is(err, no) }) {
+				continue
+			}
+			if b.Watched = err == nil; b.Watched {
+				w.marked[fsid]++
 			}
 		} else {
 			unix.Close(fd)

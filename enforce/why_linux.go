@@ -1,12 +1,16 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"path"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/orders"
+	"github.com/chatd/chatd/sys"
 )
 
 // why names what closes, or makes read-only, the file that an order names: the path itself where a
@@ -36,11 +40,23 @@ func (w *watch) nameOf(id chat.ID, p string) string {
 	return ""
 }
 
-// deniedName is the first of a path's names that rules deny; empty if they deny none.
+// deniedName is the first of a path's names that rules deny, or the denied name that its file or a
+// directory around it had; empty if there is none.
 func (s *watchedSession) deniedName(p string) string {
 	for _, name := range s.namesOf(p) {
 		if classBy(s.walls, []string{name}) != filerules.Open {
 			return name
+		}
+	}
+	for t, ok := s.treeOf(p); ok && p != "/" && chat.Within(p, t.Path); p = path.Dir(p) {
+		fd, err := sys.OpenBeneath(t.Tree, cmp.Or(sys.Rest(p, t.Path), "."), unix.O_PATH)
+		if err != nil {
+			continue
+		}
+		h, err := handleOf(fd, t.fsid)
+		unix.Close(fd)
+		if by := cmp.Or(s.denied[h].by, s.before[h].by); err == nil && by != "" {
+			return by
 		}
 	}
 	return ""

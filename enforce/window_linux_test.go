@@ -41,6 +41,7 @@ func TestNoWindow(t *testing.T) {
 	for name, noSwap := range map[string]bool{"swapped": false, "on top": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newInside(t, false, false)
+			s.k.watch.noNames = true
 			s.k.noSwap = noSwap
 			var tries []string
 			for _, key := range keys {
@@ -209,6 +210,7 @@ func TestStanding(t *testing.T) {
 	for name, noSwap := range map[string]bool{"swapped": false, "on top": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newInside(t, false, false)
+			s.k.watch.noNames = true
 			s.k.noSwap = noSwap
 			for _, key := range keys {
 				makeFree(t, filepath.Join(s.home, key))
@@ -246,6 +248,7 @@ func TestStanding(t *testing.T) {
 // new exception changes no other.
 func TestExceptionsStay(t *testing.T) {
 	s := newInside(t, false, false)
+	s.k.watch.noNames = true
 	exception := func(name string) string { return filepath.Join(s.home, "x", name, "pub") }
 	key := filepath.Join(s.home, "x/key")
 	makeFree(t, key)

@@ -234,6 +234,11 @@ func (s *inside) try(t testing.TB, paths []string) []openResult {
 	must(t, err)
 	var out []openResult
 	must(t, json.Unmarshal(line, &out))
+	for i := range out {
+		if !s.k.watch.noNames && !out[i].Read && !out[i].Write {
+			out[i].Truncate = false // truncate(2) opens nothing: only a mask keeps it off
+		}
+	}
 	return out
 }
 

@@ -32,9 +32,8 @@ func (c *Client) MakeMasks() error {
 // session of view v. The enforcer takes them over before any code of the chat runs. Neither depends
 // on the other.
 //
-// No mask hides another mount, which the enforcer would have to look into. It is mounted only where
-// nobody can swap a name before bubblewrap gets there: in the home of a sleeping chat, and in trees
-// that no session can write to.
+// No mask hides another mount, which the enforcer would have to look into. It is mounted only in
+// trees that no session can write to: elsewhere the enforcer refuses opens, without a mask.
 func (c *Client) Masks(v shims.View, closed []string) (all []chat.Exposed) {
 	if len(closed) == 0 {
 		return nil
@@ -42,14 +41,10 @@ func (c *Client) Masks(v shims.View, closed []string) (all []chat.Exposed) {
 	mounts := v.Mounts()
 	for _, p := range closed {
 		inside := func(mount chat.Mount) bool { return chat.Within(mount.Target, p) }
-		if slices.ContainsFunc(mounts, inside) {
+		if slices.ContainsFunc(mounts, inside) || writable(mounts, p) {
 			continue
 		}
-		base, rel := "/", strings.TrimPrefix(v.HostPath(p), "/")
-		if chat.Within(p, v.Home) {
-			base, rel = v.Home, strings.TrimPrefix(p, v.Home+"/")
-		}
-		dir, ok := maskable(base, rel)
+		dir, ok := maskable("/", strings.TrimPrefix(v.HostPath(p), "/"))
 		if !ok {
 			continue
 		}
@@ -61,6 +56,17 @@ func (c *Client) Masks(v shims.View, closed []string) (all []chat.Exposed) {
 		all = append(all, mask)
 	}
 	return all
+}
+
+// writable reports whether the mount that p lies in can be written to.
+func writable(mounts []chat.Mount, p string) bool {
+	in := chat.Mount{}
+	for _, m := range mounts {
+		if chat.Within(p, m.Target) && len(m.Target) >= len(in.Target) {
+			in = m
+		}
+	}
+	return in.Mode == chat.ReadWrite
 }
 
 // maskable reports whether rel below base is a directory or a regular file, reached by no link.

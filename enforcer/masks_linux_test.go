@@ -37,9 +37,9 @@ func TestMasks(t *testing.T) {
 // hide no mount and which no session can write to.
 func TestMaskedPaths(t *testing.T) {
 	home, host := t.TempDir(), t.TempDir()
-	must(t, os.Mkdir(home+"/secret", 0o700), os.Symlink("secret", home+"/way"),
-		os.Symlink("key", home+"/link"))
-	for _, file := range []string{home + "/key", home + "/secret/y", host + "/x"} {
+	must(t, os.Mkdir(host+"/secret", 0o700), os.Symlink("secret", host+"/way"),
+		os.Symlink("x", host+"/link"))
+	for _, file := range []string{home + "/key", host + "/secret/y", host + "/x"} {
 		must(t, os.WriteFile(file, nil, 0o600))
 	}
 	v := shims.View{Home: home, Exposed: []chat.Exposed{
@@ -48,8 +48,8 @@ func TestMaskedPaths(t *testing.T) {
 	}}
 	c := of("/run/chatd/keeper")
 	for p, want := range map[string]string{
-		home + "/secret": orders.ClosedDirectory, home + "/key": orders.ClosedFile,
-		"/data/x": orders.ClosedFile, home + "/link": "", home + "/way/y": "", home + "/none": "",
+		"/data/secret": orders.ClosedDirectory, "/data/x": orders.ClosedFile, "/data/link": "",
+		"/data/way/y": "", home + "/key": "",
 		"/rw/x": "", "/data": "", "/data/none": "", home: "", "/etc/passwd": "",
 	} {
 		got := c.Masks(v, []string{p})

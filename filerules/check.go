@@ -101,8 +101,24 @@ func (rs *Ruleset) CheckName(name string, op Op) Verdict {
 // checkName checks one absolute, folded name. Each matcher that is tried costs a step for each
 // byte.
 func (rs *Ruleset) checkName(name string, op Op) (v Verdict, steps int) {
-	c, tried := rs.index.winner(name, op)
+	c, tried := rs.winner(name, op)
 	return verdict(c, name), (1 + tried) * len(name)
+}
+
+// winner is the rule of the lowest rank that is about op on the absolute, folded path p; nil if
+// none is. tried is how many matchers were tried. It tries them all: a file has at most [maxRules].
+func (rs *Ruleset) winner(p string, op Op) (best *CompiledRule, tried int) {
+	for i := range rs.rules {
+		c := &rs.rules[i]
+		if c.Inert || c.Ops&op == 0 || best != nil && best.rank < c.rank {
+			continue
+		}
+		tried += len(c.Matchers)
+		if c.Match(p) {
+			best = c
+		}
+	}
+	return best, tried
 }
 
 func verdict(c *CompiledRule, name string) Verdict {

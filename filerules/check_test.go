@@ -3,7 +3,6 @@ package filerules
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -340,47 +339,6 @@ func TestDefaults(t *testing.T) {
 	for _, r := range defaultRules() {
 		if r.Ops != All || r.Effect != Deny {
 			t.Errorf("%+v", r)
-		}
-	}
-}
-
-// TestIndex: the index finds the same rule as trying every rule in turn.
-func TestIndex(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	names := []string{"a", "b", "secrets", ".env", "x.pem", "abc", "ab"}
-	parts := []string{"a", "b", "*", "**", "secrets", ".env", "*.pem", "a?c", "[ab]*", "ab*"}
-	pick := func(list []string) string { return list[random.IntN(len(list))] }
-	join := func(list []string) string {
-		s := ""
-		for range random.IntN(4) + 1 {
-			s += "/" + pick(list)
-		}
-		return s
-	}
-	for range 300 {
-		var text strings.Builder
-		mode := pick([]string{"deny-wins", "first-match"})
-		fmt.Fprintf(&text, "access:\n  mode: %s\n  rules:\n", mode)
-		for i := range 30 {
-			if i == 15 {
-				text.WriteString("agents:\n  main:\n    access:\n      rules:\n")
-			}
-			p := pick([]string{join(parts), "~" + join(parts), pick(parts), join(parts)[1:], "/" + pick([]string{`\.env$`, "b.*a", "(a|b)c"}) + "/"})
-			fmt.Fprintf(&text, "        - {%s: %s, ops: [%s]}\n", pick([]string{"allow", "deny"}), quote(p), pick([]string{"read", "write", "'*'"}))
-		}
-		rs := ruleset(t, text.String(), "/a", "/a/b")
-		for range 30 {
-			name, op := join(names), []Op{Read, Write}[random.IntN(2)]
-			var want *CompiledRule
-			for i := range rs.rules {
-				c := &rs.rules[i]
-				if !c.Inert && c.Ops&op != 0 && c.Match(name) && (want == nil || c.rank < want.rank) {
-					want = c
-				}
-			}
-			if got, _ := rs.index.winner(name, op); got != want {
-				t.Fatalf("%s %s: the index finds %+v, asking each rule %+v\n%s", op, name, got, want, text.String())
-			}
 		}
 	}
 }

@@ -88,3 +88,15 @@ func withoutSlash(spans []span) []span {
 	}
 	return out
 }
+
+// classEnd is the end of the class at the start of a canonical glob.
+func classEnd(s string) int {
+	i := 1
+	for i < len(s)-1 && s[i] != ']' {
+		if s[i] == '\\' {
+			i++
+		}
+		i++
+	}
+	return min(i, len(s)-1)
+}

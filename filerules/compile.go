@@ -101,7 +101,6 @@ type Ruleset struct {
 	policy *Policy
 	scope  Scope
 	rules  []CompiledRule
-	index  index
 	// holds is whether a deny has an operation of Kernel; writes, one of write or edit.
 	holds, writes bool
 }
@@ -132,7 +131,6 @@ func (p *Policy) For(s Scope) (*Ruleset, error) {
 			rs.writes = rs.writes || c.Ops&(Write|Edit) != 0
 		}
 	}
-	rs.index = buildIndex(rs.rules)
 	return rs, nil
 }
 

@@ -13,11 +13,11 @@ import (
 func TestFoundIsBounded(t *testing.T) {
 	var rules strings.Builder
 	rules.WriteString("access:\n  deny:\n")
-	for i := range 1000 {
+	for i := range maxRules / 2 {
 		fmt.Fprintf(&rules, "    - '**/*.k%d*y*z'\n    - '/\\.k%d-x$/'\n", i, i)
 	}
 	rs := ruleset(t, rules.String(), "/home/u", "/home/u")
-	if _, tried := rs.index.winner("/"+strings.Repeat(".k7-y", 10_000), Bash); tried > 2*len(rs.rules) {
+	if _, tried := rs.winner("/"+strings.Repeat(".k7-y", 10_000), Bash); tried > len(rs.rules) {
 		t.Errorf("%d matchers were asked, of %d", tried, len(rs.rules))
 	}
 	if _, steps := rs.checkGlob("/"+strings.Repeat("[a]", 20_000), 1000); steps > 10_000_000 {

@@ -12,7 +12,7 @@ import (
 
 // maxRules bounds the rules of a file, maxPattern the bytes of a pattern.
 const (
-	maxRules   = 20_000
+	maxRules   = 1000
 	maxPattern = 4096
 )
 
@@ -45,7 +45,12 @@ type loader struct {
 	rules  int
 }
 
-func (l *loader) place(line int) string { return fmt.Sprintf("%s:%d", l.name, line) }
+func (l *loader) place(line int) string {
+	if l.name == builtIn {
+		return builtIn
+	}
+	return fmt.Sprintf("%s:%d", l.name, line)
+}
 
 func (l *loader) fault(line int, key, format string, args ...any) {
 	l.faults = append(l.faults, Fault{Place: l.place(line), Key: key, Why: fmt.Sprintf(format, args...), line: line})
@@ -123,6 +128,9 @@ func (l *loader) section(n node, at string, global bool) section {
 	known := map[string]func(node, string){}
 	if global {
 		rules, deny, want = LayerGlobalRules, LayerGlobalDeny, "rules, deny, mode, useDefaults, messages"
+		if l.name == builtIn {
+			deny = LayerDefaults
+		}
 		known["mode"] = func(n node, at string) {
 			l.word(n, at, func(w string) { l.policy.Mode = Mode(w) }, string(DenyWins), string(FirstMatch))
 		}

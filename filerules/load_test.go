@@ -197,7 +197,7 @@ var loadErrors = map[string]string{
 	"{access: {mode: null}}":                                            `got null`,
 	"{access: {rules: [{deny: 'x', ops: [[[[[[[[[[[[[[['read']]]]]]]]]]]]]]]}]}}": `access.rules[0].ops[0]: want read`,
 	strings.Repeat("[", maxOpeners+1):                                             `p.yaml:1: it is nested too deep`,
-	"access: {deny: [" + strings.Repeat("/x, ", maxRules) + "/y]}":                `want at most 20000 rules in a file`,
+	"access: {deny: [" + strings.Repeat("/x, ", maxRules) + "/y]}":                `want at most 1000 rules in a file`,
 	"access:\n  deny: [" + strings.Repeat("'[a]', ", maxOpeners):                  `p.yaml:2: it is nested too deep, or in too many pieces`,
 	"a:\n\n" + strings.Repeat("[", maxNested+1):                                   `p.yaml:3: it is nested too deep`,
 	"a:\n" + strings.Repeat("- ", 1000):                                           `p.yaml:2: it is nested too deep`,

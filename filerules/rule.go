@@ -136,24 +136,19 @@ var defaultRules = sync.OnceValue(func() []Rule {
 	return rules
 })
 
-// Defaults is the policy of an empty file: the default rules alone.
-var Defaults = sync.OnceValue(func() *Policy {
-	p, err := Load(builtIn, []byte("access: {useDefaults: true}\n"))
-	if err != nil {
-		panic(err) // a constant of this file
-	}
-	return p
-})
-
 // Summary is the source of the rules in one line: their file, or the defaults with what they deny.
 func (p *Policy) Summary() string {
 	switch {
 	case p.name != builtIn:
 		return p.name
-	case p.UseDefaults:
-		return "built-in defaults: deny " + strings.Join(defaults, " ")
+	case len(p.global.deny) == 0:
+		return "none"
 	}
-	return "none"
+	s := "built-in defaults: deny"
+	for _, r := range p.global.deny {
+		s += " " + r.Pattern
+	}
+	return s
 }
 
 // section is one access mapping: the global one, or an agent's.

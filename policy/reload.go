@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/verdict"
 )
 
@@ -127,6 +129,24 @@ func (p *InForce) raise(ctx context.Context, book *verdict.Book, chats []Chat) e
 		}
 	}
 	return nil
+}
+
+// Unwatched returns a sentence for each directory on whose file system file rules are weaker,
+// because the kernel does not report the names made there. A directory that is not there has none.
+func (p *InForce) Unwatched(dirs ...string) (found []string) {
+	if len(p.EnforcedProfiles()) == 0 {
+		return nil
+	}
+	for _, dir := range dirs {
+		err := sys.TryNames(dir)
+		if err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			continue
+		}
+		found = append(found, fmt.Sprintf("file rules are weaker below %s: the kernel reports no "+
+			"names there (%v), so a chat can rename what another makes under a denied name before "+
+			"anybody opens it; use ext4, XFS or tmpfs, such as a volume", dir, err))
+	}
+	return found
 }
 
 // Findings starts the enforcer if any profile has rules for it, even before a chat needs it. If

@@ -106,11 +106,13 @@ func TestMasks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the masks are made in directories of root")
 	}
-	w := newWorld(t, denySecret)
-	must(t, w.MakeMasks(), os.WriteFile(filepath.Join(w.chat.Home, "secret"), nil, 0o600))
-	v := shims.View{Home: w.chat.Home, User: w.chat.ID.User(), UID: w.chat.UID}
+	w := newWorld(t, "access: {useDefaults: false, deny: ['~/secret', /data/secret]}\n")
+	host := t.TempDir()
+	must(t, w.MakeMasks(), os.WriteFile(filepath.Join(host, "secret"), nil, 0o600))
+	v := shims.View{Home: w.chat.Home, User: w.chat.ID.User(), UID: w.chat.UID,
+		Exposed: []chat.Exposed{{Source: host, Target: "/data", Mode: chat.ReadOnly}}}
 	masks := w.Masks(w.chat, v)
-	if len(masks) != 1 || masks[0].Target != w.chat.Home+"/secret" {
+	if len(masks) != 1 || masks[0].Target != "/data/secret" {
 		t.Errorf("masks are %+v", masks)
 	}
 	v.Without = []chat.LayerName{chat.LayerView}

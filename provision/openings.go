@@ -11,7 +11,7 @@ import (
 
 // openings returns a sentence for each thing that the config leaves open and a reader might take
 // for closed: a guard that refuses nothing, a PATH with every program, and limits that the host does
-// not keep.
+// not keep, and file rules that it keeps with less.
 func (m *Manager) openings() []string {
 	var open []string
 	for _, name := range slices.Sorted(maps.Keys(m.opt.Profiles)) {
@@ -29,7 +29,7 @@ func (m *Manager) openings() []string {
 			open = append(open, fmt.Sprintf("profile %s: %s", name, what))
 		}
 	}
-	return open
+	return append(open, m.policy.Unwatched(m.opt.Homes, m.opt.State)...)
 }
 
 // sayOpenings writes them to the log, once at each start and reload.

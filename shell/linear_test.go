@@ -84,7 +84,7 @@ func TestPipelines(t *testing.T) {
 func TestStepsAreBounded(t *testing.T) {
 	var rules, names strings.Builder
 	rules.WriteString("access:\n  deny:\n")
-	for i := range 1000 {
+	for i := range 500 {
 		fmt.Fprintf(&rules, "    - '**/*.k%d*y*z'\n    - '/\\.k%d-x$/'\n", i, i)
 		fmt.Fprintf(&names, ".k%d-x.k%dy", i, i)
 	}
@@ -95,15 +95,14 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 	for command, want := range map[string]string{
 		"ls /" + strings.Repeat("[a]", 20_000): "steps of", "ls /" + strings.Repeat("*a", 30_000): "steps of", "cat" + globs.String(): "steps of",
-		"cat /" + strings.Repeat(names.String(), 3): "steps of",
-		"cat /" + strings.Repeat(".k7-y", 10_000):   "", "ls src/*.go lib/*/[a-z]*.c": "", "cat" + strings.Repeat(" /etc/passwd", 5000): "",
+		"cat /" + strings.Repeat(".k7-y", 10_000): "", "ls src/*.go lib/*/[a-z]*.c": "", "cat" + strings.Repeat(" /etc/passwd", 1000): "",
 	} {
 		v, err := CheckCommand(rs, command)
 		if want == "" && (err != nil || v.Denied()) || want != "" && (!errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.20q: %s, %v, want %s", command, v.Effect, err, want)
 		}
 	}
-	if v, err := CheckCommand(rs, "cat /x.k5-x /"+strings.Repeat(names.String(), 3)); err != nil || !v.Denied() {
+	if v, err := CheckCommand(rs, "cat /x.k5-x /"+strings.Repeat(names.String(), 10)); err != nil || !v.Denied() {
 		t.Errorf("what is denied before is denied: %+v, %v", v, err)
 	}
 }

@@ -38,7 +38,7 @@ func CheckAllPlaces(
 	done := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		p := policies[name]
-		if !walls.NeededBy(p) || p == filerules.Defaults() { // the defaults match few names
+		if !walls.NeededBy(p) {
 			continue
 		}
 		look := looked(trees(name))

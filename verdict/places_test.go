@@ -31,7 +31,7 @@ func TestCheckPlaces(t *testing.T) {
 		t.Error(err)
 	}
 	all := map[string]*filerules.Policy{
-		"a": many, "b": many, "few": few, "inert": inert, "usual": filerules.Defaults(),
+		"a": many, "b": many, "few": few, "inert": inert,
 	}
 	var asked []string
 	trees := func(profile string) []chat.Exposed {

@@ -13,6 +13,8 @@ type Base struct {
 	Tree    int
 	Top     int // its root, in the session (O_PATH)
 	Handles int // the same, for open_by_handle_at(2); -1 if there is none
+	// Watched: the kernel reports the names made in it. Closed files in it need no mask.
+	Watched bool
 	// Dir and Inode are of its root.
 	Dir   bool
 	Inode sys.Inode

@@ -16,6 +16,7 @@ func (k *Walker) otherNames(bases []*Base) error {
 		return nil
 	}
 	for _, b := range bases {
+		k.in = b
 		fd, err := sys.OpenBeneath(b.Tree, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 		if k.skips(err) {
 			continue
@@ -76,9 +77,14 @@ func (k *Walker) otherName(dir int, p, name string) error {
 		return err
 	}
 	class, ok := k.linked[sys.InodeOf(&st)]
-	if has := k.Wall.Class(p); ok && class > has {
+	has, by := k.Wall.Class(p), k.nameOf[sys.InodeOf(&st)]
+	switch {
+	case !ok || class <= has:
+	case class == filerules.Closed && k.in.Watched:
+		return k.Close(k.in, dir, name, by)
+	default:
 		k.want(Place{Path: p, Class: class, Parent: has, Inode: sys.InodeOf(&st)})
-		k.recordCause(p, k.nameOf[sys.InodeOf(&st)])
+		k.recordCause(p, by)
 	}
 	return nil
 }

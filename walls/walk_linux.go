@@ -27,12 +27,16 @@ type Walker struct {
 	UID    uint32 // the chat's, whose own links say nothing
 	Source Source // what Wall was compiled from
 	Cache  *Cache
+	// Close takes a closed file of a watched mount, which gets no place in Wants: name in the
+	// directory dir, at the path by which the rules close it.
+	Close func(b *Base, dir int, name, by string) error
 
 	Wants  []Place           // what it found
 	Causes map[string]string // the denied name of what is closed under another
 	Looked int               // how many names it examined
 
 	bases  map[string]*Base
+	in     *Base                         // the one that it walks
 	linked map[sys.Inode]filerules.Class // what has a class and more than one name
 	linkAt []string                      // where those were found
 	nameOf map[sys.Inode]string          // the first of those, but for trees that are remembered
@@ -121,6 +125,7 @@ func (k *Walker) Fit(bases []*Base, stay []Place) error {
 }
 
 func (k *Walker) base(b *Base) error {
+	k.in = b
 	if b.Path != "/" && !k.Wall.Below(b.Path) {
 		return nil
 	}
@@ -217,7 +222,15 @@ func (k *Walker) entry(dir int, p string, e dirent, parent filerules.Class) (ent
 		}
 		return false, nil // its own name needs no mask; its target has its own
 	}
-	if class != parent {
+	closes := class == filerules.Closed && k.in.Watched
+	switch {
+	case closes && kind != unix.S_IFDIR && kind != unix.S_IFREG: // its opens are not asked about
+		k.want(Place{Path: p, Class: class, Inode: sys.InodeOf(&st)})
+	case closes: // also in a closed directory: a link to the file may be made outside
+		if err := k.Close(k.in, dir, e.name, p); err != nil {
+			return false, err
+		}
+	case class != parent:
 		k.want(Place{Path: p, Class: class, Parent: parent, Dir: kind == unix.S_IFDIR, Inode: sys.InodeOf(&st)})
 	}
 	if kind != unix.S_IFDIR && st.Nlink > 1 && class != filerules.Open {

@@ -83,6 +83,7 @@ func (w *Wall) Below(dir string) bool {
 
 // DependsOn reports whether a deny can match a path below dir because of dir's own name. A deny
 // of a last segment alone does not depend on it: the files that it matches are recorded themselves.
+// Where exceptions lie inside closed directories, a directory's names decide alone.
 func (w *Wall) DependsOn(dir string) bool {
 	for _, c := range w.rules.Rules() {
 		if c.Effect != filerules.Deny || c.Inert {
@@ -90,7 +91,7 @@ func (w *Wall) DependsOn(dir string) bool {
 		}
 		for _, m := range c.Matchers {
 			tail, floats := strings.CutPrefix(m.Glob, "/**/")
-			if floats && !strings.Contains(strings.TrimSuffix(tail, "/**"), "/") {
+			if floats && !w.Exceptions && !strings.Contains(strings.TrimSuffix(tail, "/**"), "/") {
 				continue
 			}
 			if chat.Within(m.Prefix, dir) || chat.Within(dir, m.Prefix) {

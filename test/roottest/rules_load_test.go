@@ -126,13 +126,16 @@ routing:
 // to tools and programs, and show says so; one without denies nothing.
 func TestRulesByDefault(t *testing.T) {
 	opt := ruledOptions(t, "access: {}")
-	opt.FileRules["ruled"] = filerules.Defaults()
+	shipped, err := filerules.Shipped([]string{"~/shared"}, []string{"~/copied/.env"})
+	must(t, err)
+	opt.FileRules["ruled"] = shipped
 	m := open(t, opt)
 	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "defaults")
 	plain := create(t, m, "no defaults", "default")
-	names := []string{".ssh/id", ".gnupg/ring", "a/.env", "b/secrets/k"}
-	for _, name := range append(names, "plain") {
+	names := []string{".ssh/id", ".gnupg/ring", ".env", "secrets/k", "shared/a/.env", "copied/.env"}
+	open := []string{"plain", "a/.env", "b/secrets/k"}
+	for _, name := range append(open, names...) {
 		putFile(t, c, name, secret)
 		putFile(t, plain, name, secret)
 	}
@@ -143,10 +146,16 @@ func TestRulesByDefault(t *testing.T) {
 			t.Errorf("without defaults %s says %q", name, got)
 		}
 	}
-	if denied := oneVerdict(t, m, c, append(names, "plain")); denied != 4*len(names) {
+	for _, name := range open {
+		if got := tells(t, m, c, "cat %s", name); got != secret {
+			t.Errorf("%s says %q", name, got)
+		}
+	}
+	if denied := oneVerdict(t, m, c, append(open, names...)); denied != 4*len(names) {
 		t.Errorf("%d verdicts are denials, want %d", denied, 4*len(names))
 	}
-	for id, want := range map[chat.ID]string{c.ID: "built-in defaults: deny ~/.ssh/** ~/.gnupg/** **/.env **/secrets/**", plain.ID: "none"} {
+	for id, want := range map[chat.ID]string{c.ID: "built-in defaults: deny ~/.ssh/** ~/.gnupg/** ~/.env ~/secrets/** " +
+		"~/shared/**/{.env,secrets/**,.ssh/**,.gnupg/**} ~/copied/.env", plain.ID: "none"} {
 		if got, err := m.Get(operator(t.Context()), id); err != nil || got.FileRules != want {
 			t.Errorf("show says %q, %v, want %q", got.FileRules, err, want)
 		}

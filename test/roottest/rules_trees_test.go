@@ -1,0 +1,167 @@
+package roottest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision"
+)
+
+// shippedDaemon is a chatd with the profiles as they are shipped, and a skeleton.
+func shippedDaemon(t *testing.T, opt provision.Options, skeleton string) *daemon {
+	t.Helper()
+	config := configFile(t, opt)
+	text, err := os.ReadFile(config)
+	must(t, err)
+	extra := "profiles:\n"
+	for _, name := range []string{"agent", "agent-large"} {
+		extra += fmt.Sprintf("  %s: {skeleton: %s}\n", name, skeleton)
+	}
+	must(t, os.WriteFile(config, append(text, extra...), 0o600))
+	return startDaemonOf(t, opt, config, "")
+}
+
+// trees uses git and npm on trees that have .env and secrets in them.
+const trees = `set -e
+export GIT_CONFIG_GLOBAL=$PWD/.gitconfig npm_config_offline=true
+git config --global user.email a@b.c; git config --global user.name a
+git init -q s; (cd s; mkdir -p lib/secrets; echo x >a; echo k=v >.env; echo y >lib/secrets/i.js
+  git add -A; git commit -qm m)
+git clone -q s d; cat d/.env d/lib/secrets/i.js; (cd d; git status --porcelain)
+mkdir -p p/lib/secrets; echo 'module.exports = 7' >p/lib/secrets/index.js; echo >p/.env
+echo '{"name":"p","version":"1.0.0","main":"lib/secrets/index.js"}' >p/package.json
+(cd p; npm pack --silent >/dev/null)
+mkdir app; cd app; echo '{"name":"app","version":"1.0.0"}' >package.json
+npm install --silent --no-audit --no-fund ../p/p-1.0.0.tgz
+node -p 'require("p")'
+sed -i s/1.0.0/1.0.1/ ../p/package.json; (cd ../p; npm pack --silent >/dev/null)
+npm install --silent --no-audit --no-fund ../p/p-1.0.1.tgz
+ls -A node_modules
+cd ..; cp -r p p2; tar cf p.tar p; rm -rf s d p p2 app; echo done
+`
+
+// TestShippedTrees: in the shipped profiles git and npm work on trees that hold names of secrets,
+// and rm removes them. What a skeleton, or somebody else directly below the home, has under such a
+// name is closed, also after it was renamed, moved with its directory, or linked.
+func TestShippedTrees(t *testing.T) {
+	needsRoot(t)
+	for _, program := range []string{"git", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing(t, program)
+		}
+	}
+	opt := options(t)
+	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
+	for _, name := range []string{"conf/app/.env", "conf/secrets/k"} {
+		file := filepath.Join(skeleton, name)
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+			os.WriteFile(file, []byte(secret), 0o644)))
+	}
+	d := shippedDaemon(t, opt, skeleton)
+	for _, profile := range []string{"agent", "agent-large"} {
+		t.Run(profile, func(t *testing.T) { shippedTrees(t, d, profile) })
+	}
+}
+
+func shippedTrees(t *testing.T, d *daemon, profile string) {
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "trees " + profile, Profile: profile})
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
+	sh := func(script string) chat.RunResult {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte(script), 0o644))
+		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}})
+		must(t, err)
+		return r
+	}
+	want := "k=v\ny\n7\n.package-lock.json\np\ndone\n"
+	if r := sh(trees); r.Exit != 0 || r.Stdout != want {
+		t.Errorf("exit %d, %q, want %q: %s", r.Exit, r.Stdout, want, r.Stderr)
+	}
+	closedFor(t, sh, c, "conf/app/.env", "conf/secrets/k", ".env", "secrets/k")
+}
+
+// closedFor checks that files are closed under every name that the chat gives them. Those that are
+// not there are made by root, under the chat's session.
+func closedFor(t *testing.T, sh func(string) chat.RunResult, c chat.Chat, names ...string) {
+	t.Helper()
+	for i, name := range names {
+		file := filepath.Join(c.Home, name)
+		if _, err := os.Lstat(file); err != nil {
+			must(t, os.Chown(putFile(t, c, name, secret), int(c.UID), int(c.UID)))
+		}
+		script := strings.NewReplacer("FILE", name, "DIR", filepath.Dir(name), "N", fmt.Sprint(i)).
+			Replace(`cat FILE && echo read; cat < FILE; ln FILE linkN && cat linkN
+mv FILE plainN && cat plainN; mkdir dN; mv plainN dN/x; mv dN eN; cat eN/x
+mv eN/x FILE; [ DIR = . ] || { mv DIR movedN; cat movedN/*; cat movedN/.env; }`)
+		if r := sh(script); strings.Contains(r.Stdout, secret) || r.Stderr == "" {
+			t.Errorf("%s: %q %q", name, r.Stdout, r.Stderr)
+		}
+	}
+}
+
+// TestRulesOnOverlay: where homes and state are on overlayfs, as in a container, the shipped
+// profiles wake, and what their rules close stays closed.
+func TestRulesOnOverlay(t *testing.T) {
+	needsRoot(t)
+	if onHost() {
+		t.Skip("NOT TRIED: mounts over directories of the machine's")
+	}
+	opt := options(t)
+	overlay(t, filepath.Join(opt.State, "tmp"), filepath.Join(opt.State, "vartmp"), opt.Homes)
+	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
+	for _, name := range []string{"conf/.env", ".env", "secrets/k"} {
+		file := filepath.Join(skeleton, name)
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+			os.WriteFile(file, []byte(secret), 0o644)))
+	}
+	d := shippedDaemon(t, opt, skeleton)
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "on overlay", Profile: "agent"})
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
+	sh := func(script string) chat.RunResult {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte(script), 0o644))
+		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}})
+		must(t, err)
+		return r
+	}
+	if r := sh("echo free >f; cat f; mkdir -p a/secrets; echo x >a/.env; rm -rf a; ls"); r.Exit != 0 ||
+		!strings.Contains(r.Stdout, "free") {
+		t.Errorf("exit %d: %s%s", r.Exit, r.Stdout, r.Stderr)
+	}
+	closedFor(t, sh, c, "conf/.env", ".env", "secrets/k")
+	got, err := d.Get(t.Context(), c.ID)
+	must(t, err)
+	for _, l := range got.Layers {
+		if l.Name == chat.LayerView && !strings.Contains(l.Probe, "names") {
+			t.Errorf("layer view does not say what is weaker there: %s", l.Probe)
+		}
+	}
+}
+
+// overlay puts an overlay over each directory, until the test ends.
+func overlay(t *testing.T, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		below := t.TempDir()
+		script := `set -e; mkdir -p "$1"; mount -t tmpfs o "$0"; cd "$0"; mkdir lower upper work
+mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work "$1"; chmod 711 "$1"`
+		if out, err := exec.Command("sh", "-c", script, below, dir).CombinedOutput(); err != nil {
+			t.Fatalf("cannot mount an overlay: %v: %s", err, out)
+		}
+		t.Cleanup(func() {
+			out, err := exec.Command("umount", "-l", dir, below).CombinedOutput()
+			if err != nil {
+				t.Errorf("umount: %v: %s", err, out)
+			}
+		})
+	}
+}
