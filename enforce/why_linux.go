@@ -58,6 +58,9 @@ func (s *watchedSession) deniedName(p string) string {
 		if by := cmp.Or(s.denied[h].by, s.before[h].by); err == nil && by != "" {
 			return by
 		}
+		if s.isException(p) {
+			break // the directories around it do not close it
+		}
 	}
 	return ""
 }

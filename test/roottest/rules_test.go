@@ -32,14 +32,17 @@ agents:
 	rc := putFile(t, c, ".bashrc", "cat ~/.env ~/keys/private > ~/seen 2>&1\n")
 	must(t, os.Chmod(rc, 0o644))
 	wake(t, m, c.ID)
-	if got := tells(t, m, c, "cat ~/seen"); strings.Contains(got, secret) || !strings.Contains(got, "denied") {
+	if got := tells(t, m, c, "cat ~/seen"); strings.Contains(got, secret) || !strings.Contains(got, "Operation not permitted") {
 		t.Errorf("the chat's first command read %q", got)
 	}
 	t.Log(tells(t, m, c, "ls -la . keys keys/public conf a/b; cat /proc/self/mountinfo | tail -12"))
 	for _, name := range []string{".env", "a/b/.env", "keys/private", "conf/inner/y", "twin"} {
 		refused(t, m, c, "cat %s", name)
 		refused(t, m, c, "echo over > %s", name)
-		refused(t, m, c, "mv %s gone", strings.Split(name, "/")[0]+"/../"+name)
+	}
+	refused(t, m, c, "mv conf/inner/y gone")
+	for _, name := range []string{".env", "a/b/.env", "keys/private", "twin"} {
+		refused(t, m, c, "mv %[1]s gone; cat gone; code=$?; mv gone %[1]s; exit $code", name)
 	}
 	for _, name := range []string{"keys/public/k", "conf/x", "plain"} {
 		if got := tells(t, m, c, "cat %s", name); !strings.Contains(got, secret) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -27,7 +26,8 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 			t.Cleanup(func() { endEnforcer(t, opt) })
 			bridge := asBridge(t.Context(), "bridge")
 			c := asleepFor(bridge, t, m)
-			must(t, os.Link(putFile(t, c, "a.pem", secret), filepath.Join(c.Home, "linked")))
+			pem := putFile(t, c, "a.pem", secret)
+			must(t, errors.Join(os.Chown(pem, int(c.UID), int(c.UID)), os.Link(pem, filepath.Join(c.Home, "linked"))))
 			putDir(t, c, "vault")
 			putDir(t, c, "shut")
 			must(t, os.Symlink("vault", filepath.Join(c.Home, "way")))
@@ -57,7 +57,6 @@ func asleepFor(ctx context.Context, t *testing.T, m *manager) chat.Chat {
 
 func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *manager, c chat.Chat, terse bool) {
 	t.Helper()
-	op := chat.CallerFrom(ctx).Role == chat.RoleOperator
 	_, err := m.ReadFile(ctx, c.ID, files.ReadFile{Path: "linked"}, func(files.Answer) io.Writer { return io.Discard })
 	var d *files.Denial
 	switch {
@@ -75,13 +74,10 @@ func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *
 	if err != nil || e.Verdict != "deny" || !e.ByKernel || terse == (e.Place == "rules.yaml:3") {
 		t.Errorf("explain: %+v, %v", e, err)
 	}
-	for _, dir := range []string{"vault", "way"} {
-		_, err = m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: dir})
-		if !errors.Is(err, chat.ErrInvalid) || op != strings.Contains(fmt.Sprint(err), "deny **/vaul?/** (rules.yaml:3)") || terse && strings.Contains(err.Error(), "vaul?") {
-			t.Errorf("a run in %s: %v", dir, err)
-		}
-		if len(auditLines(t, opt, `"run"`, "failed", strconv.Quote(chat.CallerFrom(ctx).Name), "deny **/vaul?/**", "rules.yaml:3")) == 0 {
-			t.Errorf("no line of the audit log names the rule that closes %s", dir)
+	for _, dir := range []string{"vault", "way"} { // chdir(2) opens nothing
+		r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "ls", Cwd: dir})
+		if err != nil || r.Exit == 0 || !strings.Contains(r.Stderr, "Operation not permitted") {
+			t.Errorf("a run in %s: %+v, %v", dir, r, err)
 		}
 	}
 	if _, err = m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: "shut"}); err == nil || strings.Contains(err.Error(), "rule") {

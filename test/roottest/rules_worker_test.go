@@ -70,9 +70,14 @@ func TestRulesWorkerKilled(t *testing.T) {
 	opened := `access: {useDefaults: false, deny: ["~/note", /data/secret, "**/.env"]}`
 	closed := strings.Replace(opened, "[", `["~/keys", `, 1)
 	for i := range count {
-		closed = strings.Replace(closed, "[", fmt.Sprintf(`["~/many/%d", `, i), 1)
+		dir := fmt.Sprintf("%s/many/%d", shared, i)
+		must(t, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/k", []byte(secret), 0o644)))
+		closed = strings.Replace(closed, "[", fmt.Sprintf(`["/data/many/%d", `, i), 1)
 	}
 	opt := ruledOptions(t, closed)
+	// Landlock would keep closed what a reload opens.
+	opt.Without = append(opt.Without, chat.LayerLandlock)
+	opt.AllowMissing = append(opt.AllowMissing, chat.LayerLandlock, chat.LayerNetwork)
 	p := opt.Profiles["ruled"]
 	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}}
 	opt.Profiles["ruled"] = p
@@ -81,9 +86,6 @@ func TestRulesWorkerKilled(t *testing.T) {
 	c := sleeper(t, m, "worker")
 	for _, name := range []string{"keys/k", "note", "w/.env", "loop/later/.env"} {
 		putFile(t, c, name, secret)
-	}
-	for i := range count {
-		putFile(t, c, fmt.Sprintf("many/%d/k", i), secret)
 	}
 	wake(t, m, c.ID)
 	denied := []string{"note", "/data/secret/f", "w/.env", "loop/later/.env"}
@@ -97,7 +99,7 @@ func TestRulesWorkerKilled(t *testing.T) {
 	}
 	initPID := sessionInit(t, c)
 	masks := masksAt(t, initPID)
-	if want := count + 3; len(masks) != want {
+	if want := count + 1; len(masks) != want {
 		t.Fatalf("bubblewrap masks %d paths, want %d: %q", len(masks), want, masks)
 	}
 	worker := workerOf(t, opt, 0)
@@ -128,7 +130,7 @@ func TestRulesWorkerKilled(t *testing.T) {
 		worker = workerOf(t, opt, worker)
 		refused(t, m, c, "cat %s", strings.Join(denied, " "))
 		want := strings.Repeat(secret, []int{count + 1, 0}[i%2])
-		if got := tells(t, m, c, "cat keys/k many/*/k 2>/dev/null"); got != want {
+		if got := tells(t, m, c, "cat keys/k /data/many/*/k 2>/dev/null"); got != want {
 			t.Errorf("after reload %d: %q", i, got)
 		}
 	}
