@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"container/list"
 	"maps"
 	"slices"
 	"sync"
@@ -19,12 +18,10 @@ const maxCompiled = 64 << 20
 // a reload happens while they are compiled.
 type Book struct {
 	policies map[string]*filerules.Policy
-	max      int // bytes
 
 	mu   sync.Mutex
-	kept map[ruleKey]*list.Element
-	used list.List // of *Rules, the last used first
-	size int       // of all in used, in bytes
+	kept map[ruleKey]*Rules
+	size int // of all in kept, in bytes
 }
 
 // Chat is what the rules of a chat depend on, besides the policy of its profile. The working
@@ -47,8 +44,7 @@ type Rules struct {
 	// Closed returns the paths that the rules close as a whole, computed once.
 	Closed func() ClosedPaths
 
-	key  ruleKey
-	size int // bytes
+	size int // in bytes, at most
 }
 
 // builtInRules are the rules of a profile without a file of rules. The language's defaults are
@@ -67,7 +63,7 @@ var builtIn = sync.OnceValue(func() *filerules.Policy {
 // NewBook returns a book of all policies, by profile name. A profile that the map lacks has the
 // built-in rules.
 func NewBook(all map[string]*filerules.Policy) *Book {
-	return &Book{policies: maps.Clone(all), max: maxCompiled, kept: map[ruleKey]*list.Element{}}
+	return &Book{policies: maps.Clone(all), kept: map[ruleKey]*Rules{}}
 }
 
 // Policy returns the file rules of a profile, or the built-in ones.
@@ -94,50 +90,32 @@ func (b *Book) Enforced() []string {
 // Rules returns the compiled rules of a chat. Two simultaneous calls may both compile.
 func (b *Book) Rules(c Chat) (*Rules, error) {
 	key := ruleKey{b.Policy(c.Profile), c.Agent, c.Home}
-	if r := b.find(key); r != nil {
+	b.mu.Lock()
+	r := b.kept[key]
+	b.mu.Unlock()
+	if r != nil {
 		return r, nil
 	}
 	r, err := compile(key)
 	if err == nil {
-		b.keep(r)
+		b.keep(key, r)
 	}
 	return r, err
 }
 
-func (b *Book) find(key ruleKey) *Rules {
+// keep caches r. A full cache begins anew.
+func (b *Book) keep(key ruleKey, r *Rules) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.kept[key]
-	if e == nil {
-		return nil
+	if b.size+r.size > maxCompiled {
+		clear(b.kept)
+		b.size = 0
 	}
-	b.used.MoveToFront(e)
-	return e.Value.(*Rules)
-}
-
-// keep caches r, and drops the least recently used entries until all fit. It does not cache
-// rules that alone exceed the bound.
-func (b *Book) keep(r *Rules) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r.size > b.max || b.kept[r.key] != nil {
-		return
+	if b.kept[key] == nil && r.size <= maxCompiled {
+		b.kept[key] = r
+		b.size += r.size
 	}
-	for b.size+r.size > b.max {
-		b.forget(b.used.Back())
-	}
-	b.kept[r.key] = b.used.PushFront(r)
-	b.size += r.size
 }
-
-func (b *Book) forget(e *list.Element) {
-	old := b.used.Remove(e).(*Rules)
-	delete(b.kept, old.key)
-	b.size -= old.size
-}
-
-// keptSize is about how many bytes the book holds for a chat besides its rules.
-const keptSize = 512
 
 func compile(key ruleKey) (*Rules, error) {
 	rs, err := key.policy.For(filerules.Scope{Agent: key.agent, Home: key.home})
@@ -145,25 +123,16 @@ func compile(key ruleKey) (*Rules, error) {
 		return nil, err
 	}
 	r := &Rules{
-		Ruleset: rs, key: key, size: rs.Size() + keptSize,
+		Ruleset: rs, size: 1 << 10,
 		Links:  sync.OnceValues(func() ([]string, error) { return linksOf(rs) }),
 		Closed: sync.OnceValue(func() ClosedPaths { return closedWhole(rs) }),
 	}
 	for _, c := range rs.Rules() {
-		if denies(c) {
-			r.size += linksSize(c)
+		for _, m := range c.Matchers {
+			r.size += 512 + 32*len(m.Glob) // a segment has 80 bytes, and at least three of Glob
 		}
 	}
 	return r, nil
-}
-
-// linksSize is the size of the result of links for one rule, in bytes.
-func linksSize(c filerules.CompiledRule) (n int) {
-	const header = 16
-	for _, m := range c.Matchers {
-		n += header + len(m.Prefix)
-	}
-	return n
 }
 
 // denies reports whether links matter for the rule's directories.
