@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,17 +24,13 @@ func shippedRules(p chat.Profile) (*filerules.Policy, error) {
 		return nil, err
 	}
 	for _, g := range grants {
-		switch {
-		case g.Own:
-		case g.Path != "":
-			places = append(places, g.Path)
-		default:
-			places = append(places, g.Dir)
+		if !g.Own {
+			places = append(places, cmp.Or(g.Path, g.Dir))
 		}
 	}
 	copied, err := secretsIn(p.Skeleton)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot look for secrets in the skeleton: %w", err)
 	}
 	return filerules.Shipped(places, copied)
 }
@@ -58,8 +55,5 @@ func secretsIn(skeleton string) (paths []string, err error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for secrets in the skeleton: %w", err)
-	}
-	return paths, nil
+	return paths, err
 }

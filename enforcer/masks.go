@@ -3,7 +3,6 @@ package enforcer
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +43,7 @@ func (c *Client) Masks(v shims.View, closed []string) (all []chat.Exposed) {
 		if slices.ContainsFunc(mounts, inside) || writable(mounts, p) {
 			continue
 		}
-		dir, ok := maskable("/", strings.TrimPrefix(v.HostPath(p), "/"))
+		dir, ok := maskable(v.HostPath(p))
 		if !ok {
 			continue
 		}
@@ -69,19 +68,14 @@ func writable(mounts []chat.Mount, p string) bool {
 	return in.Mode == chat.ReadWrite
 }
 
-// maskable reports whether rel below base is a directory or a regular file, reached by no link.
-func maskable(base, rel string) (dir, ok bool) {
-	if rel == "" {
+// maskable reports whether p is a directory or a regular file, reached by no link.
+func maskable(p string) (dir, ok bool) {
+	if p == "" || p == "/" {
 		return false, false
 	}
-	at, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false, false
-	}
-	defer unix.Close(at)
-	fd, err := sys.Openat2(at, rel, &unix.OpenHow{
+	fd, err := sys.Openat2(unix.AT_FDCWD, p, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+		Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
 		return false, false

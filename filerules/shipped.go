@@ -2,8 +2,8 @@ package filerules
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
-	"strings"
 )
 
 // secretNames are names of files and directories that usually hold secrets.
@@ -31,10 +31,7 @@ func Shipped(places, paths []string) (*Policy, error) {
 	return Load(builtIn, text)
 }
 
+var secretPath = regexp.MustCompile(`(^|/)((secrets|\.ssh|\.gnupg)(/|$)|\.env$)`)
+
 // IsSecret reports whether a name in a path usually holds secrets.
-func IsSecret(p string) bool {
-	parts := strings.Split(p, "/")
-	return slices.ContainsFunc(parts, func(name string) bool {
-		return slices.Contains([]string{"secrets", ".ssh", ".gnupg"}, name)
-	}) || parts[len(parts)-1] == ".env"
-}
+func IsSecret(p string) bool { return secretPath.MatchString(p) }

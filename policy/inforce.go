@@ -93,10 +93,10 @@ func (p *InForce) Rules(c Chat) (*verdict.Rules, error) {
 
 // Closed returns the closed paths of a chat. If its rules do not compile, its session does not
 // start, and the enforcer reports the reason.
-func (p *InForce) Closed(c Chat) verdict.ClosedPaths {
+func (p *InForce) Closed(c Chat) []string {
 	rules, err := p.Rules(c)
 	if err != nil {
-		return verdict.ClosedPaths{}
+		return nil
 	}
 	return rules.Closed()
 }

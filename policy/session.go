@@ -28,7 +28,7 @@ func (p *InForce) Masks(c Chat, v shims.View) []chat.Exposed {
 	if slices.Contains(v.Without, chat.LayerView) || !p.Enforced(c) {
 		return nil
 	}
-	return p.enforcer.Masks(v, p.Closed(c).All())
+	return p.enforcer.Masks(v, p.Closed(c))
 }
 
 // Masked returns the denied paths that bubblewrap masks in the session.
@@ -74,7 +74,7 @@ func (p *InForce) hold(ctx context.Context, c Chat, init *sys.HeldProcess) error
 // ForgetMasks drops from a session's record the masks of paths that new rules open. The enforcer
 // has removed their mounts, and mounts its own if rules close the path again.
 func (p *InForce) ForgetMasks(c Chat, s *session.Session, dir session.Dir) error {
-	masked, closed := Masked(s), p.Closed(c).All()
+	masked, closed := Masked(s), p.Closed(c)
 	left := slices.DeleteFunc(slices.Clone(masked), func(path string) bool {
 		return !slices.Contains(closed, path)
 	})

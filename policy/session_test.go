@@ -129,7 +129,7 @@ func TestMasks(t *testing.T) {
 // TestForgetMasks: a mask is forgotten when new rules open its path, and the record says so; what
 // they close again is the enforcer's.
 func TestForgetMasks(t *testing.T) {
-	w := newWorld(t, "access: {useDefaults: false, deny: ['~/a', '~/b']}\n")
+	w := newWorld(t, "access: {useDefaults: false, deny: [/data/a, /data/b]}\n")
 	s, dir := &session.Session{Chat: w.chat.ID, UID: w.chat.UID, Init: w.init}, session.Dir{
 		Parent: t.TempDir(), Chat: w.chat.ID, UID: w.chat.UID,
 	}
@@ -142,13 +142,13 @@ func TestForgetMasks(t *testing.T) {
 		}
 	}
 	forget() // of an older chatd
-	a, b := w.chat.Home+"/a", w.chat.Home+"/b"
+	a, b := "/data/a", "/data/b"
 	s.Masked.Store(&[]string{a, b})
 	forget(a, b)
 	if names, _ := os.ReadDir(dir.Path()); len(names) > 0 {
 		t.Error("a record was written though nothing changed")
 	}
-	w.SetRules(rulesOf(t, "access: {useDefaults: false, deny: ['~/b']}\n"))
+	w.SetRules(rulesOf(t, "access: {useDefaults: false, deny: [/data/b]}\n"))
 	forget(b)
 	if names, _ := os.ReadDir(dir.Path()); len(names) == 0 {
 		t.Error("no record was written")

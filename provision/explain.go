@@ -57,7 +57,7 @@ func (m *Manager) closedBy(rec state.Record) (masked, leftOut []string) {
 	if s := m.session(rec.ID); s != nil {
 		return policy.Masked(s.Session), policy.LeftOut(m.sessionView(rec, s))
 	}
-	if len(m.policy.Closed(m.chatOf(rec)).All()) == 0 {
+	if len(m.policy.Closed(m.chatOf(rec))) == 0 {
 		return nil, nil
 	}
 	v, _, err := m.exposedView(rec)

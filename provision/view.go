@@ -28,7 +28,7 @@ func (m *Manager) viewer(rec state.Record) view.Chat {
 	return view.Chat{
 		ID: rec.ID, UID: rec.UID, Profile: p, Env: rec.Env, Home: m.home(rec.ID),
 		Tmp: filepath.Join(m.paths.tmp, rec.ID.User()), VarTmp: filepath.Join(m.paths.varTmp, rec.ID.User()),
-		Dir: m.sessionDir(rec.ID, rec.UID), Network: m.layers.Network(p), Denied: m.policy.Closed(m.chatOf(rec)).Outside,
+		Dir: m.sessionDir(rec.ID, rec.UID), Network: m.layers.Network(p), Denied: m.policy.Closed(m.chatOf(rec)),
 		Secrets: m.secretVars(rec), OwnTrust: m.usesSecrets(rec),
 	}
 }

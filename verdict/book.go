@@ -9,9 +9,8 @@ import (
 	"github.com/chatd/chatd/walls"
 )
 
-// maxCompiled bounds the cache of compiled rules, in bytes: enough for a hundred chats with
-// 1,000 rules each, or for thousands with a dozen.
-const maxCompiled = 64 << 20
+// maxCompiled bounds the cache of compiled rules. A set of 1,000 rules has about half a megabyte.
+const maxCompiled = 128
 
 // Book is the file rules in force, by profile, and a cache of the rules compiled from them
 // for chats. New rules come with a new book: compiled rules never outlive their source, even if
@@ -21,7 +20,6 @@ type Book struct {
 
 	mu   sync.Mutex
 	kept map[ruleKey]*Rules
-	size int // of all in kept, in bytes
 }
 
 // Chat is what the rules of a chat depend on, besides the policy of its profile. The working
@@ -42,9 +40,7 @@ type Rules struct {
 	// Links returns the names whose links the rules need; none if they deny nothing.
 	Links func() ([]string, error)
 	// Closed returns the paths that the rules close as a whole, computed once.
-	Closed func() ClosedPaths
-
-	size int // in bytes, at most
+	Closed func() []string
 }
 
 // builtInRules are the rules of a profile without a file of rules. The language's defaults are
@@ -107,14 +103,10 @@ func (b *Book) Rules(c Chat) (*Rules, error) {
 func (b *Book) keep(key ruleKey, r *Rules) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.size+r.size > maxCompiled {
+	if len(b.kept) == maxCompiled {
 		clear(b.kept)
-		b.size = 0
 	}
-	if b.kept[key] == nil && r.size <= maxCompiled {
-		b.kept[key] = r
-		b.size += r.size
-	}
+	b.kept[key] = r
 }
 
 func compile(key ruleKey) (*Rules, error) {
@@ -122,17 +114,11 @@ func compile(key ruleKey) (*Rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rules{
-		Ruleset: rs, size: 1 << 10,
-		Links:  sync.OnceValues(func() ([]string, error) { return linksOf(rs) }),
-		Closed: sync.OnceValue(func() ClosedPaths { return closedWhole(rs) }),
-	}
-	for _, c := range rs.Rules() {
-		for _, m := range c.Matchers {
-			r.size += 512 + 32*len(m.Glob) // a segment has 80 bytes, and at least three of Glob
-		}
-	}
-	return r, nil
+	return &Rules{
+		Ruleset: rs,
+		Links:   sync.OnceValues(func() ([]string, error) { return linksOf(rs) }),
+		Closed:  sync.OnceValue(func() []string { return closedWhole(rs) }),
+	}, nil
 }
 
 // denies reports whether links matter for the rule's directories.

@@ -7,35 +7,26 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// maxClosed bounds the denied paths in the home, and those outside, that bubblewrap masks and
-// around which Landlock's grants are split.
+// maxClosed bounds the denied paths that bubblewrap masks and around which Landlock's grants are
+// split.
 const maxClosed = 64
 
-// ClosedPaths are the paths that rules close as a whole: those of a pattern without wildcards,
-// which hold no exception. Landlock grants nothing at those outside the home, and bubblewrap
-// masks those that exist when a session begins.
-type ClosedPaths struct{ Outside, Home []string }
-
-// All are both.
-func (c ClosedPaths) All() []string { return slices.Concat(c.Home, c.Outside) }
-
-func closedWhole(rs *filerules.Ruleset) (all ClosedPaths) {
+// closedWhole are the paths outside the home that rules close as a whole: those of a pattern
+// without wildcards, which hold no exception. Landlock grants nothing there, and bubblewrap masks
+// those that exist when a session begins.
+func closedWhole(rs *filerules.Ruleset) (all []string) {
 	home := rs.Scope().Home
 	for _, c := range rs.Rules() {
 		if !denies(c) || c.Ops&filerules.Bash == 0 {
 			continue
 		}
 		for _, m := range c.Matchers {
-			list := &all.Outside
-			if chat.Within(m.Path, home) {
-				list = &all.Home
-			}
-			if m.Kind != filerules.KindSubtree || chat.Within(home, m.Path) ||
-				len(*list) == maxClosed || slices.Contains(*list, m.Path) {
+			if m.Kind != filerules.KindSubtree || chat.Within(m.Path, home) ||
+				chat.Within(home, m.Path) || len(all) == maxClosed || slices.Contains(all, m.Path) {
 				continue
 			}
 			if rs.ClassOf(m.Path).Class == filerules.Closed && !mayOpenIn(rs, m.Path) {
-				*list = append(*list, m.Path)
+				all = append(all, m.Path)
 			}
 		}
 	}
