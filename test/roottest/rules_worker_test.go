@@ -75,8 +75,7 @@ func TestRulesWorkerKilled(t *testing.T) {
 		closed = strings.Replace(closed, "[", fmt.Sprintf(`["/data/many/%d", `, i), 1)
 	}
 	opt := ruledOptions(t, closed)
-	// Landlock would keep closed what a reload opens.
-	opt.Without = append(opt.Without, chat.LayerLandlock)
+	opt.Without = append(opt.Without, chat.LayerLandlock) // it would keep closed what a reload opens
 	opt.AllowMissing = append(opt.AllowMissing, chat.LayerLandlock, chat.LayerNetwork)
 	p := opt.Profiles["ruled"]
 	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}}
