@@ -141,6 +141,7 @@ var mayImport = map[string][]string{
 // owners are the third-party modules and the one folder that may use each; two where
 // an ADR says why. golang.org/x/sys belongs to everybody who talks to the kernel.
 var owners = map[string]string{
+	"github.com/mattn/go-runewidth":               "termsafe",
 	"go.etcd.io/bbolt":                            "state",
 	"github.com/danielgtaylor/huma/v2":            "api",
 	"github.com/goccy/go-yaml":                    "config filerules", // adrs/0016

@@ -11,8 +11,9 @@ const MaxKeyByKey = 1000
 
 // Input is typed into the terminal: text, or named keys, not both.
 type Input struct {
-	// Text is typed as it is, any bytes that JSON can carry.
-	Text string `json:"text,omitempty" doc:"Typed as it is."`
+	// Text is typed as people write it. Line ends of every system are Enter or, in a paste, line feeds;
+	// control characters other than tab, and terminal sequences, are left out.
+	Text string `json:"text,omitempty" doc:"Typed as text: without control characters other than tab and line ends, and without terminal sequences. Press keys by keys."`
 	// Enter presses Enter after the text. If a program other than the shell reads, it comes after a
 	// pause: many take text and Enter together for a paste.
 	Enter bool `json:"enter,omitempty" doc:"Press Enter after the text, and apart from it: a program that reads may take text and Enter together for a paste."`

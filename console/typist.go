@@ -101,7 +101,7 @@ func (t typist) once(ctx context.Context, cond tmux.If) (tmux.Front, error) {
 	if err != nil {
 		return front, err
 	}
-	if err := t.log.pauseAfter(ctx, t.ring, before, in.Text); err != nil {
+	if err := t.log.pauseAfter(ctx, t.ring, before, tmux.Typeable(in.Text)); err != nil {
 		return front, err
 	}
 	t.enter(false)
@@ -129,6 +129,9 @@ func (t typist) text(ctx context.Context, enter bool, cond tmux.If) (tmux.Front,
 func Check(in chat.Input) error {
 	if err := in.Validate(); err != nil {
 		return err
+	}
+	if in.Text != "" && tmux.Typeable(in.Text) == "" {
+		return fmt.Errorf("cannot type: text has control characters alone: press keys by name: %w", chat.ErrInvalid)
 	}
 	for _, k := range in.Keys {
 		if _, known := tmux.KeyName(k); !known {

@@ -19,14 +19,14 @@ func (g *grid) change(params string, final byte, n int) {
 		g.eraseLine(number(params, 0, 0))
 	case 'X':
 		for i := from; i < min(len(line), from+n); i++ {
-			line[i] = ' '
+			line[i] = " "
 		}
 	case 'P':
-		g.cells[g.row] = slices.Delete(line, from, min(len(line), from+n))
+		g.cells[g.row].cells = slices.Delete(line, from, min(len(line), from+n))
 	case '@':
 		if col < len(line) {
 			wide := slices.Insert(line, col, blanks[:min(n, g.cols)]...)
-			g.cells[g.row] = wide[:min(len(wide), g.cols)]
+			g.cells[g.row].cells = wide[:min(len(wide), g.cols)]
 		}
 	case 'L':
 		if inside {
@@ -61,13 +61,13 @@ func (g *grid) eraseLine(how int) {
 	line := g.line(g.row, 0)
 	switch n := min(g.col, len(line)); how {
 	case 0:
-		g.cells[g.row] = line[:n]
+		g.cells[g.row] = row{cells: line[:n]}
 	case 1:
 		for i := range min(len(line), n+1) {
-			line[i] = ' '
+			line[i] = " "
 		}
 	default:
-		g.cells[g.row] = nil
+		g.cells[g.row] = row{}
 	}
 }
 
@@ -76,7 +76,7 @@ func (g *grid) second(on bool) {
 	switch {
 	case on && g.main == nil:
 		g.savedRow, g.savedCol = g.row, g.col
-		g.main, g.cells = append([][]rune{}, g.cells...), nil
+		g.main, g.cells = append([]row{}, g.cells...), nil
 	case !on && g.main != nil:
 		g.cells, g.main = g.main, nil
 		g.move(g.savedRow, g.savedCol)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // maxRendered bounds what [Render] gives back, in bytes: of more, the end.
@@ -15,13 +17,15 @@ const maxRendered = 256 << 10
 const maxRead = 256 << 10
 
 // Render returns the text that a terminal of that size shows after p, with the scrolled lines
-// above. A line that was drawn over, or erased, appears once, in its last form. The terminal is a
-// plain one that begins empty; each character takes one cell. The text has at most 256 KiB, and no
-// trailing blanks and blank lines.
+// above. A line that was drawn over, or erased, appears once, in its last form; one that went on in
+// the next row is one line. The terminal is a plain one that begins empty. A wide character takes
+// two cells (Unicode Standard Annex 11); marks and joiners are in the cell of the character before.
+// The text has at most 256 KiB, and no trailing blanks and blank lines. It keeps characters that
+// reorder lines, which [String] leaves out: for a terminal it goes through that.
 func Render(p []byte, rows, cols int) string {
 	g := grid{rows: min(max(rows, 1), maxCols), cols: min(max(cols, 1), maxCols)}
 	g.bottom = g.rows - 1
-	clean := String(string(p[max(0, len(p)-maxRead):]), Full)
+	clean := (&Writer{level: Full, formats: true}).text(string(p[max(0, len(p)-maxRead):]))
 	for len(clean) > 0 {
 		if clean[0] == esc {
 			clean = g.sequence(clean[1:])
@@ -34,33 +38,44 @@ func Render(p []byte, rows, cols int) string {
 	return g.text()
 }
 
-// grid is the cells of a terminal; a row that was never written is nil.
+// row is the cells of one, as far as it was written. A cell is what is in it: a character with its
+// marks, a blank, or nothing for the right half of a wide character.
+type row struct {
+	cells []string
+	wraps bool // the line goes on in the next row
+}
+
+// grid is the cells of a terminal.
 type grid struct {
 	rows, cols  int
 	top, bottom int // margins, both within
-	cells       [][]rune
+	cells       []row
 	row, col    int
 	savedRow    int
 	savedCol    int
-	main        [][]rune // the first screen, while the second is shown
+	main        []row    // the first screen, while the second is shown
 	gone        []string // scrolled away
+	wrapped     bool     // the last of gone goes on
 	goneBytes   int
 }
 
 // maxCols bounds the size of a terminal, either way.
 const maxCols = 1000
 
-var blanks = []rune(strings.Repeat(" ", maxCols))
+// maxMarks bounds the marks of one character, in bytes.
+const maxMarks = 256
 
-// line is a row, as long as col at least.
-func (g *grid) line(row, col int) []rune {
-	for len(g.cells) <= row {
-		g.cells = append(g.cells, nil)
+var blanks = slices.Repeat([]string{" "}, maxCols)
+
+// line is the cells of a row, as many as col at least.
+func (g *grid) line(at, col int) []string {
+	for len(g.cells) <= at {
+		g.cells = append(g.cells, row{})
 	}
-	if missing := col - len(g.cells[row]); missing > 0 {
-		g.cells[row] = append(g.cells[row], blanks[:missing]...)
+	if missing := col - len(g.cells[at].cells); missing > 0 {
+		g.cells[at].cells = append(g.cells[at].cells, blanks[:missing]...)
 	}
-	return g.cells[row]
+	return g.cells[at].cells
 }
 
 func (g *grid) put(r rune) {
@@ -75,16 +90,61 @@ func (g *grid) put(r rune) {
 		g.col = min(g.cols-1, (g.col/8+1)*8)
 	case 0x0e, 0x0f: // character sets
 	default:
-		if unicode.Is(unicode.Mn, r) || r == '\u200c' || r == '\u200d' {
-			return // it belongs to the cell before
-		}
-		if g.col >= g.cols {
-			g.col = 0
-			g.feed()
-		}
-		line := g.line(g.row, g.col+1)
-		line[g.col] = r
-		g.col++
+		g.write(r)
+	}
+}
+
+// widths are those of a UTF-8 locale, whatever this process's is.
+var widths = &runewidth.Condition{StrictEmojiNeutral: true}
+
+// write writes a character at the cursor, or adds it to the one before.
+func (g *grid) write(r rune) {
+	cells := 1
+	if widths.RuneWidth(r) == 2 {
+		cells = 2
+	}
+	if isMark(r) && g.mark(r) {
+		return
+	}
+	if g.col+cells > g.cols && g.cols >= cells {
+		g.line(g.row, 0)
+		g.cells[g.row].wraps = true
+		g.col = 0
+		g.feed()
+	}
+	line := g.line(g.row, g.col+cells)
+	g.part(line, g.col)
+	g.part(line, g.col+cells)
+	line[g.col] = string(r)
+	if cells == 2 {
+		line[g.col+1] = ""
+	}
+	g.col += cells
+}
+
+// isMark reports a character without a cell of its own: a mark, a joiner, a mark of direction.
+func isMark(r rune) bool { return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) }
+
+// mark adds a mark to the character before the cursor, if there is one.
+func (g *grid) mark(r rune) bool {
+	line := g.line(g.row, 0)
+	at := min(g.col, len(line)) - 1
+	if at > 0 && line[at] == "" {
+		at--
+	}
+	if at < 0 {
+		return false
+	}
+	if len(line[at]) < maxMarks {
+		line[at] += string(r)
+	}
+	return true
+}
+
+// part blanks the halves of a wide character whose right half is at a cell.
+func (g *grid) part(line []string, at int) {
+	if at > 0 && at < len(line) && line[at] == "" {
+		line[at-1], line[at] = " ", " "
 	}
 }
 
@@ -102,7 +162,8 @@ func (g *grid) feed() {
 func (g *grid) scroll(n int) {
 	for i := range min(n, g.bottom-g.top+1) {
 		if g.top == 0 && g.main == nil {
-			g.keep(string(g.line(i, 0)))
+			g.line(i, 0)
+			g.keep(g.cells[i])
 		}
 	}
 	g.up(g.top, n)
@@ -125,10 +186,20 @@ func (g *grid) down(top, n int) {
 	clear(region[:n])
 }
 
-func (g *grid) keep(line string) {
-	line = strings.TrimRight(line, " ")
-	g.gone, g.goneBytes = append(g.gone, line), g.goneBytes+len(line)+1
-	for g.goneBytes > maxRendered {
+// keep appends a row to the lines, or to the line that goes on in it.
+func (g *grid) keep(r row) {
+	line := strings.Join(r.cells, "")
+	if !r.wraps {
+		line = strings.TrimRight(line, " ")
+	}
+	if last := len(g.gone) - 1; g.wrapped && last >= 0 {
+		g.gone[last] += line
+		g.goneBytes += len(line)
+	} else {
+		g.gone, g.goneBytes = append(g.gone, line), g.goneBytes+len(line)+1
+	}
+	g.wrapped = r.wraps
+	for g.goneBytes > maxRendered && len(g.gone) > 1 {
 		g.goneBytes -= len(g.gone[0]) + 1
 		g.gone = g.gone[1:]
 	}
@@ -136,11 +207,12 @@ func (g *grid) keep(line string) {
 
 // text is everything, its end where it is too long.
 func (g *grid) text() string {
-	if g.main != nil && !slices.ContainsFunc(g.cells, func(l []rune) bool { return strings.TrimSpace(string(l)) != "" }) {
+	blank := func(r row) bool { return strings.TrimSpace(strings.Join(r.cells, "")) == "" }
+	if g.main != nil && !slices.ContainsFunc(g.cells, func(r row) bool { return !blank(r) }) {
 		g.cells = g.main
 	}
-	for _, l := range g.cells {
-		g.keep(string(l))
+	for _, r := range g.cells {
+		g.keep(r)
 	}
 	return strings.TrimRight(strings.Join(g.gone, "\n"), "\n")
 }

@@ -30,6 +30,8 @@ const maxParams = 128
 type Writer struct {
 	w     io.Writer
 	level Level
+	// formats keeps characters of format (Unicode, Cf), which a terminal may reorder lines by.
+	formats bool
 
 	state parser.State
 	char  [utf8.UTFMax]byte // a character whose end has not come
@@ -65,8 +67,9 @@ func (d *Writer) Write(p []byte) (int, error) {
 }
 
 // String is text as level lets it through.
-func String(text string, level Level) string {
-	d := Writer{level: level}
+func String(text string, level Level) string { return (&Writer{level: level}).text(text) }
+
+func (d *Writer) text(text string) string {
 	for i := range len(text) {
 		d.read(text[i])
 	}
@@ -181,7 +184,7 @@ func appendByte(out []byte, b byte) []byte {
 // print writes one character. A control from U+0080 on is one for some terminals
 // (C1), and those that turn the direction of writing reach beyond their text.
 func (d *Writer) print(r rune) {
-	joins := r == '\u200c' || r == '\u200d'
+	joins := r == '\u200c' || r == '\u200d' || d.formats && unicode.Is(unicode.Cf, r)
 	if joins || unicode.IsPrint(r) || unicode.In(r, unicode.Zs, unicode.Co) {
 		d.out = utf8.AppendRune(d.out, r)
 	}

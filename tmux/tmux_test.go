@@ -172,8 +172,8 @@ func TestHostileText(t *testing.T) {
 			if _, err := term.Type(t.Context(), text, false, If{}); err != nil {
 				t.Fatalf("Type(%q): %v", text, err)
 			}
-			text = strings.ReplaceAll(text, "\n", "\r") // as Enter does
-			if bracketed {
+			text = strings.ReplaceAll(Typeable(text), "\n", "\r") // as Enter does
+			if bracketed && text != "" {
 				text = "\x1b[200~" + text + "\x1b[201~"
 			}
 			want += text

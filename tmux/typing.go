@@ -75,11 +75,12 @@ func (f Front) Shell() bool {
 // ErrUnmet is returned where an [If] does not hold, and of keys as soon as it does not.
 var ErrUnmet = errors.New("the condition does not hold")
 
-// Type types text unchanged, then Enter if enter is set, all in one step. The text goes in as a
-// paste buffer over the client's stdin, so no byte of it is ever an argument, a
+// Type types a text as [Typeable] has it, then Enter if enter is set, all in one step. The text goes
+// in as a paste buffer over the client's stdin, so no byte of it is ever an argument, a
 // key name or a tmux command. A program that asked for bracketed paste gets it
 // bracketed (paste-buffer -p); in other programs a line feed arrives as Enter.
 func (t *Terminal) Type(ctx context.Context, text string, enter bool, cond If) (Front, error) {
+	text = Typeable(text)
 	buffer := fmt.Sprintf("chatd-%d", t.buffers.Add(1))
 	var load, do, undo []string
 	if text != "" {
@@ -116,11 +117,11 @@ func (t *Terminal) Press(ctx context.Context, pane string, keys []string, cond I
 	return t.script(ctx, pane, script, keyGap, cond)
 }
 
-// TypeKeys types text a character at a time, as [Terminal.Press] presses keys: for a program that
+// TypeKeys types a text, as [Typeable] has it, a character at a time, as [Terminal.Press] presses keys: for a program that
 // takes a burst of text for a paste. A line feed is Enter.
 func (t *Terminal) TypeKeys(ctx context.Context, text string, cond If) (Front, error) {
 	var script []string
-	for _, r := range text {
+	for _, r := range Typeable(text) {
 		hex := fmt.Sprintf("% x", string(r))
 		if r == '\n' {
 			hex = "0d"

@@ -1,0 +1,58 @@
+package roottest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestTextPressesNoKey: a text with the end mark of a bracketed paste stays in its frame: bash, which
+// asks for bracketed paste, runs nothing of it without Enter.
+func TestTextPressesNoKey(t *testing.T) {
+	m := open(t, options(t))
+	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "presses no key"})
+	must(t, err)
+	type input = chat.Input
+	const text = "echo a\x1b[201~\rtouch pwned\r\u009b201~\rtouch pwned\r"
+	must(t, m.Input(operator(t.Context()), c.ID, input{Text: text}))
+	must(t, m.Input(operator(t.Context()), c.ID, input{Keys: []string{"C-c"}}))
+	typed, err := m.InputWait(operator(t.Context()), c.ID, input{Text: "echo control > control",
+		Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}})
+	must(t, err)
+	if !exists(filepath.Join(c.Home, "control"))() {
+		t.Errorf("control: %+v", typed)
+	}
+	if exists(filepath.Join(c.Home, "pwned"))() {
+		t.Error("the text pressed Enter")
+	}
+	err = m.Input(operator(t.Context()), c.ID, input{Text: "\x1b\x03"})
+	if !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("control characters alone: %v", err)
+	}
+}
+
+// scripts are words whose characters a renderer must not lose: marks, joiners, selectors.
+const scripts = "हिन्दी ที่นี่ தமிழ் e\u0301 1\ufe0f\u20e3 👩\u200d💻 שָׁלוֹם Tiê\u0301ng ک\u200cت 漢字 か\u3099"
+
+// TestPlainIsWhatWasPrinted: the scripts of the world, and lines over the width of the terminal, come
+// out of plain as they were printed.
+func TestPlainIsWhatWasPrinted(t *testing.T) {
+	needsRoot(t)
+	d := startDaemon(t, options(t), "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "prints scripts"})
+	must(t, err)
+	long := strings.Repeat("wide 漢 ", 60) + "END"
+	text := scripts + "\n" + long + "\nlast"
+	must(t, os.WriteFile(filepath.Join(c.Home, "text"), []byte(text+"\n"), 0o644))
+	typed, err := d.InputWait(t.Context(), c.ID, chat.Input{Text: "cat text", Enter: true,
+		Wait: &chat.Wait{Until: chat.UntilPrompt}})
+	must(t, err)
+	if plain := strings.TrimSuffix(typed.Plain, "\n"); plain != text {
+		t.Errorf("plain is %q, want %q", plain, text)
+	}
+	must(t, d.Reap(t.Context(), c.ID))
+}
