@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 	"shims":     {"landlock", "files", "stream", "chat"},
 	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
 	"console":   {"trees", "ring", "stream", "tmux", "chat"},      // adrs/0053, 0066
-	"filecall":  {"session", "shims", "files", "chat"},            // adrs/0056
+	"filecall":  {"session", "shims", "files", "sys", "chat"},     // adrs/0056
 	"session": { // adrs/0054
 		"sys", "trees", "cgroup", "unshare", "tmux", "stream", "shims", "chat",
 	},

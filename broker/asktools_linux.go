@@ -59,12 +59,11 @@ type talks struct {
 
 // talk is one file tool of a call.
 type talk struct {
-	n       int
-	link    *link
-	of      *talks
-	ctx     context.Context
-	stop    context.CancelFunc
-	replies chan bool // whether its question is denied
+	n    int
+	link *link
+	of   *talks
+	ctx  context.Context
+	stop context.CancelFunc
 }
 
 // begin starts speaking with a tool. Deadlines can cancel its reads and writes.
@@ -82,49 +81,39 @@ func (t *talks) begin(l *link, p []byte, fds [2]int) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("cannot speak with a file tool: %w", err), sys.CloseAll(fds[:]))
 	}
-	one := &talk{n: s.N, link: l, of: t, replies: make(chan bool, 1)}
+	one := &talk{n: s.N, link: l, of: t}
 	one.ctx, one.stop = context.WithCancel(t.ctx)
 	t.all[s.N] = one
 	started := files.LiveTool{
-		Tool: s.Tool, Max: s.Max, Check: one.check, Linked: one.linked,
+		Tool: s.Tool, Max: s.Max,
 		In: os.NewFile(uintptr(fds[0]), "input"), Out: os.NewFile(uintptr(fds[1]), "output"),
 	}
 	t.done.Go(func() {
 		defer one.stop()
 		a, err := t.talk(one.ctx, started)
 		if one.ctx.Err() == nil { // otherwise the call or the tool has ended
-			_ = one.say(toolMessage{Report: report(a, err)})
+			_ = one.say(report(a, err))
 		}
 	})
 	return nil
 }
 
-// receive handles a reply, or the end of a tool.
-func (t *talks) receive(k kind, p []byte) error {
-	var m toolVerdict
+// receive handles the end of a tool.
+func (t *talks) receive(p []byte) error {
+	var m toolEnded
 	if err := decode(p, &m); err != nil {
 		return err
 	}
 	if m.N < 0 || m.N >= maxTools || t.all[m.N] == nil {
-		return fmt.Errorf("cannot use a reply about tool %d: there is none", m.N)
+		return fmt.Errorf("cannot use the end of tool %d: there is none", m.N)
 	}
-	one := t.all[m.N]
-	if k == toolStop {
-		one.stop()
-		return nil
-	}
-	select {
-	case one.replies <- m.Denied:
-		return nil
-	default:
-		return errors.New("cannot use a reply: nothing was asked")
-	}
+	t.all[m.N].stop()
+	return nil
 }
 
-// say sends chatd-root a message about the tool.
-func (t *talk) say(m toolMessage) error {
-	m.N = t.n
-	p, err := encode(m)
+// say reports to chatd-root how the tool ended.
+func (t *talk) say(r *toolReport) error {
+	p, err := encode(toolMessage{t.n, r})
 	if err != nil {
 		return err
 	}
@@ -132,22 +121,3 @@ func (t *talk) say(m toolMessage) error {
 	defer t.of.saying.Unlock()
 	return t.link.sendAll(toolPart, toolSays, p)
 }
-
-// check asks chatd-root. Without a reply the call is over, and check denies.
-func (t *talk) check(op files.Op, path string) *files.Denial {
-	denied := &files.Denial{Op: op, Path: path, Rule: files.RuleAsked}
-	if t.say(toolMessage{Ask: &toolQuestion{op, path}}) != nil {
-		return denied
-	}
-	select {
-	case no := <-t.replies:
-		if !no {
-			return nil
-		}
-	case <-t.ctx.Done():
-	}
-	return denied
-}
-
-// linked reports the links to chatd-root, which may end the tool because of them.
-func (t *talk) linked(all []files.Link) error { return t.say(toolMessage{Links: all}) }

@@ -95,8 +95,8 @@ func (v verb[A, R]) askWith(ctx context.Context, c *Client, id chat.ID, a A, h h
 	defer context.AfterFunc(ctx, func() { _ = l.hangUp() })()
 	result, err = hear[R](h.receiver(l), func(k kind, p []byte) error {
 		switch {
-		case h.talks != nil && (k == toolReply || k == toolStop):
-			return h.talks.receive(k, p)
+		case h.talks != nil && k == toolStop:
+			return h.talks.receive(p)
 		case h.on != nil:
 			return h.on(k, p)
 		}

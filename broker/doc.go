@@ -7,7 +7,7 @@
 // SOCK_SEQPACKET. The first byte of a packet is its [kind].
 //
 //	front → root   request…  requestEnd          then  (end | broken) or toolSays…
-//	root → front   streams, stdin, tool, toolReply, toolStop, frame …  answer… (answerEnd | failed)
+//	root → front   streams, stdin, tool, toolStop, frame …  answer… (answerEnd | failed)
 //
 // A request is JSON with no unknown member: the verb, the caller, the chat and the arguments of one
 // method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in chatd-root. A
@@ -15,8 +15,7 @@
 // It is in the file of its topic, beside the interface. A run's output and input are in no packet.
 // streams passes the descriptors to read ([Streams]), stdin the one to write, and the front reports
 // (end | broken) when it has finished. Nor are a file tool's answer and content. tool passes its
-// descriptors ([FileTools]), the front asks about names (toolSays, toolReply), and reports how the
-// tool ended (toolSays). Errors keep their kind, their words, and what the API shows of a denial.
+// descriptors ([FileTools]), and the front reports how the tool ended (toolSays). Errors keep their kind, their words, and what the API shows of a denial.
 //
 // # Runs as
 //
@@ -26,6 +25,6 @@
 //
 // The front names the caller: chatd-root does not see the peer. A compromised front may therefore
 // do to chats what an operator may do, audited under any name. It can name only chats, and
-// chatd-root checks each request again. It may report any result of a file tool except a denial by
-// the rules, and ignore replies. The tool and the path are those that chatd-root sent to the tool.
+// chatd-root checks each request again. It may report any result of a file tool, but a denial only by
+// a rule that there is. Tool, path and rules are those that chatd-root sent to the tool.
 package broker

@@ -30,7 +30,6 @@ const (
 	stdin     kind = 'i' // the id of a run, with the descriptor to write its standard input to
 	stdinTTY  kind = 't' // the same for a run with a terminal, which reads frames
 	tool      kind = 'o' // a file tool, with the descriptors of its input and output
-	toolReply kind = 'v' // whether its question is denied
 	toolStop  kind = 'k' // the end of the tool
 	framePart kind = 'F' // a part of one value of a stream
 	frame     kind = 'f' // its last part

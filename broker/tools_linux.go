@@ -13,8 +13,7 @@ import (
 	"github.com/chatd/chatd/files"
 )
 
-// The messages about a file tool: its descriptors to the front, the front's questions, chatd-root's
-// replies, and the front's reports.
+// The messages about a file tool: its descriptors to the front, the front's report, and its end.
 
 type (
 	// startedTool accompanies the descriptors. N identifies the tool within its call.
@@ -23,27 +22,18 @@ type (
 		Tool files.Tool `json:"tool"`
 		Max  int64      `json:"max"`
 	}
-	// toolMessage is one message from the front about a tool.
+	// toolMessage is the front's report about a tool.
 	toolMessage struct {
-		N      int           `json:"n"`
-		Ask    *toolQuestion `json:"ask,omitempty"`
-		Links  []files.Link  `json:"links,omitempty"`
-		Report *toolReport   `json:"report,omitempty"`
+		N      int         `json:"n"`
+		Report *toolReport `json:"report"`
 	}
-	toolQuestion struct {
-		Op   files.Op `json:"op"`
-		Path string   `json:"path"`
-	}
-	// toolVerdict is chatd-root's reply; a stop has only the number.
-	toolVerdict struct {
-		N      int  `json:"n"`
-		Denied bool `json:"denied,omitempty"`
+	// toolEnded is the end of a tool.
+	toolEnded struct {
+		N int `json:"n"`
 	}
 	// toolReport is how a tool ended: with an answer, which may be a failure, or without one.
 	toolReport struct {
 		Answer files.Answer `json:"answer"`
-		// Denied means that chatd-root's reply denied it.
-		Denied bool `json:"denied,omitempty"`
 		// Broken means that the caller's content could not be read.
 		Broken bool `json:"broken,omitempty"`
 		// Ended means that the tool ended without an answer.
@@ -64,8 +54,7 @@ type tools struct {
 // heldTool is a tool that the front speaks with.
 type heldTool struct {
 	files.LiveTool
-	denied *files.Denial // of the last reply
-	ended  chan toolEnd  // its first end
+	ended chan toolEnd // its first end
 }
 
 type toolEnd struct {
@@ -74,8 +63,7 @@ type toolEnd struct {
 }
 
 // talk passes a tool to the front, closes its descriptors here, and returns the front's report. The
-// report is not verified, nor are the front's other messages. It may ignore a denial, and the tool
-// then does what the kernel does not deny.
+// report is not verified.
 func (c *call) talk(ctx context.Context, s files.LiveTool) (files.Answer, error) {
 	defer func() { _ = errors.Join(s.In.Close(), s.Out.Close()) }()
 	t := &heldTool{LiveTool: s, ended: make(chan toolEnd, 1)}
@@ -101,7 +89,7 @@ func (c *call) talk(ctx context.Context, s files.LiveTool) (files.Answer, error)
 }
 
 func (c *call) tellStop(n int) {
-	if p, err := encode(toolVerdict{N: n}); err == nil {
+	if p, err := encode(toolEnded{n}); err == nil {
 		_ = c.tell(toolStop, p) // a front that is gone needs none
 	}
 }
@@ -147,40 +135,11 @@ func (c *call) hear(p []byte) (err error) {
 	switch {
 	case err != nil || t == nil:
 		return err
-	case m.Ask != nil:
-		return c.reply(t, m.N, *m.Ask)
-	case m.Links != nil:
-		return t.link(m.Links)
 	case m.Report != nil:
-		t.end(m.Report.result(t.denied))
+		t.end(m.Report.result())
 		return nil
 	}
 	return errors.New("cannot use what the front says about a file tool: nothing")
-}
-
-func (c *call) reply(t *heldTool, n int, q toolQuestion) error {
-	if err := files.CheckQuestion(q.Op, q.Path); err != nil {
-		return err
-	}
-	t.denied = t.Check(q.Op, q.Path)
-	p, err := encode(toolVerdict{n, t.denied != nil})
-	if err == nil {
-		err = c.tell(toolReply, p)
-	}
-	return err
-}
-
-// link passes on where links lead. An error ends the tool.
-func (t *heldTool) link(all []files.Link) error {
-	if t.Linked == nil {
-		return errors.New("cannot use links: they were already sent, or not requested")
-	}
-	linked := t.Linked
-	t.Linked = nil
-	if err := linked(all); err != nil {
-		t.end(files.Answer{}, err)
-	}
-	return nil
 }
 
 // end records how the tool ended, unless it already has.
@@ -191,16 +150,10 @@ func (t *heldTool) end(a files.Answer, err error) {
 	}
 }
 
-// result converts the front's report to the results of [files.Speak]. The front cannot invent a
-// denial: the one returned is chatd-root's last reply.
-func (r *toolReport) result(denied *files.Denial) (files.Answer, error) {
+// result converts the front's report to the results of [files.Speak].
+func (r *toolReport) result() (files.Answer, error) {
 	err := r.Answer.Check()
 	switch {
-	case r.Denied && denied != nil:
-		return files.Answer{}, denied
-	case r.Denied:
-		return files.Answer{}, fmt.Errorf("cannot use the report of a denial: there was none: %w",
-			chat.ErrInvalid)
 	case r.Broken:
 		return files.Answer{}, &files.BodyError{
 			Err: fmt.Errorf("the front could not read the content: %w", chat.ErrInvalid),
@@ -217,7 +170,6 @@ func (r *toolReport) result(denied *files.Denial) (files.Answer, error) {
 
 // report converts the results of [files.Speak] to the front's report.
 func report(a files.Answer, err error) *toolReport {
-	var d *files.Denial
 	var f *files.Failure
 	var body *files.BodyError
 	r := &toolReport{}
@@ -228,8 +180,6 @@ func report(a files.Answer, err error) *toolReport {
 		r.Broken = true
 	case errors.As(err, &f):
 		r.Answer.Failure = f
-	case errors.As(err, &d):
-		r.Denied = true
 	default:
 		f := failureOf(err)
 		r.Error = &failure{Words: f.Words, Kinds: f.Kinds}

@@ -40,16 +40,6 @@ func (r *toolRoot) FileTool(
 		return err
 	}
 	s := files.LiveTool{Tool: u.Tool, Max: 1 << 20}
-	s.Check = func(op files.Op, name string) *files.Denial {
-		if strings.HasSuffix(name, "/secret") {
-			return &files.Denial{Op: op, Path: name, Rule: "the rule", Place: "rules.yaml:7"}
-		}
-		return nil
-	}
-	s.Linked = func(all []files.Link) error {
-		_, err := files.Targets([]string{"/a", "/b"}, all)
-		return err
-	}
 	in, inW, err := os.Pipe()
 	if err != nil {
 		return err
@@ -90,8 +80,8 @@ func useOf(t *testing.T, tool files.Tool, args files.Args) files.Use {
 	return u
 }
 
-// TestToolsCross: a tool's content and answer go through its own pipes, and only questions, replies
-// and the outcome through the call's packets. chatd-root's rules answer the questions, by name.
+// TestToolsCross: a tool's content and answer go through its own pipes, and only the
+// outcome through the call's packets.
 func TestToolsCross(t *testing.T) {
 	fds, routines := held(t)
 	d := serve(t)
@@ -104,7 +94,7 @@ func TestToolsCross(t *testing.T) {
 		err = d.FileTool(operator(t), made.ID, useOf(t, tool, args),
 			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
 				defer s.Out.Close()
-				x.Check, x.Limit = s.Check, s.Max
+				x.Limit = s.Max
 				var err error
 				a, err = files.Speak(s.In, s.Out, x)
 				return a, err
@@ -142,60 +132,22 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// TestToolsAsk: chatd-root answers the front's questions, and a denial is its own.
-func TestToolsAsk(t *testing.T) {
-	d, _ := serveTool(t)
-	ask := func(name string, answer func(s files.LiveTool, denied bool) error) error {
-		u := useOf(t, files.ReadFileTool, files.ReadFile{Path: name})
-		return d.FileTool(operator(t), toolID, u,
-			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
-				defer s.In.Close()
-				defer s.Out.Close()
-				if err := s.Linked([]files.Link{{N: 1, To: "/c"}}); err != nil {
-					return files.Answer{}, err
-				}
-				return files.Answer{}, answer(s, s.Check(files.Read, name) != nil)
-			})
-	}
-	err := ask("/fine", func(_ files.LiveTool, denied bool) error {
-		if denied {
-			t.Error("a name that nothing denies is denied")
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	err = ask("/secret", func(s files.LiveTool, denied bool) error {
-		if !denied {
-			t.Error("a name that is denied is not")
-		}
-		return s.Check(files.Read, "/secret")
-	})
-	var denial *files.Denial
-	if !errors.As(err, &denial) || denial.Place != "rules.yaml:7" {
-		t.Errorf("the denial is %v", err)
-	}
+// TestToolsReport: what the front says of a denial is a failure, which the caller of talk judges.
+func TestToolsReport(t *testing.T) {
+	d, root := serveTool(t)
 	for name, forged := range map[string]error{
-		"a denial that was none": &files.Denial{Op: files.Read, Path: "/x", Rule: "forged"},
+		"a denial":               &files.Denial{Op: files.Read, Path: "/x", Rule: "forged"},
 		"an error with a denial": fmt.Errorf("no: %w", &files.Denial{Rule: "forged"}),
 	} {
-		err := ask("/fine", func(files.LiveTool, bool) error { return forged })
-		if !errors.Is(err, chat.ErrInvalid) || errors.As(err, &denial) {
-			t.Errorf("%s: %v", name, err)
+		u := useOf(t, files.ReadFileTool, files.ReadFile{Path: name})
+		err := d.FileTool(operator(t), toolID, u,
+			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
+				return files.Answer{}, errors.Join(forged, s.In.Close(), s.Out.Close())
+			})
+		var denial *files.Denial
+		if heard := <-root.results; heard == nil || errors.As(heard, &denial) || err == nil {
+			t.Errorf("%s: %v, and chatd-root hears %v", name, err, heard)
 		}
-	}
-	many := make([]files.Link, 100_000) // of more than a packet
-	err = d.FileTool(operator(t), toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
-		func(ctx context.Context, s files.LiveTool) (files.Answer, error) {
-			defer s.In.Close()
-			defer s.Out.Close()
-			err := s.Linked(many)
-			<-ctx.Done()
-			return files.Answer{}, err
-		})
-	if err == nil || !strings.Contains(err.Error(), "a link leads to") {
-		t.Errorf("links to nowhere: %v", err)
 	}
 	if err := d.end(t); err != nil {
 		t.Error(err)
@@ -230,10 +182,7 @@ func givenTool(t *testing.T, d *rootEnd) (l *link, given []int) {
 // TestHostileTools: whatever a front does with a file tool, the call leaves nothing in chatd-root,
 // and the next call is answered.
 func TestHostileTools(t *testing.T) {
-	const (
-		links  = `{"n":0,"links":[{"n":0,"to":"/x"}]}`
-		report = `{"n":0,"report":{"answer":{"size":0,"bytes":0}}}`
-	)
+	const report = `{"n":0,"report":{"answer":{"size":0,"bytes":0}}}`
 	says := func(texts ...string) func(l *link) error {
 		return func(l *link) (err error) {
 			for _, text := range texts {
@@ -248,19 +197,13 @@ func TestHostileTools(t *testing.T) {
 		"nothing":         says(`{"n":0}`),
 		"another tool":    says(`{"n":1,"report":{"answer":{"size":0,"bytes":0}}}`),
 		"a negative tool": says(`{"n":-1,"report":{"answer":{"size":0,"bytes":0}}}`),
-		"a strange op":    says(`{"n":0,"ask":{"op":"make","path":"/x"}}`),
-		"a relative path": says(`{"n":0,"ask":{"op":"read","path":"x"}}`),
-		"a long path": says(`{"n":0,"ask":{"op":"read","path":"/` +
-			strings.Repeat("x", 9000) + `"}}`),
-		"a strange link":  says(`{"n":0,"links":[{"n":7,"to":"/x"}]}`),
-		"links twice":     says(links, links),
-		"a forged denial": says(`{"n":0,"report":{"answer":{"size":0,"bytes":0},"denied":true}}`),
+		"a question":      says(`{"n":0,"ask":{"op":"read","path":"/x"}}`),
 		"a huge answer":   says(`{"n":0,"report":{"answer":{"size":-1,"bytes":0}}}`),
 		"two reports":     says(report, report),
 		"a forged kind": says(`{"n":0,"report":{"answer":{"size":0,"bytes":0},"error":{"words":"no",` +
 			`"denial":{"op":"read","path":"/x","rule":"r"}}}}`),
 		"another kind": func(l *link) error { return l.send(tool, nil) },
-		"a reply":      func(l *link) error { return l.send(toolReply, []byte(`{"n":0}`)) },
+		"a stop":       func(l *link) error { return l.send(toolStop, []byte(`{"n":0}`)) },
 		"half a message": func(l *link) error {
 			return errors.Join(l.send(toolPart, big), l.hangUp())
 		},
@@ -393,9 +336,6 @@ func TestAnswerBeforeAReset(t *testing.T) {
 func FuzzTool(f *testing.F) {
 	f.Add(
 		[]byte(`{"n":0,"ask":{"op":"read","path":"/a/secret"}}`),
-		[]byte(`{"n":0,"report":{"denied":true,"answer":{"size":0,"bytes":0}}}`))
-	f.Add(
-		[]byte(`{"n":0,"links":[{"n":0,"to":"/x"}]}`),
 		[]byte(`{"n":0,"report":{"answer":{"size":0,"bytes":0,"failure":{"kind":"denied",`+
 			`"message":"m","denial":{"op":"read","path":"/x","rule":"kernel"}}}}}`))
 	f.Add([]byte(`{"n":1}`), []byte(`{"n":0,"report":{"error":{"words":"w","kinds":["busy"]},`+
@@ -403,19 +343,7 @@ func FuzzTool(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		c := &call{link: nowhere(t)}
 		defer c.close()
-		var given *files.Denial
-		h := &heldTool{ended: make(chan toolEnd, 1), LiveTool: files.LiveTool{
-			Check: func(op files.Op, name string) *files.Denial {
-				if given = nil; strings.HasSuffix(name, "/secret") {
-					given = &files.Denial{Op: op, Path: name}
-				}
-				return given
-			},
-			Linked: func(all []files.Link) error {
-				_, err := files.Targets([]string{"/a"}, all)
-				return err
-			},
-		}}
+		h := &heldTool{ended: make(chan toolEnd, 1)}
 		if _, err := c.tools.add(h); err != nil {
 			t.Fatal(err)
 		}
@@ -428,8 +356,8 @@ func FuzzTool(f *testing.F) {
 		case e := <-h.ended:
 			var d *files.Denial
 			var failure *files.Failure
-			if errors.As(e.err, &d) && !errors.As(e.err, &failure) && d != given {
-				t.Fatalf("%+v is a denial that was not given", d)
+			if errors.As(e.err, &d) && !errors.As(e.err, &failure) {
+				t.Fatalf("%+v is a denial of chatd-root's", d)
 			}
 		default:
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -25,10 +26,17 @@ const (
 	Egress Own = "egress"
 )
 
-// Bounds of a process of chatd's own.
+// Tools are the file tools of a chat, which are outside its other limits.
+func Tools(id chat.ID) Own { return Own(toolsPrefix + id) }
+
+const toolsPrefix = "tools-"
+
+// Bounds of a process of chatd's own, and of the file tools of a chat.
 const (
-	ownMemory = 1 << 30 // bytes; no swap
-	ownTasks  = 512     // threads
+	ownMemory   = 1 << 30 // bytes; no swap
+	ownTasks    = 512     // threads
+	toolsMemory = 128 << 20
+	toolsTasks  = 128
 )
 
 // Bound moves a process of chatd's own to a cgroup of its own beside the base, with a bound on
@@ -66,6 +74,9 @@ type ownLimit struct {
 
 func (f *FS) ownLimits(own Own) []ownLimit {
 	memory, tasks := strconv.Itoa(ownMemory), strconv.Itoa(ownTasks)
+	if strings.HasPrefix(string(own), toolsPrefix) {
+		memory, tasks = strconv.Itoa(toolsMemory), strconv.Itoa(toolsTasks)
+	}
 	unified := filepath.Join(f.beside, f.o.Name+"."+string(own))
 	if f.legacy == nil {
 		return []ownLimit{{unified, map[string]string{
@@ -83,9 +94,24 @@ func (f *FS) ownLimits(own Own) []ownLimit {
 	}
 }
 
+// Unbound takes a cgroup of [FS.Bound] away, unless a process is in it.
+func (f *FS) Unbound(own Own) {
+	for _, set := range f.ownLimits(own) {
+		_ = unix.Rmdir(set.dir) // the next one who ends takes it away
+	}
+}
+
 // removeOwn takes the cgroups of chatd's own processes away. It is [chat.ErrBusy] while one runs.
 func (f *FS) removeOwn() error {
-	for _, own := range []Own{Front, Egress} {
+	names, err := filepath.Glob(filepath.Join(f.beside, f.o.Name+"."+toolsPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	all := []Own{Front, Egress}
+	for _, name := range names {
+		all = append(all, Own(strings.TrimPrefix(filepath.Base(name), f.o.Name+".")))
+	}
+	for _, own := range all {
 		for _, set := range f.ownLimits(own) {
 			if err := unix.Rmdir(set.dir); err != nil && err != unix.ENOENT {
 				return fmt.Errorf("cannot remove the cgroup of %s %s: %w", own, set.dir, errors.Join(chat.ErrBusy, err))

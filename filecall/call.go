@@ -15,13 +15,13 @@ type Call struct {
 	Tool files.Tool
 	Op   files.Op
 	Path string // as the caller named it
-	// Check answers the tool's questions, and is read anew for each. Links are names that the tool
-	// resolves first; Linked gets their targets. See [files.LiveTool].
-	Check  files.Check
-	Links  []string
-	Linked func(all []files.Link) error
+	// Rules are what the tool checks, and Denies finds the denial by them that the tool reports, or
+	// nil.
+	Rules  *files.Rules
+	Denies func(reported *files.Denial) *files.Denial
 
 	args   interface{ Validate() error }
+	links  []string // for [files.ResolveTool]
 	stream bool
 	talk   files.Talk
 }
@@ -54,7 +54,7 @@ func newCall(tool files.Tool, args files.Args, talk files.Talk) *Call {
 // NewResolve returns a call that asks the chat's side for the targets of those names that links
 // redirect. It writes them to real, by name.
 func NewResolve(names []string, real *map[string]string) *Call {
-	c := &Call{Tool: files.ResolveTool, Op: files.Read, args: files.Resolve{}, Links: names}
+	c := &Call{Tool: files.ResolveTool, Op: files.Read, args: files.Resolve{}, links: names}
 	c.talk = func(ctx context.Context, t files.LiveTool) (_ files.Answer, err error) {
 		defer func() { _ = errors.Join(t.In.Close(), t.Out.Close()) }() // nothing is lost
 		defer context.AfterFunc(ctx, func() { _ = t.Out.SetReadDeadline(past) })()

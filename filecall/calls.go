@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -76,6 +77,19 @@ func (f *Calls) Cut(id chat.ID) {
 		for cancel := range c.cuts {
 			(*cancel)(errCut)
 		}
+	}
+}
+
+// drainTime bounds Drain, as a tool may sleep in the kernel.
+const drainTime = 10 * time.Second
+
+// Drain is Cut, and waits within bounds until the chat has no call. The caller lets no new one
+// begin.
+func (f *Calls) Drain(ctx context.Context, id chat.ID) {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	for f.Cut(id); f.UnderWay(id) && ctx.Err() == nil; f.Cut(id) {
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -5,13 +5,13 @@
 //
 // A [Call] is one call of a tool. [Calls] has those of each chat: at most four of a chat run
 // simultaneously, the others wait, and a reap cancels all. The tool is "chatd-shim filetool". Its
-// [Process] gets two pipes; the caller of [Call.Start] decides where it runs: in a session, or in
-// a one-shot session of its own.
+// [Process] gets two pipes, and starts as root in a mount and a pid namespace of its own, where it
+// waits. With the request it gets what it may see and the chat's rules; it makes that view, becomes
+// the chat and checks the rules itself ([shims.ToolView]).
 //
 // chatd-root sends the request, so that no other process chooses a tool or a path. Then the
-// call's [files.Talk] gets the other ends of the pipes, and asks the call's Check about names:
-// package filecall does not read a tool's output. A [Copy] copies a file from one chat to
-// another: two calls, between which one talk copies.
+// call's [files.Talk] gets the other ends of the pipes: package filecall does not read a tool's
+// output. A [Copy] copies a file from one chat to another: two calls, between which one talk copies.
 //
 // # Runs as
 //
@@ -19,7 +19,6 @@
 //
 // # What it does not stop
 //
-// A tool is a process of the chat, which can forge its answer and its failure. Only a denial by a
-// rule of chatd's is not accepted from it. Check decides which names a call may use; the walls of
-// the session bound the rest. A chat can stop its tool: the call then ends with its context.
+// The front, which speaks with the tool, may report another outcome, but a denial only by a rule that
+// there is. A tool that sleeps in the kernel outlives its call.
 package filecall

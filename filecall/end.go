@@ -12,8 +12,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/session"
-	"github.com/chatd/chatd/shims"
 )
 
 // Answered reports whether the tool gave an answer, which may be a failure. A failure within a
@@ -52,52 +50,22 @@ func explained(err error) bool {
 	return Answered(err) || errors.As(err, &d) || unread(err)
 }
 
-// Overtaken returns why a call without an answer ended, if the tool did not cause it: the caller
-// went away, its time was over, or its session ended, which ended reports. To the caller a broken
-// pipe, a missing cgroup and a process that cannot be joined are the same. It is nil if err is
-// itself the reason.
-func Overtaken(ctx context.Context, err error, ended func() error) (why error) {
-	if explained(err) {
-		return nil
-	}
-	why = context.Cause(ctx)
-	switch {
-	case why == nil:
-		return ended()
-	case errors.Is(err, why):
-		return nil
-	}
-	return why
-}
-
-// Reason returns err with the reason why there was no answer: the end of ctx, a tool that was not
-// confined, or the tool's own end. An error that has its reason already stays.
+// Reason returns err with the reason why there was no answer: the end of ctx, or the tool's own.
 func (p *Process) Reason(ctx context.Context, err error) error {
 	switch {
 	case explained(err):
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("cannot finish the file tool: %w", context.Cause(ctx))
-	}
-	var report shims.Report
-	rerr := session.ReadJSON(p.files.Report, time.Now().Add(time.Second), &report)
-	complaint := p.files.Complaint()
-	switch {
-	case rerr != nil: // usually the chat is at its limit of tasks
-		return fmt.Errorf("cannot start the file tool: %w%s: %w", err, complaint, chat.ErrBusy)
-	case report.Error != "":
-		return fmt.Errorf("cannot start the file tool: %s: %w",
-			report.Error, session.ErrNotConfined)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrClosed),
 		errors.Is(err, unix.EPIPE):
 		return fmt.Errorf("cannot finish the file tool: it ended without an answer: %w%s: %w",
-			err, complaint, chat.ErrBusy)
+			err, p.files.Complaint(), chat.ErrBusy)
 	}
-	return fmt.Errorf("%w%s", err, complaint)
+	return fmt.Errorf("%w%s", err, p.files.Complaint())
 }
 
-// believable refuses a denial by a rule that the tools do not have: chatd itself reports
-// denials by the file rules.
+// believable refuses a denial by a rule that there is not: the front reports it.
 func (c *Call) believable(err error) error {
 	var f *files.Failure
 	if unread(err) || !errors.As(err, &f) || f.Denial == nil {
@@ -111,8 +79,13 @@ func (c *Call) believable(err error) error {
 	case files.RuleWorkspace, files.RuleHardLink:
 		d.Place = ""
 	default:
-		return fmt.Errorf("cannot use the answer: it is denied by rule %s, which is none of "+
-			"the tools'", chat.Quote(d.Rule))
+		if c.Denies != nil {
+			if by := c.Denies(d); by != nil {
+				return by
+			}
+		}
+		return fmt.Errorf("cannot use the answer: it is denied by rule %s, which is none of the "+
+			"chat's", chat.Quote(d.Rule))
 	}
 	return err
 }

@@ -5,41 +5,62 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/sys"
 )
 
 // Process is the process of a tool, with chatd's ends of its streams.
 type Process struct {
 	call                 *Call
-	files                *session.Files
+	cmd                  *exec.Cmd
+	files                session.Files
 	ended                chan struct{}
 	inR, inW, outR, outW *os.File
 }
 
-// Start gives cmd its streams and calls start to start it. b are the descriptors that cmd has
-// already; its stderr becomes a file of fixed size, for the errors of a tool that does not start.
-// The caller closes the Process, and b.
-func (c *Call) Start(
-	cmd *exec.Cmd, b *session.Files, start func(*exec.Cmd) error,
-) (*Process, error) {
-	if b.Stderr = b.Output("stderr"); b.Err != nil {
-		return nil, b.Err
+// Start starts the tool, the program shim, as root in a mount and a pid namespace of its own. It
+// waits for [Process.Speak], and becomes the chat then. With hosts it sees the tree of process 1, as
+// the sessions of systemd do. The caller closes the Process.
+func (c *Call) Start(shim string, hosts bool) (*Process, error) {
+	cmd := exec.Command(shim, "filetool")
+	cmd.Args[0], cmd.Dir = shims.ProgramName, "/"
+	cmd.Env = []string{"GOMAXPROCS=2"} // it does one thing after the other
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 	}
-	p := &Process{call: c, files: b, ended: make(chan struct{})}
-	err := p.open()
+	if !hosts {
+		return c.start(cmd, cmd.Start)
+	}
+	ns, err := os.Open("/proc/1/ns/mnt")
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the mount namespace of process 1: %w", err)
+	}
+	defer ns.Close()
+	return c.start(cmd, func() error { return sys.InMountNamespace(ns, cmd.Start) })
+}
+
+func (c *Call) start(cmd *exec.Cmd, start func() error) (*Process, error) {
+	p := &Process{call: c, cmd: cmd, ended: make(chan struct{})}
+	p.files.Stderr = p.files.Output("stderr")
+	err := p.files.Err
 	if err == nil {
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = p.inR, p.outW, b.Stderr
-		err = start(cmd)
+		err = p.open()
+	}
+	if err == nil {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = p.inR, p.outW, p.files.Stderr
+		err = start()
 	}
 	if err != nil {
 		p.Close()
-		return nil, err
+		return nil, fmt.Errorf("cannot start a file tool: %w", err)
 	}
-	b.CloseChildEnds()
 	session.ClosePipes(p.inR, p.outW)
 	go func() {
 		defer close(p.ended)
@@ -52,17 +73,32 @@ func (p *Process) open() (err error) {
 	if p.inR, p.inW, err = os.Pipe(); err == nil {
 		p.outR, p.outW, err = os.Pipe()
 	}
-	if err != nil {
-		return fmt.Errorf("cannot make the streams of a file tool: %w", err)
-	}
-	return nil
+	return err
 }
 
-// Close closes the streams that were not given to the talk. The process may go on.
-func (p *Process) Close() { session.ClosePipes(p.inR, p.inW, p.outR, p.outW) }
+// PID is the process's id. The process is not collected before [Process.End].
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ended is closed once the process was reaped, after it exited or its cgroup was killed.
+// Close closes the streams that were not given to the talk. The process may go on.
+func (p *Process) Close() {
+	session.ClosePipes(p.inR, p.inW, p.outR, p.outW)
+	p.files.Close()
+}
+
+// Ended is closed once the process was reaped.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// endTimeout bounds the wait for a killed tool: one that sleeps in the kernel ends later.
+const endTimeout = time.Second
+
+// End kills the tool, and waits for its end within bounds.
+func (p *Process) End() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	select {
+	case <-p.ended:
+	case <-time.After(endTimeout):
+	}
+}
 
 // Speak sends the request with the tool's rights, and passes the other ends of the streams to the
 // call's talk, which speaks with the tool. A failure that the tool answers is a [*files.Failure].
@@ -72,8 +108,7 @@ func (p *Process) Speak(ctx context.Context, may shims.FileTool) (files.Answer, 
 		return files.Answer{}, err
 	}
 	c := p.call
-	s := files.LiveTool{Tool: c.Tool, In: p.inW, Out: p.outR, Max: may.MaxBytes, Linked: c.Linked}
-	s.Check = func(op files.Op, name string) *files.Denial { return c.Check(op, name) }
+	s := files.LiveTool{Tool: c.Tool, In: p.inW, Out: p.outR, Max: may.MaxBytes}
 	p.inW, p.outR = nil, nil
 	a, err := c.talk(ctx, s)
 	return a, c.believable(err)
@@ -85,6 +120,7 @@ func (p *Process) request(ctx context.Context, may shims.FileTool) error {
 	if err != nil {
 		return err
 	}
+	may.Rules = p.call.Rules
 	line, err := may.Line()
 	if err != nil {
 		return err
@@ -93,7 +129,7 @@ func (p *Process) request(ctx context.Context, may shims.FileTool) error {
 		_, _ = p.inW.SetWriteDeadline(past), p.outR.SetReadDeadline(past)
 	})
 	defer stop()
-	req.Links = p.call.Links
+	req.Links = p.call.links
 	if _, err = p.inW.Write(line); err == nil {
 		err = files.Send(p.inW, req)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
 )
 
@@ -33,11 +32,10 @@ func TestProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Links = []string{"/home/a/link"}
-	var b session.Files
-	defer b.Close()
+	c.links = []string{"/home/a/link"}
+	c.Rules = &files.Rules{File: "rules.yaml"}
 	cmd := exec.Command("cat")
-	p, err := c.Start(cmd, &b, (*exec.Cmd).Start)
+	p, err := c.start(cmd, cmd.Start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +45,7 @@ func TestProcess(t *testing.T) {
 		t.Fatalf("%+v, %v, heard %q", a, err, heard)
 	}
 	may, req, _ := strings.Cut(string(heard), "\n")
-	if !strings.Contains(may, "/home/a") || !strings.Contains(req, `"note"`) ||
+	if !strings.Contains(may, "/home/a") || !strings.Contains(may, "rules.yaml") || !strings.Contains(req, `"note"`) ||
 		!strings.Contains(req, "/home/a/link") {
 		t.Errorf("the tool was told %q", heard)
 	}
@@ -64,14 +62,12 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Links = make([]string, 100)
-	for i := range c.Links {
-		c.Links[i] = "/" + strings.Repeat("x", 4000)
+	c.links = make([]string, 100)
+	for i := range c.links {
+		c.links[i] = "/" + strings.Repeat("x", 4000)
 	}
-	var b session.Files
-	defer b.Close()
 	cmd := exec.Command("sleep", "1000")
-	p, err := c.Start(cmd, &b, (*exec.Cmd).Start)
+	p, err := c.start(cmd, cmd.Start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,10 +89,8 @@ func TestStartFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b session.Files
-	defer b.Close()
 	no := errors.New("no cgroup")
-	_, err = c.Start(exec.Command("cat"), &b, func(*exec.Cmd) error { return no })
+	_, err = c.start(exec.Command("cat"), func() error { return no })
 	if !errors.Is(err, no) {
 		t.Errorf("%v, want %v", err, no)
 	}

@@ -2,9 +2,9 @@
 // [broker.Chats] on a [broker.FileTools].
 //
 // chatd-root starts a tool in the chat, sends its request, and passes the other ends of its two
-// pipes ([Tools] has a call for each tool). This package reads the tool's messages, copies content
-// from and to it, and passes its questions about names to chatd-root, which has the rules. To share
-// a file it copies the content from one chat's tool to the other's, counts it and hashes it.
+// pipes ([Tools] has a call for each tool). This package reads the tool's messages and copies content
+// from and to it. To share a file it copies the content from one chat's tool to the other's, counts
+// it and hashes it.
 //
 // # Runs as
 //
@@ -12,10 +12,8 @@
 //
 // # What it does not stop
 //
-// A compromised front may ignore chatd-root's replies, write other content and report another
-// outcome. It cannot choose another tool or path than chatd-root has allowed and audited, and the
-// kernel's denials stand. A tool is a process of the chat: its messages cannot be trusted (package
-// files).
+// A compromised front may write other content and report another outcome. It cannot choose another
+// tool, path or rule than chatd-root sends to the tool.
 package fileops
 
 import (
@@ -144,7 +142,6 @@ func speak(ctx context.Context, s files.LiveTool, x files.Exchange) (files.Answe
 		past := time.Unix(1, 0)
 		_, _ = s.In.SetWriteDeadline(past), s.Out.SetReadDeadline(past)
 	})()
-	x.Check, x.Linked = s.Check, s.Linked
 	return files.Speak(s.In, s.Out, x)
 }
 

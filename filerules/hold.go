@@ -109,24 +109,13 @@ func (rs *Ruleset) classOf(name string, max int) (h PathClass, steps int) {
 	return h, steps
 }
 
-// needs are the operations that op requires: an edit also reads.
-func (op Op) needs() []Op {
-	if op == Edit {
-		return []Op{Read, Edit}
-	}
-	return []Op{op}
-}
-
-// Verdict reports whether an operation on a path succeeds in a session: whether the rules allow it,
-// with all that it needs, and the kernel, which enforces the same rules for every program, does not
-// refuse it. Explain and the file tools answer by it.
+// Verdict reports whether an operation on a path succeeds: for a file tool, whether the rules allow
+// it; for a program ([Bash]), also whether the kernel, which enforces the rules for it, does not
+// refuse it.
 func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
-	var v Verdict
-	for _, need := range op.needs() {
-		var err error
-		if v, err = rs.Check(p, need); err != nil || v.Denied() {
-			return v, err
-		}
+	v, err := rs.Check(p, op)
+	if err != nil || v.Denied() || op != Bash {
+		return v, err
 	}
 	held, steps := rs.checkKernel(Absolute(rs.scope.Home, rs.scope.Cwd, p), op, MaxSteps)
 	switch {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -12,8 +11,7 @@ import (
 const nobody = "*"
 
 // Warnings report rules that load but are probably mistakes: a rule that a command can bypass, one
-// for which the kernel refuses more than it says, one without effect, and a directory that reads as
-// an expression. Load does not call it, because it tries each rule with an example.
+// without effect, and a directory that reads as an expression. Load does not call it, because it tries each rule with an example.
 func (p *Policy) Warnings() (all []string) {
 	all = p.warnOf(nobody, p.global)
 	for _, name := range p.Agents() {
@@ -27,19 +25,12 @@ func (p *Policy) warnOf(agent string, s section) (all []string) {
 	if err != nil {
 		return nil // a constant of this file
 	}
-	inVain := rs.inVain()
 	for _, r := range append(s.rules[:len(s.rules):len(s.rules)], s.deny...) {
 		warn := func(format string, args ...any) {
 			all = append(all, r.Place+": "+r.String()+": "+fmt.Sprintf(format, args...))
 		}
 		if command := r.getsThrough(rs); command != "" {
 			warn("ops has no bash, so that this command gets through: %s", command)
-		}
-		if more := r.stopsToo(rs); more != 0 {
-			warn("in a session the kernel stops %s too, by files and by commands: it does not tell them from %s", more, r.Ops)
-		}
-		if v, ok := inVain[r.key()]; ok {
-			warn("the kernel refuses %s all the same, because of %s (%s): it knows no tool from a command, and keeps a path closed without an allow of bash, and read-only without one of write and edit", v.ops, v.by.Rule, v.by.Rule.Place)
 		}
 		if r.needsToBeThere(rs) {
 			warn("the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it")
@@ -69,68 +60,6 @@ func (r Rule) getsThrough(rs *Ruleset) string {
 		return ""
 	}
 	return program + example
-}
-
-// stopsToo are operations that the rule does not deny, but the kernel refuses with those that it
-// does. A deny of bash closes a path, one of write or edit makes it read-only. Operations that
-// other rules deny, or that an allow exempts, are not among them.
-func (r Rule) stopsToo(rs *Ruleset) (more Op) {
-	if r.Effect != Deny {
-		return 0
-	}
-	kept, with := r.Ops&(Write|Edit), Write|Edit
-	if r.Ops&Bash != 0 {
-		kept, with = Bash, Read|Write|Edit
-	}
-	if kept == 0 {
-		return 0
-	}
-	example := r.pattern.example()
-	denied := func(op Op) bool {
-		v, err := rs.Check(example, op)
-		return err == nil && v.Denied()
-	}
-	for _, op := range []Op{Read, Write, Edit} {
-		if with&op != 0 && r.Ops&op == 0 && (example == "" || denied(kept) && !denied(op)) {
-			more |= op
-		}
-	}
-	return more
-}
-
-// key identifies a rule within its policy.
-func (r Rule) key() string { return r.Place + " " + r.String() }
-
-// vain is the operations that an allow permits and the kernel refuses, and the deny behind that.
-type vain struct {
-	ops Op
-	by  Verdict
-}
-
-// inVain are the allows, by key, that the kernel cannot fully honour. A deny closes their paths, or
-// makes them read-only, and they exempt too few operations. It tries an example of each rule.
-func (rs *Ruleset) inVain() map[string]vain {
-	found := map[string]vain{}
-	if !slices.ContainsFunc(rs.rules, func(c CompiledRule) bool { return c.Effect == Allow && !c.Inert }) {
-		return found
-	}
-	for _, c := range rs.rules {
-		example := c.pattern.example()
-		if example == "" {
-			continue
-		}
-		for _, op := range []Op{Read, Write, Edit, Bash} {
-			said, err := rs.Check(example, op)
-			if err != nil || said.Rule == nil || said.Rule.Effect != Allow {
-				continue
-			}
-			if held, err := rs.Verdict(example, op); err == nil && held.Denied() && held.ByKernel {
-				v := found[said.Rule.key()]
-				found[said.Rule.key()] = vain{v.ops | op, held}
-			}
-		}
-	}
-	return found
 }
 
 // needsToBeThere reports whether an allow opens a path in a closed directory, in which the chat

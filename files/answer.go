@@ -89,8 +89,6 @@ const (
 	RuleWorkspace = "restrict_to_workspace"
 	RuleHardLink  = "hard link to another owner's file"
 	RuleKernel    = "kernel"
-	// RuleAsked: the other end of the wire denied it, and knows the rule.
-	RuleAsked = "asked"
 )
 
 // Error is the message.

@@ -47,14 +47,7 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err 
 			p.unmake()
 		}
 	}()
-	_, isNew, err := p.writable()
-	if err == nil {
-		err = p.mayMake(isNew)
-	}
-	if err != nil {
-		return Answer{}, err
-	}
-	if _, err := p.stageAt(); err != nil { // it asks, which is impossible during the content
+	if _, _, err := p.writable(); err != nil {
 		return Answer{}, err
 	}
 	if err := p.makeDirs(); err != nil {
@@ -146,7 +139,7 @@ func (p *place) createEmpty() (dir *os.File, err error) {
 		return nil, dir.Close()
 	}
 	if err != nil {
-		return nil, errors.Join(p.takeBack(p.name, err), dir.Close())
+		return nil, errors.Join(err, dir.Close())
 	}
 	return dir, errors.Join(unix.Fchmod(fd, newMode), unix.Close(fd))
 }

@@ -31,19 +31,7 @@ const (
 	Read  Op = "read"
 	Write Op = "write"
 	Edit  Op = "edit"
-	// Bash is checked for a new file: the kernel's walls depend on it, and could allow the file's
-	// creation but refuse its open.
-	Bash Op = "bash"
 )
-
-// Needs are the operations that op requires. An edit needs a read, because its result reveals
-// whether a text is in the file, and how often.
-func (op Op) Needs() []Op {
-	if op == Edit {
-		return []Op{Read, Edit}
-	}
-	return []Op{op}
-}
 
 // Bounds of a call.
 const (

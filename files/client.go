@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"time"
-
-	"github.com/chatd/chatd/chat"
 )
 
 // Exchange is the caller's part in a call of a tool, beside the request.
@@ -20,17 +16,11 @@ type Exchange struct {
 	Begin Begin
 	// Limit bounds the content from the tool, in bytes.
 	Limit int64
-	// Check answers the tool's questions; nil denies nothing. A denial stands, whatever the tool
-	// reports then.
-	Check Check
-	// Linked is called before any question with the targets of the request's Links, if any is a
-	// link; nil is for a request without Links.
-	Linked func(all []Link) error
 }
 
 // Speak is the caller's end of [Tools.Serve], for a tool that has its request ([Send]). It writes
 // the content to w when the tool asks for it, and reads the answer from r. It returns a failure of
-// the tool as a [*Failure], a denial by Check as its [*Denial].
+// the tool as a [*Failure].
 //
 // It closes w at the end, and when the content fails: the tool then discards what it has. Speak
 // returns as soon as the answer arrives, even if the content was not all read. The owner of a body
@@ -49,8 +39,6 @@ func Speak(w io.WriteCloser, r io.Reader, x Exchange) (Answer, error) {
 	var body *BodyError
 	var f *Failure
 	switch {
-	case c.denied != nil:
-		return Answer{}, c.denied
 	case errors.As(sent, &body):
 		return a, errors.Join(body, err)
 	case err == nil || errors.As(err, &f):
@@ -71,15 +59,10 @@ func (e *BodyError) Unwrap() error { return e.Err }
 // caller is one call.
 type caller struct {
 	Exchange
-	w         io.WriteCloser
-	r         *bufio.Reader
-	sent      chan error // one error, or nil, once the content was sent
-	sending   bool
-	questions int
-	denied    *Denial
-	links     []Link
-	linked    int  // the size of links
-	settled   bool // no more links
+	w       io.WriteCloser
+	r       *bufio.Reader
+	sent    chan error // one error, or nil, once the content was sent
+	sending bool
 }
 
 // bodyReader marks errors of a caller's content, so that they differ from the pipe's.
@@ -101,7 +84,7 @@ func (c *caller) receive() (Answer, error) {
 	if err != nil || !first.Content {
 		return first, err
 	}
-	if c.denied != nil || c.Begin == nil {
+	if c.Begin == nil {
 		return first, errors.New("cannot use the answer: content that nobody asked for")
 	}
 	chunks := &chunkReader{r: c.r}
@@ -127,16 +110,11 @@ func (c *caller) receive() (Answer, error) {
 func (c *caller) answer() (Answer, error) {
 	for {
 		s, err := readMessage(c.r)
-		if err == nil && s.Links == nil {
-			err = c.settle()
-		}
 		switch {
 		case err != nil:
 			return Answer{}, err
 		case s.Links != nil:
-			err = c.follow(s.Links)
-		case s.Ask != nil:
-			err = c.check(*s.Ask)
+			err = errors.New("cannot use the answer: it tells of links, and nobody asked")
 		case s.Send:
 			err = c.send()
 		default:
@@ -148,57 +126,10 @@ func (c *caller) answer() (Answer, error) {
 	}
 }
 
-// maxQuestions is far more than the tools ask in one call; replyTime bounds the hand-over of the
-// content's end between two goroutines.
-const (
-	maxQuestions = 1000
-	replyTime    = 10 * time.Second
-)
-
-// CheckQuestion refuses invalid questions of a tool.
-func CheckQuestion(op Op, path string) error {
-	switch {
-	case len(path) > 2*MaxPath || !strings.HasPrefix(path, "/") || strings.IndexByte(path, 0) >= 0:
-		return fmt.Errorf("cannot answer the tool: it asks about %s", chat.Quote(path))
-	case op != Read && op != Write && op != Edit && op != Bash:
-		return fmt.Errorf("cannot answer the tool: it asks to %s", chat.Quote(string(op)))
-	}
-	return nil
-}
-
-func (c *caller) check(q question) error {
-	if c.questions++; c.questions > maxQuestions {
-		return fmt.Errorf("cannot answer the tool: more than %d questions", maxQuestions)
-	}
-	if err := CheckQuestion(q.Op, q.Path); err != nil {
-		return err
-	}
-	if c.sending {
-		// The reply must not come between two chunks.
-		select {
-		case err := <-c.sent:
-			c.sent <- err
-		case <-time.After(replyTime):
-			return errors.New("cannot answer the tool: it asks within the content")
-		}
-	}
-	denied := c.denied
-	if c.Check != nil && denied == nil {
-		denied = c.Check(q.Op, q.Path)
-	}
-	if !q.Else {
-		c.denied = denied
-	}
-	if err := writeLine(c.w, reply{Denied: denied != nil}); err != nil {
-		return fmt.Errorf("cannot answer the tool: %w", err)
-	}
-	return nil
-}
-
 // send starts sending the content, once.
 func (c *caller) send() error {
 	switch {
-	case c.sending || c.denied != nil:
+	case c.sending:
 		return errors.New("cannot send the content: the tool may not have it")
 	case c.Body == nil:
 		return errors.New("cannot send the content: there is none")

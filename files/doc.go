@@ -1,6 +1,6 @@
 // Package files is the five file tools of an agent: read_file, write_file, edit_file, append_file
-// and list_dir, with the arguments, results and messages of PicoClaw's. They run as the chat's uid,
-// inside its confinement, also while the chat is asleep.
+// and list_dir, with the arguments, results and messages of PicoClaw's. They run as the chat's uid, in
+// a view of their own, also while the chat is asleep.
 //
 // # Theory of operation
 //
@@ -10,9 +10,8 @@
 // passes as chunks in either direction and is never held whole: a file of any size costs a few
 // buffers.
 //
-// The rules are checked at that other end. The tools ask it about each name before they open or
-// create anything, and get yes or no. They compile no rules, and chatd knows the rule and line of
-// each denial itself. The tools also ask for the content, after these checks.
+// The tools compile the chat's file rules ([Rules]) and check each name for the operation, and for
+// nothing else, before they open or create anything. After these checks they ask for the content.
 //
 // A path is folded (made absolute from the workspace, "." and ".." removed lexically, as PicoClaw
 // does), and checked under that name before any access. Then it is walked from the root's
@@ -28,8 +27,7 @@
 // write_file and edit_file write a file beside the target (.tmp-PID-NANOSECONDS, mode 0600), sync
 // it, exchange it with the target and sync the directory. After a crash the file has the old
 // content or the new. The temporary file is locked while it is written. One without a lock is
-// stale, and the next write in that directory removes it. The tools first ask whether such a name
-// is allowed: the kernel could create the file and then refuse to open it. append_file is one
+// stale, and the next write in that directory removes it. append_file is one
 // write(2) with O_APPEND; more than [MaxPiece] takes several, under a lock (flock(2)) that every
 // append and every edit takes.
 //
@@ -37,10 +35,9 @@
 //
 // # What it does not stop
 //
-// The chat: its processes may do all this without these tools, and may stop or end the process that
-// runs them. To answer in its place they would have to trace it, which only Landlock refuses,
-// between runs (TestToolsAttacked). So answers and the names in questions cannot be trusted, and
-// the walls are the kernel's. [Speak] bounds what it accepts.
+// The chat: its processes may change names and files meanwhile, and hold locks. The rules are about
+// names: a file that got another one is judged by that. An edit tells whether a text is in a file, and
+// how often, also where the rules deny reading. [Speak] bounds what it accepts.
 //
 // Of hard links the tools refuse only another owner's file under a name that the chat could have
 // created. The chat's own files may have many names. A write gives its name a new file and leaves
@@ -51,7 +48,7 @@
 // (RENAME_EXCHANGE), a link that takes the target's place just before the rename is replaced.
 // Content of more than [MaxPiece] may be cut short by a crash while append_file adds it. A new file
 // belongs to the chat and has the old one's permission bits, not its owner, its set-id bits, its
-// ACL or its extended attributes. A file that is a mount point, as one that a rule opens within a
-// closed directory, cannot be replaced. It is written over, and a crash amid that leaves a mixture
+// ACL or its extended attributes. A file that is a mount point, as an exposed one, cannot be
+// replaced. It is written over, and a crash amid that leaves a mixture
 // of old and new.
 package files

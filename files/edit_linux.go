@@ -106,8 +106,13 @@ func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out Answ
 	return out, nil
 }
 
-// diff shows lines around the edit: an edit requires the right to read (see [Op.Needs]).
+// diff shows lines around the edit, where the rules let the caller read them.
 func (p *place) diff(r replacement) (diff, omitted string, err error) {
+	for _, name := range []string{p.folded, p.real} {
+		if p.t.check(Read, name) != nil {
+			return "", "the file may not be read", nil
+		}
+	}
 	name := p.folded
 	if home := p.t.roots[0].name; chat.Within(name, home) && home != "/" {
 		name = strings.TrimPrefix(name, home+"/")

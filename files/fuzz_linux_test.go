@@ -41,7 +41,10 @@ func serveFuzz(t *testing.T, tool Tool, parameters, body []byte) (content string
 	if err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out); err != nil {
 		t.Fatalf("Serve: %v", err)
 	}
-	c := caller{Exchange: Exchange{Begin: func(Answer) io.Writer { return &got }, Limit: 1 << 20}, r: bufio.NewReader(&out)}
+	x := Exchange{
+		Body: strings.NewReader(""), Begin: func(Answer) io.Writer { return &got }, Limit: 1 << 20,
+	}
+	c := caller{Exchange: x, w: discard{}, r: bufio.NewReader(&out), sent: make(chan error, 1)}
 	a, err = c.receive()
 	if err != nil && !isFailure(err) {
 		t.Fatalf("the answer does not come through: %v", err)
@@ -174,7 +177,6 @@ func FuzzAnswer(f *testing.F) {
 		req := Request{Tool: WriteFileTool}
 		a, err := speak(discard{}, bytes.NewReader(data), req, Exchange{
 			Body: strings.NewReader("body"), Begin: func(Answer) io.Writer { return &got }, Limit: 100,
-			Check: func(Op, string) *Denial { return nil },
 		})
 		if got.Len() > 100 || err == nil && a.Failure != nil {
 			t.Fatalf("%d bytes, %+v, %v", got.Len(), a, err)

@@ -2,7 +2,6 @@ package files
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -35,31 +34,6 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// follow records where links lead, before any question or content.
-func (c *caller) follow(all []Link) error {
-	if c.settled || c.Linked == nil {
-		return errors.New("cannot use the answer: it tells of links too late, or nobody asked")
-	}
-	for _, l := range all {
-		c.linked += len(l.To) + linkSize
-	}
-	if c.linked > maxLinkReport {
-		return fmt.Errorf("cannot use the answer: it tells more than %d bytes of links", maxLinkReport)
-	}
-	c.links = append(c.links, all...)
-	return nil
-}
-
-// settle passes the links to Linked, once.
-func (c *caller) settle() error {
-	was := c.settled
-	c.settled = true
-	if was || len(c.links) == 0 {
-		return nil
-	}
-	return c.Linked(c.links)
-}
-
 // Targets are the targets of links by their names in the request. The tool is a process of the
 // chat, so its report cannot be trusted.
 func Targets(names []string, all []Link) (map[string]string, error) {
@@ -78,21 +52,24 @@ func Targets(names []string, all []Link) (map[string]string, error) {
 
 // ReadTargets reads the answer of [ResolveTool] about names.
 func ReadTargets(r io.Reader, names []string) (map[string]string, error) {
-	c := caller{r: bufio.NewReaderSize(r, 64<<10)}
-	c.Linked = func([]Link) error { return nil }
+	in, links, size := bufio.NewReaderSize(r, 64<<10), []Link{}, 0
 	for {
-		s, err := readMessage(c.r)
+		s, err := readMessage(in)
 		if err == nil && s.Links == nil {
 			err = s.Answer.Check()
-		}
-		if err == nil {
-			err = c.follow(s.Links)
 		}
 		switch {
 		case err != nil:
 			return nil, err
 		case s.Links == nil:
-			return Targets(names, c.links)
+			return Targets(names, links)
 		}
+		for _, l := range s.Links {
+			size += len(l.To) + linkSize
+		}
+		if size > maxLinkReport {
+			return nil, fmt.Errorf("cannot use the answer: over %d bytes of links", maxLinkReport)
+		}
+		links = append(links, s.Links...)
 	}
 }

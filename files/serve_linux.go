@@ -18,27 +18,13 @@ type Set interface {
 	ListDir(a ListDir, begin Begin) (Answer, error)
 }
 
-// Asker makes a [Check] that calls own, which may be nil, and then asks the other end. orElse marks
-// questions after whose denial the tool has another way.
-type Asker = func(own Check, orElse bool) Check
-
 // Serve reads one request from r, executes it, and writes the answer to w; see [Speak] for the
 // other end. A failure of the tool is part of the answer. An error means that the answer could not
 // be sent.
-func (t *Tools) Serve(r io.Reader, w io.Writer) error {
-	return Serve(r, w, func(ask Asker) Set {
-		if ask == nil {
-			return t
-		}
-		asking := *t
-		asking.opt.Check, asking.opt.may = ask(t.opt.Check, false), ask(t.opt.Check, true)
-		return &asking
-	})
-}
+func (t *Tools) Serve(r io.Reader, w io.Writer) error { return Serve(r, w, t) }
 
-// Serve is [Tools.Serve] with tools of any kind. ask is nil for a request whose caller answers
-// nothing.
-func Serve(r io.Reader, w io.Writer, tools func(ask Asker) Set) error {
+// Serve is [Tools.Serve] with tools of any kind.
+func Serve(r io.Reader, w io.Writer, tools Set) error {
 	s := &toolCall{r: bufio.NewReaderSize(r, 64<<10), w: bufio.NewWriterSize(w, 64<<10)}
 	a, err := s.serve(tools)
 	if s.err != nil {
@@ -50,7 +36,7 @@ func Serve(r io.Reader, w io.Writer, tools func(ask Asker) Set) error {
 	return nil
 }
 
-func (s *toolCall) serve(tools func(ask Asker) Set) (Answer, error) {
+func (s *toolCall) serve(t Set) (Answer, error) {
 	line, err := readLine(s.r, maxLine)
 	if err != nil {
 		return Answer{}, invalid("cannot read the request: %w", noEOF(err))
@@ -62,12 +48,7 @@ func (s *toolCall) serve(tools func(ask Asker) Set) (Answer, error) {
 	if s.err = s.sendLinks(req.Links); s.err != nil {
 		return Answer{}, s.err
 	}
-	var body io.Reader = &chunkReader{r: s.r}
-	ask := Asker(nil)
-	if req.Ask {
-		body, ask = &lazyContent{s: s, r: body}, s.asks
-	}
-	t := tools(ask)
+	body := &lazyContent{s: s, r: &chunkReader{r: s.r}}
 	switch req.Tool {
 	case ReadFileTool:
 		return call(req, func(a ReadFile) (Answer, error) { return t.ReadFile(a, s.begin) })
@@ -98,38 +79,7 @@ type toolCall struct {
 	r     *bufio.Reader
 	w     *bufio.Writer
 	begun bool
-	err   error // of the first write, or question, that failed
-}
-
-// asks checks with own, and then with the other end. A denial of the other end carries no rule,
-// which only that end knows.
-func (s *toolCall) asks(own Check, orElse bool) Check {
-	return func(op Op, path string) *Denial {
-		if own != nil {
-			if d := own(op, path); d != nil {
-				return d
-			}
-		}
-		var r reply
-		if s.err == nil {
-			s.err = s.question(question{op, path, orElse}, &r)
-		}
-		if s.err == nil && !r.Denied {
-			return nil
-		}
-		return &Denial{Op: op, Path: path, Rule: RuleAsked, Layer: "files"}
-	}
-}
-
-func (s *toolCall) question(q question, r *reply) error {
-	if err := s.wait(message{Ask: &q}); err != nil {
-		return err
-	}
-	line, err := readLine(s.r, maxLine)
-	if err != nil {
-		return noEOF(err)
-	}
-	return decode(line, r)
+	err   error // of the first write that failed
 }
 
 // wait sends the other end what the tool waits for.

@@ -191,7 +191,9 @@ func TestRequests(t *testing.T) {
 		if err := w.Serve(strings.NewReader(line), &out); err != nil {
 			t.Errorf("%.60q: %v", line, err)
 		}
-		a, err := (&caller{r: bufio.NewReader(&out)}).answer()
+		c := caller{w: discard{}, r: bufio.NewReader(&out), sent: make(chan error, 1)}
+		c.Body = strings.NewReader("")
+		a, err := c.answer()
 		if !errors.Is(err, chat.ErrInvalid) || a.Message != "" {
 			t.Errorf("%.60q: %+v, %v", line, a, err)
 		}

@@ -9,9 +9,8 @@ import (
 )
 
 // New content is gathered beside the target, whose name it takes when it is whole. That is
-// impossible if the target is a mount point (a rename over it is EBUSY), or if rules close the name
-// beside it: as for every file that a rule opens within a closed directory, or makes writable
-// within a read-only one. It is then gathered in the workspace, and written over the old.
+// impossible if the target is a mount point, here (a rename over it is EBUSY) or in the session. It is
+// then gathered in the workspace, and written over the old.
 
 // stageAt is the place where new content is gathered: beside the target, or in the workspace.
 func (p *place) stageAt() (*place, error) {
@@ -26,21 +25,19 @@ func (p *place) stageAt() (*place, error) {
 	return p.staged, err
 }
 
-// mayReplace reports whether the target can be replaced by a file beside it. For a missing target,
-// [place.mayMakeTemp] checks the rules.
+// mayReplace reports whether a file beside the target may take its name. A file that the rules open
+// to programs within a closed or a read-only directory is a mount point in the session, which would
+// keep the old one.
 func (p *place) mayReplace() (bool, error) {
 	there, err := p.mounted()
-	if err != nil || there {
-		return false, err
+	if err != nil || there || p.t.opt.Check == nil {
+		return !there, err
 	}
-	may := p.t.opt.may
-	if may == nil {
-		may = p.t.opt.Check
+	beside := path.Join(path.Dir(p.real), newTempName())
+	if _, err := p.stat(); err != nil {
+		return true, nil // it is not there
 	}
-	if _, err := p.stat(); err != nil || may == nil {
-		return true, nil
-	}
-	return may(Bash, p.tempBeside()) == nil, nil
+	return p.t.opt.Check("bash", beside) == nil && p.t.opt.Check(Write, beside) == nil, nil
 }
 
 // stage creates the file in which new content is gathered.

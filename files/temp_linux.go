@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"regexp"
 	"strconv"
 	"time"
@@ -37,35 +36,6 @@ var tempName = regexp.MustCompile(`^\.tmp-[0-9]{1,10}-[0-9]{19}$`)
 
 func newTempName() string { return fmt.Sprintf(".tmp-%d-%019d", os.Getpid(), time.Now().UnixNano()) }
 
-// mayMakeTemp checks the rules for a name like that of the file beside the target. It is called
-// before any content is read: no question is possible during the content.
-func (p *place) mayMakeTemp() error {
-	return p.t.check(Bash, p.tempBeside())
-}
-
-// tempBeside is a name like that of the file beside the target.
-func (p *place) tempBeside() string { return path.Join(path.Dir(p.real), newTempName()) }
-
-// mayMake checks the same for a target that does not exist yet.
-func (p *place) mayMake(isNew bool) error {
-	if !isNew {
-		return nil
-	}
-	return p.t.check(Bash, p.real)
-}
-
-// takeBack removes a file that openat created but could not open: the kernel's walls decide after
-// its creation. No other process could open it either.
-func (p *place) takeBack(name string, err error) error {
-	var st unix.Stat_t
-	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) ||
-		unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil ||
-		checkRegular(st.Mode) != nil || st.Size != 0 || int(st.Uid) != os.Geteuid() {
-		return err
-	}
-	return errors.Join(err, unix.Unlinkat(p.dir, name, 0))
-}
-
 // createTemp creates the file under an unused name.
 func (p *place) createTemp() (*temp, error) {
 	for {
@@ -75,7 +45,7 @@ func (p *place) createTemp() (*temp, error) {
 			continue
 		}
 		if err != nil {
-			return nil, p.takeBack(name, err)
+			return nil, err
 		}
 		failpoint("temp.made")
 		t := &temp{p: p, f: os.NewFile(uintptr(fd), p.dirs+"/"+name), name: name}

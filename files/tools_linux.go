@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,8 +31,8 @@ type Options struct {
 	AllowRead, AllowWrite []string
 	// Check holds the file rules; nil forbids nothing.
 	Check Check
-	// may is Check for questions whose denial does not end the call; nil means Check.
-	may Check
+	// Rules, if they are set, are compiled into Check by Open, in the view of the caller.
+	Rules *Rules
 	// MaxBytes bounds a file that is written, and what one stream reads; 0 is [DefaultMaxBytes].
 	MaxBytes int64
 	// LockWait is how long append_file and edit_file wait for a lock; 0 means [DefaultLockWait].
@@ -76,6 +76,11 @@ func Open(opt Options) (*Tools, error) {
 }
 
 func (t *Tools) open() (err error) {
+	if t.opt.Rules != nil {
+		if t.opt.Check, err = t.opt.Rules.check(t.opt.Workspace); err != nil {
+			return err
+		}
+	}
 	if t.read, err = compile("allow_read_paths", t.opt.AllowRead); err != nil {
 		return err
 	}
@@ -148,12 +153,9 @@ func compile(key string, patterns []string) ([]*regexp.Regexp, error) {
 	return out, nil
 }
 
-// fold makes a caller's path absolute and removes "." and ".." lexically, without regard to links.
+// fold makes a caller's path absolute, ~ at its head the workspace, and removes "." and ".." lexically, without regard to links.
 func (t *Tools) fold(p string) string {
-	if !path.IsAbs(p) {
-		p = t.roots[0].name + "/" + p
-	}
-	return filepath.Clean(p)
+	return filerules.Fold(t.roots[0].name, t.roots[0].name, p)
 }
 
 // reaches reports whether name is in a root, or op may leave the roots for name.
@@ -184,18 +186,9 @@ func (t *Tools) reaches(op Op, name string) bool {
 	return granted(t.write)
 }
 
-// check checks one name for all operations that op needs. A call makes all its checks before it
-// changes anything, because a denial ends it.
+// check checks one name. A call makes all its checks before it changes anything, because a denial
+// ends it.
 func (t *Tools) check(op Op, name string) error {
-	for _, need := range op.Needs() {
-		if err := t.checkOne(need, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *Tools) checkOne(op Op, name string) error {
 	if t.opt.Check == nil {
 		return nil
 	}

@@ -79,9 +79,6 @@ type LiveTool struct {
 	In, Out *os.File
 	// Max bounds a file, in bytes.
 	Max int64
-	// Check and Linked are those of [Exchange].
-	Check  Check
-	Linked func(all []Link) error
 }
 
 // Talk speaks with a tool, as by [Speak], and closes its two files. It returns when ctx ends.

@@ -17,16 +17,13 @@ import (
 //	answer  = *waits line                  a tool without content, or a failure
 //	        | *waits line chunks line      "content": true in the first; the second counts
 //	waits   = line                         "links": where the request's names lead, before all else
-//	        | line                         "ask": may this be done? a line "denied" is the reply
 //	        | line                         "send": the content, as chunks
 //	line    = one JSON object and LF
 //	chunks  = *( length bytes ) 00000000   length: four bytes, big-endian, 1 to maxChunk
 //
 // Content that ends without its zero was cut off, and is discarded.
 //
-// The rules stay with chatd: the tool learns only the directories that they name, to report where
-// these lead, and whether it may continue. With a request without "ask" the tools do all checks
-// themselves, and content follows its line.
+// The tools check the rules themselves, and ask for the content after that.
 
 // maxChunk bounds a chunk; maxLine and maxSaid a line to and from the tool, in
 // which JSON may write a byte as six.
@@ -40,31 +37,15 @@ const (
 type Request struct {
 	Tool       Tool            `json:"tool"`
 	Parameters json.RawMessage `json:"parameters"`
-	// Ask means that the caller answers the tool's questions; [Send] sets it.
-	Ask bool `json:"ask,omitempty"`
-	// Links are names whose targets the tool reports first.
+	// Links are names whose targets [ResolveTool] reports.
 	Links []string `json:"links,omitempty"`
 }
 
 // message is a line of the tool: what it waits for, or an answer.
 type message struct {
-	Links []Link    `json:"links,omitempty"`
-	Ask   *question `json:"ask,omitempty"`
-	Send  bool      `json:"send,omitempty"`
+	Links []Link `json:"links,omitempty"`
+	Send  bool   `json:"send,omitempty"`
 	Answer
-}
-
-// question is whether op may be done on an absolute path.
-type question struct {
-	Op   Op     `json:"op"`
-	Path string `json:"path"`
-	// Else means that the tool has another way, so that a denial does not end the call.
-	Else bool `json:"else,omitempty"`
-}
-
-// reply is the answer to a question: whether it is denied, and nothing else.
-type reply struct {
-	Denied bool `json:"denied"`
 }
 
 // NewRequest is the request of a tool with its arguments, one of [ReadFile],
@@ -85,7 +66,6 @@ func Send(w io.Writer, req Request) error {
 	if err := checkNames(req.Links); err != nil {
 		return err
 	}
-	req.Ask = true
 	return writeLine(w, req)
 }
 

@@ -60,14 +60,7 @@ func (t *Tools) beginWrite(op Op, name string) (w *writing, err error) {
 			return err
 		}
 		w = &writing{temp: &temp{p: p}}
-		at := p
 		if w.mode, w.created, err = p.writable(); err == nil {
-			at, err = p.stageAt()
-		}
-		if err == nil {
-			err = at.mayMakeTemp()
-		}
-		if err == nil {
 			err = p.makeDirs()
 		}
 		if err == nil {

@@ -41,51 +41,68 @@ func (p *InForce) CheckRun(
 	return rules.CheckRun(ctx, spec)
 }
 
-// Admit checks the path of a file call against the rules, and makes the call check further names
-// against the same rules. Nil allows it.
-func (p *InForce) Admit(c Chat, call *filecall.Call) (*files.Denial, error) {
+// Admit checks the path of a file call against the rules, and gives the tool the same rules for
+// further names. init is as in [Inside]: while the session lives, the enforcer knows the names that
+// a file had. Nil allows the call.
+func (p *InForce) Admit(
+	ctx context.Context, c Chat, init *sys.HeldProcess, call *filecall.Call,
+) (*files.Denial, error) {
 	rules, err := p.Rules(c)
 	if err != nil {
 		return nil, err
 	}
-	call.Check = verdict.FileCheck(call.Tool, rules.Ruleset)
-	for _, op := range call.Op.Needs() {
-		if d := call.Check(op, folded(c, call.Path)); d != nil {
-			return d, nil
+	check := files.CheckBy(rules.Ruleset)
+	name := folded(c, call.Path)
+	d := check(call.Op, name)
+	if d == nil {
+		if by := p.otherName(ctx, c, init, name); by != "" {
+			d = check(call.Op, by)
 		}
 	}
-	return nil, followLinks(call, rules)
+	if d != nil {
+		d.Tool = call.Tool
+		return d, nil
+	}
+	file, text := p.File(c.Profile).Source()
+	call.Rules = &files.Rules{File: file, Text: text, Agent: c.Agent}
+	call.Denies = func(d *files.Denial) *files.Denial { return denialOf(rules.Ruleset, call, d) }
+	return nil, nil
 }
 
-// followLinks makes the call check against rules that know where links lead their own
-// directories in the chat. Rules that deny nothing need no links.
-func followLinks(call *filecall.Call, rules *verdict.Rules) error {
-	links, err := rules.Links()
-	if err != nil || len(links) == 0 {
-		return err
+// otherName returns the name by which the kernel closes a file that has another one by now; empty if
+// there is none, or no session that lives.
+func (p *InForce) otherName(
+	ctx context.Context, c Chat, init *sys.HeldProcess, name string,
+) string {
+	if init == nil || !p.Enforced(c) {
+		return ""
 	}
-	call.Links = links
-	call.Linked = func(all []files.Link) error {
-		real, err := files.Targets(links, all)
-		if err != nil {
-			return err
+	by, err := p.enforcer.Why(ctx, sessionOf(c, init), name)
+	if err != nil || by == name {
+		return ""
+	}
+	return by
+}
+
+// denialOf returns the denial by a rule that a tool reports, with the layer of the rule; nil if no
+// such rule is about the call's operation.
+func denialOf(rs *filerules.Ruleset, call *filecall.Call, d *files.Denial) *files.Denial {
+	op, err := filerules.ParseOp(string(call.Op))
+	for _, r := range rs.Rules() {
+		if err == nil && r.Effect == filerules.Deny && r.Ops&op != 0 &&
+			r.Rule.String() == d.Rule && r.Rule.Place == d.Place {
+			return &files.Denial{
+				Tool: call.Tool, Op: call.Op, Path: d.Path, Rule: d.Rule, Place: d.Place,
+				Layer: string(r.Layer), Message: rs.Policy().Message(d.Path),
+			}
 		}
-		rs, err := rules.Linked(real)
-		if err == nil {
-			call.Check = verdict.FileCheck(call.Tool, rs)
-		}
-		return err
 	}
 	return nil
 }
 
 // folded returns the absolute, clean name that the tools give a path, with no link followed.
-// They do not expand ~.
 func folded(c Chat, name string) string {
-	if !path.IsAbs(name) {
-		name = c.Home + "/" + name
-	}
-	return path.Clean(name)
+	return path.Clean(filerules.Absolute(c.Home, c.Home, name))
 }
 
 // Explain answers whether the chat's rules allow an operation, which rule decides, and what
@@ -108,9 +125,13 @@ func (p *InForce) Explain(
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	if q.Path != "" && !v.Denied() { // the kernel may still refuse it, because of another name
+	if q.Path != "" && !v.Denied() { // it may be, because of another name
 		name := links.Resolve(filerules.Fold(c.Home, c.Home, q.Path))
-		if d := p.denial(ctx, c, in.Init(), name, q.Op == "write" || q.Op == "edit"); d.Denied() {
+		d, err := p.byOtherName(ctx, c, in.Init(), name, q.Op)
+		if err != nil {
+			return chat.Explained{}, err
+		}
+		if d.Denied() {
 			v = d
 		}
 	}
@@ -122,6 +143,25 @@ func (p *InForce) Explain(
 		e.KeptBy = rules.KeptBy(v, masked, leftOut)
 	}
 	return e, nil
+}
+
+// byOtherName returns the denial of an operation on a file because of another name, or the zero
+// Verdict.
+func (p *InForce) byOtherName(
+	ctx context.Context, c Chat, init *sys.HeldProcess, name, op string,
+) (v filerules.Verdict, err error) {
+	if op == "bash" {
+		return p.denial(ctx, c, init, name, false), nil
+	}
+	by := p.otherName(ctx, c, init, name)
+	rules, err := p.Rules(c)
+	asked, operr := filerules.ParseOp(op)
+	if err != nil || operr != nil || by == "" {
+		return v, errors.Join(err, operr)
+	}
+	v, err = rules.Verdict(by, asked)
+	v.ByKernel = true
+	return v, err
 }
 
 // denial returns the denial by which the kernel refuses an operation on an absolute name in the
@@ -142,22 +182,6 @@ func (p *InForce) denial(
 		return filerules.Verdict{}
 	}
 	return rules.ByKernel(by, changes)
-}
-
-// NameRule adds the rule to the kernel's denial of a file call, if a rule caused it. It uses the
-// name of the caller's request, not a name that the chat reports.
-func (p *InForce) NameRule(
-	ctx context.Context, c Chat, init *sys.HeldProcess, call *filecall.Call, err error,
-) {
-	var d *files.Denial
-	if !errors.As(err, &d) || d.Rule != files.RuleKernel {
-		return
-	}
-	name := folded(c, call.Path)
-	if v := p.denial(ctx, c, init, name, call.Writes()); v.Denied() {
-		d.Rule, d.Place, d.Errno = v.Rule.String(), v.Rule.Place, d.Place
-		d.Message = p.File(c.Profile).Message(name)
-	}
 }
 
 // RuleBehind returns the rule by which the kernel closes a name, or the target of the chat's links

@@ -17,37 +17,36 @@ func callOf(tool files.Tool, op files.Op, path string) *filecall.Call {
 	return &filecall.Call{Tool: tool, Op: op, Path: path}
 }
 
-// TestAdmit: the caller's name is checked as the tools read it, and further names against the same
-// rules, by where the chat's links lead.
+// TestAdmit: the caller's name is checked as the tools read it, and a denial that the tool reports is
+// one by a rule that there is.
 func TestAdmit(t *testing.T) {
 	w := newWorld(t, denySecret)
 	for path, want := range map[string]bool{
 		"secret": true, "a/../secret/x": true, w.chat.Home + "/secret": true,
-		"~/secret": false, "a": false,
+		"~/secret": true, "a": false,
 	} {
-		d, err := w.Admit(w.chat, callOf(files.ReadFileTool, files.Read, path))
+		d, err := w.Admit(t.Context(), w.chat, nil, callOf(files.ReadFileTool, files.Read, path))
 		must(t, err)
 		if (d != nil) != want {
 			t.Errorf("%s: %+v, want a denial: %t", path, d, want)
 		}
 	}
 	call := callOf(files.ReadFileTool, files.Read, "a")
-	if d, err := w.Admit(w.chat, call); d != nil || err != nil || len(call.Links) == 0 {
-		t.Fatalf("%+v, %v, links %q", d, err, call.Links)
+	if d, err := w.Admit(t.Context(), w.chat, nil, call); d != nil || err != nil || len(call.Rules.Text) == 0 {
+		t.Fatalf("%+v, %v, rules %+v", d, err, call.Rules)
 	}
-	real := w.chat.Home + "/real"
-	if call.Check(files.Read, real) != nil {
-		t.Error("a path is denied to which no link leads")
+	real := w.chat.Home + "/secret"
+	d, err := w.Admit(t.Context(), w.chat, nil, callOf(files.ReadFileTool, files.Read, real))
+	must(t, err)
+	reported := *d
+	reported.Message, reported.Path = "made up", w.chat.Home+"/real"
+	by := call.Denies(&reported)
+	if by == nil || by.Rule != d.Rule || by.Message == "made up" {
+		t.Errorf("the denial that the tool reports is %+v, and becomes %+v", d, by)
 	}
-	var links []files.Link
-	for n, name := range call.Links {
-		if name == w.chat.Home+"/secret" {
-			links = append(links, files.Link{N: n, To: real})
-		}
-	}
-	must(t, call.Linked(links))
-	if call.Check(files.Read, real) == nil {
-		t.Errorf("the target of a denied link is allowed; links are %+v of %q", links, call.Links)
+	reported.Rule = "deny everything"
+	if by := call.Denies(&reported); by != nil {
+		t.Errorf("a rule that there is not denies: %+v", by)
 	}
 }
 
@@ -66,41 +65,6 @@ func TestCheckRun(t *testing.T) {
 	w.Set(next)
 	if d, err := w.CheckRun(t.Context(), w.chat, spec); err != nil || d != nil {
 		t.Errorf("without a guard: %+v, %v", d, err)
-	}
-}
-
-// TestNameRule: a denial by the kernel gets the rule that closes the path or, as the enforcer
-// knows, another name of the file; others stay as they are.
-func TestNameRule(t *testing.T) {
-	w := newWorld(t, denySecret)
-	w.answer = func(o orders.Order) orders.Answer {
-		if string(o.Path) == w.chat.Home+"/linked" {
-			return orders.Answer{By: []byte(w.chat.Home + "/secret")}
-		}
-		return orders.Answer{}
-	}
-	w.listen()
-	for _, tt := range []struct {
-		path, rule string
-		asleep     bool
-		want       bool
-	}{
-		{"secret", files.RuleKernel, false, true},
-		{"secret", files.RuleKernel, true, true},
-		{"linked", files.RuleKernel, false, true},
-		{"linked", files.RuleKernel, true, false},
-		{"open", files.RuleKernel, false, false},
-		{"secret", "grants", false, false},
-	} {
-		init := w.init
-		if tt.asleep {
-			init = nil
-		}
-		d := &files.Denial{Rule: tt.rule, Place: "EACCES"}
-		w.NameRule(t.Context(), w.chat, init, callOf(files.ReadFileTool, files.Read, tt.path), d)
-		if named := d.Rule != tt.rule; named != tt.want || named && d.Errno != "EACCES" {
-			t.Errorf("%+v becomes %+v", tt, d)
-		}
 	}
 }
 
@@ -125,7 +89,7 @@ func TestExplain(t *testing.T) {
 			},
 		}
 		for path, denied := range map[string]bool{"secret": true, "linked": true, "open": false} {
-			q := chat.Question{Op: "read", Path: "~/" + path}
+			q := chat.Question{Op: "bash", Path: "~/" + path}
 			e, err := w.Explain(t.Context(), w.chat, q, in)
 			must(t, err)
 			if (e.Verdict == "deny") != denied {

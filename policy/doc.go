@@ -20,9 +20,9 @@
 // audit log.
 //
 // Runs and file tools are checked against the rules before they start ([InForce.CheckRun],
-// [InForce.Admit]). The kernel answers EACCES, EPERM or EROFS later and names no rule; mostly there
-// is none, but a mode, an owner or a mount. [InForce.NameRule], [InForce.RuleBehind] and
-// [InForce.Explain] find out whether it was a rule.
+// [InForce.Admit]). A file tool has the rules itself. To a program the kernel answers EACCES, EPERM or
+// EROFS and names no rule; mostly there is none, but a mode, an owner or a mount. [InForce.RuleBehind]
+// and [InForce.Explain] find out whether it was a rule.
 // [InForce.Explain] also answers about a destination, by the profile's egress alone: the name is
 // compared with the list and not looked up.
 //

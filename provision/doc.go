@@ -37,11 +37,9 @@
 // A background run (background.go) has a supervisor between chatd and nsenter. The supervisor
 // holds the run's pipes and records its end while chatd is down; see package background.
 //
-// The file tools (files.go) are "chatd-shim filetool"; package filecall does their calls. In an
-// awake chat the tool runs in the session, like a run. In a sleeping chat it is the only process of
-// a one-shot session, of which nothing remains. chatd checks the requested name before it starts
-// anything, and then each name that a link leads to. It sends the tool its request; whoever called
-// speaks with it from then on, and asks chatd about the names.
+// The file tools (files.go) are "chatd-shim filetool"; package filecall does their calls, beside the
+// chat's session, if there is one. chatd checks the requested name before it starts anything, and
+// sends the tool its request and the rules; whoever called speaks with it from then on.
 //
 // A session ends by its cgroup. Removal has an order too: every process of the chat has
 // ended before the first wall is removed (see asleepSteps).

@@ -56,3 +56,16 @@ func (m *Manager) terminal(rec state.Record, s *liveSession) *tmux.Terminal {
 
 // clientTimeout bounds a tmux client: the server belongs to the chat and may not answer.
 const clientTimeout = 20 * time.Second
+
+// endsSoon reports whether chatd is ending the session, or it ends within a second: the kernel ends
+// the other processes of a pid namespace before its first.
+func (s *liveSession) endsSoon() bool {
+	if s.ending.Load() {
+		return true
+	}
+	select {
+	case <-s.Init.Ended():
+	case <-time.After(time.Second):
+	}
+	return !s.Init.Alive()
+}

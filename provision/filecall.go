@@ -4,109 +4,141 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"os"
 
+	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filecall"
 	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
-// callTool does a call in the chat: in the session of an awake chat, in a one-shot session of
-// a sleeping one. Reap cancels the call.
+// callTool does a call beside the chat's session, whether it has one or not: in a view, a cgroup
+// and a pid namespace of the tool's own. Reap cancels the call and waits for it.
 func (m *Manager) callTool(
 	ctx context.Context, rec state.Record, c *filecall.Call,
-) (files.Answer, error) {
+) (a files.Answer, err error) {
 	ctx, cancel := c.WithTimeout(ctx)
 	defer cancel()
 	ctx, done, err := m.beginCall(ctx, rec.ID)
 	if err != nil {
-		return files.Answer{}, err
+		return a, err
 	}
 	defer done()
-	if s := m.session(rec.ID); s.lives() {
-		a, err := m.enterTool(ctx, rec, s, c)
-		return a, m.overtaken(ctx, s, err)
-	}
-	return m.oneShot(ctx, rec, c)
-}
-
-// enterTool does a call in a session, in a leaf of its own, as for a run.
-func (m *Manager) enterTool(
-	ctx context.Context, rec state.Record, s *liveSession, c *filecall.Call,
-) (a files.Answer, err error) {
-	leave, err := m.letIn(ctx, rec, s)
+	rec, leave, err := m.admitTool(ctx, rec.ID)
 	if err != nil {
 		return a, err
 	}
 	defer leave()
-	run := session.NewRun("file")
-	leaf := m.leaf(rec, run)
-	if err := leaf.Create(); err != nil {
+	may, err := m.toolPlan(rec)
+	if err != nil {
 		return a, err
 	}
-	a, late, err := m.enterToolLeaf(ctx, rec, s, run, c)
-	if !filecall.Answered(err) {
-		if u, uerr := leaf.Usage(); uerr == nil {
-			err = fmt.Errorf("%w%s", err, m.outOfMemory(rec, u.OOMKills))
+	p, err := c.Start(m.paths.shim, m.units)
+	if err != nil {
+		return a, fmt.Errorf("%w: %w", err, chat.ErrBusy)
+	}
+	defer p.Close()
+	defer m.groups.Unbound(cgroup.Tools(rec.ID))
+	defer p.End()
+	if err = m.boundTool(rec.ID, p.PID()); err == nil {
+		a, err = p.Speak(ctx, may)
+	}
+	filecall.Tidy(ctx, err, p.Ended())
+	return a, p.Reason(ctx, err)
+}
+
+// boundTool moves a tool to the cgroup of the chat's tools, which another one's end may take away
+// meanwhile. A host that has no place for it bounds the front neither.
+func (m *Manager) boundTool(id chat.ID, pid int) (err error) {
+	for range 10 {
+		err = m.groups.Bound(cgroup.Tools(id), pid)
+		if !errors.Is(err, chat.ErrNotFound) {
+			break
 		}
 	}
-	if late {
-		return a, err
+	if errors.Is(err, chat.ErrUnsupported) {
+		return nil
 	}
-	return a, errors.Join(err, leaf.Remove())
+	return err
 }
 
-func (m *Manager) enterToolLeaf(
-	ctx context.Context, rec state.Record, s *liveSession, run string, c *filecall.Call,
-) (a files.Answer, late bool, err error) {
-	var b session.Files
-	defer b.Close()
-	e := m.behindWalls(rec, s, session.Entry{Argv: shims.FileToolArgv(), Dir: "/"})
-	cmd, err := m.starter.Joining(s.Session, e, &b)
+// admitTool returns the chat as it is now. A tool of a sleeping chat counts for max_awake and holds
+// the chat's lock until leave: a wake waits for it.
+func (m *Manager) admitTool(
+	ctx context.Context, id chat.ID,
+) (rec state.Record, leave func(), err error) {
+	rec, s, err := m.asleepOr(id)
+	if err != nil || s != nil {
+		return rec, func() {}, err
+	}
+	unlock, err := m.locks.lock(ctx, id)
 	if err != nil {
-		return a, false, err
+		return rec, nil, err
 	}
-	tool, err := c.Start(cmd, &b, m.leaf(rec, run).Start)
+	rec, s, err = m.asleepOr(id)
+	done := func() {}
+	if err == nil && s == nil { // not woken while the lock was waited for
+		done, err = m.shares.Wake(ctx, id, m.place(rec))
+	}
+	if err != nil || s != nil {
+		unlock()
+		return rec, func() {}, err
+	}
+	return rec, func() { done(); unlock() }, nil
+}
+
+// asleepOr returns the chat's session, or nil for a sleeping chat that may have one.
+func (m *Manager) asleepOr(id chat.ID) (state.Record, *liveSession, error) {
+	rec, err := m.store.Get(id)
 	if err != nil {
-		return a, false, errors.Join(err, m.leaf(rec, run).Kill(ctx))
+		return rec, nil, err
 	}
-	defer tool.Close()
-	a, err = tool.Speak(ctx, m.toolPlan(rec))
-	m.policy.NameRule(ctx, m.chatOf(rec), s.Init, c, err)
-	filecall.Tidy(ctx, err, tool.Ended())
-	late, killErr := m.leaf(rec, run).End(tool.Ended())
-	return a, late, errors.Join(tool.Reason(ctx, err), killErr)
+	if rec.Phase != chat.Ready {
+		return rec, nil, notReady(rec, "use the files of")
+	}
+	if s := m.session(id); s.lives() {
+		return rec, s, nil
+	}
+	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
+		return rec, nil, fmt.Errorf("cannot use the files of chat %s: its profile %s is not "+
+			"configured any more: %w", id, rec.Profile, chat.ErrWrongPhase)
+	}
+	return rec, nil, nil
 }
 
-// overtaken replaces the error of a call that its tool did not end. s is nil for a one-shot
-// session.
-func (m *Manager) overtaken(ctx context.Context, s *liveSession, err error) error {
-	why := filecall.Overtaken(ctx, err, func() error {
-		if s == nil || !s.endsSoon() {
-			return nil
-		}
-		return fmt.Errorf("the session of chat %s ended meanwhile (sleep, reap, or its last "+
-			"process): ask again: %w", s.Chat, chat.ErrWrongPhase)
-	})
-	if why == nil {
-		return err
+// toolPlan returns what a tool of the chat sees, and the paths that it may use there: its home, its
+// temporary directories, and what its session sees of the host or, without one, would see.
+func (m *Manager) toolPlan(rec state.Record) (may shims.FileTool, err error) {
+	c := m.viewer(rec)
+	trees := []chat.Exposed{
+		{Source: c.Home, Target: c.Home}, {Source: c.Tmp, Target: "/tmp"},
+		{Source: c.VarTmp, Target: "/var/tmp"},
 	}
-	m.log.Debug("a file tool was overtaken", "err", err, "by", why)
-	return fmt.Errorf("cannot finish the file tool: %w", why)
+	if m.without(chat.LayerTmp) {
+		trees[1].Source, trees[2].Source = "/tmp", "/var/tmp"
+	}
+	exposed := []chat.Exposed{}
+	if s := m.session(rec.ID); s.lives() {
+		exposed = s.Exposed
+	} else if v, _, verr := m.views.Next(c); verr != nil {
+		return may, verr
+	} else {
+		exposed, err = v.Exposed, m.views.MakeMountPoints(c, v.Exposed)
+	}
+	may = m.toolGrants(rec)
+	may.Confine = &shims.ToolView{
+		UID: rec.UID, Limits: m.processLimits(rec), Trees: append(trees, exposed...),
+	}
+	return may, err
 }
 
-// endsSoon reports whether chatd is ending the session, or it ends within a second: the kernel ends
-// the other processes of a pid namespace before its first.
-func (s *liveSession) endsSoon() bool {
-	if s.ending.Load() {
-		return true
+// clearSession removes the remains of an ended session, if there was one.
+func (m *Manager) clearSession(ctx context.Context, rec state.Record) error {
+	dir := m.sessionDir(rec.ID, rec.UID).Path()
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return m.removeLimits(ctx, rec)
 	}
-	select {
-	case <-s.Init.Ended():
-	case <-time.After(time.Second):
-	}
-	return !s.Init.Alive()
+	return m.backwards(ctx, "clear", awakeSteps(), rec)
 }

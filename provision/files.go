@@ -27,9 +27,8 @@ func (m *Manager) FileTool(ctx context.Context, id chat.ID, u files.Use, talk fi
 // defaultFileMax is the bound in bytes that FileMax 0 means.
 const defaultFileMax = 1 << 30
 
-// fileTool does one call. It checks the caller's name against the rules first, so that a denial
-// does not depend on a process of the chat. Then, as the tool follows links in the chat, it
-// checks each name that they lead to against the same rules.
+// fileTool does one call. It checks the caller's name against the rules before it starts the tool,
+// which checks the names that links lead to.
 func (m *Manager) fileTool(ctx context.Context, id chat.ID, c *filecall.Call) error {
 	rec, err := m.reach(ctx, id)
 	if err == nil {
@@ -50,13 +49,12 @@ func (m *Manager) fileTool(ctx context.Context, id chat.ID, c *filecall.Call) er
 	return errors.Join(m.policy.Redact(ctx, rec.Profile, err), auditErr)
 }
 
-// allowFirst checks the tool and the caller's name, and sets c.Check, which checks further
-// names against the same rules.
+// allowFirst checks the tool and the caller's name, and gives the call its rules.
 func (m *Manager) allowFirst(ctx context.Context, rec state.Record, c *filecall.Call) error {
 	if err := m.switchedOff(ctx, rec, string(c.Tool), string(c.Tool)); err != nil {
 		return err
 	}
-	d, err := m.policy.Admit(m.chatOf(rec), c)
+	d, err := m.policy.Admit(ctx, m.chatOf(rec), m.inside(ctx, rec).Init(), c)
 	if d == nil {
 		return err
 	}
@@ -101,9 +99,9 @@ func (m *Manager) auditDenial(ctx context.Context, rec state.Record, err error) 
 	return m.audit(ctx, rec, string(d.Tool), "denied", detail)
 }
 
-// toolPlan returns the paths that a chat's tools may use: its home, its /tmp, and the profile's
+// toolGrants returns the paths that a chat's tools may use: its home, its /tmp, and the profile's
 // grants, as far as the view shows them.
-func (m *Manager) toolPlan(rec state.Record) shims.FileTool {
+func (m *Manager) toolGrants(rec state.Record) shims.FileTool {
 	may := view.FileTool(m.profile(rec), m.home(rec.ID))
 	may.MaxBytes = cmp.Or(m.opt.FileMax, defaultFileMax)
 	return may

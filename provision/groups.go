@@ -51,6 +51,7 @@ type groups interface {
 	IDs() ([]chat.ID, error)
 	Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error)
 	Bound(own cgroup.Own, pid int) error
+	Unbound(own cgroup.Own)
 	Probe(context.Context, cgroup.FailedLayer) []chat.Layer
 	RemoveBase() error
 	Close() error

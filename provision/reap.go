@@ -52,6 +52,7 @@ func (m *Manager) reapReady(ctx context.Context, rec state.Record) error {
 // reapLocked takes the steps backwards and then deletes the record, which comes last because
 // reconcile needs it after a crash.
 func (m *Manager) reapLocked(ctx context.Context, rec state.Record) error {
+	m.calls.Drain(ctx, rec.ID)
 	m.runs.Because(rec.ID, chat.EndedByReap)
 	if err := m.backwards(ctx, "reap", awakeSteps(), rec); err != nil {
 		return err

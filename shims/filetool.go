@@ -4,14 +4,19 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
 )
 
 // FileTool is what chatd-shim filetool may reach. It is the first line of the tool's standard
 // input, before the request that package files describes; the answer goes to standard output.
-// The tool asks the other end for the verdict of the file rules.
 type FileTool struct {
+	// Confine is the view that it makes; nil, in tests, is none.
+	Confine *ToolView `json:"confine,omitempty"`
+	// Rules are the file rules of the chat; nil is none.
+	Rules *files.Rules `json:"rules,omitempty"`
 	// Workspace is the home, Roots are the chat's other directories.
 	Workspace string   `json:"workspace"`
 	Roots     []string `json:"roots,omitempty"`
@@ -24,11 +29,16 @@ type FileTool struct {
 	MaxBytes int64 `json:"max_bytes,omitempty"`
 }
 
-// FileToolArgv starts the tool inside a session.
-func FileToolArgv() []string { return []string{InsideShim, "filetool"} }
+// ToolView is what a file tool sees of the host, and as whom: these trees and a /proc of its own.
+type ToolView struct {
+	UID    uint32             `json:"uid"`
+	Limits chat.ProcessLimits `json:"limits"`
+	// Trees are bound in their order, outer ones first.
+	Trees []chat.Exposed `json:"trees"`
+}
 
-// maxFileTool bounds the line, in bytes.
-const maxFileTool = 64 << 10
+// maxFileTool bounds the line, in bytes: the file of rules is most of it.
+const maxFileTool = 4 << 20
 
 // Line is the first line of the tool's standard input.
 func (t FileTool) Line() ([]byte, error) {
@@ -37,20 +47,31 @@ func (t FileTool) Line() ([]byte, error) {
 		return nil, fmt.Errorf("cannot write what the file tool may do: %w", err)
 	}
 	if len(line) >= maxFileTool {
-		return nil, fmt.Errorf("cannot write what the file tool may do: %d bytes, want less than %d: %w", len(line), maxFileTool, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot write what the file tool may do: %d bytes, "+
+			"want less than %d: %w", len(line), maxFileTool, chat.ErrInvalid)
 	}
 	return append(line, '\n'), nil
 }
 
-// readFileTool reads the line. r has room for it.
-func readFileTool(r *bufio.Reader) (FileTool, error) {
-	line, err := r.ReadSlice('\n')
-	if err != nil {
-		return FileTool{}, fmt.Errorf("cannot read what the file tool may do: %w: %w", err, chat.ErrInvalid)
+// readFileTool reads the line.
+func readFileTool(r *bufio.Reader) (t FileTool, err error) {
+	var line []byte
+	for more := true; more && err == nil; {
+		var part []byte
+		part, err = r.ReadSlice('\n')
+		line = append(line, part...)
+		if more = err == bufio.ErrBufferFull; more && len(line) < maxFileTool {
+			err = nil
+		}
 	}
-	var t FileTool
-	if err := strict(line, &t); err != nil {
-		return FileTool{}, fmt.Errorf("cannot read what the file tool may do: %w: %w", err, chat.ErrInvalid)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		err = strict(line, &t)
+	}
+	if err != nil {
+		return t, fmt.Errorf("cannot read what the file tool may do: %w: %w", err, chat.ErrInvalid)
 	}
 	return t, nil
 }

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runFileTool serves one request of the file tools and ends. It starts through chatd-shim
-// confine, behind the walls of every command of the chat; the two pipes are its only way to
-// chatd.
+// runFileTool serves one request of the file tools and ends. chatd-root starts it in namespaces of
+// its own, as root; it becomes the chat, in a small view, before it reads the request. The two
+// pipes are its only way to chatd.
 func runFileTool(args []string, in io.Reader, out, errs io.Writer) int {
 	if len(args) > 0 {
 		return fail(errs, fmt.Errorf("cannot use argument %s: %w", chat.Quote(args[0]), chat.ErrInvalid))
@@ -27,13 +27,18 @@ func runFileTool(args []string, in io.Reader, out, errs io.Writer) int {
 }
 
 func serveFileTool(in io.Reader, out io.Writer) (err error) {
-	r := bufio.NewReaderSize(in, maxFileTool)
+	r := bufio.NewReaderSize(in, 64<<10)
 	may, err := readFileTool(r)
 	if err != nil {
 		return err
 	}
+	if may.Confine != nil {
+		if err := may.Confine.enter(); err != nil {
+			return err
+		}
+	}
 	tools, err := files.Open(files.Options{
-		Workspace: may.Workspace, Roots: may.Roots, Unrestricted: may.Unrestricted, ReadOutside: may.ReadOutside,
+		Rules: may.Rules, Workspace: may.Workspace, Roots: may.Roots, Unrestricted: may.Unrestricted, ReadOutside: may.ReadOutside,
 		AllowRead: may.AllowRead, AllowWrite: may.AllowWrite, MaxBytes: may.MaxBytes,
 	})
 	if err != nil {

@@ -37,8 +37,6 @@ type ruleKey struct {
 // Rules are the compiled rules of a chat. They are shared and never changed.
 type Rules struct {
 	*filerules.Ruleset
-	// Links returns the names whose links the rules need; none if they deny nothing.
-	Links func() ([]string, error)
 	// Closed returns the paths that the rules close as a whole, computed once.
 	Closed func() []string
 }
@@ -116,21 +114,9 @@ func compile(key ruleKey) (*Rules, error) {
 	}
 	return &Rules{
 		Ruleset: rs,
-		Links:   sync.OnceValues(func() ([]string, error) { return linksOf(rs) }),
 		Closed:  sync.OnceValue(func() []string { return closedWhole(rs) }),
 	}, nil
 }
 
 // denies reports whether links matter for the rule's directories.
 func denies(c filerules.CompiledRule) bool { return c.Effect == filerules.Deny && !c.Inert }
-
-// linksOf compiles the rules again with a Resolve that follows no link and records the
-// names.
-func linksOf(rs *filerules.Ruleset) ([]string, error) {
-	if !slices.ContainsFunc(rs.Rules(), denies) {
-		return nil, nil
-	}
-	var names nameList
-	_, err := link(rs, names.add)
-	return slices.Clip(names.all), err
-}

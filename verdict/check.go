@@ -6,7 +6,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/files"
 )
 
 // checking bounds how many commands are checked against rules simultaneously.
@@ -81,34 +80,4 @@ func (r *Rules) ask(ctx context.Context, q chat.Question, to resolve) (filerules
 	}
 	defer leave()
 	return rs.CheckNamed(q.Named)
-}
-
-// fileOps maps the tools' operations to those of package filerules. Bash stands for whether the
-// kernel leaves a new file open: a file that may not be written or edited is closed until it is
-// read-only.
-var fileOps = map[files.Op][]filerules.Op{
-	files.Read: {filerules.Read}, files.Write: {filerules.Write}, files.Edit: {filerules.Edit},
-	files.Bash: {filerules.Bash, filerules.Write},
-}
-
-// FileCheck returns a check of a file tool's names against the rules. It denies a name whose
-// check fails.
-func FileCheck(tool files.Tool, rules *filerules.Ruleset) files.Check {
-	return func(op files.Op, name string) *files.Denial {
-		d := &files.Denial{Tool: tool, Op: op, Path: name, Rule: "cannot be checked"}
-		for _, o := range fileOps[op] {
-			v, err := rules.Verdict(name, o)
-			if err != nil {
-				d.Message = err.Error()
-				return d
-			}
-			if v.Denied() {
-				d.Op, d.Rule = files.Op(o.String()), v.Rule.String()
-				d.Place, d.Layer = v.Rule.Place, string(v.Layer)
-				d.Message = rules.Policy().Message(name)
-				return d
-			}
-		}
-		return nil
-	}
 }

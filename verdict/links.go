@@ -37,9 +37,6 @@ func (l Links) Resolve(name string) string {
 	return path.Clean(name)
 }
 
-// Linked returns the same rules, which know where links lead their own directories in the chat.
-func (r *Rules) Linked(l Links) (*filerules.Ruleset, error) { return link(r.Ruleset, l.Resolve) }
-
 // resolve returns the target of a name.
 type resolve = func(name string) string
 

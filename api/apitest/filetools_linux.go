@@ -34,7 +34,7 @@ type Filers interface {
 // package files over two pipes.
 type FileTools struct {
 	Of Filers
-	// Check, if set, is the file rules: a tool asks about the name in its request.
+	// Check, if set, is the file rules, for the name in a request.
 	Check files.Check
 }
 
@@ -54,10 +54,8 @@ func (f FileTools) FileTool(
 	if err != nil {
 		return err
 	}
-	s := files.LiveTool{Tool: u.Tool, Max: 1 << 40, Check: f.check}
-	served, err := f.start(&s, func(ask files.Asker) files.Set {
-		return set{ctx, c, f.Of, ask(nil, false)}
-	})
+	s := files.LiveTool{Tool: u.Tool, Max: 1 << 40}
+	served, err := f.start(&s, set{ctx, c, f.Of, f.check})
 	if err != nil {
 		return err
 	}
@@ -78,7 +76,7 @@ func (f FileTools) check(op files.Op, name string) *files.Denial {
 
 // start starts a tool, and sets its streams. served is closed when it has ended.
 func (FileTools) start(
-	s *files.LiveTool, tools func(files.Asker) files.Set,
+	s *files.LiveTool, tools files.Set,
 ) (served chan struct{}, err error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {

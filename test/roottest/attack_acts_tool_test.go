@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// toolActs are what a chat can do to the file tool that chatd starts in it: trace
-// it, speak for it, stop it, and change what it looks at.
+// toolActs are what a chat would do to its file tool if it saw it: trace it, speak for it and stop
+// it; and it changes what the tool looks at.
 var toolActs = map[string]act{
 	"speak": speakForTool,
 	"stop": func(a []string) (string, error) {
@@ -25,7 +25,7 @@ var toolActs = map[string]act{
 }
 
 // onTools waits for file tools, for ever, and does f to each it sees; the file ready
-// is made at once.
+// is made at once, and ready.seen with the first tool.
 func onTools(ready string, f func(pid int)) error {
 	if err := os.WriteFile(ready, nil, 0o600); err != nil {
 		return err
@@ -38,6 +38,7 @@ func onTools(ready string, f func(pid int)) error {
 		for _, name := range found {
 			line, err := os.ReadFile(name)
 			if err == nil && bytes.Contains(line, []byte("\x00filetool\x00")) {
+				_ = os.WriteFile(ready+".seen", nil, 0o600)
 				f(number(filepath.Base(filepath.Dir(name))))
 			}
 		}

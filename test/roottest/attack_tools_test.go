@@ -117,75 +117,46 @@ var lies = []string{
 	`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"x","denial":{"op":"read","path":"/x","rule":"deny **","place":"/etc/chatd/rules.yaml:1"}}}`,
 }
 
-// TestToolsAttacked: the chat stops the tool, ends it, or wants to speak in its place,
-// for which it would have to trace it: Landlock gives each run a domain of its own. The
-// call ends, the daemon goes on, and what the rules deny is denied.
+// TestToolsAttacked: a chat that wants to stop its file tool, end it, or speak in its place finds no
+// tool, also where Landlock is left out; and its tools work.
 func TestToolsAttacked(t *testing.T) {
-	opt := withRules(t, attackOptions(t))
-	m := open(t, opt)
-	attackTool(t, opt, m, "stopped", false, "stop", "ready")
-	attackTool(t, opt, m, "ended", false, "end", "ready")
-	attackTool(t, opt, m, "spoken for", false, "speak", "ready", "junk")
-}
-
-// yama reports a kernel that lets a process trace only its descendants (Yama's
-// ptrace_scope, Documentation/admin-guide/LSM/Yama.rst): a wall of the host's, beside Landlock.
-func yama(t *testing.T) bool {
-	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
-	if !errors.Is(err, os.ErrNotExist) {
-		must(t, err)
-	}
-	return err == nil && string(scope) != "0\n"
-}
-
-// TestToolsLie: where Landlock is left out, and no Yama is, the chat speaks for its tool, without
-// end, or lies. It is the same: the call ends, and a rule that is made up is no denial.
-func TestToolsLie(t *testing.T) {
-	opt := withRules(t, attackOptions(t))
-	opt.Without, opt.AllowMissing = []chat.LayerName{chat.LayerLandlock}, []chat.LayerName{chat.LayerNetwork}
-	m := open(t, opt)
-	for i, lie := range lies {
-		attackTool(t, opt, m, fmt.Sprintf("lie %d", i), !yama(t), "speak", "ready", lie)
+	for name, without := range map[string][]chat.LayerName{
+		"walls": nil, "no landlock": {chat.LayerLandlock},
+	} {
+		opt := withRules(t, attackOptions(t))
+		if opt.Without = without; without != nil {
+			opt.AllowMissing = []chat.LayerName{chat.LayerNetwork}
+		}
+		m := open(t, opt)
+		attackTool(t, opt, m, name+" stop", "stop", "ready")
+		attackTool(t, opt, m, name+" end", "end", "ready")
+		attackTool(t, opt, m, name+" speak", "speak", "ready", "junk")
 	}
 }
 
-func attackTool(t *testing.T, opt provision.Options, m *manager, name string, speaks bool, act ...string) {
+func attackTool(t *testing.T, opt provision.Options, m *manager, name string, act ...string) {
 	t.Run(name, func(t *testing.T) {
 		a := inmateOf(t, m, "attacked "+name, "default")
 		a.background(t, "ready", act...)
 		must(t, within(t, name, func() error { return useAttacked(t, m, a) }))
-		for end := time.Now().Add(longEnough); speaks && !exists(a.in("ready.spoke"))() && time.Now().Before(end); {
-			must(t, useAttacked(t, m, a)) // a tool is soon gone, and the chat did not see it
-		}
 		if _, err := get(t, m, a.ID, ".env"); !errors.Is(err, chat.ErrDenied) {
 			t.Errorf("what the rules deny: %v", err)
 		}
-		if _, err := os.Stat(a.in("ready.spoke")); (err == nil) != speaks {
-			t.Errorf("the chat spoke for its tool: %v, want %v", err == nil, speaks)
+		if exists(a.in("ready.seen"))() || exists(a.in("ready.spoke"))() {
+			t.Error("the chat saw its file tool")
 		}
 		must(t, m.Reap(operator(t.Context()), a.ID))
 		gone(t, opt, a.Chat)
 	})
 }
 
-// useAttacked uses the tools for a while; that they fail is the chat's own loss.
+// useAttacked uses the tools for a while.
 func useAttacked(t *testing.T, m *manager, a inmate) error {
-	for i := range 3 {
-		ctx, cancel := context.WithTimeout(operator(t.Context()), 2*time.Second)
-		var got counter
-		_, rerr := m.ReadFile(ctx, a.ID, files.ReadFile{Path: "f", Stream: true}, func(files.Answer) io.Writer { return &got })
-		text := "text"
-		_, werr := m.WriteFile(ctx, a.ID, files.WriteFile{Path: "f", Content: &text}, nil)
-		cancel()
-		if got > 64<<20 {
-			return fmt.Errorf("%d bytes came of a file of 4", got)
-		}
-		if i == 0 {
-			t.Logf("read: %.200v; write: %.200v", rerr, werr)
-		}
-		var d *files.Denial
-		if errors.As(errors.Join(rerr, werr), &d) && d.Place != "" {
-			return fmt.Errorf("the chat made up a rule: %+v", d)
+	for i := range 20 {
+		text := fmt.Sprint("text ", i)
+		put(t, m, a.ID, "f", text)
+		if got, err := get(t, m, a.ID, "f"); err != nil || got != text {
+			return fmt.Errorf("read %q, %w", got, err)
 		}
 	}
 	return nil
@@ -259,8 +230,7 @@ func TestHostileTalk(t *testing.T) {
 			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
 				defer s.Out.Close()
 				begin := func(files.Answer) io.Writer { return &said }
-				linked := func([]files.Link) error { return nil }
-				x := files.Exchange{Begin: begin, Limit: 100, Linked: linked}
+				x := files.Exchange{Begin: begin, Limit: 100}
 				return files.Speak(s.In, s.Out, x)
 			})
 		if !errors.Is(err, chat.ErrDenied) || said.Len() > 0 {

@@ -1,0 +1,26 @@
+package files
+
+import "github.com/chatd/chatd/filerules"
+
+// CheckBy returns the check by compiled rules, for the operation alone: the language has the last
+// word. What the rules cannot answer is denied.
+func CheckBy(rules *filerules.Ruleset) Check {
+	return func(op Op, name string) *Denial {
+		d := &Denial{Op: op, Path: name, Rule: "cannot be checked"}
+		asked, err := filerules.ParseOp(string(op))
+		var v filerules.Verdict
+		if err == nil {
+			v, err = rules.Check(name, asked)
+		}
+		if err != nil {
+			d.Message = err.Error()
+			return d
+		}
+		if !v.Denied() {
+			return nil
+		}
+		d.Rule, d.Place, d.Layer = v.Rule.String(), v.Rule.Place, string(v.Layer)
+		d.Message = rules.Policy().Message(name)
+		return d
+	}
+}

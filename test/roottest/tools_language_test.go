@@ -1,0 +1,162 @@
+package roottest
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/files"
+)
+
+// toolVerdicts are whether each operation of the tools on a name is allowed, and whether a program
+// may read it.
+type toolVerdicts struct{ read, write, edit, bash bool }
+
+// TestToolsObeyTheLanguage: seed 003's sample, word for word, and what else the language tells apart
+// for tools: each operation is allowed by the rules for it, whatever the kernel keeps from programs.
+func TestToolsObeyTheLanguage(t *testing.T) {
+	opt := ruledOptions(t, `access: {useDefaults: false, mode: first-match, rules: [
+  {allow: "~/.ssh/config", ops: [read]}, {deny: "~/.ssh/**"}, {deny: "~/w", ops: [write]},
+  {deny: "~/e", ops: [edit]}, {deny: "~/b", ops: [bash]}, {deny: "~/r", ops: [read]}]}`)
+	sample, err := os.ReadFile("../../filerules/testdata/sample1.json5")
+	must(t, err)
+	p, err := filerules.Load("sample1.json5", sample)
+	must(t, err)
+	profile := opt.Profiles["ruled"]
+	profile.Name = "seed"
+	opt.Profiles["seed"], opt.FileRules["seed"] = profile, p
+	m := open(t, opt)
+	defer endEnforcer(t, opt)
+	for _, tt := range []struct {
+		profile, agent string
+		want           map[string]toolVerdicts
+	}{
+		{"seed", "secrets-manager", map[string]toolVerdicts{
+			".env": {true, true, true, false}, "deep/er/.env": {true, true, true, false},
+			".gnupg/ring": {true, false, false, false}, ".ssh/id": {},
+		}},
+		{"seed", "main", map[string]toolVerdicts{".gnupg/ring": {}, "work/client/f": {}}},
+		{"ruled", "main", map[string]toolVerdicts{
+			".ssh/config": {read: true}, ".ssh/id": {}, "w": {true, false, true, true},
+			"e": {true, true, false, true}, "b": {true, true, true, false},
+			"r": {false, true, true, true}, "plain": {true, true, true, true},
+		}},
+	} {
+		c := agentOf(t, m, tt.profile, tt.agent)
+		for name := range tt.want {
+			putFile(t, c, name, secret)
+		}
+		for _, phase := range []string{"asleep", "awake"} {
+			if phase == "awake" {
+				wake(t, m, c.ID)
+			}
+			for name, want := range tt.want {
+				if got := toolsOn(t, m, c, name, phase == "awake", want.bash); got != want {
+					t.Errorf("%s, agent %s: %s is %+v, want %+v", phase, tt.agent, name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// toolsOn does each operation on a name, and compares it with what explain says.
+func toolsOn(t *testing.T, m *manager, c chat.Chat, name string, awake, bash bool) toolVerdicts {
+	t.Helper()
+	ctx, text := operator(t.Context()), secret
+	_, readErr := m.ReadFile(ctx, c.ID, files.ReadFile{Path: "~/" + name},
+		func(files.Answer) io.Writer { return io.Discard })
+	_, writeErr := m.WriteFile(ctx, c.ID, files.WriteFile{Path: name, Content: &text}, nil)
+	_, editErr := m.EditFile(ctx, c.ID,
+		files.EditFile{Path: name, OldText: secret, NewText: secret})
+	got := toolVerdicts{readErr == nil, writeErr == nil, editErr == nil, bash}
+	if awake {
+		got.bash = run(t, m, c.ID, "cat "+name).Exit == 0
+	}
+	for op, done := range map[string]bool{
+		"read": got.read, "write": got.write, "edit": got.edit, "bash": got.bash,
+	} {
+		e, err := m.Explain(ctx, c.ID, chat.Question{Path: name, Op: op})
+		must(t, err)
+		if (e.Verdict == "allow") != done {
+			t.Errorf("explain says %+v of %s of %s, which was done: %t", e, op, name, done)
+		}
+	}
+	for _, err := range []error{readErr, writeErr, editErr} {
+		var d *files.Denial
+		if err != nil && (!errors.As(err, &d) || d.Place == "") {
+			t.Errorf("%s: %v, want a denial with its rule", name, err)
+		}
+	}
+	return got
+}
+
+// TestToolsSeeLittle: a tool sees the home, the temporary directories and a /proc that has no other
+// process, awake and asleep: no program of the host, no network and nothing of chatd.
+func TestToolsSeeLittle(t *testing.T) {
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.AllowReadOutsideWorkspace = true
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
+		home := strings.SplitN(c.Home, "/", 3)[1]
+		want := []string{"DIR:  " + home, "DIR:  proc", "DIR:  tmp", "DIR:  var"}
+		slices.Sort(want)
+		want = slices.Compact(want)
+		if got := listed(t, m, c.ID, "/"); !slices.Equal(got, want) {
+			t.Errorf("a tool sees %q, want %q", got, want)
+		}
+		for _, entry := range listed(t, m, c.ID, "/proc") {
+			pid := strings.TrimPrefix(entry, "DIR:  ")
+			if strings.Trim(pid, "0123456789") == "" && pid != "1" {
+				t.Errorf("a tool sees process %s", pid)
+			}
+		}
+		for _, name := range []string{"/usr/bin/env", "/etc/passwd", "/opt/chatd/chatd-shim"} {
+			if text, err := get(t, m, c.ID, name); !errors.Is(err, chat.ErrNotFound) {
+				t.Errorf("%s: %d bytes, %v", name, len(text), err)
+			}
+		}
+	})
+}
+
+func listed(t *testing.T, m *manager, id chat.ID, name string) []string {
+	t.Helper()
+	var all strings.Builder
+	_, err := m.ListDir(operator(t.Context()), id, files.ListDir{Path: name},
+		func(files.Answer) io.Writer { return &all })
+	must(t, err)
+	return strings.Split(strings.TrimSpace(all.String()), "\n")
+}
+
+// TestToolsOfAFullChat: the files of a chat at its limit of tasks, and of one that is frozen, are as
+// readable and writable as ever.
+func TestToolsOfAFullChat(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	c := create(t, m, "full", "default")
+	put(t, m, c.ID, "f", "text")
+	full := func(t *testing.T) {
+		if text, err := get(t, m, c.ID, "f"); err != nil || text != "text" {
+			t.Errorf("read: %q, %v", text, err)
+		}
+		put(t, m, c.ID, "f", "text")
+	}
+	ctx := operator(t.Context())
+	line := "set +m; while sleep 1000 & do :; done 2>/dev/null; echo > full"
+	must(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true}))
+	until(t, "its limit of tasks is met", func() bool {
+		got, err := m.Get(ctx, c.ID)
+		return err == nil && got.Usage != nil && got.Usage.Pids >= c.Limits.PidsMax
+	})
+	t.Run("tasks", full)
+	must(t, second(m.Freeze(asBridge(t.Context(), "root"), c.ID)))
+	t.Run("frozen", full)
+	must(t, m.Reap(ctx, c.ID))
+	gone(t, opt, c)
+}
