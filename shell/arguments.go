@@ -15,11 +15,12 @@ type arguments struct {
 	name   string
 	isFile bool
 	text   bool // the next operand is an expression and no file
+	looks  bool // operands choose among what git tracks
 }
 
 // operands goes through the arguments of a program.
 func (x *extractor) operands(sh *shell, name string, args []word) {
-	a := arguments{x: x, begun: sh, sh: sh, name: name, isFile: filePrograms[name], text: firstIsText[name]}
+	a := arguments{x: x, begun: sh, sh: sh, name: name, isFile: filePrograms[name], text: firstIsText[name], looks: name == "git" && looks(args)}
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		if w.plain() == "--" {
@@ -65,7 +66,10 @@ func (a *arguments) option(w, next word) (took bool) {
 		a.file(value)
 		return took
 	}
+	long, _, glued := strings.Cut(w.plain(), "=")
 	switch {
+	case patternOptions[long]:
+		return !glued
 	case l != 0 && strings.IndexByte(scriptOptions[a.name], l) >= 0:
 		a.text = false
 		return true
@@ -107,7 +111,25 @@ func (a *arguments) file(w word) {
 	}
 }
 
+// looks reports a verb of git that only looks, and rm of the index alone.
+func looks(args []word) bool {
+	verb, has := "", map[string]bool{}
+	for i := 0; i < len(args); i++ {
+		s := args[i].plain()
+		switch has[s] = true; {
+		case verb == "" && (s == "-C" || s == "-c"):
+			i++
+		case verb == "" && !isOption(args[i]):
+			verb = s
+		}
+	}
+	return gitLooks[verb] && !has["--no-index"] || verb == "rm" && has["--cached"]
+}
+
 func (a *arguments) operand(w word) {
+	if a.looks && !explicit(w.text) {
+		return
+	}
 	if value, ok := assigned(w); ok && a.isFile {
 		a.x.add(a.sh, value)
 		return

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/filerules"
@@ -47,10 +48,11 @@ func (x *extractor) run(sh *shell, args []word) {
 }
 
 // texts goes through arguments that are a text: only what the shell makes names of is one,
-// unless the text goes to a file, which may be a script.
+// unless the text goes to a file, which may be a script, and says itself that it is a path: .env in
+// .gitignore is a pattern.
 func (x *extractor) texts(sh *shell, args []word) {
 	for _, w := range args {
-		if w.glob || sh.toFile {
+		if w.glob || sh.toFile && explicit(w.text) {
 			x.maybe(sh, w)
 		}
 	}
@@ -150,9 +152,10 @@ func (x *extractor) cd(sh *shell, args []word) {
 	sh.cwd = sh.home
 }
 
-// find takes the directories, and goes through the commands of -exec.
+// find takes the directories, and goes through the commands of -exec. A name that is looked for is
+// a path only where something is done with what is found.
 func (x *extractor) find(sh *shell, args []word) {
-	expression := false
+	expression, acts := false, slices.ContainsFunc(args, func(w word) bool { return findActs[w.plain()] })
 	var from []word
 	for i := 0; i < len(args); i++ {
 		w := args[i]
@@ -165,7 +168,7 @@ func (x *extractor) find(sh *shell, args []word) {
 			}
 			x.run(sh, x.inFound(args[i+1:end], from))
 			i = end
-		case findPatterns[s]:
+		case findPatterns[s], findNames[s] && !acts:
 			expression = true
 			i++
 		case isOption(w) || s == "(" || s == "!":

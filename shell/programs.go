@@ -69,6 +69,18 @@ var textPrograms = set("echo printf")
 // findPatterns are the tests of find(1) whose value is a pattern of paths.
 var findPatterns = set("-path -ipath -wholename -iwholename -regex -iregex -lname -ilname")
 
+// findNames are those whose value is a pattern of names; findActs do something with what is found.
+var (
+	findNames = set("-name -iname")
+	findActs  = set("-delete -exec -execdir -ok -okdir")
+)
+
+// patternOptions are options whose value is a pattern of names, of any program that has them.
+var patternOptions = set("--exclude --exclude-dir --include --glob --iglob --ignore")
+
+// gitLooks are the verbs of git whose operands choose among what it tracks (git(1)).
+var gitLooks = set("log diff show status blame annotate shortlog whatchanged grep ls-files ls-tree rev-list check-ignore check-attr")
+
 // wrappers run the command that is in their operands, after so many others.
 var wrappers = map[string]int{
 	"sudo": 0, "doas": 0, "env": 0, "nice": 0, "nohup": 0, "time": 0, "timeout": 1, "command": 0, "builtin": 0, "exec": 0, "setsid": 0,
