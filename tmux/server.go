@@ -32,8 +32,8 @@ const HistoryLimit = 2000
 // output of each pane, from its first byte on, because hooks run before the server reads any
 // output. Empty means none. The hook does not use pipe-pane -o, which closes an existing pipe.
 //
-// The configuration does not set window-size manual, with which tmux 3.3a crashes at its first
-// client.
+// Each window has window-size manual, so that no client changes what it looks at: a smaller one
+// sees a part. As a global option it crashes tmux 3.3a at its first client.
 func Config(shell []string, log string) []byte {
 	lines := []string{
 		"set -g default-command " + strconv.Quote("exec "+strings.Join(shell, " ")),
@@ -50,9 +50,10 @@ func Config(shell []string, log string) []byte {
 		"set -sq extended-keys-format csi-u", // not in 3.3a, which has this one alone
 		"set -s focus-events on",
 	}
-	if log != "" {
-		for _, made := range []string{"after-new-window", "after-split-window", "after-new-session"} {
-			lines = append(lines, "set-hook -g "+made+` "pipe-pane '`+log+`'"`)
+	for _, made := range []string{"after-new-window", "after-split-window", "after-new-session"} {
+		lines = append(lines, "set-hook -ga "+made+` "set -w window-size manual"`)
+		if log != "" {
+			lines = append(lines, "set-hook -ga "+made+` "pipe-pane '`+log+`'"`)
 		}
 	}
 	return []byte(strings.Join(lines, "\n") + "\n")
@@ -73,11 +74,11 @@ func StartArgv(socket, config string, shell []string) []string {
 }
 
 // AttachArgv is a client that shows the session on the terminal that it is started on. It is
-// the chat's, as every client: see the package. A client that only reads does not set the size.
+// the chat's, as every client: see the package. No client sets the size: see [Config].
 func AttachArgv(socket string, readOnly bool) []string {
 	argv := []string{Program, "-u", "-S", socket, "attach-session", "-t", "=" + Session}
 	if readOnly {
-		argv = append(argv, "-f", "read-only,ignore-size")
+		argv = append(argv, "-f", "read-only")
 	}
 	return argv
 }
