@@ -27,7 +27,7 @@ type RunSpec struct {
 	// Command goes to sh -c; exactly one of Command and Argv is set.
 	Command string   `json:"command,omitempty" doc:"A shell command, run by sh -c. Exactly one of command and argv."`
 	Argv    []string `json:"argv,omitempty" doc:"A program and its arguments, run as they are."`
-	// Cwd is a directory in the chat's view; empty means the home, relative means below it.
+	// Cwd is a directory in the chat's view; empty means the home, relative and ~/ mean below it.
 	Cwd string `json:"cwd,omitempty" maxLength:"4096" doc:"Working directory in the chat's view; the home if empty."`
 	// Env is added to the clean environment.
 	Env   map[string]string `json:"env,omitempty" doc:"Variables added to the clean environment."`
@@ -121,10 +121,13 @@ func (r RunSpec) CommandLine() []string {
 // for its size.
 func (r RunSpec) StdinStaysOpen() bool { return r.OpenStdin || r.TTY != nil }
 
-// Dir is the run's absolute working directory.
+// Dir is the run's absolute working directory: ~ at its head is the home.
 func (r RunSpec) Dir(home string) string {
 	if path.IsAbs(r.Cwd) {
 		return path.Clean(r.Cwd)
+	}
+	if first, rest, _ := strings.Cut(r.Cwd, "/"); first == "~" {
+		return path.Join(home, rest)
 	}
 	return path.Join(home, r.Cwd)
 }

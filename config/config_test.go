@@ -188,6 +188,20 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
+// TestReadOnly: readonly in tools_off switches off every tool that can write, and no other.
+func TestReadOnly(t *testing.T) {
+	cfg, err := load(t, "profiles: {ro: {tools_off: [readonly, exec]}}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range chat.Tools() {
+		reads := tool == chat.ToolReadFile || tool == chat.ToolListDir
+		if err := cfg.Profiles["ro"].CheckTool(tool); (err == nil) != reads {
+			t.Errorf("%s: %v", tool, err)
+		}
+	}
+}
+
 // TestGuardKeys: a profile's guard keys are read, missing ones inherited, and mistakes reported
 // with their line.
 func TestGuardKeys(t *testing.T) {

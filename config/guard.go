@@ -72,13 +72,29 @@ func (s source) patterns(at string, list []string) ([]chat.Pattern, error) {
 	return all, nil
 }
 
-func (s source) toolsOff(at string, list []string) ([]string, error) {
-	for i, t := range list {
-		if !slices.Contains(chat.Tools(), t) {
-			return nil, s.fault(fmt.Sprintf("%s[%d]", at, i), fmt.Errorf("%s: want one of %s: %w", chat.Quote(t), join(chat.Tools()), chat.ErrInvalid))
-		}
+// readOnly in tools_off stands for every tool that can write.
+const readOnly = "readonly"
+
+// writers are those tools: a command and a terminal can write whatever the chat may.
+func writers() []string {
+	return []string{
+		chat.ToolExec, chat.ToolTerminal, chat.ToolWriteFile, chat.ToolEditFile, chat.ToolAppendFile,
 	}
-	return list, nil
+}
+
+func (s source) toolsOff(at string, list []string) (all []string, err error) {
+	for i, t := range list {
+		if t == readOnly {
+			all = append(all, writers()...)
+			continue
+		}
+		if !slices.Contains(chat.Tools(), t) {
+			return nil, s.fault(fmt.Sprintf("%s[%d]", at, i), fmt.Errorf("%s: want one of %s: %w", chat.Quote(t), join(append(chat.Tools(), readOnly)), chat.ErrInvalid))
+		}
+		all = append(all, t)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // adoptGuard gives a profile the guard of its file of rules; only one of the two may have the keys.
