@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// UserEnv is the directory of a home that TMPDIR and the XDG_ variables point into.
+// UserEnv is the directory of a home that the XDG_ variables point into.
 const UserEnv = "runtime-user-env"
 
-// InstanceDirs are the directories that every home has, relative to it: the agent's files, TMPDIR,
-// and the directories of the XDG_ variables. Parents precede their children.
+// InstanceDirs are the directories that every home has, relative to it: the agent's files and
+// the directories of the XDG_ variables. Parents precede their children.
 func InstanceDirs() []string {
 	return []string{"skills", "logs", "cache", "state", UserEnv, UserEnv + "/tmp", ".config", ".cache", ".local", ".local/share", ".local/state"}
 }

@@ -230,13 +230,18 @@ func TestNothingMountsItself(t *testing.T) {
 		t.Errorf("inherited or mounted: %s", r.Stdout)
 	}
 	env := c.Home + "/runtime-user-env/"
-	for _, line := range []string{"HOME=" + c.Home, "TMPDIR=" + env + "tmp", "XDG_CONFIG_HOME=" + env + "config", "XDG_CACHE_HOME=" + env + "cache", "XDG_STATE_HOME=" + env + "state"} {
+	for _, line := range []string{"HOME=" + c.Home, "TMPDIR=/tmp", "XDG_CONFIG_HOME=" + env + "config", "XDG_CACHE_HOME=" + env + "cache", "XDG_STATE_HOME=" + env + "state"} {
 		if !slices.Contains(strings.Split(r.Stdout, "\n"), line) {
 			t.Errorf("no %s", line)
 		}
 	}
 	tryAll(t, m, c, []want{
-		{"dirname $(mktemp)", env + "tmp"},
+		{"dirname $(mktemp)", "/tmp"},
+		{`python3 -c 'import getpass, os, socket, tempfile
+p = tempfile.gettempdir() + "/pytest-of-" + getpass.getuser() + "/pytest-0/test_server_echoes_back0"
+os.makedirs(p)
+socket.socket(socket.AF_UNIX).bind(p + "/app.sock")
+print("bound")'`, "bound"},
 		{"ls -d ~/skills ~/logs ~/cache ~/state ~/runtime-user-env | wc -l", "5"},
 		{"stat -c %u%a ~/skills", fmt.Sprintf("%d700", c.UID)},
 		{"mkdir " + opt.Homes + "/x", readOnly}, {"mkdir /x", readOnly}, {"mkdir /opt/chatd/x", readOnly}, {"mkdir " + filepath.Dir(opt.Homes) + "/x", readOnly},
