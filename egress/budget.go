@@ -1,39 +1,69 @@
 package egress
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // budget is what all chats share: connections, or bytes. Nobody gets all of it.
-type budget struct{ left atomic.Int64 }
+type budget struct {
+	mu    sync.Mutex
+	left  int64
+	first int64         // what is kept for each chat of an owner that holds nothing
+	freed chan struct{} // closed at the next give; nil where nobody waits
+}
 
 // share is what one chat or one owner has of a budget.
-type share struct{ held atomic.Int64 }
+type share struct {
+	held    int64
+	holders int64 // chats of an owner that hold something
+}
 
 // ownerTimes is how many times what is left the chats of one owner may have together. A single
 // owner gets three quarters so, and leaves a quarter to others, whose first gets three of that.
 const ownerTimes = 3
 
-// take takes n for a chat of an owner, and reports whether it did. A chat that has more than is
-// left gets no more: the rest is for those that have less. give gives it back.
-func (b *budget) take(n int64, chat, owner *share) bool {
-	left := b.left.Add(-n)
-	chats, owners := chat.held.Add(n)-n, owner.held.Add(n)-n
-	if left >= chats && left*ownerTimes >= owners {
-		return true
+// take takes n for a chat of an owner with so many chats, and reports whether it did. A chat that
+// has more than is left gets no more: the rest is for those that have less. So is the first of each
+// chat of the owner. give gives it back. Where it did not, the channel is closed when more is free.
+func (b *budget) take(n int64, chat, owner *share, chats int64) (bool, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := b.left - n
+	kept := int64(0) // of ownerTimes*left-owner.held, from which each byte takes one more
+	if chat.held > 0 {
+		kept = max(0, chats-owner.holders) * b.first * (ownerTimes + 1)
 	}
-	b.give(n, chat, owner)
-	return false
+	if left < chat.held || left*ownerTimes < owner.held+kept {
+		if b.freed == nil {
+			b.freed = make(chan struct{})
+		}
+		return false, b.freed
+	}
+	if chat.held == 0 {
+		owner.holders++
+	}
+	b.left, chat.held, owner.held = left, chat.held+n, owner.held+n
+	return true, nil
 }
 
 func (b *budget) give(n int64, chat, owner *share) {
-	b.left.Add(n)
-	chat.held.Add(-n)
-	owner.held.Add(-n)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left, chat.held, owner.held = b.left+n, chat.held-n, owner.held-n
+	if chat.held == 0 {
+		owner.holders--
+	}
+	if b.freed != nil {
+		close(b.freed)
+		b.freed = nil
+	}
 }
 
 // owner is what the chats of one owner have together.
 type owner struct {
 	slots, web share
-	chats      int // of server.mu
+	chats      atomic.Int64 // changes with server.mu
 }
 
 // ownerOf returns an owner for one more chat, which leaves it.
@@ -45,7 +75,7 @@ func (s *server) ownerOf(name string) *owner {
 		o = &owner{}
 		s.owners[name] = o
 	}
-	o.chats++
+	o.chats.Add(1)
 	return o
 }
 
@@ -54,7 +84,7 @@ func (s *server) leaveOwner(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.owners[name]; o != nil {
-		if o.chats--; o.chats == 0 {
+		if o.chats.Add(-1) == 0 {
 			delete(s.owners, name)
 		}
 	}

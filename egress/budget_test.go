@@ -12,13 +12,15 @@ import (
 func TestBudget(t *testing.T) {
 	const all = 1024
 	var b budget
-	b.left.Store(all)
+	b.left = all
 	var owners [3]share
 	got := func(owner *share, chat *share) (n int) {
-		for b.take(1, chat, owner) {
+		for {
+			if ok, _ := b.take(1, chat, owner, 0); !ok {
+				return n
+			}
 			n++
 		}
-		return n
 	}
 	if n := got(&owners[0], &share{}); n != all/2 {
 		t.Errorf("the first chat got %d of %d", n, all)
@@ -26,14 +28,14 @@ func TestBudget(t *testing.T) {
 	for range 100 {
 		got(&owners[0], &share{})
 	}
-	if n := owners[0].held.Load(); n < all*3/4-3 || n > all*3/4+3 {
+	if n := owners[0].held; n < all*3/4-3 || n > all*3/4+3 {
 		t.Errorf("the first owner got %d of %d", n, all)
 	}
 	for i := range owners[1:] {
 		for range 100 {
 			got(&owners[1+i], &share{})
 		}
-		if n := owners[1+i].held.Load(); n == 0 {
+		if n := owners[1+i].held; n == 0 {
 			t.Errorf("owner %d got nothing", 1+i)
 		}
 	}
@@ -44,30 +46,51 @@ func TestBudgetReturns(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		var b budget
-		b.left.Store(64)
+		b.left = 64
 		var chats [4]share
 		var owners [2]share
 		var taken []int
 		for range 200 {
 			i := random.IntN(len(chats))
 			if random.IntN(2) == 0 {
-				if b.take(int64(1+i), &chats[i], &owners[i/2]) {
+				if ok, _ := b.take(int64(1+i), &chats[i], &owners[i/2], 2); ok {
 					taken = append(taken, i)
 				}
 			} else if len(taken) > 0 {
 				i, taken = taken[0], taken[1:]
 				b.give(int64(1+i), &chats[i], &owners[i/2])
 			}
-			if b.left.Load() < 0 {
-				t.Fatalf("seed %d: %d are left", seed, b.left.Load())
+			if b.left < 0 {
+				t.Fatalf("seed %d: %d are left", seed, b.left)
 			}
 		}
 		for _, i := range taken {
 			b.give(int64(1+i), &chats[i], &owners[i/2])
 		}
-		if b.left.Load() != 64 || owners[0].held.Load()+owners[1].held.Load() != 0 {
-			t.Fatalf("seed %d: %d are left", seed, b.left.Load())
+		if b.left != 64 || owners[0].held+owners[1].held != 0 {
+			t.Fatalf("seed %d: %d are left", seed, b.left)
 		}
+	}
+}
+
+// TestFirstOfEachChat: every chat of an owner gets its first, whatever others of the owner hold.
+func TestFirstOfEachChat(t *testing.T) {
+	const all = 200
+	b := budget{left: all, first: 1}
+	var owner share
+	for i := range 40 {
+		var chat share
+		for {
+			if ok, _ := b.take(1, &chat, &owner, 40); !ok || chat.held == 64 {
+				break
+			}
+		}
+		if chat.held == 0 {
+			t.Errorf("chat %d got nothing, %d are left", i, b.left)
+		}
+	}
+	if b.left < all/4-4 {
+		t.Errorf("%d are left for other owners", b.left)
 	}
 }
 
@@ -83,7 +106,7 @@ func TestOwners(t *testing.T) {
 		return w.s.networks[c.Chat]
 	}
 	a, b := open(uplink.Call{Chat: one, Owner: "ada"}), open(uplink.Call{Chat: two, Owner: "ada"})
-	w.s.slots.left.Store(5)
+	w.s.slots.left = 5
 	for range 2 {
 		wantEcho(t, w.dial(a, server), "x")
 		wantEcho(t, w.dial(b, server), "x")
@@ -94,7 +117,7 @@ func TestOwners(t *testing.T) {
 	w.call(uplink.Call{Verb: uplink.Close, Chat: two})
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if len(w.s.owners) != 0 || w.s.slots.left.Load() != 5 {
-		t.Errorf("%d owners, %d left", len(w.s.owners), w.s.slots.left.Load())
+	if len(w.s.owners) != 0 || w.s.slots.left != 5 {
+		t.Errorf("%d owners, %d left", len(w.s.owners), w.s.slots.left)
 	}
 }

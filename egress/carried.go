@@ -43,7 +43,7 @@ func (n *network) enter(dst netip.AddrPort, udp bool) *carried {
 	if n.closed || !udp && n.connections >= maxConnections {
 		return nil
 	}
-	if !n.s.slots.take(1, &n.slots, &n.owner.slots) {
+	if ok, _ := n.s.slots.take(1, &n.slots, &n.owner.slots, 0); !ok {
 		return nil
 	}
 	c := &carried{n: n, dst: dst, udp: udp, since: time.Now(), done: make(chan struct{})}

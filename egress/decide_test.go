@@ -206,7 +206,7 @@ func TestBoundOfAll(t *testing.T) {
 	w := newWorld(t)
 	server := listenTCP(t, echo)
 	n := w.open(one, server.String())
-	w.s.slots.left.Store(3)
+	w.s.slots.left = 3
 	a, b := w.dial(n, server), w.dial(n, server)
 	wantEcho(t, a, "x")
 	wantEcho(t, b, "x")

@@ -60,6 +60,7 @@ type network struct {
 	slots, web            share
 	connecting, questions chan struct{}
 	sessions              chan struct{}    // of HTTP
+	turned                chan struct{}    // answers of 503
 	connects              *quota.Allowance // of accept
 	begins                *quota.Allowance // of receive
 	redials               *quota.Allowance // of redial
@@ -113,6 +114,7 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		connecting: make(chan struct{}, maxConnecting),
 		questions:  make(chan struct{}, maxQuestions),
 		sessions:   make(chan struct{}, maxSessions),
+		turned:     make(chan struct{}, maxTurned),
 		grants:     call.Grants,
 		connects:   s.allowance(),
 		begins:     s.allowance(),

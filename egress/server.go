@@ -106,7 +106,7 @@ func newServer(o Options) *server {
 	}
 	s.fresh = func() *quota.Allowance { return quota.NewAllowance(maxFresh, freshEvery, time.Now) }
 	s.web, s.terminator = newWeb(s), newTerminator(s, o.Roots)
-	s.slots.left.Store(min(descriptorSlots(), memorySlots))
+	s.slots.left = min(descriptorSlots(), memorySlots)
 	return s
 }
 

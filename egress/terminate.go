@@ -80,25 +80,28 @@ type terminated struct {
 // carry ends TLS of a client, of whom b was read before, and serves its requests. It returns when
 // all connections are closed, but for server's socket where it was not used.
 func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte) error {
-	if err := c.n.s.web.enter(c, secureCost); err != nil {
-		return err
-	}
-	defer c.n.s.web.leave(c, secureCost)
 	leaf, err := w.leaves.get(c.ctx, c.n, t.host)
 	if err != nil {
 		return err
 	}
-	s := &terminated{webSession: newWebSession(c, t, server, b)}
-	s.transport = s.secureTransport(w.roots)
-	s.proxy = s.secureProxy(&w.copies)
-	// net/http speaks HTTP/2 of a *tls.Conn alone.
-	w.pass(s.webSession, tls.Server(s, &tls.Config{
+	config := &tls.Config{
 		Certificates:           []tls.Certificate{*leaf},
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"h2", "http/1.1"},
 		SessionTicketsDisabled: true, // another connection has another key for them
-		VerifyConnection:       s.asClient,
-	}), s.transport)
+	}
+	if err := c.n.s.web.enter(c, secureCost); err != nil {
+		config.NextProtos = []string{"http/1.1"}
+		client := &webSession{Conn: c.client, c: c, begin: b}
+		return c.answerBusy(tls.Server(client, config), err)
+	}
+	defer c.n.s.web.leave(c, secureCost)
+	s := &terminated{webSession: newWebSession(c, t, server, b)}
+	s.transport = s.secureTransport(w.roots)
+	s.proxy = s.secureProxy(&w.copies)
+	// net/http speaks HTTP/2 of a *tls.Conn alone.
+	config.VerifyConnection = s.asClient
+	w.pass(s.webSession, tls.Server(s, config), s.transport)
 	return nil
 }
 

@@ -23,7 +23,7 @@ const (
 	// Sessions of HTTP of a chat; more wait. Clients such as npm open some 50 connections.
 	maxSessions = 64
 	// webMemory is how many bytes the sessions of HTTP of all chats may cost at worst; more
-	// sessions are refused.
+	// sessions wait.
 	webMemory = 600 << 20
 	plainCost = 1 << 20 // of a session of plain HTTP
 )
@@ -53,7 +53,7 @@ func newWeb(s *server) *web {
 			return context.WithValue(ctx, sessionKey{}, c)
 		},
 	})}
-	w.costs.left.Store(webMemory)
+	w.costs.left, w.costs.first = webMemory, secureCost
 	return w
 }
 
@@ -93,20 +93,31 @@ func newWebSession(c connection, t target, server *net.TCPConn, b []byte) *webSe
 // enter waits until the chat may have one session more, which may cost so many bytes. The caller
 // leaves.
 func (w *web) enter(c connection, cost int64) error {
-	timeout := time.NewTimer(headerTimeout)
+	timeout := time.NewTimer(enterTimeout)
 	defer timeout.Stop()
 	select {
 	case c.n.sessions <- struct{}{}:
 	case <-timeout.C:
-		return refusal("the chat has too many connections of HTTP")
+		return busy{refusal("the chat has too many connections of HTTP")}
 	case <-c.ctx.Done():
 		return context.Cause(c.ctx)
 	}
-	if !w.costs.take(cost, &c.n.web, &c.n.owner.web) {
-		<-c.n.sessions
-		return refusal("all chats together have too many connections of HTTP")
+	for {
+		ok, freed := w.costs.take(cost, &c.n.web, &c.n.owner.web, c.n.owner.chats.Load())
+		if ok {
+			return nil
+		}
+		select {
+		case <-freed:
+			continue
+		case <-timeout.C:
+			<-c.n.sessions
+			return busy{refusal("all chats together have too many connections of HTTP")}
+		case <-c.ctx.Done():
+			<-c.n.sessions
+			return context.Cause(c.ctx)
+		}
 	}
-	return nil
 }
 
 func (w *web) leave(c connection, cost int64) {
@@ -118,7 +129,7 @@ func (w *web) leave(c connection, cost int64) {
 // are closed, but for server's socket where it was not used.
 func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error {
 	if err := w.enter(c, plainCost); err != nil {
-		return err
+		return c.answerBusy(&webSession{Conn: c.client, c: c, begin: b}, err)
 	}
 	defer w.leave(c, plainCost)
 	s := newWebSession(c, t, server, b)

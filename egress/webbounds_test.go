@@ -89,22 +89,27 @@ func TestWebSessions(t *testing.T) {
 	c.Close()
 	w.event(Allowed, "")
 	<-n.sessions
-	if left := w.s.web.costs.left.Swap(0); left != webMemory || n.web.held.Load() != 0 {
-		t.Errorf("%d bytes are left, %d are the chat's", left, n.web.held.Load())
+	costs := &w.s.web.costs
+	costs.mu.Lock()
+	if costs.left != webMemory || n.web.held != 0 {
+		t.Errorf("%d bytes are left, %d are the chat's", costs.left, n.web.held)
 	}
+	costs.mu.Unlock()
+	var others share
+	if ok, _ := costs.take(webMemory-plainCost+1, &share{}, &others, 0); !ok {
+		t.Fatal("no room")
+	}
+	enterTimeout = time.Millisecond
+	t.Cleanup(func() { enterTimeout = headerTimeout })
 	d := w.dial(n, w.named(n, "api.example.org", o.addr.Port()))
-	send(t, d, request)
-	wantReset(t, d)
-	w.event(Refused, "all chats together")
-	if left := w.s.web.costs.left.Load(); left != 0 {
-		t.Errorf("%d bytes are left", left)
-	}
-	n.web.held.Store(plainCost)
-	w.s.web.costs.left.Store(2*plainCost - 1) // what is left after it is for those that have less
+	answer(t, send(t, d, request), http.StatusServiceUnavailable)
+	d.Close()
+	w.event(Refused, "too many connections of HTTP")
+	enterTimeout = headerTimeout
 	d = w.dial(n, w.named(n, "api.example.org", o.addr.Port()))
-	send(t, d, request)
-	wantReset(t, d)
-	w.event(Refused, "all chats together")
+	b = send(t, d, request) // waits
+	costs.give(webMemory-plainCost+1, &share{}, &others)
+	answer(t, b, 200)
 }
 
 // TestWebRedials: a server that closes after each answer does not get around the chat's allowance.
