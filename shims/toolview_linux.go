@@ -29,6 +29,7 @@ func (v *ToolView) enter() error {
 	if err := v.build(); err != nil {
 		return fmt.Errorf("cannot make the view of a file tool: %w", err)
 	}
+	unix.Umask(0o077)
 	if err := v.become(); err != nil {
 		return fmt.Errorf("cannot become the chat: %w", err)
 	}
@@ -54,7 +55,8 @@ func (v *ToolView) build() error {
 	if err := os.Mkdir(stageAt+"/proc", 0o555); err != nil {
 		return err
 	}
-	if err := unix.Mount("proc", stageAt+"/proc", "proc", flags, ""); err != nil {
+	// Without the host's counters (proc(5), subset=pid).
+	if err := unix.Mount("proc", stageAt+"/proc", "proc", flags, "subset=pid"); err != nil {
 		return fmt.Errorf("cannot mount proc: %w", err)
 	}
 	for i := range v.Trees {

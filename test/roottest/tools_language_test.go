@@ -117,7 +117,8 @@ func TestToolsSeeLittle(t *testing.T) {
 				t.Errorf("a tool sees process %s", pid)
 			}
 		}
-		for _, name := range []string{"/usr/bin/env", "/etc/passwd", "/opt/chatd/chatd-shim"} {
+		for _, name := range []string{"/usr/bin/env", "/etc/passwd",
+			"/opt/chatd/chatd-shim", "/proc/vmstat", "/proc/interrupts", "/proc/sys/fs/file-nr"} {
 			if text, err := get(t, m, c.ID, name); !errors.Is(err, chat.ErrNotFound) {
 				t.Errorf("%s: %d bytes, %v", name, len(text), err)
 			}
