@@ -22,7 +22,7 @@ var (
 	plan    = route{"GET", "/v1/chats/{id}/plan", operators, nothing, "plan", 200, "Show what a chat's session is made of: mounts, rules, names of the environment.", plain(Chats.Plan)}
 	host    = route{"GET", "/v1/host", operators, nothing, "host", 200, "Describe the host and its walls.", serve((*Server).host)}
 	status  = route{"GET", "/v1/status", operators, nothing, "status", 200, "Show the daemon at a glance: since when, its chats, the walls that do not stand, what is nearly spent, what failed lately.", serve((*Server).status)}
-	health  = route{"GET", "/healthz", anyone, nothing, "health", 200, "Say that the daemon answers.", serve((*Server).health)}
+	health  = route{"GET", "/healthz", anyone, nothing, "health", 200, "Say whether the daemon can begin something: 503 if not, as on a full disk.", serve((*Server).health)}
 	openapi = route{"GET", "/openapi.json", bridges, nothing, "openapi", 200, "This description (OpenAPI 3.1).", serveOpenAPI}
 
 	reportRoutes = []route{explain, egress, plan, host, status, health, openapi}
@@ -68,8 +68,15 @@ func (c *Client) Status(ctx context.Context) (chat.Status, error) {
 	return askFor[chat.Status](ctx, c, status, target{}, nil)
 }
 
-// health reports that the daemon answers, and nothing about its chats.
-func (s *Server) health(context.Context, *noInput) (*bodyOf[healthAnswer], error) {
+// health reports whether the daemon can begin something, and nothing about its chats.
+func (s *Server) health(ctx context.Context, _ *noInput) (*bodyOf[healthAnswer], error) {
+	st, err := s.opt.Chats.Status(ctx)
+	if err == nil && !st.Ready {
+		err = fmt.Errorf("cannot begin anything now: chatd status says why: %w", chat.ErrBusy)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return &bodyOf[healthAnswer]{healthAnswer{"ok"}}, nil
 }
 

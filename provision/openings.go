@@ -42,8 +42,11 @@ func (m *Manager) sayOpenings() {
 // broken returns the reasons for which the config does not hold although every layer is in
 // force: file rules of a chat without an enforcer.
 func (m *Manager) broken(ctx context.Context) []string {
-	if err := m.raiseEnforcer(ctx); err != nil {
-		return []string{err.Error()}
+	all := []string{}
+	for _, err := range []error{m.raiseEnforcer(ctx), m.store.Room()} {
+		if err != nil {
+			all = append(all, err.Error())
+		}
 	}
-	return []string{}
+	return all
 }

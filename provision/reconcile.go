@@ -40,6 +40,7 @@ func (m *Manager) reconcile(ctx context.Context, progress func(string)) {
 	m.report(aboutWalls, m.probeUnknown(ctx))
 	m.enableQuotas(ctx)
 	m.report("the audit log and records", m.store.Behind())
+	_ = m.hasRoom() // a finding
 	all, until := m.store.All(), time.Now().Add(reapTimeout)
 	for i, rec := range all {
 		if ctx.Err() != nil {

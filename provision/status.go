@@ -17,7 +17,8 @@ const maxFailures = 10
 // Status is the daemon at a glance. It answers from memory, also while walls are tried.
 func (m *Manager) Status(context.Context) (chat.Status, error) {
 	st := chat.Status{
-		Version: m.opt.Version, Since: m.since, Ready: m.layers.Fit() && m.reconciled.Load(), Chats: m.store.Len(), AtWork: m.working(),
+		Version: m.opt.Version, Since: m.since, Chats: m.store.Len(), AtWork: m.working(),
+		Ready:  m.layers.Fit() && m.reconciled.Load() && m.hasRoom(),
 		Layers: []chat.Layer{}, Bounds: []chat.Bound{}, Disks: m.disks(), Findings: []string{},
 	}
 	for _, l := range m.layers.Host() {
@@ -45,6 +46,13 @@ func (m *Manager) Status(context.Context) (chat.Status, error) {
 	st.Failures = slices.Clone(m.failures)
 	slices.Reverse(st.Failures)
 	return st, nil
+}
+
+// hasRoom reports whether an act can begin, and records or clears a finding about it.
+func (m *Manager) hasRoom() bool {
+	err := m.store.Room()
+	m.report("the state directory", err)
+	return err == nil
 }
 
 // working counts the awake chats that do something.

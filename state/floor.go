@@ -33,7 +33,7 @@ func (s *Store) SkipUIDs(floor uint32, by Event) error {
 		_, left := s.profileBlocks(profile)
 		had[profile] = left > 0
 	}
-	if err := errors.Join(s.raiseFloor(floor, by), s.roomy()); err != nil {
+	if err := errors.Join(s.raiseFloor(floor, by), s.Room()); err != nil {
 		return fmt.Errorf("cannot leave out the uids below %d: %w", floor, err)
 	}
 	for _, profile := range s.Profiles() {

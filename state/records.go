@@ -74,7 +74,7 @@ func (s *Store) admit(
 	if err == nil {
 		err = edit(r)
 	}
-	if err = errors.Join(err, s.roomy()); err != nil {
+	if err = errors.Join(err, s.Room()); err != nil {
 		return Record{}, false, err
 	}
 	put := func(tx *bbolt.Tx) error {
@@ -193,7 +193,7 @@ func (s *Store) SetAccount(id chat.ID, backend string, by Event) error {
 // Patch changes a chat that is not being reaped, all of the patch or nothing, durable on return and
 // in one commit with the event. Simultaneous patches are serialized.
 func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
-	if err := s.roomy(); err != nil {
+	if err := s.Room(); err != nil {
 		return fmt.Errorf("cannot change chat %s: %w", id, err)
 	}
 	return s.change("change", id, by, true, func(r *Record) error {

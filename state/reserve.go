@@ -44,10 +44,11 @@ func (s *Store) mayBegin(e Event) error {
 	if e.Outcome == "done" || e.Outcome == "failed" || endings[e.Action] {
 		return nil
 	}
-	return s.roomy()
+	return s.Room()
 }
 
-func (s *Store) roomy() error {
+// Room returns [chat.ErrBusy] if there is no room to begin any act.
+func (s *Store) Room() error {
 	if free, ok := freeBytes(s.opts.Dir); ok && free < leastFree {
 		return fmt.Errorf("cannot begin anything: the file system of chatd's state directory is full: reap a chat, or make room there: %w", chat.ErrBusy)
 	}

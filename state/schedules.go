@@ -40,7 +40,7 @@ func (s *Store) AddSchedule(id chat.ID, sched Schedule, by Event) error {
 		return err
 	}
 	gives, err := s.givesWay(r.UID)
-	if err = errors.Join(err, s.roomy()); err == nil {
+	if err = errors.Join(err, s.Room()); err == nil {
 		err = s.commitAbout(r, by, func(tx *bbolt.Tx) error {
 			return errors.Join(tx.Bucket(scheduleBucket).Delete(gives), putSchedule(tx, r.UID, &sched))
 		})

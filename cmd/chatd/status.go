@@ -48,5 +48,5 @@ func statusError(st chat.Status) error {
 			return fmt.Errorf("chatd begins nothing: layer %s does not stand; chatd doctor says more: %w", l.Name, chat.ErrUnsupported)
 		}
 	}
-	return fmt.Errorf("chatd begins nothing yet: not every wall was tried; chatd doctor says more: %w", chat.ErrBusy)
+	return fmt.Errorf("chatd begins nothing now: not every wall was tried, or a finding says why; chatd doctor says more: %w", chat.ErrBusy)
 }

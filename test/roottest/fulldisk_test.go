@@ -1,8 +1,11 @@
 package roottest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,4 +145,41 @@ func TestReadOnlyRestart(t *testing.T) {
 	m, err = openManager(t.Context(), opt)
 	must(t, err)
 	must(t, errors.Join(m.Reap(ctx, a.ID), m.Close()))
+}
+
+// TestFullStateIsSaid: where the file system of the state is full, status, doctor and /healthz say so
+// as long as it is.
+func TestFullStateIsSaid(t *testing.T) {
+	opt := options(t)
+	onSmallDisks(t, opt)
+	m := open(t, opt)
+	serveOver(t, m, opt)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return net.Dial("unix", filepath.Join(opt.Run, "bench.sock"))
+		}}}
+	says := func(when string, full bool) {
+		t.Helper()
+		st, err := m.Status(operator(t.Context()))
+		must(t, err)
+		h, err := m.Host(operator(t.Context()))
+		must(t, err)
+		const why = "the file system of chatd's state directory is full"
+		found := strings.Contains(strings.Join(st.Findings, "\n"), why)
+		broken := strings.Contains(strings.Join(h.Broken, "\n"), why)
+		if st.Ready == full || found != full || broken != full {
+			t.Errorf("%s: ready %v, findings %q, broken %q", when, st.Ready, st.Findings, h.Broken)
+		}
+		a, err := client.Get("http://chatd/healthz")
+		must(t, err)
+		must(t, a.Body.Close())
+		if want := map[bool]int{true: 503, false: 200}[full]; a.StatusCode != want {
+			t.Errorf("%s: /healthz is %d, want %d", when, a.StatusCode, want)
+		}
+	}
+	says("before", false)
+	takeAll(t, opt.State, false)
+	says("full", true)
+	must(t, os.Remove(filepath.Join(opt.State, "fill")))
+	says("after", false)
 }
