@@ -189,9 +189,6 @@ func pattern(r *rand.Rand, home string) (text, kind string, about func(string) b
 	return `/(a|b)\/` + quoted(v) + "/", "regex", func(p string) bool { return strings.Contains(p, "a/"+v) || strings.Contains(p, "b/"+v) }
 }
 
-// kinds are what patterns are told apart by in the tables.
-var kinds = []string{"subtree", "name", "glob", "regex", "defaults"}
-
 // opSets are ops of random rules, all of them most often.
 var opSets = [][]string{nil, nil, nil, nil, {"read"}, {"read"}, {"read"}, {"bash"}, {"write"}, {"edit"}, {"read", "bash"}, {"write", "bash"}, {"read", "write"}, {"edit", "read"}}
 

@@ -98,7 +98,7 @@ func TestRulesAreBounded(t *testing.T) {
 	for i := range 2 * maxCompiled {
 		other := one
 		other.Home = fmt.Sprintf("/h/%016x", i)
-		if rulesOf(t, b, other) != rulesOf(t, b, other) {
+		if first := rulesOf(t, b, other); rulesOf(t, b, other) != first {
 			t.Fatal("the last one is not kept")
 		}
 		if len(b.kept) > maxCompiled {
