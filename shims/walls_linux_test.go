@@ -230,12 +230,15 @@ func TestOpened(t *testing.T) {
 func TestForeignArchitectureIsKilled(t *testing.T) {
 	need(t, runtime.GOARCH == "amd64", "amd64: the attack is in its machine code")
 	v := newView(t)
-	if got, _, _ := runIn(t, v, v.Home+"/attack", "foreign", "/tmp"); got != "bad system call" {
-		t.Errorf("with the filter: %s, want bad system call", got)
-	}
+	with, _, _ := runIn(t, v, v.Home+"/attack", "foreign", "/tmp")
 	v.Without = []chat.LayerName{chat.LayerSeccomp}
-	if got, _, _ := runIn(t, v, v.Home+"/attack", "foreign", "/tmp"); got != "ok" {
-		t.Errorf("without: %s, want ok", got)
+	without, _, _ := runIn(t, v, v.Home+"/attack", "foreign", "/tmp")
+	if without == "segmentation fault" && with == without {
+		t.Log("NOT PROVED: this kernel has no calls of i386")
+		return
+	}
+	if with != "bad system call" || without != "ok" {
+		t.Errorf("with the filter: %s, want bad system call; without: %s, want ok", with, without)
 	}
 }
 

@@ -152,7 +152,7 @@ func TestAttackKernel(t *testing.T) {
 
 func lacks(outcome string) bool {
 	switch outcome {
-	case "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENOSYS", "EOPNOTSUPP":
+	case "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENOSYS", "EOPNOTSUPP", "ENOEXEC":
 		return true
 	}
 	return false
