@@ -28,11 +28,6 @@ func (m *Manager) behindWalls(rec state.Record, s *liveSession, e session.Entry)
 	return e
 }
 
-// leaf is the cgroup of one command in the chat's session.
-func (m *Manager) leaf(rec state.Record, run string) session.Leaf {
-	return m.starter.Leaf(rec.ID, rec.UID, run)
-}
-
 // terminal is the chat's tmux, each client of which enters the session anew.
 func (m *Manager) terminal(rec state.Record, s *liveSession) *tmux.Terminal {
 	return tmux.New(shims.Socket, func(ctx context.Context, stdin []byte, argv []string) ([]byte, error) {

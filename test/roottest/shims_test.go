@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision"
 )
 
 // script runs a shell text that the guard of runs does not see: from a file.
@@ -77,25 +75,6 @@ func TestShims(t *testing.T) {
 			t.Errorf("%s: said %q", text, line)
 		}
 	}
-}
-
-// awaitAudit waits until the audit log has a line with all of these.
-func awaitAudit(t testing.TB, opt provision.Options, words ...string) {
-	t.Helper()
-	if !comes(func() bool { return audited(t, opt, words...) }) {
-		t.Errorf("no line of the audit log has %q", words)
-	}
-}
-
-// audited reports whether one line of the audit log has all of these.
-func audited(t testing.TB, opt provision.Options, words ...string) bool {
-	t.Helper()
-	for line := range strings.Lines(auditText(t, opt)) {
-		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // gaining are the programs of the image that gain something by being run: set-user-id,
