@@ -213,26 +213,6 @@ func TestDiffBounds(t *testing.T) {
 	}
 }
 
-// TestEditOfUnreadable: a file that may not be read may not be edited. The result would reveal
-// whether a text is in it, and how often.
-func TestEditOfUnreadable(t *testing.T) {
-	w := newWorld(t, func(o *Options) {
-		o.Check = func(op Op, name string) *Denial {
-			if op == Read {
-				return &Denial{Rule: "no reading"}
-			}
-			return nil
-		}
-	})
-	put1(t, w.home+"/f", "password\nmark\n")
-	for _, old := range []string{"mark", "not there", "s"} {
-		a, err := w.edit("f", old, "x")
-		if !errors.Is(err, chat.ErrDenied) || a.Diff != "" || cat(t, w.home+"/f") != "password\nmark\n" {
-			t.Errorf("%q: %v, %+v, now %q", old, err, a, cat(t, w.home+"/f"))
-		}
-	}
-}
-
 // TestChangedMeanwhile: a writer without the lock is noticed while the edit copies.
 func TestChangedMeanwhile(t *testing.T) {
 	w := newWorld(t)

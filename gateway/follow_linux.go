@@ -164,11 +164,7 @@ func (g *Gateway) dial(ctx context.Context) (*os.File, error) {
 	if err = errors.Join(err, c.Close()); err != nil {
 		return nil, fmt.Errorf("cannot use the socket of chatd-egress: %w", err)
 	}
-	g.peer = 0
-	// Of the process that called listen(2) last, which chatd-egress does (unix(7), SO_PEERCRED).
-	if cred, err := unix.GetsockoptUcred(int(f.Fd()), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-		g.peer = int(cred.Pid)
-	}
+	g.peer = sys.Listener(f)
 	return f, nil
 }
 

@@ -21,7 +21,10 @@ func (m *Manager) callTool(
 ) (a files.Answer, err error) {
 	ctx, cancel := c.WithTimeout(ctx)
 	defer cancel()
-	ctx, done, err := m.beginCall(ctx, rec.ID)
+	if err := m.mayBegin(ctx); err != nil {
+		return a, err
+	}
+	ctx, done, err := m.calls.Begin(ctx, rec.ID)
 	if err != nil {
 		return a, err
 	}

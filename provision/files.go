@@ -31,6 +31,9 @@ const defaultFileMax = 1 << 30
 // which checks the names that links lead to.
 func (m *Manager) fileTool(ctx context.Context, id chat.ID, c *filecall.Call) error {
 	rec, err := m.reach(ctx, id)
+	if err == nil && m.frozen(rec.ID) == chat.FrozenUntilThawed {
+		err = heldError(rec.ID)
+	}
 	if err == nil {
 		err = m.allowFirst(ctx, rec, c)
 	}

@@ -73,14 +73,6 @@ func (m *Manager) mayBegin(ctx context.Context) error {
 	return m.awaitWall(ctx)
 }
 
-// beginCall is the begin of a file tool.
-func (m *Manager) beginCall(ctx context.Context, id chat.ID) (_ context.Context, done func(), err error) {
-	if err := m.mayBegin(ctx); err != nil {
-		return ctx, nil, err
-	}
-	return m.calls.Begin(ctx, id)
-}
-
 // lookAgain requests another probe, for layers that the last one could not try.
 func (m *Manager) lookAgain() {
 	select {

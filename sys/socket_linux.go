@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -74,4 +75,14 @@ func setFSIDs(uid, gid uint32) error {
 func fsID(call uintptr, id uint32) uint32 {
 	before, _, _ := unix.RawSyscall(call, uintptr(id), 0, 0)
 	return uint32(before)
+}
+
+// Listener is the process behind a connection that called listen(2) last (unix(7), SO_PEERCRED), or
+// 0. No other goroutine may use conn meanwhile.
+func Listener(conn *os.File) int {
+	cred, err := unix.GetsockoptUcred(int(conn.Fd()), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0
+	}
+	return int(cred.Pid)
 }

@@ -58,3 +58,5 @@ func TestPatternsBehindLinks(t *testing.T) {
 		}
 	}
 }
+
+func errorOf[T any](_ T, err error) error { return err }

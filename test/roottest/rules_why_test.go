@@ -38,9 +38,13 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 			}
 			_, err := m.Sleep(operator(t.Context()), c.ID)
 			must(t, err)
+			if text, err := get(t, m, c.ID, "linked"); err != nil {
+				t.Errorf("asleep, a file of the chat's own is judged by the name: %q, %v", text, err)
+			}
+			must(t, errors.Join(os.Chown(pem, 0, 0), os.Chmod(pem, 0o644)))
 			var d *files.Denial
 			if _, err := get(t, m, c.ID, "linked"); !errors.As(err, &d) || d.Rule != files.RuleHardLink {
-				t.Errorf("asleep: %v, %#v", err, d)
+				t.Errorf("asleep, another owner's file: %v, %#v", err, d)
 			}
 		})
 	}

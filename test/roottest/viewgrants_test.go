@@ -68,8 +68,8 @@ func grantedToTools(t *testing.T, m *manager, c chat.Chat, s shop) {
 	}
 }
 
-// TestReadOutsideWorkspace: it opens to the file tools what the view shows, and
-// nothing else.
+// TestReadOutsideWorkspace: it opens to the file tools what their view shows, and
+// nothing else: not the trees of the session's view.
 func TestReadOutsideWorkspace(t *testing.T) {
 	opt := options(t)
 	p := opt.Profiles["default"]
@@ -78,7 +78,7 @@ func TestReadOutsideWorkspace(t *testing.T) {
 	m := open(t, opt)
 	for profile, may := range map[string]bool{"default": false, "outside": true} {
 		c := create(t, m, profile, profile)
-		for path, there := range map[string]bool{"/usr/bin/env": true, "/etc/hosts": true, "/etc/shadow": false, "/root": false} {
+		for path, there := range map[string]bool{"/proc/self/status": true, "/usr/bin/env": false, "/etc/hosts": false, "/etc/shadow": false, "/root": false} {
 			_, err := m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: path}, func(files.Answer) io.Writer { return io.Discard })
 			if (err == nil) != (may && there) {
 				t.Errorf("%s: read %s: %v", profile, path, err)
