@@ -122,7 +122,7 @@ func (m *Manager) toolPlan(rec state.Record) (may shims.FileTool, err error) {
 	if m.without(chat.LayerTmp) {
 		trees[1].Source, trees[2].Source = "/tmp", "/var/tmp"
 	}
-	exposed := []chat.Exposed{}
+	var exposed []chat.Exposed
 	if s := m.session(rec.ID); s.lives() {
 		exposed = s.Exposed
 	} else if v, _, verr := m.views.Next(c); verr != nil {
