@@ -108,7 +108,7 @@ func yamlFault(name string, err error) error {
 		where, why = fmt.Sprintf("%s:%d", name, y.GetToken().Position.Line), y.GetMessage()
 	}
 	if rest, ok := strings.CutPrefix(why, "unknown field "); ok {
-		why = "unknown key " + rest + ": want the keys of defaults.yaml, see chatd serve --check"
+		why = "unknown key " + rest + ": want a key of chatd serve --check"
 	}
 	return fmt.Errorf("cannot use %s: %s: %w", where, why, chat.ErrInvalid)
 }

@@ -33,7 +33,7 @@ func setLimit(l *chat.Limits, key, value string) error {
 	fields := reflect.VisibleFields(reflect.TypeFor[chat.Limits]())
 	i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("yaml") == key })
 	if i < 0 {
-		return fmt.Errorf("unknown key %s: want the keys of defaults.yaml, see chatd serve --check: %w",
+		return fmt.Errorf("unknown key %s: want a key of chatd serve --check: %w",
 			chat.Quote(key), chat.ErrInvalid)
 	}
 	if value == "" {
