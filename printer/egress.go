@@ -46,14 +46,14 @@ func egressLine(w io.Writer, row []string) error {
 
 func openRow(c chat.EgressConnection) []string {
 	return []string{
-		c.Since.Local().Format(time.DateTime), openWord, dash(c.To()), "1",
+		c.Since.Local().Format(zoned), openWord, dash(c.To()), "1",
 		size(uint64(max(0, c.Sent))), size(uint64(max(0, c.Received))), "-",
 	}
 }
 
 func egressRow(e chat.EgressEvent) []string {
 	return []string{
-		e.Time.Local().Format(time.DateTime), string(e.Verdict), dash(e.To()), fmt.Sprint(e.Count),
+		e.Time.Local().Format(zoned), string(e.Verdict), dash(e.To()), fmt.Sprint(e.Count),
 		size(uint64(max(0, e.Sent))), size(uint64(max(0, e.Received))), dash(e.Why),
 	}
 }

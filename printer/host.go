@@ -88,7 +88,7 @@ func Status(w io.Writer, st chat.Status, now time.Time) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "chatd %s, %s since %s (%s)\n",
-		Escape(st.Version), word, st.Since.Local().Format(time.DateTime), age(now.Sub(st.Since)))
+		Escape(st.Version), word, st.Since.Local().Format(zoned), age(now.Sub(st.Since)))
 	fmt.Fprintf(&b, "chats: %d, %d awake, %d at work, %d asleep\n",
 		st.Chats, st.Awake, st.AtWork, st.Asleep)
 	for _, l := range st.Layers {

@@ -3,7 +3,6 @@ package printer
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -12,7 +11,7 @@ import (
 func Runs(w io.Writer, runs []chat.Run) error {
 	rows := [][]string{{"RUN", "STATE", "STARTED", "COMMAND"}}
 	for _, r := range runs {
-		started := r.StartedAt.Local().Format(time.DateTime)
+		started := r.StartedAt.Local().Format(zoned)
 		rows = append(rows, []string{r.ID, runState(r), started, r.Command})
 	}
 	return table(w, rows)

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// zoned is a local time with its zone: the log and --json are in UTC.
+const zoned = time.DateTime + " MST"
+
 // table writes rows in columns; the first row is the head.
 func table(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)

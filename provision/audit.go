@@ -49,7 +49,9 @@ func (m *Manager) auditEnd(
 	if err != nil {
 		outcome = "failed"
 		d["error"] = err.Error()
-		m.remember(chat.Failure{Action: action, Chat: rec.ID, By: chat.CallerFrom(ctx).Name, Error: err.Error()})
+		if chat.KindOf(err) == nil && !errors.Is(err, context.Canceled) { // or it is the caller's affair
+			m.remember(chat.Failure{Action: action, Chat: rec.ID, By: chat.CallerFrom(ctx).Name, Error: err.Error()})
+		}
 	}
 	return m.audit(ctx, rec, action, outcome, d)
 }

@@ -1,9 +1,12 @@
 package provision
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
 )
 
@@ -21,6 +24,12 @@ func TestAuditOutcome(t *testing.T) {
 	}
 	if err := m.auditOutcome(t.Context(), rec, "sleep", nil, nil); err != nil {
 		t.Error(err)
+	}
+	for _, ordinary := range []error{context.Canceled, fmt.Errorf("its turn ended: %w", chat.ErrBusy)} {
+		_ = m.auditOutcome(t.Context(), rec, "run", nil, ordinary)
+	}
+	if len(m.failures) != 1 || m.failures[0].Action != "sleep" {
+		t.Errorf("failures of the host: %+v, want the sleep alone", m.failures)
 	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
