@@ -2,6 +2,7 @@ package landlock
 
 import (
 	"fmt"
+	"runtime"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -21,6 +22,8 @@ func AllowCalls(names []string) error {
 			known = append(known, n)
 		}
 	}
+	runtime.LockOSThread() // no_new_privs, which the filter needs, is the thread's until it is loaded
+	defer runtime.UnlockOSThread()
 	err = seccomp.LoadFilter(seccomp.Filter{
 		NoNewPrivs: true,
 		Flag:       seccomp.FilterFlagTSync,

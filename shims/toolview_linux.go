@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"syscall"
 
@@ -24,8 +23,6 @@ const viewOptions = "mode=755,size=64k,nr_inodes=4k"
 // enter makes the view, becomes the chat, and gives up every system call that the file tools do not
 // make: no socket, no exec, no signal to another process.
 func (v *ToolView) enter() error {
-	runtime.LockOSThread() // no_new_privs, which the filter needs, is the thread's
-	defer runtime.UnlockOSThread()
 	if err := v.build(); err != nil {
 		return fmt.Errorf("cannot make the view of a file tool: %w", err)
 	}
