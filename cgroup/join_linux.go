@@ -42,9 +42,7 @@ func (g *legacy) join(controller string, id chat.ID, list func() ([]int, error))
 
 // joinOnce moves the processes of one list, and notes those that end: they stay listed until they
 // are dead. It returns how many were outside, without those noted before.
-func joinOnce(
-	dir string, list func() ([]int, error), ending map[int]uint64,
-) (moved int, err error) {
+func joinOnce(dir string, list func() ([]int, error), ending map[int]uint64) (moved int, err error) {
 	pids, err := list()
 	if err != nil {
 		return 0, err

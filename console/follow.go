@@ -28,9 +28,7 @@ const beat = 15 * time.Second
 // empty piece every beat. It ends with ctx, with out's error or with the log, not with a session.
 // While out does not return, Follow reads nothing and blocks no other caller; bytes that are
 // overwritten meanwhile count as lost.
-func (l *Logs) Follow(
-	ctx context.Context, id chat.ID, since int64, out func(chat.Log) error,
-) error {
+func (l *Logs) Follow(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error {
 	b, err := l.open(id)
 	if err != nil {
 		return err

@@ -28,9 +28,7 @@ type Inside struct {
 
 // CheckRun checks the directory of a command, and the paths that it names, against the file rules
 // for bash, if the profile has a guard. Nil allows it.
-func (p *InForce) CheckRun(
-	ctx context.Context, c Chat, spec chat.RunSpec,
-) (*chat.RunDenial, error) {
+func (p *InForce) CheckRun(ctx context.Context, c Chat, spec chat.RunSpec) (*chat.RunDenial, error) {
 	if !p.Profile(c.Profile).Guard.On() {
 		return nil, nil
 	}
@@ -71,9 +69,7 @@ func (p *InForce) Admit(
 
 // otherName returns the name by which the kernel closes a file that has another one by now; empty if
 // there is none, or no session that lives.
-func (p *InForce) otherName(
-	ctx context.Context, c Chat, init *sys.HeldProcess, name string,
-) string {
+func (p *InForce) otherName(ctx context.Context, c Chat, init *sys.HeldProcess, name string) string {
 	if init == nil || !p.Enforced(c) {
 		return ""
 	}
@@ -186,9 +182,7 @@ func (p *InForce) denial(
 
 // RuleBehind returns the rule by which the kernel closes a name, or the target of the chat's links
 // there; nil if none does.
-func (p *InForce) RuleBehind(
-	ctx context.Context, c Chat, name string, in Inside,
-) *filerules.Rule {
+func (p *InForce) RuleBehind(ctx context.Context, c Chat, name string, in Inside) *filerules.Rule {
 	v := p.denial(ctx, c, in.Init(), path.Clean(name), false)
 	if v.Denied() || !p.Enforced(c) {
 		return v.Rule

@@ -48,9 +48,7 @@ func overdue(
 }
 
 // expireOne removes an archive, unless a chat is just made of it.
-func (m *Manager) expireOne(
-	ctx context.Context, store *archives.Store, a archives.Manifest,
-) error {
+func (m *Manager) expireOne(ctx context.Context, store *archives.Store, a archives.Manifest) error {
 	unlock, free := m.locks.tryLock(a.Chat)
 	if !free {
 		return nil

@@ -116,7 +116,7 @@ func (s *Starter) LockShared() (inside []string, unlock func(), err error) {
 
 // KeepsApart reports whether a session of view v has inodes of its own.
 func (s *Starter) KeepsApart(v shims.View) bool {
-	return s.shares == nil && !leftOut(v, chat.LayerView)
+	return s.shares == nil && !v.LeavesOut(chat.LayerView)
 }
 
 // furnish does the work of root in a session of view v that has not begun. It masks counters of the
@@ -126,10 +126,10 @@ func furnish(
 ) func(context.Context, *sys.HeldProcess) error {
 	return func(ctx context.Context, l *sys.HeldProcess) error {
 		var err error
-		if !leftOut(v, chat.LayerProc) {
+		if !v.LeavesOut(chat.LayerProc) {
 			err = unshare.Mask(toJoin(l))
 		}
-		if err == nil && !leftOut(v, chat.LayerView) {
+		if err == nil && !v.LeavesOut(chat.LayerView) {
 			err = unshare.BoundTerminals(toJoin(l))
 		}
 		if err == nil && then != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -47,13 +46,11 @@ func (p Spec) timeout() time.Duration {
 // stay.
 func TerminalArgv(v shims.View) []string {
 	argv := tmux.StartArgv(shims.Socket, shims.InsideTmux, shims.ShellArgv())
-	if leftOut(v, chat.LayerProc) {
+	if v.LeavesOut(chat.LayerProc) {
 		argv = append([]string{"/bin/sh", "-c", `"$@" && exec /bin/sleep infinity`, "sh"}, argv...)
 	}
 	return argv
 }
-
-func leftOut(v shims.View, l chat.LayerName) bool { return slices.Contains(v.Without, l) }
 
 // Start starts bubblewrap as the chat, in the chat's cgroup, and waits until the shell writes a
 // byte to prompt. That is the read end of the view's PromptFIFO. A session that ends before is
@@ -83,9 +80,7 @@ func (s *Starter) Start(ctx context.Context, p Spec, prompt *os.File) (*Session,
 }
 
 // await returns when the session is up and is the main process of its unit, if there is one.
-func (s *Starter) await(
-	ctx context.Context, in *Session, p Spec, b *Files, prompt *os.File,
-) error {
+func (s *Starter) await(ctx context.Context, in *Session, p Spec, b *Files, prompt *os.File) error {
 	if err := in.awaitStart(ctx, b, p.timeout(), prompt); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (s *Starter) enterCommand(v shims.View, bwrap *exec.Cmd, b *Files) (*exec.C
 // askForOwn names by device and inode, which cannot be forged, the directories that PAM must have
 // mounted. It sets the mode of their parents to 0, which pam_namespace(8) requires.
 func (s *Starter) askForOwn(v shims.View, e *shims.Entry) error {
-	if leftOut(v, chat.LayerTmp) {
+	if v.LeavesOut(chat.LayerTmp) {
 		return nil
 	}
 	for path, parent := range map[string]string{"/tmp": s.opt.Tmp, "/var/tmp": s.opt.VarTmp} {

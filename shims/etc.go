@@ -82,7 +82,7 @@ func (v View) dataFiles() []DataFile {
 		{Target: InsideBashrc, Content: []byte(Bashrc)},
 		{Target: InsideTmux, Content: v.TmuxConf},
 	}
-	if !v.leavesOut(chat.LayerView) {
+	if !v.LeavesOut(chat.LayerView) {
 		files = append(files,
 			DataFile{Target: "/etc/passwd", Content: []byte(v.passwd())},
 			DataFile{Target: "/etc/group", Content: []byte(v.group())},

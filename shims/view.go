@@ -43,8 +43,8 @@ type View struct {
 	Home string
 	// Tmp and VarTmp are the host directories that are /tmp and /var/tmp inside.
 	Tmp, VarTmp string
-	// ShmSize bounds /dev/shm, in bytes; 0 means 16 MiB.
-	ShmSize uint64
+	// Limits are the chat's; a ShmSize of 0 means 16 MiB.
+	Limits  chat.Limits
 	Network chat.Network
 	// Shim is the host path of chatd-shim; ShimDir and BinDir are what
 	// [WriteShims] and [Programs.WriteBin] made.
@@ -112,15 +112,16 @@ func (v View) Args(firstFD int) (args []string, files []DataFile) {
 	return append(append(args, remountArgs(mounts)...), "--chdir", "/"), files
 }
 
-func (v View) leavesOut(l chat.LayerName) bool { return slices.Contains(v.Without, l) }
+// LeavesOut reports whether a wall is left out.
+func (v View) LeavesOut(l chat.LayerName) bool { return slices.Contains(v.Without, l) }
 
 // Namespaces are the namespaces of the session's own.
 func (v View) Namespaces() []string {
 	names := []string{"cgroup", "ipc", "mount", "user", "uts"}
-	if !v.leavesOut(chat.LayerProc) {
+	if !v.LeavesOut(chat.LayerProc) {
 		names = append(names, "pid")
 	}
-	if !v.leavesOut(chat.LayerNetwork) {
+	if !v.LeavesOut(chat.LayerNetwork) {
 		names = append(names, "net")
 	}
 	slices.Sort(names)
@@ -141,7 +142,7 @@ func (v View) namespaceArgs() []string {
 			args = append(args, "--unshare-"+n)
 		}
 	}
-	if v.leavesOut(chat.LayerPrivileges) {
+	if v.LeavesOut(chat.LayerPrivileges) {
 		args = append(args, "--cap-add", "ALL")
 	}
 	return args
@@ -154,7 +155,7 @@ func (v View) namespaceArgs() []string {
 func (v View) Env() []string {
 	local := path.Join(v.Home, ".local")
 	dirs := InsideShims + ":" + InsideBin
-	if v.leavesOut(chat.LayerPath) {
+	if v.LeavesOut(chat.LayerPath) {
 		dirs = "/usr/local/bin:/usr/bin:/bin"
 	}
 	return mergeEnv(slices.Concat([]string{
@@ -165,7 +166,7 @@ func (v View) Env() []string {
 		"XDG_CACHE_HOME=" + path.Join(v.Home, chat.UserEnv, "cache"), "XDG_STATE_HOME=" + path.Join(v.Home, chat.UserEnv, "state"),
 		"PAGER=" + v.firstOf("cat", "less", "more"), "EDITOR=" + v.firstOf("vi", "nano", "vim", "vi", "ed"),
 		"NPM_CONFIG_PREFIX=" + local, "PIP_BREAK_SYSTEM_PACKAGES=1",
-	}, v.trustEnv()), v.Vars)
+	}, v.sizeEnv(), v.trustEnv()), v.Vars)
 }
 
 // firstOf returns the first of the programs that the chat's PATH has, or the usual one.

@@ -15,7 +15,7 @@ import (
 // Every tmpfs has a size or is read-only: by default a tmpfs holds half the host's memory.
 func (v View) Mounts() []chat.Mount {
 	own := slices.Concat(v.kernelMounts(), v.fileMounts(), v.ownMounts())
-	if v.leavesOut(chat.LayerView) {
+	if v.LeavesOut(chat.LayerView) {
 		// The host's /opt and /run are hidden, because chatd's files for the session lie there.
 		// The exposed paths are there already, where the host has them.
 		host := []chat.Mount{bind("/", "/", chat.ReadWrite), tmpfs("/opt", 0, 0), tmpfs("/run", 0, 0)}
@@ -74,19 +74,19 @@ func (v View) systemMounts() []chat.Mount {
 // kernelMounts are /proc, /dev, /run/chat, /dev/shm and the private /tmp and /var/tmp.
 func (v View) kernelMounts() []chat.Mount {
 	proc := chat.Mount{Type: chat.MountProc, Target: "/proc", Mode: chat.ReadWrite}
-	if v.leavesOut(chat.LayerProc) {
+	if v.LeavesOut(chat.LayerProc) {
 		proc = bind("/proc", "/proc", chat.ReadOnly)
 	}
-	size := v.ShmSize
+	size := v.Limits.ShmSize
 	if size == 0 {
 		size = 16 << 20
 	}
 	dev := chat.Mount{Type: chat.MountDev, Target: "/dev", Mode: chat.ReadOnly}
-	if v.leavesOut(chat.LayerView) {
+	if v.LeavesOut(chat.LayerView) {
 		dev.Mode = chat.ReadWrite
 	}
 	all := []chat.Mount{proc, dev, tmpfs(InsideRun, 0o700, runSize)}
-	if v.leavesOut(chat.LayerTmp) {
+	if v.LeavesOut(chat.LayerTmp) {
 		return append(all, bind("/dev/shm", "/dev/shm", chat.ReadWrite), bind("/tmp", "/tmp", chat.ReadWrite), bind("/var/tmp", "/var/tmp", chat.ReadWrite))
 	}
 	return append(all, tmpfs("/dev/shm", 0o1777, size), bind(v.Tmp, "/tmp", chat.ReadWrite), bind(v.VarTmp, "/var/tmp", chat.ReadWrite))

@@ -300,7 +300,7 @@ func TestWritablePlaces(t *testing.T) {
 
 func TestTmpfsSizes(t *testing.T) {
 	v := newView(t)
-	v.ShmSize = 1 << 20
+	v.Limits.ShmSize = 1 << 20
 	for dir, want := range map[string]string{"/dev/shm": "1024", InsideRun: "1024"} {
 		out, _, _ := runIn(t, v, "df", "--output=size", dir)
 		if f := strings.Fields(out); f[len(f)-1] != want {

@@ -47,9 +47,7 @@ func (p *Planner) Check(c Chat) (all []chat.Exposed, notes []string, err error) 
 
 // exposed looks up, on the host as it is now, the paths that the chat's profile exposes. The user
 // must be able to reach each; 0 is none.
-func (p *Planner) exposed(
-	c Chat, user uint32,
-) (all []chat.Exposed, notes []string, err error) {
+func (p *Planner) exposed(c Chat, user uint32) (all []chat.Exposed, notes []string, err error) {
 	if !exposure.OpensHost(c.Profile) || p.opt.Layers.Without(chat.LayerView) {
 		return nil, nil, nil
 	}

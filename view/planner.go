@@ -65,7 +65,7 @@ func (p *Planner) Of(c Chat) shims.View {
 	}
 	v := shims.View{
 		User: c.ID.User(), UID: c.UID, Home: c.Home, Tmp: c.Tmp, VarTmp: c.VarTmp,
-		ShmSize: c.Profile.Limits.ShmSize, Network: c.Network,
+		Limits: c.Profile.Limits, Network: c.Network,
 		Shim:       p.opt.Shim,
 		ShimDir:    p.opt.Programs.Shims(c.Profile.Name),
 		BinDir:     p.opt.Programs.Bin(c.Profile.Name),

@@ -74,7 +74,7 @@ func TestOf(t *testing.T) {
 		t.Errorf("variables %q of %q", v.Vars, v.Env())
 	}
 	without := []chat.LayerName{chat.LayerProc}
-	if v.Opened != (shims.Openings{Netlink: true}) || v.ShmSize != 7 ||
+	if v.Opened != (shims.Openings{Netlink: true}) || v.Limits.ShmSize != 7 ||
 		!slices.Equal(v.Denied, c.Denied) || !slices.Equal(v.Without, without) ||
 		v.Network != chat.NetworkNone {
 		t.Errorf("%+v", v)

@@ -1,0 +1,58 @@
+package roottest
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// TestRuntimesFitTheChat: the heaps of runtimes stay below the chat's memory_max, and their workers
+// below its CPU quota, in a run and in the terminal. A program that makes garbage ends by itself.
+func TestRuntimesFitTheChat(t *testing.T) {
+	opt := options(t)
+	limits := chat.DefaultLimits()
+	limits.MemoryMax, limits.CPUQuota, limits.CPUPeriod = 512<<20, chat.Duration(time.Second/10), chat.Duration(time.Second/10)
+	opt.Profiles["sized"] = chat.Profile{Name: "sized", Limits: limits, Commands: []string{"*"}, Env: map[string]string{"CARGO_BUILD_JOBS": "7"}}
+	m := open(t, opt)
+	c := create(t, m, "sized", "sized")
+	tried := 0
+	for _, r := range []struct {
+		program, heap string
+		least, most   int
+	}{
+		{"node", `node -p 'require("v8").getHeapStatistics().heap_size_limit'`, 256 << 20, 512 << 20},
+		{"java", `java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2=="MaxHeapSize" {print $4}'`, 64 << 20, 256 << 20},
+		{"java", `java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2=="ActiveProcessorCount" {print $4}'`, 1, 1},
+		{"nproc", "nproc", 1, 1},
+		{"sh", "echo $GOMEMLIMIT", 256 << 20, 512 << 20},
+		{"sh", "echo $GOMAXPROCS", 1, 1},
+		{"sh", "echo $CARGO_BUILD_JOBS", 7, 7}, // the profile's
+	} {
+		if _, err := exec.LookPath(r.program); err != nil {
+			t.Logf("the host has no %s", r.program)
+			continue
+		}
+		tried++
+		out := strings.TrimSpace(run(t, m, c.ID, r.heap).Stdout)
+		if n, err := strconv.Atoi(out); err != nil || n < r.least || n > r.most {
+			t.Errorf("%s: %s, want %d to %d", r.heap, out, r.least, r.most)
+		}
+	}
+	if tried < 5 {
+		t.Error("want at least nproc and sh to ask")
+	}
+	if _, err := exec.LookPath("node"); err == nil {
+		// It holds 120 MiB, and makes 700 MiB of garbage.
+		const garbage = `node -e 'const q=[];for(let i=0;i<10000;i++){q.push(Array.from({length:9000},(_,k)=>k+i+.5));` +
+			`if(q.length>1750)q.shift()}console.log("done")'`
+		if r := run(t, m, c.ID, garbage); r.Stdout != "done\n" {
+			t.Errorf("garbage: %q, exit %d, %v", r.Stdout, r.Exit, r.Why)
+		}
+	}
+	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `echo "in the terminal: $NODE_OPTIONS"`, Enter: true}))
+	waitScreen(t, m, c.ID, "in the terminal: --max-old-space-size=336")
+}
