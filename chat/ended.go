@@ -74,6 +74,13 @@ func (r *RunResult) Explain(by EndedBy, timeout Duration, h LimitHits, l Limits)
 	}
 }
 
+// EndedLeft says in Why that processes were ended which the command left running in the background.
+func (r *RunResult) EndedLeft(n int) {
+	if n > 0 && r.EndedBy == "" {
+		r.Why = append(r.Why, plural(uint64(n), "process")+" that the command left running ended with it: start a server as a background run")
+	}
+}
+
 // DiskWords says how full the disk of a chat is.
 func DiskWords(u DiskUsage, l DiskLimits) string {
 	return fmt.Sprintf("the chat has %s in %d files on disk, and may have %s in %d "+

@@ -36,7 +36,7 @@ func addTools(s *sdk.Server, t tools) error {
 	unused, content := []string{"stream", "hash"}, []string{"content"}
 	command := hints{loses: true, out: true}
 	return errors.Join(
-		add(s, t, tool{name: "exec", title: "Run a command", about: "Run one command in the chat, beside its terminal, and wait for its end. Exactly one of command and argv. The answer has what it printed and how it ended. For what takes longer than you can wait, see run_start.",
+		add(s, t, tool{name: "exec", title: "Run a command", about: "Run one command in the chat, beside its terminal, and wait for its end. Exactly one of command and argv. The answer has what it printed and how it ended. Processes that it leaves in the background end with it: for a server, and for what takes longer than you can wait, see run_start.",
 			hints: command, without: []string{"background", "open_stdin", "tty"}, narrow: narrowExec}, t.exec),
 		add(s, t, tool{name: "run_start", title: "Start a background run", about: "Start one command that goes on in the background, also when you are gone, and answer with its id immediately. Exactly one of command and argv.",
 			hints: command, without: []string{"background", "tty"}}, t.startRun),

@@ -103,6 +103,7 @@ func (m *Manager) runResult(rec state.Record, r *background.Run, out session.Com
 		WallMS: out.Wall.Milliseconds(), CPUMS: out.Usage.CPU.D().Milliseconds(), MemoryPeak: out.Usage.MemoryPeak,
 	}
 	m.explain(rec, r, &res, out.Usage.OOMKills)
+	res.EndedLeft(out.Left)
 	return res
 }
 

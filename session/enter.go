@@ -63,7 +63,7 @@ func (s *Starter) enterLeaf(
 	arrived := b.awaitArrival(func() { stdio.giveAway(e) })
 	kept := stdio.readOwn(e)
 	w := leaf.wait(ctx, e.Grace, cmd)
-	out.Late = w.late
+	out.Late, out.Left = w.late, w.left
 	came, err := b.arrival(arrived)
 	if err != nil {
 		return out, errors.Join(err, w.err)

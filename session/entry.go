@@ -58,4 +58,5 @@ type CommandResult struct {
 	Wall     time.Duration
 	// Late: some of its killed processes still live; chatd waits for them in the background.
 	Late bool
+	Left int // the processes that the command left running, which were ended
 }

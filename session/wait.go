@@ -16,6 +16,7 @@ func (l Leaf) wait(ctx context.Context, grace time.Duration, cmd *exec.Cmd) (w w
 	select {
 	case w.err = <-ended:
 		w.over = true
+		w.left, termErr = l.Groups.SignalRun(l.Chat, l.Run, 0, 0)
 	case <-ctx.Done():
 		w.timedOut = errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 		termErr = l.Term(grace, cmd.Process.Pid)
@@ -38,6 +39,7 @@ type waitedRun struct {
 	err      error
 	timedOut bool
 	over     bool // the command was waited for
+	left     int  // the processes that the command left running
 	late     bool // some process of its leaf still lives, and ends in the background
 }
 

@@ -36,6 +36,11 @@ func TestLimitsAreSaid(t *testing.T) {
 		t.Errorf("a run that met nothing: %+v", r)
 	}
 
+	left := run(t, m, c.ID, "sleep 300 >/dev/null 2>&1 & sleep 300 >/dev/null 2>&1 & echo started")
+	if why := strings.Join(left.Why, "; "); left.Exit != 0 || left.EndedBy != "" || !strings.HasPrefix(why, "2 processes that the command left running ended with it") {
+		t.Errorf("a server that was left: %+v", left)
+	}
+
 	must(t, m.Input(ctx, c.ID, chat.Input{Text: "(" + hog + ")", Enter: true}))
 	until(t, "the terminal's log says which limit it met", func() bool {
 		return strings.Contains(terminalLog(t, m, c.ID), "[chatd: out of memory: the kernel ended 1 process of the terminal")
