@@ -74,9 +74,7 @@ func named[R any](ask func(Chats, context.Context, chat.ArchiveName) (R, error))
 }
 
 // Archive is POST /v1/chats/{id}/archive. It may take hours, and ends with ctx.
-func (c *Client) Archive(
-	ctx context.Context, id chat.ID, how chat.ToArchive,
-) (chat.Archive, error) {
+func (c *Client) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
 	return askFor[chat.Archive](ctx, c, archive, target{chat: id}, how)
 }
 

@@ -59,9 +59,7 @@ func named[R any](
 }
 
 // Archive is [Archives].
-func (c *Client) Archive(
-	ctx context.Context, id chat.ID, how chat.ToArchive,
-) (chat.Archive, error) {
+func (c *Client) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
 	return archive.ask(ctx, c, id, how)
 }
 

@@ -77,7 +77,8 @@ func (r *RunResult) Explain(by EndedBy, timeout Duration, h LimitHits, l Limits)
 // EndedLeft says in Why that processes were ended which the command left running in the background.
 func (r *RunResult) EndedLeft(n int) {
 	if n > 0 && r.EndedBy == "" {
-		r.Why = append(r.Why, plural(uint64(n), "process")+" that the command left running ended with it: start a server as a background run")
+		r.Why = append(r.Why, plural(uint64(n), "process")+
+			" that the command left running ended with it: start a server as a background run")
 	}
 }
 

@@ -59,9 +59,7 @@ func (c connection) pump(dst, src *net.TCPConn, count func(int64), first func() 
 // errTaken says that another reads from a connection from now on.
 var errTaken = errors.New("taken")
 
-func (c connection) passAll(
-	dst, src *net.TCPConn, count func(int64), first func() bool,
-) error {
+func (c connection) passAll(dst, src *net.TCPConn, count func(int64), first func() bool) error {
 	for {
 		n, err := readable(src)
 		if first != nil && !first() {

@@ -28,9 +28,7 @@ const maxTools = 4
 var errCut = fmt.Errorf("the chat is being reaped: %w", chat.ErrWrongPhase)
 
 // Begin waits for a slot of the chat. Until done is called, Cut cancels the returned context.
-func (f *Calls) Begin(ctx context.Context, id chat.ID) (
-	_ context.Context, done func(), err error,
-) {
+func (f *Calls) Begin(ctx context.Context, id chat.ID) (_ context.Context, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := f.join(id, &cancel)
 	leave := func() { cancel(nil); f.leave(id, &cancel) }

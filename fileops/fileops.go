@@ -61,9 +61,7 @@ func (t *Tools) ListDir(
 }
 
 // EditFile is [broker.Chats].
-func (t *Tools) EditFile(
-	ctx context.Context, id chat.ID, a files.EditFile,
-) (files.Answer, error) {
+func (t *Tools) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
 	return t.use(ctx, id, files.EditFileTool, a, func(files.LiveTool) files.Exchange {
 		return files.Exchange{}
 	})

@@ -7,9 +7,7 @@ import (
 )
 
 // Archive is [broker.Chats]. The schedules are in the archive, and come due no more.
-func (c *Chats) Archive(
-	ctx context.Context, id chat.ID, how chat.ToArchive,
-) (chat.Archive, error) {
+func (c *Chats) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
 	a, err := c.root.Archive(ctx, id, how)
 	if err == nil && !how.Keep {
 		c.runner.RemoveChat(id)

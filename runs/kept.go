@@ -143,9 +143,7 @@ func (s *Streams) await(
 }
 
 // readKept reads both streams once, as much of each as buf has room for, and moves the cursor.
-func readKept(
-	o stream.OpenRun, at *chat.RunCursor, buf []byte,
-) (out chat.RunOutput, err error) {
+func readKept(o stream.OpenRun, at *chat.RunCursor, buf []byte) (out chat.RunOutput, err error) {
 	out.Frames, out.State = []chat.Frame{}, o.Run.State
 	for _, s := range []struct {
 		name string

@@ -96,8 +96,8 @@ func NewPrograms(search []string) *Programs { return &Programs{search: search} }
 
 // WriteBin makes dir hold a link to each of the commands; "*" means all programs.
 //
-// A program that is setuid, setgid or has file capabilities gets no link, nor does one
-// that resolves to a path that no session sees. If commands names it, it is in missing, as
+// A program that is setuid or has file capabilities gets no link, nor does one that resolves to a
+// path that no session sees. If commands names it, it is in missing, as
 // is a program that does not exist, in the order of commands. A shim of the same name comes
 // before it in PATH.
 func (ps *Programs) WriteBin(dir string, commands []string) (missing []string, err error) {
@@ -178,7 +178,8 @@ func findProgram(name string, search []string) (string, error) {
 var visible = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64"}
 
 // mayLink reports whether p resolves to a regular file that everyone may execute, that a
-// session sees, and whose exec gains no privilege.
+// session sees, and that does not run as root by its bits. A setgid program may be linked, as
+// Debian's ssh-agent: under no_new_privs it keeps the chat's group.
 func mayLink(p string) (bool, error) {
 	real, err := filepath.EvalSymlinks(p)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -195,7 +196,7 @@ func mayLink(p string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot check a program: %w", err)
 	}
-	if !seen || !info.Mode().IsRegular() || info.Mode()&0o001 == 0 || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+	if !seen || !info.Mode().IsRegular() || info.Mode()&0o001 == 0 || info.Mode()&fs.ModeSetuid != 0 {
 		return false, nil
 	}
 	gains, err := hasFileCapabilities(real)

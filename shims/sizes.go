@@ -10,7 +10,8 @@ import (
 // otherwise, and the kernel kills them where they would have collected garbage (adrs/0106).
 //
 // A heap is three quarters of the memory, as Node's manual advises: the process has more than its
-// heap. Node's young generation, 48 MiB of it, comes on top of the old space. A JVM takes a part of MaxRAM itself. nproc(1) obeys OMP_NUM_THREADS.
+// heap. Node's young generation, 48 MiB of it, comes on top of the old space. A JVM takes a part of
+// MaxRAM itself. nproc(1) obeys OMP_NUM_THREADS.
 func (v View) sizeEnv() []string {
 	if v.Limits.MemoryMax == 0 || v.Limits.CPUPeriod <= 0 {
 		return nil

@@ -166,6 +166,8 @@ func (v View) Env() []string {
 		"XDG_CACHE_HOME=" + path.Join(v.Home, chat.UserEnv, "cache"), "XDG_STATE_HOME=" + path.Join(v.Home, chat.UserEnv, "state"),
 		"PAGER=" + v.firstOf("cat", "less", "more"), "EDITOR=" + v.firstOf("vi", "nano", "vim", "vi", "ed"),
 		"NPM_CONFIG_PREFIX=" + local, "PIP_BREAK_SYSTEM_PACKAGES=1",
+		// LeakSanitizer needs a process that shares its descriptors: see sharedFilesRule.
+		"ASAN_OPTIONS=detect_leaks=0", "LSAN_OPTIONS=detect_leaks=0",
 	}, v.sizeEnv(), v.trustEnv()), v.Vars)
 }
 

@@ -58,9 +58,7 @@ func (r *Record) spec() chat.Spec {
 
 // Unarchived makes a chat of an archive ready, with its variables and its schedules, in one durable
 // commit with the event.
-func (s *Store) Unarchived(
-	id chat.ID, env map[string]string, schedules []Schedule, by Event,
-) error {
+func (s *Store) Unarchived(id chat.ID, env map[string]string, schedules []Schedule, by Event) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
 	r := s.index.byID[id]

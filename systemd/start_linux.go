@@ -45,9 +45,7 @@ type outcome struct {
 
 // startUnit requests the unit and returns what becomes of its job. It waits for a unit of the same
 // name that is about to end.
-func (b *Bus) startUnit(
-	ctx context.Context, unit string, props []Property,
-) (<-chan outcome, error) {
+func (b *Bus) startUnit(ctx context.Context, unit string, props []Property) (<-chan outcome, error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		conn, done, err := b.begin(ctx, transient(unit, props))
 		if err == nil {

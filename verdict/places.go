@@ -16,9 +16,7 @@ import (
 // CheckPlaces refuses rules that match more paths of these trees than one session can mask, as far
 // as this user may read them. Its error is [filerules.Faults]. home is an example of the homes
 // that the rules are for.
-func CheckPlaces(
-	ctx context.Context, p *filerules.Policy, home string, trees []chat.Exposed,
-) error {
+func CheckPlaces(ctx context.Context, p *filerules.Policy, home string, trees []chat.Exposed) error {
 	err := walls.CheckTrees(ctx, p, home, looked(trees))
 	var refused walls.Unenforceable
 	if errors.As(err, &refused) {

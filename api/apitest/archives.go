@@ -28,9 +28,7 @@ type memoryArchive struct {
 }
 
 // Archive keeps the chat as it is, and reaps it unless how.Keep.
-func (m *Memory) Archive(
-	ctx context.Context, id chat.ID, how chat.ToArchive,
-) (chat.Archive, error) {
+func (m *Memory) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
 	if _, err := m.Get(ctx, id); err != nil {
 		return chat.Archive{}, err
 	}
@@ -104,9 +102,7 @@ func (m *Memory) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Arc
 }
 
 // reachArchive finds an archive for the caller; the lock is held.
-func (m *Memory) reachArchive(
-	ctx context.Context, name chat.ArchiveName,
-) (*memoryArchive, error) {
+func (m *Memory) reachArchive(ctx context.Context, name chat.ArchiveName) (*memoryArchive, error) {
 	a := m.archives[name]
 	if a == nil || !chat.CallerFrom(ctx).MayReach(a.Owner) {
 		return nil, fmt.Errorf("cannot find archive %s: %w",

@@ -39,9 +39,7 @@ type FileTools struct {
 }
 
 // FileTool is broker.FileTools.
-func (f FileTools) FileTool(
-	ctx context.Context, id chat.ID, u files.Use, talk files.Talk,
-) error {
+func (f FileTools) FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error {
 	args, err := u.Read()
 	if err != nil {
 		return err
@@ -75,9 +73,7 @@ func (f FileTools) check(op files.Op, name string) *files.Denial {
 }
 
 // start starts a tool, and sets its streams. served is closed when it has ended.
-func (FileTools) start(
-	s *files.LiveTool, tools files.Set,
-) (served chan struct{}, err error) {
+func (FileTools) start(s *files.LiveTool, tools files.Set) (served chan struct{}, err error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -97,9 +93,7 @@ func (FileTools) start(
 }
 
 // ShareFile is broker.FileTools.
-func (f FileTools) ShareFile(
-	ctx context.Context, id chat.ID, s chat.Share, talk files.Talk,
-) error {
+func (f FileTools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}

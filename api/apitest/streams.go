@@ -65,9 +65,7 @@ func (s Streams) Attach(
 }
 
 // OpenRun is broker.Streams.
-func (s Streams) OpenRun(
-	ctx context.Context, id chat.ID, run string,
-) (o stream.OpenRun, err error) {
+func (s Streams) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.OpenRun, err error) {
 	r, err := s.Of.ShowRun(ctx, id, run)
 	if err != nil || !r.Background {
 		return stream.OpenRun{Run: r}, err

@@ -10,6 +10,25 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
+// TestSanitizersAndAgent: a program of AddressSanitizer ends well, and ssh-agent, which is
+// set-group-id on Debian, starts by its name and holds a key.
+func TestSanitizersAndAgent(t *testing.T) {
+	m := open(t, options(t))
+	c := create(t, m, "sanitizers", "default")
+	for program, script := range map[string]string{
+		"gcc":       `echo 'int main(){return 0;}' >m.c && gcc -fsanitize=address m.c -o m && ./m && gcc -fsanitize=leak m.c -o m && ./m`,
+		"ssh-agent": `eval $(ssh-agent) && ssh-keygen -qt ed25519 -N "" -f k && ssh-add -q k && ssh-add -l | grep -c ED25519 && ssh-agent -k`,
+	} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("the host has no %s", program)
+			continue
+		}
+		if r := run(t, m, c.ID, script); r.Exit != 0 {
+			t.Errorf("%s: exit %d: %s %s", program, r.Exit, r.Stdout, r.Stderr)
+		}
+	}
+}
+
 // TestRuntimesFitTheChat: the heaps of runtimes stay below the chat's memory_max, and their workers
 // below its CPU quota, in a run and in the terminal. A program that makes garbage ends by itself.
 func TestRuntimesFitTheChat(t *testing.T) {
