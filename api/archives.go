@@ -105,9 +105,7 @@ func (c *Client) ReapArchived(ctx context.Context, id chat.ID) (chat.Archive, er
 	return askFor[chat.Archive](ctx, c, reap, t, nil)
 }
 
-func (s *Server) listArchives(
-	ctx context.Context, in *archivesInput,
-) (*bodyOf[chat.ArchiveList], error) {
+func (s *Server) listArchives(ctx context.Context, in *archivesInput) (*bodyOf[chat.ArchiveList], error) {
 	f := chat.ArchiveFilter{Owner: in.Owner, ExternalID: in.ExternalID, Chat: chat.ID(in.Chat)}
 	if f.Chat != "" {
 		if _, err := chat.ParseID(in.Chat); err != nil {
@@ -139,9 +137,7 @@ func (c *Client) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Arc
 }
 
 // VerifyArchive is POST /v1/archives/{name}/verify. It may take hours.
-func (c *Client) VerifyArchive(
-	ctx context.Context, name chat.ArchiveName,
-) (chat.ArchiveCheck, error) {
+func (c *Client) VerifyArchive(ctx context.Context, name chat.ArchiveName) (chat.ArchiveCheck, error) {
 	return askFor[chat.ArchiveCheck](ctx, c, verifyArchive, target{name: string(name)}, nil)
 }
 

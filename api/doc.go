@@ -11,8 +11,9 @@
 //
 // A request passes these in order: a bound on connections per uid, the bounds of net/http on
 // headers, recovery from panics, the peer's role, a bound on simultaneous requests, the path, the
-// route and its role, the body (body.go) and what the bodies of one owner may hold (bodymemory.go),
-// huma's schema from the types of package chat, and the Validate method of the type.
+// route and its role, the body (body.go), what the bodies of one owner may hold (bodymemory.go), and
+// for lists how many their caller has not read, huma's schema from the types of package chat, and the
+// Validate method of the type.
 //
 // Every answer with a status of 400 or more is problem+json (RFC 9457) with a stable kind, also
 // where net/http cannot read a request and no handler runs (malformed.go). errors.go holds the one

@@ -83,6 +83,7 @@ type Server struct {
 	requests  *quota.Counter // by holder
 	streams   *quota.Counter
 	bodies    *quota.Counter // in pieces
+	lists     *quota.Limiter // lists until they are written, by holder
 	working   atomic.Int64   // requests that are being served
 }
 
@@ -91,6 +92,7 @@ func NewServer(opt ServerOptions) *Server {
 	s := &Server{opt: opt.withDefaults()}
 	s.requests, s.streams = quota.NewCounter(s.opt.MaxRequests), quota.NewCounter(s.opt.MaxStreams)
 	s.bodies = quota.NewCounter(int(s.opt.MaxBodies / bodyPiece))
+	s.lists = quota.NewOwnerLimiter(maxLists, maxListsEach, time.Hour)
 	s.registerRoutes()
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.handle),
@@ -186,8 +188,23 @@ func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 	if s.streamed(w, r, rt) {
 		return
 	}
+	if rt.name == list.name || rt.name == listArchives.name {
+		leave, err := s.lists.Enter(r.Context(), holder(caller), rt.name)
+		if err != nil {
+			s.refuse(w, s.problem(r.Context(), err))
+			return
+		}
+		defer leave()
+	}
 	s.mux.ServeHTTP(w, r)
 }
+
+// Bounds on the lists that exist simultaneously: those of all callers, and those of one, whose
+// others wait. A list exists until its caller has read it, or WriteTimeout has passed.
+const (
+	maxLists     = 32
+	maxListsEach = 4
+)
 
 // recovered turns a panic into an answer and a line in the log.
 func (s *Server) recovered(w *answer, r *http.Request, caller chat.Caller, cause any) {

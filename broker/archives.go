@@ -69,9 +69,7 @@ func (c *Client) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Arc
 }
 
 // VerifyArchive is [Archives].
-func (c *Client) VerifyArchive(
-	ctx context.Context, name chat.ArchiveName,
-) (chat.ArchiveCheck, error) {
+func (c *Client) VerifyArchive(ctx context.Context, name chat.ArchiveName) (chat.ArchiveCheck, error) {
 	return verifyArchive.ask(ctx, c, "", name)
 }
 

@@ -42,6 +42,8 @@ var (
 		return createAnswer{made, is}, err
 	})
 	list = by("list", func(ctx context.Context, c *call, f chat.Filter) (chat.Page, error) {
+		c.lists <- struct{}{}
+		c.listed = true
 		return c.root.List(ctx, f)
 	})
 	get   = plain("get", Root.Get)

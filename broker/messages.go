@@ -47,6 +47,10 @@ const (
 	maxCalls   = 4096
 	// maxLarge bounds the requests of more than one packet that are read simultaneously.
 	maxLarge = 8
+	// maxLists bounds the pages of chats that exist simultaneously, maxUnread all answers: a front
+	// that reads none holds its own calls up, and no more memory of chatd-root.
+	maxLists  = 8
+	maxUnread = 2 * maxAnswer
 )
 
 // message is a request.

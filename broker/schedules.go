@@ -93,9 +93,7 @@ func (c *Client) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) e
 }
 
 // PutSchedule is [Checks].
-func (c *Client) PutSchedule(
-	ctx context.Context, id chat.ID, n chat.NewSchedule,
-) (chat.Schedule, error) {
+func (c *Client) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error) {
 	return putSchedule.ask(ctx, c, id, n)
 }
 
@@ -106,9 +104,7 @@ func (c *Client) KeptSchedules(ctx context.Context, out func(chat.StoredSchedule
 }
 
 // KeptSchedule is [Checks].
-func (c *Client) KeptSchedule(
-	ctx context.Context, id chat.ID, name string,
-) (chat.StoredSchedule, error) {
+func (c *Client) KeptSchedule(ctx context.Context, id chat.ID, name string) (chat.StoredSchedule, error) {
 	return keptSchedule.ask(ctx, c, id, name)
 }
 

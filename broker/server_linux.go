@@ -33,6 +33,8 @@ type Server struct {
 	control *link
 	slots   chan struct{} // one for each call
 	large   chan struct{} // one for each request of more than one packet
+	lists   chan struct{} // one for each list that the front has not taken yet
+	unread  atomic.Int64  // bytes of answers that the front has not taken yet
 	calls   sync.WaitGroup
 	closing atomic.Bool
 	answers atomic.Bool
@@ -45,7 +47,7 @@ func NewServer(f *os.File, opt ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("cannot use the control socket: %w", err)
 	}
 	l, err := newLink(fd)
-	return &Server{opt: opt, control: l, slots: make(chan struct{}, maxCalls), large: make(chan struct{}, maxLarge)}, err
+	return &Server{opt: opt, control: l, slots: make(chan struct{}, maxCalls), large: make(chan struct{}, maxLarge), lists: make(chan struct{}, maxLists)}, err
 }
 
 // Tell sends the front its settings.
@@ -135,7 +137,7 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 		defer func() { <-s.slots }()
 		defer func() { _ = l.close() }() // nothing is left to be sent
 		s.serve(ctx, &call{
-			link: l, large: s.large, written: make(chan kind, 1), root: s.opt.Root, nameOf: s.opt.NameOf,
+			link: l, large: s.large, lists: s.lists, written: make(chan kind, 1), root: s.opt.Root, nameOf: s.opt.NameOf,
 		})
 	})
 	return nil
@@ -146,7 +148,9 @@ type call struct {
 	*link
 	message
 	large   chan struct{} // the server's
-	written chan kind     // end or broken, from the front
+	lists   chan struct{}
+	listed  bool      // it holds one of lists
+	written chan kind // end or broken, from the front
 	root    Root
 	nameOf  func(uid uint32) (string, error)
 	tools   tools
@@ -157,9 +161,19 @@ func (s *Server) serve(ctx context.Context, c *call) {
 	// A request that is still incomplete when the front ends is dropped.
 	defer context.AfterFunc(ctx, func() { _ = c.hearBy(time.Unix(1, 0)) })()
 	result, err := s.work(ctx, c)
+	defer func() {
+		if c.listed {
+			<-c.lists
+		}
+	}()
 	last, p := answerEnd, []byte(nil)
 	if err == nil {
 		p, err = encode(result)
+	}
+	size := int64(len(p))
+	defer func() { s.unread.Add(-size) }()
+	if s.unread.Add(size) > maxUnread {
+		err = fmt.Errorf("cannot answer the front: it has not read %d bytes: %w", maxUnread, chat.ErrBusy)
 	}
 	if err != nil {
 		last = failed

@@ -88,9 +88,7 @@ func (c *Client) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.Run
 }
 
 // WriteStdin is [Streams].
-func (c *Client) WriteStdin(
-	ctx context.Context, id chat.ID, run string, last bool, write Writes,
-) error {
+func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, last bool, write Writes) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := stdinWriter{write: write, result: make(chan error, 1)}

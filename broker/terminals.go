@@ -69,9 +69,7 @@ func (c *Client) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 }
 
 // ScreenWith is [Terminals].
-func (c *Client) ScreenWith(
-	ctx context.Context, id chat.ID, spec chat.ScreenSpec,
-) (chat.Screen, error) {
+func (c *Client) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
 	return screen.ask(ctx, c, id, spec)
 }
 

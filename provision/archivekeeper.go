@@ -202,9 +202,7 @@ func archiveDetail(name chat.ArchiveName) map[string]string {
 }
 
 // VerifyArchive reads an archive and compares its hashes with those of when it was checked.
-func (m *Manager) VerifyArchive(
-	ctx context.Context, name chat.ArchiveName,
-) (chat.ArchiveCheck, error) {
+func (m *Manager) VerifyArchive(ctx context.Context, name chat.ArchiveName) (chat.ArchiveCheck, error) {
 	store, a, err := m.reachArchive(ctx, name)
 	if err != nil {
 		return chat.ArchiveCheck{}, err

@@ -69,9 +69,7 @@ func (m *Manager) boundTool(id chat.ID, pid int) (err error) {
 
 // admitTool returns the chat as it is now. A tool of a sleeping chat counts for max_awake and holds
 // the chat's lock until leave: a wake waits for it.
-func (m *Manager) admitTool(
-	ctx context.Context, id chat.ID,
-) (rec state.Record, leave func(), err error) {
+func (m *Manager) admitTool(ctx context.Context, id chat.ID) (rec state.Record, leave func(), err error) {
 	rec, s, err := m.asleepOr(id)
 	if err != nil || s != nil {
 		return rec, func() {}, err

@@ -129,9 +129,7 @@ func (m *Manager) frozen(id chat.ID) chat.Frozen {
 // letIn counts a command that enters the session until leave, and thaws the session. It counts the
 // command before it looks whether the session is frozen, and freezeSession freezes before it
 // counts: so one of the two sees the other, and no command meets a session that chatd has frozen.
-func (m *Manager) letIn(ctx context.Context, rec state.Record, s *liveSession) (
-	leave func(), err error,
-) {
+func (m *Manager) letIn(ctx context.Context, rec state.Record, s *liveSession) (leave func(), err error) {
 	s.inside.Add(1)
 	leave = func() { s.inside.Add(-1) }
 	if err := m.thaw(ctx, rec, s, "a command enters it"); err != nil {

@@ -104,9 +104,7 @@ var errWanted = fmt.Errorf("the chat is used again: %w", chat.ErrBusy)
 
 // untilWanted returns a context that ends when another caller waits for the lock of a chat, which
 // the caller got by tryLock.
-func (k *keyedLocks) untilWanted(
-	ctx context.Context, id chat.ID,
-) (context.Context, context.CancelFunc) {
+func (k *keyedLocks) untilWanted(ctx context.Context, id chat.ID) (context.Context, context.CancelFunc) {
 	k.mu.Lock()
 	wanted := k.locks[id].wanted
 	k.mu.Unlock()

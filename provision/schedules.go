@@ -93,9 +93,7 @@ func (m *Manager) KeptSchedules(_ context.Context, out func(chat.StoredSchedule)
 }
 
 // KeptSchedule is one of them.
-func (m *Manager) KeptSchedule(
-	_ context.Context, id chat.ID, name string,
-) (chat.StoredSchedule, error) {
+func (m *Manager) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.StoredSchedule, error) {
 	return m.due.Get(id, name)
 }
 

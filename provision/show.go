@@ -1,7 +1,9 @@
 package provision
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,8 +51,8 @@ func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 		return chat.Page{}, fmt.Errorf("cannot list chats: %w", chat.ErrDenied)
 	}
 	page := chat.Page{Chats: []chat.Chat{}}
-	// The records do not hold which chats are awake, so it reads pages until one is full.
-	want := f.Limit
+	limit, size := min(cmp.Or(f.Limit, state.DefaultLimit), state.MaxLimit), 0
+	f.Limit = min(limit, 1) // a record at a time: none holds how large it is shown, or who is awake
 	for {
 		recs, next, err := m.store.List(f)
 		if err != nil {
@@ -58,20 +60,23 @@ func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 		}
 		for _, rec := range recs {
 			if f.Awake == nil || *f.Awake == (m.session(rec.ID) != nil) {
-				page.Chats = append(page.Chats, m.show(ctx, rec))
+				c := m.show(ctx, rec)
+				b, err := json.Marshal(c)
+				if err != nil {
+					return chat.Page{}, err
+				}
+				page.Chats, size = append(page.Chats, c), size+len(b)
 			}
 		}
 		page.Next, f.Cursor = next, next
-		if next == "" || f.Awake == nil {
+		if next == "" || len(page.Chats) >= limit || size >= pageBytes {
 			return page, nil
-		}
-		if want > 0 {
-			if f.Limit = want - len(page.Chats); f.Limit <= 0 {
-				return page, nil
-			}
 		}
 	}
 }
+
+// pageBytes bounds the JSON of a page of chats, but for its last chat.
+const pageBytes = 1 << 20
 
 // show is the record as the API shows it, with what is true now.
 func (m *Manager) show(ctx context.Context, rec state.Record) chat.Chat {

@@ -96,9 +96,7 @@ func (n snapshot) clone(ctx context.Context) (archiver.Result, error) {
 
 // do does a command with the clone. The chat's lock is held until that has begun, so that it meets
 // no end of the session; a later one ends it.
-func (n snapshot) do(
-	ctx context.Context, doing string, task archiver.Task,
-) (r archiver.Result, err error) {
+func (n snapshot) do(ctx context.Context, doing string, task archiver.Task) (r archiver.Result, err error) {
 	unlock, err := n.m.locks.lock(ctx, n.rec.ID)
 	if err != nil {
 		return r, err

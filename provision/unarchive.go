@@ -68,9 +68,7 @@ func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.
 }
 
 // mayUnarchive refuses what a create of the chat would be refused.
-func (m *Manager) mayUnarchive(
-	ctx context.Context, name chat.ArchiveName, former state.Record,
-) error {
+func (m *Manager) mayUnarchive(ctx context.Context, name chat.ArchiveName, former state.Record) error {
 	if _, ok := m.opt.Profiles[former.Profile]; !ok {
 		return fmt.Errorf("cannot unarchive %s: its profile %s is not configured: %w", name,
 			former.Profile, chat.ErrInvalid)

@@ -93,9 +93,7 @@ func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.
 
 // checkAudited checks every command of a caller, and has chatd-root audit a refusal by the guard,
 // which is a [chat.ErrDenied]. It adds the paths that the command names.
-func (c *Chats) checkAudited(
-	ctx context.Context, id chat.ID, spec chat.RunSpec,
-) (chat.RunSpec, error) {
+func (c *Chats) checkAudited(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {
 	if err := spec.Validate(); err != nil {
 		return spec, err
 	}

@@ -126,9 +126,7 @@ type runEnd struct {
 }
 
 // await waits for the end of a background run, until leave is called.
-func (s *Streams) await(
-	ctx context.Context, id chat.ID, run string,
-) (ended <-chan runEnd, leave func()) {
+func (s *Streams) await(ctx context.Context, id chat.ID, run string) (ended <-chan runEnd, leave func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	end, done := make(chan runEnd, 1), make(chan struct{})
 	go func() {

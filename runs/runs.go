@@ -212,9 +212,7 @@ func (c *Chats) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, 
 }
 
 // ReadRun is [broker.Chats].
-func (c *Chats) ReadRun(
-	ctx context.Context, id chat.ID, run, cursor string,
-) (chat.RunOutput, error) {
+func (c *Chats) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
 	return c.streams.ReadRun(ctx, id, run, cursor)
 }
 

@@ -50,9 +50,7 @@ func (m *Memory) onArchive(ctx context.Context) error {
 }
 
 // writeArchive names it by the clock; another archive of the same second is a second later.
-func (m *Memory) writeArchive(
-	ctx context.Context, id chat.ID, how chat.ToArchive,
-) (chat.Archive, error) {
+func (m *Memory) writeArchive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, err := m.reach(ctx, id)
@@ -112,9 +110,7 @@ func (m *Memory) reachArchive(ctx context.Context, name chat.ArchiveName) (*memo
 }
 
 // VerifyArchive finds what [Memory.DamageArchive] did.
-func (m *Memory) VerifyArchive(
-	ctx context.Context, name chat.ArchiveName,
-) (chat.ArchiveCheck, error) {
+func (m *Memory) VerifyArchive(ctx context.Context, name chat.ArchiveName) (chat.ArchiveCheck, error) {
 	if err := m.onArchive(ctx); err != nil {
 		return chat.ArchiveCheck{}, err
 	}
