@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,6 +55,26 @@ func writeFile(id chat.ID, n int) error {
 		return fmt.Errorf("write_file: %w", err)
 	}
 	return nil
+}
+
+// TestHostFileTools: the file tools make their view and work under the service's confinement, of a
+// chat that is awake and of one that is asleep.
+func TestHostFileTools(t *testing.T) {
+	c := create(t, "default")
+	for n, how := range []string{"awake", "asleep"} {
+		must(t, writeFile(c.ID, n))
+		var got strings.Builder
+		ctx, cancel := bounded(timeout)
+		_, err := asker.ReadFile(ctx, c.ID, files.ReadFile{Path: cutFile}, func(files.Answer) io.Writer { return &got })
+		if err != nil || !strings.HasPrefix(cutContent(n), got.String()) || got.Len() == 0 {
+			t.Errorf("%s: %d bytes, %v", how, got.Len(), err)
+		}
+		_, err = asker.Sleep(ctx, c.ID)
+		cancel()
+		if n == 0 {
+			must(t, err)
+		}
+	}
 }
 
 // recordedWrites is the last write of each chat that was acknowledged.
