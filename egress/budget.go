@@ -9,14 +9,14 @@ import (
 type budget struct {
 	mu    sync.Mutex
 	left  int64
-	first int64         // what is kept for each chat of an owner that holds nothing
+	first int64         // of what a chat holds: kept for each chat of an owner
 	freed chan struct{} // closed at the next give; nil where nobody waits
 }
 
 // share is what one chat or one owner has of a budget.
 type share struct {
-	held    int64
-	holders int64 // chats of an owner that hold something
+	held   int64
+	firsts int64 // of what an owner's chats hold
 }
 
 // ownerTimes is how many times what is left the chats of one owner may have together. A single
@@ -31,8 +31,8 @@ func (b *budget) take(n int64, chat, owner *share, chats int64) (bool, <-chan st
 	defer b.mu.Unlock()
 	left := b.left - n
 	kept := int64(0) // of ownerTimes*left-owner.held, from which each byte takes one more
-	if chat.held > 0 {
-		kept = max(0, chats-owner.holders) * b.first * (ownerTimes + 1)
+	if chat.held+n > b.first {
+		kept = max(0, chats*b.first-owner.firsts) * (ownerTimes + 1)
 	}
 	if left < chat.held || left*ownerTimes < owner.held+kept {
 		if b.freed == nil {
@@ -40,20 +40,31 @@ func (b *budget) take(n int64, chat, owner *share, chats int64) (bool, <-chan st
 		}
 		return false, b.freed
 	}
-	if chat.held == 0 {
-		owner.holders++
-	}
-	b.left, chat.held, owner.held = left, chat.held+n, owner.held+n
+	b.move(n, chat, owner)
 	return true, nil
 }
 
 func (b *budget) give(n int64, chat, owner *share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left, chat.held, owner.held = b.left+n, chat.held-n, owner.held-n
-	if chat.held == 0 {
-		owner.holders--
-	}
+	b.move(-n, chat, owner)
+	b.wakeAll()
+}
+
+func (b *budget) move(n int64, chat, owner *share) {
+	owner.firsts -= min(chat.held, b.first)
+	b.left, chat.held, owner.held = b.left-n, chat.held+n, owner.held+n
+	owner.firsts += min(chat.held, b.first)
+}
+
+// wake has those that wait try again.
+func (b *budget) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wakeAll()
+}
+
+func (b *budget) wakeAll() {
 	if b.freed != nil {
 		close(b.freed)
 		b.freed = nil
@@ -79,8 +90,9 @@ func (s *server) ownerOf(name string) *owner {
 	return o
 }
 
-// leaveOwner forgets an owner without chats.
+// leaveOwner forgets an owner without chats. What was kept for the chat is for others of the owner.
 func (s *server) leaveOwner(name string) {
+	defer s.web.costs.wake()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.owners[name]; o != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxTurned is how many answers of [connection.answerBusy] a chat gets at a time: with TLS
-	// each takes some 100 KiB.
+	// maxTurned is how many connections of a chat are answered 503 at a time, which are not
+	// counted: with TLS each takes at worst [streamsCost].
 	maxTurned     = 4
 	turnedTimeout = 10 * time.Second // of one answer, with the wait for it
 )
@@ -23,8 +23,8 @@ type busy struct{ error }
 // Unwrap returns the reason.
 func (b busy) Unwrap() error { return b.error }
 
-// answerBusy answers the request of a client with 503 where err is [busy], and returns err. It
-// waits until a client of TLS has begun a request: an answer before it would be an error.
+// answerBusy answers the request of a client of plain HTTP with 503 where err is [busy], and
+// returns err.
 func (c connection) answerBusy(client net.Conn, err error) error {
 	if _, ok := err.(busy); !ok {
 		return err

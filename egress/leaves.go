@@ -25,16 +25,23 @@ const (
 // leaves are the certificates by which clients know the hosts whose TLS is ended here. One serves
 // every chat: all trust the same authority.
 type leaves struct {
-	mu   sync.Mutex
-	kept map[string]*tls.Certificate
+	making chan struct{} // one at a time: all that begin at once want the same
+	mu     sync.Mutex
+	kept   map[string]*tls.Certificate
 }
 
 // get returns the certificate of a host, which the chat has a secret for.
 func (l *leaves) get(ctx context.Context, n *network, host string) (*tls.Certificate, error) {
-	l.mu.Lock()
-	kept := l.kept[host]
-	l.mu.Unlock()
-	if kept != nil && holds(kept.Leaf, time.Now()) {
+	if kept := l.of(host); kept != nil {
+		return kept, nil
+	}
+	select {
+	case l.making <- struct{}{}:
+		defer func() { <-l.making }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if kept := l.of(host); kept != nil {
 		return kept, nil
 	}
 	made, err := n.s.root.certificate(ctx, n.id, host)
@@ -54,6 +61,16 @@ func (l *leaves) get(ctx context.Context, n *network, host string) (*tls.Certifi
 	}
 	l.kept[host] = made
 	return made, nil
+}
+
+// of returns the certificate of a host that is kept, or nil.
+func (l *leaves) of(host string) *tls.Certificate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kept := l.kept[host]; kept != nil && holds(kept.Leaf, time.Now()) {
+		return kept
+	}
+	return nil
 }
 
 // holds reports whether a certificate holds for a while. One from before the clock was set back

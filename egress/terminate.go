@@ -11,18 +11,13 @@ import (
 	"time"
 )
 
-// secureCost is what a connection whose TLS is ended here may cost at worst, in bytes: the windows
-// of HTTP/2 for its requests and for their answers; 16 headers of 256 fields and 16 KiB, and those
-// of their answers, each of them twice; buffers of 8 KiB. HTTP/1 costs some 100 KiB.
-const secureCost = 3 << 20
-
 const (
-	maxStreams       = 16 // of a connection
-	maxServers       = 8  // connections to the server, for one of HTTP/2 to a server of HTTP/1
-	maxSecretHeader  = 16 << 10
-	connectionWindow = 256 << 10
-	streamWindow     = 256 << 10
-	keepUnused       = time.Minute // a client's connection without a request
+	maxStreams      = 8 // of a connection
+	maxServers      = 8 // connections to the server, for one of HTTP/2 to a server of HTTP/1
+	maxSecretHeader = 16 << 10
+	clientWindow    = 64 << 10    // the least that HTTP/2 has; the client is near
+	serverWindow    = 256 << 10   // of a connection, and of each stream
+	keepUnused      = time.Minute // a client's connection without a request
 )
 
 // terminator ends TLS of connections to the hosts of a chat's secrets, and sends their requests
@@ -35,7 +30,8 @@ type terminator struct {
 }
 
 func newTerminator(s *server, roots *x509.CertPool) *terminator {
-	return &terminator{roots: roots, handover: newHandover(&http.Server{
+	kept := leaves{making: make(chan struct{}, 1)}
+	return &terminator{roots: roots, leaves: kept, handover: newHandover(&http.Server{
 		Handler:                      http.HandlerFunc(serveTerminated),
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTimeout,
@@ -44,10 +40,11 @@ func newTerminator(s *server, roots *x509.CertPool) *terminator {
 		Protocols:                    bothHTTP(),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,
-			MaxReceiveBufferPerConnection: connectionWindow,
-			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerConnection: clientWindow,
+			MaxReceiveBufferPerStream:     clientWindow,
 		},
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnState: state,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if t, ok := c.(*tls.Conn); ok {
 				return context.WithValue(ctx, sessionKey{}, t.NetConn())
@@ -73,8 +70,9 @@ func (f failure) Unwrap() error { return f.error }
 // terminated is a session whose client speaks TLS.
 type terminated struct {
 	*webSession
+	activity
 	transport *http.Transport
-	sent      []string // texts of secrets that were put into requests; of mu
+	sent      []string // texts of secrets that were put into requests; of webSession.mu
 }
 
 // carry ends TLS of a client, of whom b was read before, and serves its requests. It returns when
@@ -90,13 +88,16 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 		NextProtos:             []string{"h2", "http/1.1"},
 		SessionTicketsDisabled: true, // another connection has another key for them
 	}
-	if err := c.n.s.web.enter(c, secureCost); err != nil {
-		config.NextProtos = []string{"http/1.1"}
-		client := &webSession{Conn: c.client, c: c, begin: b}
-		return c.answerBusy(tls.Server(client, config), err)
-	}
-	defer c.n.s.web.leave(c, secureCost)
 	s := &terminated{webSession: newWebSession(c, t, server, b)}
+	switch err := c.n.s.web.enter(c, idleCost); err.(type) {
+	case nil:
+		defer c.n.s.web.leave(c, idleCost)
+		defer s.over()
+	case busy:
+		s.turn(err)
+	default:
+		return err
+	}
 	s.transport = s.secureTransport(w.roots)
 	s.proxy = s.secureProxy(&w.copies)
 	// net/http speaks HTTP/2 of a *tls.Conn alone.
@@ -108,7 +109,9 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 // asClient is called before the first request. To the server goes HTTP/2, which costs more, only
 // for a client that speaks it.
 func (s *terminated) asClient(client tls.ConnectionState) error {
-	if client.NegotiatedProtocol != "h2" {
+	s.http1 = client.NegotiatedProtocol != "h2"
+	s.greets = !s.http1
+	if s.http1 {
 		s.transport.Protocols = onlyHTTP1()
 	}
 	return nil
@@ -127,8 +130,8 @@ func (s *terminated) secureTransport(roots *x509.CertPool) *http.Transport {
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: s.t.host,
 			MinVersion: tls.VersionTLS12},
 		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerConnection: connectionWindow,
-			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerConnection: serverWindow,
+			MaxReceiveBufferPerStream:     serverWindow,
 		},
 	}
 }

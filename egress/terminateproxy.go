@@ -20,6 +20,13 @@ func serveTerminated(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "cannot tell the connection", http.StatusInternalServerError)
 		return
 	}
+	defer s.rests(1)
+	if err := s.serving(); err != nil {
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "cannot pass on a request: "+text(err), http.StatusServiceUnavailable)
+		return
+	}
 	if err := s.check(r, "https"); err != nil {
 		s.c.refuse(err)
 		w.Header().Set("Connection", "close")
@@ -54,8 +61,8 @@ func (w scrubbedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // session has sent.
 func (s *terminated) traces() []string {
 	now := traces(s.c.n.secretsFor(s.t))
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.webSession.mu.Lock()
+	defer s.webSession.mu.Unlock()
 	all := append(now, s.sent...)
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -118,8 +125,8 @@ func (t secretTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // remember keeps what was sent in the session: an answer may come after the chat's secrets have
 // changed.
 func (s *terminated) remember(texts []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.webSession.mu.Lock()
+	defer s.webSession.mu.Unlock()
 	s.sent = append(s.sent, texts...)
 	slices.Sort(s.sent)
 	s.sent = slices.Compact(s.sent)

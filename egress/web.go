@@ -53,7 +53,7 @@ func newWeb(s *server) *web {
 			return context.WithValue(ctx, sessionKey{}, c)
 		},
 	})}
-	w.costs.left, w.costs.first = webMemory, secureCost
+	w.costs.left, w.costs.first = webMemory, streamsCost
 	return w
 }
 
@@ -102,6 +102,15 @@ func (w *web) enter(c connection, cost int64) error {
 	case <-c.ctx.Done():
 		return context.Cause(c.ctx)
 	}
+	err := w.pay(c, cost, timeout)
+	if err != nil {
+		<-c.n.sessions
+	}
+	return err
+}
+
+// pay waits until the chat may cost so much more.
+func (w *web) pay(c connection, cost int64, timeout *time.Timer) error {
 	for {
 		ok, freed := w.costs.take(cost, &c.n.web, &c.n.owner.web, c.n.owner.chats.Load())
 		if ok {
@@ -109,12 +118,9 @@ func (w *web) enter(c connection, cost int64) error {
 		}
 		select {
 		case <-freed:
-			continue
 		case <-timeout.C:
-			<-c.n.sessions
 			return busy{refusal("all chats together have too many connections of HTTP")}
 		case <-c.ctx.Done():
-			<-c.n.sessions
 			return context.Cause(c.ctx)
 		}
 	}

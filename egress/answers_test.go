@@ -1,0 +1,143 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// answersAtOnce is how many answers of a model chats of one owner have at a time, and how many chats.
+const answersAtOnce, askingChats = 500, 200
+
+// inUse is the memory of the process, without what could be given back.
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what had finalizers
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// holdAnswers begins so many answers at once, and returns what each takes of memory then.
+func holdAnswers(tb testing.TB, ask func(i int) (*http.Response, error)) (bytesEach int64) {
+	before := inUse()
+	answers := make(chan *http.Response, answersAtOnce)
+	beginning := make(chan struct{}, 16) // a slow machine has its time
+	var all sync.WaitGroup
+	for i := range answersAtOnce {
+		beginning <- struct{}{}
+		all.Go(func() {
+			defer func() { <-beginning }()
+			a, err := ask(i)
+			if err != nil {
+				tb.Error(err)
+				return
+			}
+			line, err := bufio.NewReader(a.Body).ReadString('\n')
+			if a.StatusCode != http.StatusOK || line != "data: hello\n" {
+				tb.Errorf("answer %d: %s %q, %v", i, a.Status, line, err)
+			}
+			answers <- a
+		})
+	}
+	all.Wait()
+	bytesEach = (inUse() - before) / answersAtOnce
+	for range len(answers) {
+		(<-answers).Body.Close()
+	}
+	return bytesEach
+}
+
+// TestManyAnswers: 500 answers of a model that says a word now and then, to 200 chats of one owner,
+// each over a connection of its own, are all there at once, by what they are counted. Their memory
+// is less: -v has it, with that of the client and the server of the test.
+func TestManyAnswers(t *testing.T) {
+	w, finish := slowWorld(t)
+	defer close(finish)
+	t.Logf("%d KiB an answer", w.holdMany(false)>>10)
+	w.s.web.costs.mu.Lock()
+	defer w.s.web.costs.mu.Unlock()
+	if used := int64(webMemory) - w.s.web.costs.left; used > webMemory*3/4 {
+		t.Errorf("they count %d MiB", used>>20)
+	}
+}
+
+// holdMany begins answers over the chats of an owner, and returns what each takes.
+func (w *secretWorld) holdMany(http2 bool) int64 {
+	var chats [askingChats]*network
+	for i := range chats {
+		chats[i] = w.ofOwner(i)
+	}
+	var requests [answersAtOnce]*http.Request
+	var clients [answersAtOnce]*http.Client
+	for i := range requests {
+		requests[i] = w.request("POST", "/", nil)
+		of := *w
+		of.n = chats[i%askingChats]
+		clients[i] = of.client(http2)
+	}
+	return holdAnswers(w.t, func(i int) (*http.Response, error) {
+		return clients[i].Do(requests[i])
+	})
+}
+
+// BenchmarkSlowAnswers is the memory of 500 answers that go on, in KiB each: of their clients and
+// their server alone, through a plain ReverseProxy that ends TLS, and through chatd-egress.
+func BenchmarkSlowAnswers(b *testing.B) {
+	direct := func(b *testing.B, addr string) int64 {
+		p := pool(b, authorities().outside)
+		return holdAnswers(b, func(int) (*http.Response, error) {
+			t := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p, ServerName: apiHost},
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, "tcp", addr)
+				}}
+			b.Cleanup(t.CloseIdleConnections)
+			return (&http.Client{Transport: t}).Get("https://" + apiHost)
+		})
+	}
+	for b.Loop() {
+		w, finish := slowWorld(b)
+		none := direct(b, w.addr.String())
+		proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: w.addr.String()})
+		proxy.Transport = &http.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{
+			RootCAs: pool(b, authorities().outside), ServerName: apiHost}}
+		proxy.ErrorLog = log.New(io.Discard, "", 0)
+		plain := direct(b, serveTLS(b, apiHost, proxy.ServeHTTP, nil).String()) - none
+		ours := w.holdMany(false) - none
+		close(finish)
+		b.ReportMetric(float64(none)/1024, "KiB-direct")
+		b.ReportMetric(float64(plain)/1024, "KiB-ReverseProxy")
+		b.ReportMetric(float64(ours)/1024, "KiB-egress")
+		b.ReportMetric(float64(ours)/float64(plain), "ratio")
+	}
+}
+
+// TestIdleMemory: what a connection without a request takes is less than what it counts, with the
+// client and the server of the test.
+func TestIdleMemory(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http2 bool) {
+		w := newSecretWorld(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "x") })
+		before := inUse()
+		var all []*http.Client
+		for range maxSessions {
+			all = append(all, w.client(http2))
+			w.do(all[len(all)-1], w.request("GET", "/", nil))
+		}
+		each := (inUse() - before) / maxSessions
+		runtime.KeepAlive(all)
+		t.Logf("%d KiB", each>>10)
+		if each > idleCost {
+			t.Errorf("an idle connection takes %d KiB", each>>10)
+		}
+	})
+}
