@@ -71,14 +71,14 @@ func (c *carried) leave() {
 		e.Verdict = verdictOf(c.err)
 	}
 	e.Why = text(c.err)
-	names := c.decided && c.target == target{}
+	own := c.decided && c.target == target{} && c.dst.Addr().IsLoopback()
 	if c.real.IsValid() {
 		n.s.tally.carry(n.id, -1)
 	}
 	n.mu.Unlock()
 	n.s.slots.give(1, &n.slots, &n.owner.slots)
 	c.cancel(errOver)
-	if !names {
+	if !own { // not what the chat asks its own resolver
 		n.s.tell(e)
 	}
 	close(c.done)

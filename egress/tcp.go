@@ -86,6 +86,9 @@ func (c connection) serve() error {
 	_ = c.client.SetKeepAliveConfig(keepAlive()) // a hint
 	if asksNames(c.n.allowed(), false, c.dst) {
 		c.answersNames()
+		if !c.dst.Addr().IsLoopback() {
+			c.refuse(refusal("its questions for names went to the chat's own resolver"))
+		}
 		_ = c.n.resolvers().responder.ServeTCP(c.ctx, c.client) // it ends as its client wants
 		return nil
 	}
