@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -69,6 +70,33 @@ func TestManyAnswers(t *testing.T) {
 	defer w.s.web.costs.mu.Unlock()
 	if used := int64(webMemory) - w.s.web.costs.left; used > webMemory*3/4 {
 		t.Errorf("they count %d MiB", used>>20)
+	}
+}
+
+// TestPipelinedIsCharged: requests that come at once cost what others do, one after the other.
+func TestPipelinedIsCharged(t *testing.T) {
+	asked, answer := make(chan string), make(chan struct{})
+	w := newSecretWorld(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		<-answer
+	})
+	c := tls.Client(w.dialAPI(apiHost), &tls.Config{RootCAs: pool(t, authorities().own), ServerName: apiHost})
+	defer c.Close()
+	var all bytes.Buffer
+	for _, path := range []string{"/1", "/2", "/3"} {
+		fmt.Fprintf(&all, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, net.JoinHostPort(apiHost, portOf(w.addr)))
+	}
+	if _, err := c.Write(all.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		path := <-asked
+		w.s.web.costs.mu.Lock()
+		if held := w.n.web.held; held != activeCost {
+			t.Errorf("%d while %s is answered", held, path)
+		}
+		w.s.web.costs.mu.Unlock()
+		answer <- struct{}{}
 	}
 }
 

@@ -30,8 +30,7 @@ type terminator struct {
 }
 
 func newTerminator(s *server, roots *x509.CertPool) *terminator {
-	kept := leaves{making: make(chan struct{}, 1)}
-	return &terminator{roots: roots, leaves: kept, handover: newHandover(&http.Server{
+	w := &terminator{roots: roots, handover: newHandover(&http.Server{
 		Handler:                      http.HandlerFunc(serveTerminated),
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTimeout,
@@ -52,6 +51,8 @@ func newTerminator(s *server, roots *x509.CertPool) *terminator {
 			return ctx
 		},
 	})}
+	w.leaves.making = make(chan struct{}, 1)
+	return w
 }
 
 func bothHTTP() *http.Protocols {
