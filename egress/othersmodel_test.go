@@ -73,17 +73,17 @@ func TestOthersOfMisbehaviour(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
+	var drawing sync.Mutex // servers of one round may still draw in the next
+	draw := func(n int) int {
+		drawing.Lock()
+		defer drawing.Unlock()
+		return random.IntN(n)
+	}
 	var idle, beside []time.Duration
 	for range rounds {
 		w := newWorld(t)
 		stop := make(chan struct{})
 		var all sync.WaitGroup
-		var drawing sync.Mutex
-		draw := func(n int) int {
-			drawing.Lock()
-			defer drawing.Unlock()
-			return random.IntN(n)
-		}
 		bad := listenTCP(t, func(c *net.TCPConn) {
 			defer c.Close()
 			b := make([]byte, 4096)
