@@ -48,9 +48,7 @@ func (c *Client) Run(
 }
 
 // Attach is [Streams].
-func (c *Client) Attach(
-	ctx context.Context, id chat.ID, a chat.Attach, begun Begun,
-) (chat.RunResult, error) {
+func (c *Client) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun Begun) (chat.RunResult, error) {
 	return attach.askWith(ctx, c, id, a, hooks{streams: pipes(begun)})
 }
 

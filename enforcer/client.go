@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,6 +37,7 @@ type Client struct {
 	starting chan struct{} // has an element while the enforcer is looked for or started
 	started  chan struct{} // tells Follow that an enforcer answers
 	refused  refusals
+	silent   atomic.Pointer[time.Time] // when Layer last got no answer in time
 }
 
 // New returns a client. It does nothing before its methods are called.
@@ -103,13 +105,25 @@ func (c *Client) Keeps(ctx context.Context, s Session) bool {
 	return err == nil
 }
 
+var errSilent = fmt.Errorf("it does not answer: %w", chat.ErrBusy)
+
 // Layer adds to the layer view how file rules are enforced in a session now. In it bubblewrap masks
 // so many denied paths.
 func (c *Client) Layer(ctx context.Context, s Session, l chat.Layer, masked int) chat.Layer {
 	if masked > 0 {
 		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", masked)
 	}
-	a, err := c.probe(ctx, s)
+	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
+	defer cancel()
+	err := errSilent
+	var a orders.Answer
+	if at := c.silent.Load(); at == nil || time.Since(*at) > 2*whyTimeout {
+		a, err = c.probe(ctx, s)
+	}
+	if ctx.Err() != nil { // those that list many chats wait once
+		now := time.Now()
+		c.silent.Store(&now)
+	}
 	if err != nil {
 		l.State = chat.LayerWeaker
 		l.Fix = "start the enforcer of file rules: systemctl start chatd-keeper"

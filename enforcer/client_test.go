@@ -179,3 +179,22 @@ func TestLayer(t *testing.T) {
 		t.Error("an enforcer that answers keeps nothing")
 	}
 }
+
+// TestLayerOfSilentEnforcer: those who look at many sessions wait once for an enforcer that is
+// stopped: it takes connections and answers none.
+func TestLayerOfSilentEnforcer(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, orders.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := New(Options{Dir: dir})
+	for i := range 2 {
+		got := c.Layer(t.Context(), Session{PID: 1}, chat.Layer{State: chat.LayerOn}, 0)
+		unasked := strings.Contains(got.Probe, errSilent.Error())
+		if got.State != chat.LayerWeaker || unasked != (i > 0) {
+			t.Errorf("look %d: the layer is %+v", i, got)
+		}
+	}
+}

@@ -105,9 +105,7 @@ func folded(c Chat, name string) string {
 // enforces it, as far as the caller may know. For a command it checks the paths that the front
 // found in it. For a destination it asks the profile's egress, which file rules and the secrecy
 // about them do not concern.
-func (p *InForce) Explain(
-	ctx context.Context, c Chat, q chat.Question, in Inside,
-) (chat.Explained, error) {
+func (p *InForce) Explain(ctx context.Context, c Chat, q chat.Question, in Inside) (chat.Explained, error) {
 	if q.Host != "" {
 		return explainEgress(p.Profile(c.Profile).With(c.Egress), q.Destination()), nil
 	}

@@ -50,7 +50,7 @@ type InForce struct {
 	keys     atomic.Pointer[verdict.Keys] // nil before CheckFirst
 
 	mu       sync.Mutex
-	sessions map[chat.ID]bool // of awake chats, from Began to Drop
+	sessions map[chat.ID]bool // of awake chats until Drop: whether rules were ever enforced
 }
 
 // New returns the policy of o, which is not checked yet.

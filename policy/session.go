@@ -65,6 +65,9 @@ func (p *InForce) Apply(ctx context.Context, c Chat, init *sys.HeldProcess) erro
 }
 
 func (p *InForce) hold(ctx context.Context, c Chat, init *sys.HeldProcess) error {
+	p.mu.Lock()
+	p.sessions[c.ID] = true
+	p.mu.Unlock()
 	file, text := p.File(c.Profile).Source()
 	return p.enforcer.Hold(ctx, sessionOf(c, init), enforcer.Rules{
 		UID: c.UID, Home: c.Home, Agent: c.Agent, File: file, Text: text,
@@ -91,9 +94,7 @@ func (p *InForce) Kept(ctx context.Context, c Chat, init *sys.HeldProcess) bool 
 }
 
 // ViewLayer adds to the layer view how the chat's rules are enforced in its session now.
-func (p *InForce) ViewLayer(
-	ctx context.Context, c Chat, s *session.Session, l chat.Layer,
-) chat.Layer {
+func (p *InForce) ViewLayer(ctx context.Context, c Chat, s *session.Session, l chat.Layer) chat.Layer {
 	if !p.Enforced(c) {
 		return l
 	}
@@ -112,15 +113,22 @@ func LandlockLayer(l chat.Layer, v shims.View) chat.Layer {
 
 // Began tells that a chat has a session. Until [InForce.Drop], its rules may need the enforcer.
 func (p *InForce) Began(id chat.ID) {
+	c, err := p.opt.Chat(id)
 	p.mu.Lock()
-	p.sessions[id] = true
+	p.sessions[id] = p.sessions[id] || err == nil && p.Enforced(c)
 	p.mu.Unlock()
 }
 
-// Drop tells the enforcer that the chat's session has ended, and audits its last refusals.
-func (p *InForce) Drop(ctx context.Context, id chat.ID) error {
-	err := p.enforcer.Drop(ctx, id)
-	p.enforcer.TakeRefused(ctx, p.refused(ctx))
+// Drop tells the enforcer that the chat's session has ended, and audits its last refusals. It asks
+// for no session that never had rules: an enforcer that does not answer must not hold it up.
+func (p *InForce) Drop(ctx context.Context, id chat.ID) (err error) {
+	p.mu.Lock()
+	ruled := p.sessions[id]
+	p.mu.Unlock()
+	if ruled {
+		err = p.enforcer.Drop(ctx, id)
+		p.enforcer.TakeRefused(ctx, p.refused(ctx))
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.sessions, id)

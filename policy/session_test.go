@@ -87,6 +87,27 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
+// TestDropWithoutRules: the end of a session that never had rules asks no enforcer, which may be
+// stopped; one that had rules before a reload is told.
+func TestDropWithoutRules(t *testing.T) {
+	w := newWorld(t, denySecret)
+	w.listen()
+	w.SetRules(nil)
+	must(t, w.Drop(t.Context(), w.chat.ID)) // as before each wake
+	w.Began(w.chat.ID)
+	must(t, w.Drop(t.Context(), w.chat.ID))
+	if asked := w.asked(); len(asked) > 0 {
+		t.Errorf("the enforcer is asked %q", asked)
+	}
+	w.SetRules(w.opt.Rules)
+	w.Began(w.chat.ID)
+	w.SetRules(nil)
+	must(t, w.Drop(t.Context(), w.chat.ID))
+	if asked := w.asked(); !slices.Equal(asked, []string{orders.Drop, orders.Refused}) {
+		t.Errorf("the enforcer is asked %q", asked)
+	}
+}
+
 // TestFollow ends with its context, and asks for the groups of the enforcer meanwhile.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, denySecret)

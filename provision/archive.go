@@ -72,9 +72,7 @@ const (
 )
 
 // beginArchive waits until few others are written or read; owners take turns.
-func (m *Manager) beginArchive(
-	ctx context.Context, rec state.Record, verb string,
-) (leave func(), err error) {
+func (m *Manager) beginArchive(ctx context.Context, rec state.Record, verb string) (leave func(), err error) {
 	leave, err = m.archiving.Enter(ctx, rec.Owner, verb)
 	if err != nil {
 		return nil, fmt.Errorf("cannot %s chat %s: others are under way: %w: %w", verb, rec.ID, err,

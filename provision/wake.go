@@ -67,9 +67,7 @@ const startHold = 3 * time.Second
 // acquireStart waits for a slot to create or wake a chat; leave frees the slot, and is idempotent.
 // A start takes most of a core, without a CPU quota; hundreds would starve the chats that are
 // awake.
-func (m *Manager) acquireStart(ctx context.Context, rec state.Record, verb string) (
-	leave func(), err error,
-) {
+func (m *Manager) acquireStart(ctx context.Context, rec state.Record, verb string) (leave func(), err error) {
 	leave, err = m.starts.Enter(ctx, rec.Owner, verb)
 	if err != nil {
 		return nil, fmt.Errorf("cannot %s chat %s: others are being created and woken: %w: %w",

@@ -15,9 +15,7 @@ func (s *Starter) Plan(p Spec) shims.Plan {
 	return s.plan(p.View, p.Limits, p.View.Home, p.Argv, p.Env)
 }
 
-func (s *Starter) plan(
-	v shims.View, limits chat.ProcessLimits, dir string, argv, env []string,
-) shims.Plan {
+func (s *Starter) plan(v shims.View, limits chat.ProcessLimits, dir string, argv, env []string) shims.Plan {
 	p := v.Plan(dir, s.opt.LandlockABI, argv, env)
 	p.ProcessLimits, p.ReportFD = limits, fdReport
 	return p
