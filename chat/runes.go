@@ -15,3 +15,15 @@ func WholeRunes(b []byte) int {
 	}
 	return len(b)
 }
+
+// InvalidBytes counts the bytes of p that are no UTF-8.
+func InvalidBytes(p []byte) (n int64) {
+	for len(p) > 0 {
+		r, size := utf8.DecodeRune(p)
+		if r == utf8.RuneError && size == 1 {
+			n++
+		}
+		p = p[size:]
+	}
+	return n
+}

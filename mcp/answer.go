@@ -91,7 +91,17 @@ func runText(r chat.RunResult) []string {
 	if r.Truncated || len(r.Stdout) > MaxText || len(r.Stderr) > MaxText {
 		end += fmt.Sprintf("; it printed %d bytes, and %d to stderr, too many to show: write them to a file and read that", r.StdoutBytes, r.StderrBytes)
 	}
-	return append(parts, end)
+	return append(append(parts, replaced(r.StdoutReplaced, r.StderrReplaced)...), end)
+}
+
+// replaced says how many bytes of the streams are shown as U+FFFD.
+func replaced(stdout, stderr int64) (notes []string) {
+	if stdout+stderr > 0 {
+		const text = "%d bytes of stdout and %d of stderr are no UTF-8 and shown as U+FFFD: " +
+			"write them to a file, and read_file has them in base64"
+		notes = append(notes, fmt.Sprintf(text, stdout, stderr))
+	}
+	return notes
 }
 
 // typedText describes the output after an input, and why the wait ended.

@@ -98,6 +98,15 @@ func TestNoProgress(t *testing.T) {
 	})
 }
 
+// TestPollEndsBeforeAPartOfACharacter: its rest comes with the next poll.
+func TestPollEndsBeforeAPartOfACharacter(t *testing.T) {
+	o := chat.RunOutput{State: chat.RunRunning, Cursor: "4-0", Frames: []chat.Frame{chat.NewFrame(chat.Stdout, time.Now(), []byte("caf\xc3"))}}
+	got, err := tools{}.polled(t.Context(), "run-1", o)
+	if err != nil || got.value.Stdout != "caf" || got.value.Cursor != "3-0" || got.value.StdoutReplaced != 0 {
+		t.Errorf("%+v, %v", got.value, err)
+	}
+}
+
 // A background run is started, polled, written to and ended, over both transports.
 func TestBackgroundTools(t *testing.T) {
 	withProgress(t, func(t *testing.T, _ *apitest.Memory, s *sdk.ClientSession, _ <-chan *sdk.ProgressNotificationParams) {
@@ -124,6 +133,16 @@ func TestBackgroundTools(t *testing.T) {
 		}
 		if got, bad := call(t, s, "run_poll", fmt.Sprintf(`{"run": %q, "cursor": %q}`, run.ID, over.Cursor)); bad || !strings.Contains(got, "exit code 0") {
 			t.Errorf("%v %s", bad, got)
+		}
+		latin := structured[chat.Run](t, s, "run_start", `{"command": "latin"}`)
+		poll := fmt.Sprintf(`{"run": %q}`, latin.ID)
+		if got := structured[runPiece](t, s, "run_poll", poll); got.Stdout != "caf\ufffd\n" || got.StdoutReplaced != 1 {
+			t.Errorf("bytes that are no UTF-8: %+v", got)
+		}
+		for tool, args := range map[string]string{"run_poll": poll, "exec": `{"command": "latin"}`} {
+			if got, bad := call(t, s, tool, args); bad || !strings.Contains(got, "1 bytes of stdout and 0 of stderr are no UTF-8") {
+				t.Errorf("%s of bytes that are no UTF-8: %s", tool, got)
+			}
 		}
 		third := structured[chat.Run](t, s, "run_start", `{"command": "wait"}`)
 		if got, bad := call(t, s, "run_end", fmt.Sprintf(`{"run": %q}`, third.ID)); bad {

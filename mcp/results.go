@@ -54,11 +54,15 @@ func runValue(r chat.RunResult) chat.RunResult {
 
 // runPiece is a piece of a background run's output, and how it ended.
 type runPiece struct {
-	Run     string          `json:"run"`
-	State   chat.RunState   `json:"state" doc:"running, ended, or lost: it has ended, and nobody saw how."`
-	Stdout  string          `json:"stdout" doc:"What it printed from the cursor on."`
-	Stderr  string          `json:"stderr" doc:"The same of its standard error."`
-	Cursor  string          `json:"cursor" doc:"Where to go on."`
+	Run    string        `json:"run"`
+	State  chat.RunState `json:"state" doc:"running, ended, or lost: it has ended, and nobody saw how."`
+	Stdout string        `json:"stdout" doc:"What it printed from the cursor on."`
+	Stderr string        `json:"stderr" doc:"The same of its standard error."`
+	Cursor string        `json:"cursor" doc:"Where to go on."`
+
+	StdoutReplaced int64 `json:"stdout_replaced,omitempty" doc:"Bytes of stdout that are no UTF-8, and are U+FFFD here."`
+	StderrReplaced int64 `json:"stderr_replaced,omitempty" doc:"The same of stderr."`
+
 	Missing int64           `json:"missing,omitempty" doc:"Bytes before this that are not kept."`
 	Result  *chat.RunResult `json:"result,omitempty" doc:"How it ended; its output is left out."`
 }

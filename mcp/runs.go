@@ -67,15 +67,25 @@ func (t tools) pollRun(ctx context.Context, a pollRun) (out toolAnswer[runPiece]
 }
 
 func (t tools) polled(ctx context.Context, run string, o chat.RunOutput) (out toolAnswer[runPiece], err error) {
-	v := runPiece{Run: run, State: o.State, Cursor: o.Cursor, Missing: o.Missing}
-	for _, f := range o.Frames {
-		text := valid(string(f.Bytes()))
-		if f.Stream == chat.Stderr {
-			v.Stderr += text
-		} else {
-			v.Stdout += text
-		}
+	v := runPiece{Run: run, State: o.State, Missing: o.Missing}
+	at, err := chat.ParseRunCursor(o.Cursor)
+	if err != nil {
+		return out, err
 	}
+	for _, f := range o.Frames {
+		text, replaced, pos := &v.Stdout, &v.StdoutReplaced, &at.Stdout
+		if f.Stream == chat.Stderr {
+			text, replaced, pos = &v.Stderr, &v.StderrReplaced, &at.Stderr
+		}
+		p := f.Bytes()
+		whole := chat.WholeRunes(p)
+		if whole > 0 && (o.State == chat.RunRunning || len(p) == chat.MaxReadRun) {
+			*pos -= int64(len(p) - whole) // the next poll has the whole character
+			p = p[:whole]
+		}
+		*text, *replaced = valid(string(p)), chat.InvalidBytes(p)
+	}
+	v.Cursor = at.String()
 	if v.State != chat.RunRunning {
 		r, err := t.chats.ShowRun(ctx, t.id, run)
 		if err != nil {
@@ -99,6 +109,7 @@ func polledText(v runPiece, more bool) []string {
 	if v.Stderr != "" {
 		parts = append(parts, "stderr:\n"+v.Stderr)
 	}
+	parts = append(parts, replaced(v.StdoutReplaced, v.StderrReplaced)...)
 	switch {
 	case v.State == chat.RunRunning:
 		parts = append(parts, fmt.Sprintf("the run goes on; poll again with cursor %s", v.Cursor))

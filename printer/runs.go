@@ -45,6 +45,9 @@ func Run(out, errOut io.Writer, r chat.Run) error {
 		return nil
 	}
 	reasons(errOut, r.Result.Why)
+	if n := r.Result.StdoutReplaced + r.Result.StderrReplaced; n > 0 {
+		fmt.Fprintf(errOut, "chatd: %d bytes are no UTF-8 and shown as U+FFFD; -f prints them as they are\n", n)
+	}
 	if err := ChatText(out, r.Result.Stdout); err != nil {
 		return err
 	}

@@ -31,16 +31,19 @@ func (s *Streams) ShowRun(ctx context.Context, id chat.ID, run string) (r chat.R
 		res = *o.Run.Result
 	}
 	for _, f := range []struct {
-		from  *os.File
-		text  *string
-		total *int64
-	}{{o.Stdout, &res.Stdout, &res.StdoutBytes}, {o.Stderr, &res.Stderr, &res.StderrBytes}} {
+		from            *os.File
+		text            *string
+		total, replaced *int64
+	}{
+		{o.Stdout, &res.Stdout, &res.StdoutBytes, &res.StdoutReplaced},
+		{o.Stderr, &res.Stderr, &res.StderrBytes, &res.StderrReplaced},
+	} {
 		c := stream.NewCapture(o.Run.OutputMax).Within(reservation)
 		missed, err := c.ReadFile(stream.NewFile(f.from, o.Max))
 		if err != nil {
 			return chat.Run{}, err
 		}
-		*f.text, *f.total = c.Text(), c.Total()+missed
+		*f.text, *f.total, *f.replaced = c.Text(), c.Total()+missed, c.Replaced()
 		res.Truncated = res.Truncated || c.Truncated() || missed > 0
 	}
 	o.Run.Result = &res

@@ -131,5 +131,6 @@ func (o *output) addCounts(res *chat.RunResult) {
 func (o *output) addTo(res *chat.RunResult) {
 	o.addCounts(res)
 	res.Stdout, res.Stderr = o.of[0].Text(), o.of[1].Text()
+	res.StdoutReplaced, res.StderrReplaced = o.of[0].Replaced(), o.of[1].Replaced()
 	res.Truncated = o.of[0].Truncated() || o.of[1].Truncated()
 }

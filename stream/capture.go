@@ -100,6 +100,9 @@ func (c *Capture) Bytes() []byte {
 	return bytes.Join([][]byte{c.head, c.tail[c.next:], c.tail[:c.next]}, nil)
 }
 
+// maxNote is the room for the line in the middle of [Capture.Text].
+const maxNote = len("\n[chatd left 9223372036854775807 bytes out]\n")
+
 // Text returns the stored bytes as valid UTF-8: invalid bytes become U+FFFD. A line in the
 // middle tells how many bytes are left out.
 func (c *Capture) Text() string {
@@ -107,14 +110,23 @@ func (c *Capture) Text() string {
 		return strings.ToValidUTF8(string(c.Bytes()), "\uFFFD")
 	}
 	c.unroll()
-	const max = len("\n[chatd left 9223372036854775807 bytes out]\n")
-	head, tail := c.head[:chat.WholeRunes(c.head)], WholeStart(c.tail[min(len(c.tail), max):])
+	head, tail := c.head[:chat.WholeRunes(c.head)], WholeStart(c.tail[min(len(c.tail), maxNote):])
 	var b strings.Builder
 	b.Grow(len(c.head) + len(c.tail))
 	writeValid(&b, head)
 	fmt.Fprintf(&b, "\n[chatd left %d bytes out]\n", c.total-int64(len(head)+len(tail)))
 	writeValid(&b, tail)
 	return b.String()
+}
+
+// Replaced counts the bytes that are U+FFFD in the text.
+func (c *Capture) Replaced() int64 {
+	if !c.Truncated() {
+		return chat.InvalidBytes(c.Bytes())
+	}
+	c.unroll()
+	head, tail := c.head[:chat.WholeRunes(c.head)], WholeStart(c.tail[min(len(c.tail), maxNote):])
+	return chat.InvalidBytes(head) + chat.InvalidBytes(tail)
 }
 
 // unroll rotates the tail in place, so that it begins with its oldest byte.

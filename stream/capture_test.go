@@ -64,6 +64,13 @@ func TestCaptureText(t *testing.T) {
 	if c.Text() != "a\uFFFDb" {
 		t.Errorf("text %q", c.Text())
 	}
+	for _, tail := range []string{"", strings.Repeat("x", chat.MinOutputMax)} {
+		c := NewCapture(chat.MinOutputMax)
+		c.Add([]byte("caf\xe9 \xff\xfe \uFFFD" + tail))
+		if n := c.Replaced(); n != 3 {
+			t.Errorf("%d bytes are said to be replaced, want 3 of %q", n, c.Text()[:12])
+		}
+	}
 	for shift := range 8 {
 		for _, max := range []int64{chat.MinOutputMax, chat.MinOutputMax + 1, chat.DefaultOutputMax} {
 			c := NewCapture(max)

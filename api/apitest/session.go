@@ -86,6 +86,8 @@ func command(argv []string, spec chat.RunSpec, home string) chat.RunResult {
 		return explained(chat.RunResult{Exit: -1, Signal: "SIGKILL", TimedOut: true, WallMS: spec.Timeout.D().Milliseconds()}, spec, chat.LimitHits{})
 	case "max": // how many bytes it may keep
 		return chat.RunResult{Stdout: fmt.Sprintln(spec.OutputMax)}
+	case "latin": // é in ISO 8859-1
+		return chat.RunResult{Stdout: "caf\xe9\n", StdoutReplaced: 1}
 	case "dirty":
 		return chat.RunResult{Stdout: "a\x1b[31mb\n"}
 	}

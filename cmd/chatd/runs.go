@@ -22,9 +22,9 @@ func runsCommand() *cli.Command {
 		ArgsUsage: "CHAT [RUN]",
 		Description: "Lists what is under way, and what ran in the background and is kept: 30 minutes from its end, and\n" +
 			"gone when the chat is reaped. With RUN it says what became of it and prints what is kept of its output:\n" +
-			"head and tail, as many bytes as chatd run --output-max said. -f prints everything until it ends, says on\n" +
-			"stderr how much is not kept any more, and exits as chatd run does. To end a run is SIGTERM, its grace,\n" +
-			"then all of it.\n\n" +
+			"head and tail, as many bytes as chatd run --output-max said, with U+FFFD for\n" +
+			"bytes that are no UTF-8. -f prints everything as it is until it ends, says on stderr how much is not\n" +
+			"kept any more, and exits as chatd run does. To end a run is SIGTERM, its grace, then all of it.\n\n" +
 			"   chatd run CHAT --background -c 'make test'\n" +
 			"   chatd runs CHAT\n" +
 			"   chatd runs CHAT RUN -f\n" +
