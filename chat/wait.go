@@ -13,7 +13,7 @@ type Wait struct {
 	Until string `json:"until" enum:"prompt,output,quiet,screen" doc:"prompt: the shell's next prompt; output: something printed; quiet: after it nothing printed for a while; screen: after it the screen shows pattern."`
 	// Pattern is a regular expression (RE2) for [UntilScreen], matched against the text of the
 	// screen, in which ^ and $ are those of a line.
-	Pattern string `json:"pattern,omitempty" maxLength:"256" doc:"For until screen: a regular expression (RE2) that the screen's text must match; ^ and $ are those of a line."`
+	Pattern string `json:"pattern,omitempty" maxLength:"256" doc:"For until screen: a regular expression (RE2) that the screen's text must match; ^ and $ are those of a line, which is one though the terminal wraps it."`
 	// Quiet is how long the terminal must print nothing; zero means [DefaultQuiet], or none for
 	// [UntilScreen].
 	Quiet Duration `json:"quiet,omitempty" doc:"For until quiet: how long nothing is printed, 1s if it is left out; for until screen: how long the screen must stand still too."`

@@ -39,7 +39,7 @@ func (t *Terminal) await(
 		return chat.Typed{}, err
 	}
 	w.shows = func() bool {
-		sc, err := t.tmux.Screen(within, false, 0)
+		sc, err := t.tmux.Screen(within, tmux.Printed, 0)
 		return err == nil && pattern.MatchString(sc.Text[max(0, len(sc.Text)-maxMatched):])
 	}
 	until, err := w.wait(within)
@@ -82,9 +82,9 @@ func (t *Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, ou
 		}
 		return
 	}
-	now, err := t.tmux.Screen(ctx, false, 0)
+	now, err := t.tmux.Screen(ctx, tmux.Printed, 0)
 	if err == nil && now.HistorySize > front.History {
-		now, err = t.tmux.Screen(ctx, false, min(chat.MaxHistory, now.HistorySize-front.History))
+		now, err = t.tmux.Screen(ctx, tmux.Printed, min(chat.MaxHistory, now.HistorySize-front.History))
 	}
 	if err != nil { // the session has ended
 		out.Output = &chat.Span{From: out.From, To: out.Cursor}

@@ -13,6 +13,7 @@ import (
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/tmux"
 )
 
 // Run runs one command in the chat, beside its terminal and behind the same
@@ -113,6 +114,9 @@ func (m *Manager) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 	return m.ScreenWith(ctx, id, chat.ScreenSpec{})
 }
 
+// screenForms are the forms of a screen, by whether its styles are asked for.
+var screenForms = map[bool]tmux.Form{false: tmux.Plain, true: tmux.Styled}
+
 // ScreenWith is Screen with styles and history as in spec. With styles the text has any escape
 // sequences that the chat's tmux sends: package front makes it safe.
 func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
@@ -134,7 +138,7 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 		return chat.Screen{}, noScreen(id, fmt.Errorf("it is frozen until it is used: %w",
 			chat.ErrWrongPhase))
 	}
-	sc, err := s.terminal.Screen(ctx, spec.Styles, spec.History)
+	sc, err := s.terminal.Screen(ctx, screenForms[spec.Styles], spec.History)
 	if err != nil {
 		return chat.Screen{}, err
 	}

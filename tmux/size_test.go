@@ -58,7 +58,7 @@ func TestAttachLeavesTheSize(t *testing.T) {
 		var s Screen
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			var err error
-			if s, err = term.Screen(t.Context(), false, 0); err != nil {
+			if s, err = term.Screen(t.Context(), Plain, 0); err != nil {
 				t.Fatal(err)
 			}
 			if s.Rows == rows && s.Cols == cols && clients(t, term) == count {

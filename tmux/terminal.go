@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -42,19 +43,31 @@ type Screen struct {
 
 const screenFormat = "#{pane_height} #{pane_width} #{cursor_y} #{cursor_x} #{history_size} #{pane_current_command}"
 
-// Screen reads what the terminal shows now, and so many lines before it, with escape sequences
-// for colours and more if styles is set.
-func (t *Terminal) Screen(ctx context.Context, styles bool, history int) (Screen, error) {
-	argv := []string{"display-message", "-p", "-t", target, screenFormat, ";", "capture-pane", "-p", "-t", target}
-	if styles {
-		argv = append(argv, "-e")
-	}
+// Form is the form of a screen's text, as options of capture-pane (tmux(1)).
+type Form string
+
+// The forms of a screen: rows; rows with escape sequences for colours and more; and lines as they
+// were printed, where those that the terminal wraps are one, without blanks at their ends.
+const (
+	Plain   Form = "-p"
+	Styled  Form = "-pe"
+	Printed Form = "-pJ"
+)
+
+var blanks = regexp.MustCompile("(?m) +$")
+
+// Screen reads what the terminal shows now, and so many lines before it.
+func (t *Terminal) Screen(ctx context.Context, form Form, history int) (Screen, error) {
+	argv := []string{"display-message", "-p", "-t", target, screenFormat, ";", "capture-pane", string(form), "-t", target}
 	if history > 0 {
 		argv = append(argv, "-S", strconv.Itoa(-history))
 	}
 	out, err := t.client(ctx, nil, argv)
 	if err != nil {
 		return Screen{}, err
+	}
+	if form == Printed {
+		out = blanks.ReplaceAll(out, nil) // -J keeps them
 	}
 	s, err := parseScreen(out)
 	s.History = max(0, min(history, s.HistorySize))

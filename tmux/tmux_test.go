@@ -90,7 +90,7 @@ func waitScreen(t *testing.T, term *Terminal, want string) Screen {
 	t.Helper()
 	var last string
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		s, err := term.Screen(t.Context(), false, 0)
+		s, err := term.Screen(t.Context(), Plain, 0)
 		if err == nil && strings.Contains(s.Text, want) {
 			return s
 		}
@@ -145,10 +145,25 @@ func TestTerminal(t *testing.T) {
 	}
 	var err error
 	for deadline := time.Now().Add(2 * time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		_, err = term.Screen(ctx, false, 0)
+		_, err = term.Screen(ctx, Plain, 0)
 	}
 	if err == nil {
 		t.Error("the server lives on after its last shell ended")
+	}
+}
+
+// TestPrinted: a line that the terminal wraps is one line, and blanks within it stay.
+func TestPrinted(t *testing.T) {
+	const wide = Cols + 20
+	line := strings.Repeat("x", Cols-3) + "   " + strings.Repeat("y", wide-Cols)
+	term := start(t, "sh", "-c", "printf '%s\\n' '"+line+"' 'ready  '; exec cat")
+	s := waitScreen(t, term, "ready")
+	if strings.Contains(s.Text, line) {
+		t.Errorf("the screen does not wrap: %q", s.Text)
+	}
+	p, err := term.Screen(t.Context(), Printed, 0)
+	if err != nil || p.Text != line+"\nready" {
+		t.Errorf("printed is %q, %v", p.Text, err)
 	}
 }
 

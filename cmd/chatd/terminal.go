@@ -44,7 +44,7 @@ func sendCommand() *cli.Command {
 			&cli.BoolFlag{Name: "key-by-key", Usage: "type the text a character at a time, never as a paste; at most 1000"},
 			&cli.StringSliceFlag{Name: "only-if", Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
 			&cli.StringFlag{Name: "wait", Aliases: []string{"until"}, Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
-			&cli.StringFlag{Name: "pattern", Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line"},
+			&cli.StringFlag{Name: "pattern", Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"},
 			&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`", DefaultText: "1s, and 0s for screen"},
 			&cli.BoolFlag{Name: "raw", Usage: "with --wait: every byte that was printed"},
 			&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m", DefaultText: "1m"},

@@ -35,6 +35,18 @@ func TestTextPressesNoKey(t *testing.T) {
 	}
 }
 
+// TestPatternAcrossTheWrap: a wait finds its pattern in a line as it was printed, wherever the
+// terminal wraps it.
+func TestPatternAcrossTheWrap(t *testing.T) {
+	m := open(t, options(t))
+	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "wraps"})
+	must(t, err)
+	wait := chat.Wait{Until: chat.UntilScreen, Pattern: "^x{115}a long word$"}
+	if got := answered(t, m, c.ID, "printf '%0115d' 0 | tr 0 x; echo a long word; sleep 1000", wait); got.Until != chat.UntilScreen {
+		t.Errorf("the wait ended by %s: %q", got.Until, got.Plain)
+	}
+}
+
 // scripts are words whose characters a renderer must not lose: marks, joiners, selectors.
 const scripts = "हिन्दी ที่นี่ தமிழ் e\u0301 1\ufe0f\u20e3 👩\u200d💻 שָׁלוֹם Tiê\u0301ng ک\u200cت 漢字 か\u3099"
 
