@@ -153,7 +153,7 @@ type RunResult struct {
 	StderrBytes int64 `json:"stderr_bytes"`
 	// StdoutReplaced and StderrReplaced are how many bytes of Stdout and Stderr were no UTF-8 and
 	// are shown as U+FFFD. A streamed or background run has the bytes as they are, in base64.
-	StdoutReplaced int64 `json:"stdout_replaced,omitempty" doc:"Bytes of stdout that are no UTF-8, and are U+FFFD here. Frames, as of a background run, have them in base64."`
+	StdoutReplaced int64 `json:"stdout_replaced,omitempty" doc:"Bytes of stdout that were no UTF-8"`
 	StderrReplaced int64 `json:"stderr_replaced,omitempty" doc:"The same of stderr."`
 	// Truncated means that a stream exceeded [RunSpec].OutputMax; a line in its middle states how
 	// much was left out.

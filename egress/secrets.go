@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/scrub"
 	"github.com/chatd/chatd/secret"
 	"github.com/chatd/chatd/uplink"
 )
@@ -129,7 +130,9 @@ func traces(all []granted) (texts []string) {
 	for _, g := range all {
 		for _, v := range []secret.Value{g.Value, g.before} {
 			if !v.IsZero() {
-				texts = append(texts, g.Header.Traces(v)...)
+				for _, text := range g.Header.Traces(v) {
+					texts = append(texts, scrub.Escaped(text)...)
+				}
 			}
 		}
 	}

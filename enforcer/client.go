@@ -105,8 +105,6 @@ func (c *Client) Keeps(ctx context.Context, s Session) bool {
 	return err == nil
 }
 
-var errSilent = fmt.Errorf("it does not answer: %w", chat.ErrBusy)
-
 // Layer adds to the layer view how file rules are enforced in a session now. In it bubblewrap masks
 // so many denied paths.
 func (c *Client) Layer(ctx context.Context, s Session, l chat.Layer, masked int) chat.Layer {
@@ -115,14 +113,12 @@ func (c *Client) Layer(ctx context.Context, s Session, l chat.Layer, masked int)
 	}
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
-	err := errSilent
-	var a orders.Answer
+	a, err := orders.Answer{}, fmt.Errorf("it does not answer: %w", chat.ErrBusy)
 	if at := c.silent.Load(); at == nil || time.Since(*at) > 2*whyTimeout {
 		a, err = c.probe(ctx, s)
 	}
 	if ctx.Err() != nil { // those that list many chats wait once
-		now := time.Now()
-		c.silent.Store(&now)
+		c.silent.Store(new(time.Now()))
 	}
 	if err != nil {
 		l.State = chat.LayerWeaker

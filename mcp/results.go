@@ -60,7 +60,7 @@ type runPiece struct {
 	Stderr string        `json:"stderr" doc:"The same of its standard error."`
 	Cursor string        `json:"cursor" doc:"Where to go on."`
 
-	StdoutReplaced int64 `json:"stdout_replaced,omitempty" doc:"Bytes of stdout that are no UTF-8, and are U+FFFD here."`
+	StdoutReplaced int64 `json:"stdout_replaced,omitempty" doc:"Bytes that are no UTF-8, and U+FFFD here"`
 	StderrReplaced int64 `json:"stderr_replaced,omitempty" doc:"The same of stderr."`
 
 	Missing int64           `json:"missing,omitempty" doc:"Bytes before this that are not kept."`

@@ -120,12 +120,13 @@ func (p *InForce) Began(id chat.ID) {
 }
 
 // Drop tells the enforcer that the chat's session has ended, and audits its last refusals. It asks
-// for no session that never had rules: an enforcer that does not answer must not hold it up.
+// for no chat that has no rules and never had: an enforcer that does not answer must not hold it up.
 func (p *InForce) Drop(ctx context.Context, id chat.ID) (err error) {
+	c, gone := p.opt.Chat(id)
 	p.mu.Lock()
 	ruled := p.sessions[id]
 	p.mu.Unlock()
-	if ruled {
+	if ruled || gone == nil && p.Enforced(c) {
 		err = p.enforcer.Drop(ctx, id)
 		p.enforcer.TakeRefused(ctx, p.refused(ctx))
 	}

@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
@@ -43,9 +44,7 @@ func (m *Manager) auditEnd(
 	ctx context.Context, rec state.Record, action string, detail map[string]string, err error,
 ) error {
 	outcome, d := "done", map[string]string{}
-	for k, v := range detail {
-		d[k] = v
-	}
+	maps.Copy(d, detail)
 	if err != nil {
 		outcome = "failed"
 		d["error"] = err.Error()

@@ -17,6 +17,6 @@
 //
 // # What it does not stop
 //
-// A text in another form: coded, compressed, in parts that are no pieces of one stream. The caller
-// has servers send what can be read.
+// A text in another form than itself and its usual escapes ([Escaped]): coded, compressed, in parts
+// that are no pieces of one stream. The caller has servers send what can be read.
 package scrub

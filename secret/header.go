@@ -94,14 +94,12 @@ func (h Header) Has(value, placeholder string) bool {
 	return !h.basic && value == h.With(placeholder)
 }
 
-// Traces are the texts by which the value of a secret is known in what a server sends: as it is, and
-// as programs escape it.
+// Traces are the texts by which the value of a secret is known in what a server sends.
 func (h Header) Traces(v Value) []string {
 	if h.basic {
-		coded := strings.TrimPrefix(h.With(v.Reveal()), basicScheme)
-		return append(escaped(v.Reveal()), escaped(coded)...)
+		return []string{v.Reveal(), strings.TrimPrefix(h.With(v.Reveal()), basicScheme)}
 	}
-	return escaped(v.Reveal())
+	return []string{v.Reveal()}
 }
 
 // String is the form that ParseHeader reads.

@@ -58,7 +58,8 @@ var blanks = regexp.MustCompile("(?m) +$")
 
 // Screen reads what the terminal shows now, and so many lines before it.
 func (t *Terminal) Screen(ctx context.Context, form Form, history int) (Screen, error) {
-	argv := []string{"display-message", "-p", "-t", target, screenFormat, ";", "capture-pane", string(form), "-t", target}
+	argv := []string{"display-message", "-p", "-t", target, screenFormat, ";",
+		"capture-pane", string(form), "-t", target}
 	if history > 0 {
 		argv = append(argv, "-S", strconv.Itoa(-history))
 	}

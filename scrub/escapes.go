@@ -1,4 +1,4 @@
-package secret
+package scrub
 
 import (
 	"fmt"
@@ -33,8 +33,8 @@ var escapes = []func(string) string{
 	percent(""),
 }
 
-// escaped returns a text and what programs make of it.
-func escaped(text string) []string {
+// Escaped returns a text and what programs make of it.
+func Escaped(text string) []string {
 	all := []string{text}
 	for _, escape := range escapes {
 		if t := escape(text); !slices.Contains(all, t) {
