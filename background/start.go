@@ -24,8 +24,8 @@ import (
 // Start starts a background run: its supervisor and, through that, nsenter, whose files b has. It
 // returns once the command is confined; the caller calls [Run.Watch] then. After an error only the
 // run's entry remains: see [Runs.Forget]. The error is [chat.ErrUnsupported] for a chatd-shim that
-// a user other than root may write to, [chat.ErrBusy] for too little room for output, and
-// [chat.ErrWrongPhase] for a session that has ended.
+// a user other than root may write to, [chat.ErrBusy] for too little room for output and for a session that
+// has ended.
 func (r *Run) Start(
 	ctx context.Context, spec chat.RunSpec, nsenter *exec.Cmd, b *session.Files,
 ) (err error) {

@@ -17,7 +17,7 @@ import (
 
 // Enter runs a command inside the session as the chat, in a leaf cgroup of its own, behind the
 // same walls. It returns when the leaf is empty: the command or ctx has ended, and chatd has
-// killed the processes that the command left. A session that has ended is [chat.ErrWrongPhase], a
+// killed the processes that the command left. A session that has ended is [chat.ErrBusy], a
 // command that did not start [ErrNotConfined].
 func (s *Starter) Enter(ctx context.Context, in *Session, e Entry) (CommandResult, error) {
 	leaf := s.Leaf(in.Chat, in.UID, e.Run)

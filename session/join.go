@@ -7,18 +7,17 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 )
 
 // Joining is nsenter(1) with e's command, which joins the namespaces of the session's init process;
 // the caller starts it in a [Leaf]. It runs as root: the chat may not join them, because
 // bubblewrap's inner user namespace has another owner. nsenter sets neither no_new_privs nor the
-// bounding set; chatd-shim confine does. A session that has ended is [chat.ErrWrongPhase].
+// bounding set; chatd-shim confine does. A session that has ended is [chat.ErrBusy].
 func (s *Starter) Joining(in *Session, e Entry, b *Files) (*exec.Cmd, error) {
 	namespaces, err := in.Init.Namespaces()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, chat.ErrWrongPhase)
+		return nil, endedError(in.Chat)
 	}
 	s.Refresh(in)
 	plan := s.plan(e.View, e.Limits, e.Dir, e.Argv, e.Env)

@@ -48,7 +48,7 @@ func (s *Starter) Leaf(id chat.ID, uid uint32, run string) Leaf {
 	return Leaf{Groups: s.opt.Groups, Later: s.opt.Later, Chat: id, UID: uid, Run: run}
 }
 
-// Create makes the leaf. It is [chat.ErrWrongPhase] where the session has ended.
+// Create makes the leaf. It is [chat.ErrBusy] where the session has ended.
 func (l Leaf) Create() error {
 	defer sys.Failpoint("run.leaf.after")
 	return l.asEnded(l.Groups.CreateRun(l.Chat, l.Run))
@@ -64,10 +64,15 @@ func (l Leaf) Start(cmd *exec.Cmd) error {
 // removed, but the caller's chat exists.
 func (l Leaf) asEnded(err error) error {
 	if errors.Is(err, chat.ErrNotFound) {
-		return fmt.Errorf("cannot enter the session of chat %s: it has ended: %v: %w",
-			l.Chat, err, chat.ErrWrongPhase)
+		return endedError(l.Chat)
 	}
 	return err
+}
+
+// endedError is of a session that has just ended, as by a run that killed it.
+func endedError(id chat.ID) error {
+	return fmt.Errorf("cannot enter the session of chat %s: it has just ended; the next call wakes "+
+		"the chat: %w", id, chat.ErrBusy)
 }
 
 // Term sends SIGTERM to every process in the leaf, and waits until the leaf is empty, at most

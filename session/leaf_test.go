@@ -14,8 +14,8 @@ import (
 func TestEndedWhileItStarts(t *testing.T) {
 	l := Leaf{Chat: "0123456789abcdef"}
 	err := l.asEnded(fmt.Errorf("cannot list the processes of a cgroup: %w", chat.ErrNotFound))
-	if !errors.Is(err, chat.ErrWrongPhase) || errors.Is(err, chat.ErrNotFound) ||
-		!strings.Contains(err.Error(), "cannot list") {
+	if !errors.Is(err, chat.ErrBusy) || errors.Is(err, chat.ErrNotFound) ||
+		!strings.Contains(err.Error(), "the next call wakes the chat") {
 		t.Errorf("%v", err)
 	}
 	for _, other := range []error{nil, chat.ErrBusy} {

@@ -31,6 +31,23 @@ var stubborn = map[string]string{
 	"daemon":             "perl -e 'use POSIX; fork and exit; POSIX::setsid; fork and exit; $SIG{TERM}=\"IGNORE\"; sleep 5011 while 1' ; sleep 5012",
 }
 
+// TestRunAfterTheSessionEnded: a run may end its own session. The next one wakes the chat, or is
+// told to ask again, and of no path of the host.
+func TestRunAfterTheSessionEnded(t *testing.T) {
+	m := open(t, options(t))
+	c := create(t, m, "ends itself", "default")
+	for range 5 {
+		_, _ = m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: "kill -9 $(pgrep tmux); sleep 0.02"})
+		for again := true; again; {
+			_, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})
+			again = errors.Is(err, chat.ErrBusy)
+			if err != nil && (!again || strings.Contains(err.Error(), "/proc")) {
+				t.Errorf("the next run: %v", err)
+			}
+		}
+	}
+}
+
 // TestTimeouts: when its time is over, everything of a run is gone, however it tries to
 // stay, and the answer comes; the chat's terminal stays.
 func TestTimeouts(t *testing.T) {
