@@ -140,12 +140,3 @@ func checkPlacesByRoot(ctx context.Context, file string) (refused filerules.Faul
 	}
 	return refused, nil
 }
-
-// needRoot fails early and clearly: the first thing that needs root would
-// otherwise be a directory.
-func needRoot(what string) error {
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", what, os.Geteuid(), chat.ErrDenied)
-	}
-	return nil
-}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -93,6 +94,15 @@ func verifyAction(c *cli.Context) error {
 	}
 	if len(v.Strays) > 0 {
 		return cli.Exit("", 1)
+	}
+	return nil
+}
+
+// needRoot fails early and clearly: the first thing that needs root would
+// otherwise be a directory.
+func needRoot(what string) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", what, os.Geteuid(), chat.ErrDenied)
 	}
 	return nil
 }
