@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,10 +165,7 @@ func (a *Runs) Find(id chat.ID, run string) (*Run, error) {
 func (a *Runs) Of(id chat.ID) []*Run {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var all []*Run
-	for _, r := range a.all[id] {
-		all = append(all, r)
-	}
+	all := slices.Collect(maps.Values(a.all[id]))
 	slices.SortFunc(all, func(x, y *Run) int {
 		return cmp.Or(x.Info.StartedAt.Compare(y.Info.StartedAt), cmp.Compare(x.Info.ID, y.Info.ID))
 	})

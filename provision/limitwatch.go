@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,11 +88,7 @@ func (m *Manager) watchLimits(ctx context.Context) {
 func (m *Manager) allSessions() []*liveSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := make([]*liveSession, 0, len(m.sessions))
-	for _, s := range m.sessions {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Values(m.sessions))
 }
 
 // lookAtLimits reports the limits that a session met since the last call, and returns the words.

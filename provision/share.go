@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/chatd/chatd/chat"
@@ -70,9 +71,7 @@ func (sh *sharing) copy(ctx context.Context) (files.Answer, error) {
 func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]string) error {
 	detail := func(other string, id chat.ID) map[string]string {
 		d := map[string]string{other: string(id), "path": chat.QuotePath(sh.share.Path), "to_path": chat.QuotePath(sh.share.Target())}
-		for k, v := range more {
-			d[k] = v
-		}
+		maps.Copy(d, more)
 		return d
 	}
 	return errors.Join(
