@@ -38,9 +38,10 @@ func (t Trees) narrow() error {
 	return exchangeRoot(dir)
 }
 
-// forStart are further paths that a start needs: the cgroups, and the socket on which the first
-// process of a unit notifies systemd (sd_notify(3)).
-var forStart = []string{"/sys/fs/cgroup", "/run/systemd/notify"}
+// forStart are further paths that a start needs: the cgroups, the socket on which the first process
+// of a unit notifies systemd (sd_notify(3)), and what it looks at to see that PAM has mounted the
+// chat's own. A snapshot's session sees another /tmp later.
+var forStart = []string{"/sys/fs/cgroup", "/run/systemd/notify", "/tmp", "/var/tmp"}
 
 // needed are the mounts of the host on the way to a session's paths, and in them, outer ones first;
 // the mounts on the way to forStart; and /proc, because the kernel lets bubblewrap mount a new proc
