@@ -70,8 +70,8 @@ func Number(text string) (uint64, error) {
 	return n, nil
 }
 
-// Write writes one value to a file of a cgroup, never making the file. A file that is not there is
-// [chat.ErrNotFound].
+// Write writes one value to a file of a cgroup, never making the file. A file that is not there, or
+// whose cgroup goes meanwhile (ENODEV), is [chat.ErrNotFound].
 func Write(dir, file, value string) error {
 	w, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
@@ -79,7 +79,7 @@ func Write(dir, file, value string) error {
 	}
 	_, err = w.WriteString(value)
 	if err = errors.Join(err, w.Close()); err != nil {
-		return fmt.Errorf("cannot write %q to a cgroup file: %w", value, err)
+		return fmt.Errorf("cannot write %q to a cgroup file: %w", value, NotFound(err))
 	}
 	return nil
 }
