@@ -1,12 +1,15 @@
 package session
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/shims"
 )
 
@@ -16,8 +19,11 @@ import (
 // bounding set; chatd-shim confine does. A session that has ended is [chat.ErrBusy].
 func (s *Starter) Joining(in *Session, e Entry, b *Files) (*exec.Cmd, error) {
 	namespaces, err := in.Init.Namespaces()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = chat.ErrNotFound // proc(5) has no namespaces of a process that has ended
+	}
 	if err != nil {
-		return nil, endedError(in.Chat)
+		return nil, asEnded(in.Chat, err)
 	}
 	s.Refresh(in)
 	plan := s.plan(e.View, e.Limits, e.Dir, e.Argv, e.Env)

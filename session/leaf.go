@@ -51,28 +51,23 @@ func (s *Starter) Leaf(id chat.ID, uid uint32, run string) Leaf {
 // Create makes the leaf. It is [chat.ErrBusy] where the session has ended.
 func (l Leaf) Create() error {
 	defer sys.Failpoint("run.leaf.after")
-	return l.asEnded(l.Groups.CreateRun(l.Chat, l.Run))
+	return asEnded(l.Chat, l.Groups.CreateRun(l.Chat, l.Run))
 }
 
 // Start starts a command in the leaf. The command may end the session before Start returns.
 func (l Leaf) Start(cmd *exec.Cmd) error {
 	defer sys.Failpoint("run.command.after")
-	return l.asEnded(l.Groups.Start(l.Chat, "runs/"+l.Run, cmd))
+	return asEnded(l.Chat, l.Groups.Start(l.Chat, "runs/"+l.Run, cmd))
 }
 
-// asEnded turns [chat.ErrNotFound] into the error of a session that has ended: its cgroups were
-// removed, but the caller's chat exists.
-func (l Leaf) asEnded(err error) error {
+// asEnded turns the error of what is not there into that of a session which has just ended, as by a
+// run that killed it: its cgroups were removed, but the caller's chat exists.
+func asEnded(id chat.ID, err error) error {
 	if errors.Is(err, chat.ErrNotFound) {
-		return endedError(l.Chat)
+		return fmt.Errorf("cannot enter the session of chat %s: it has just ended; the next call wakes "+
+			"the chat: %w", id, chat.ErrBusy)
 	}
 	return err
-}
-
-// endedError is of a session that has just ended, as by a run that killed it.
-func endedError(id chat.ID) error {
-	return fmt.Errorf("cannot enter the session of chat %s: it has just ended; the next call wakes "+
-		"the chat: %w", id, chat.ErrBusy)
 }
 
 // Term sends SIGTERM to every process in the leaf, and waits until the leaf is empty, at most

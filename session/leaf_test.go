@@ -13,13 +13,13 @@ import (
 // that does not exist.
 func TestEndedWhileItStarts(t *testing.T) {
 	l := Leaf{Chat: "0123456789abcdef"}
-	err := l.asEnded(fmt.Errorf("cannot list the processes of a cgroup: %w", chat.ErrNotFound))
+	err := asEnded(l.Chat, fmt.Errorf("cannot list the processes of a cgroup: %w", chat.ErrNotFound))
 	if !errors.Is(err, chat.ErrBusy) || errors.Is(err, chat.ErrNotFound) ||
 		!strings.Contains(err.Error(), "the next call wakes the chat") {
 		t.Errorf("%v", err)
 	}
 	for _, other := range []error{nil, chat.ErrBusy} {
-		if err := l.asEnded(other); err != other {
+		if err := asEnded(l.Chat, other); err != other {
 			t.Errorf("%v becomes %v", other, err)
 		}
 	}
