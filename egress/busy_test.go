@@ -54,7 +54,7 @@ func (w *secretWorld) ask(c *http.Client, n *network) *http.Response {
 }
 
 // TestFourthChat: a chat gets its connection to a slow model though three others of its owner hold
-// all that they can get. What is over waits, and is answered 503 and not reset.
+// all that they can get. A request over the bound waits, and gets 503, not a reset.
 func TestFourthChat(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http2 bool) {
 		w, finish := slowWorld(t)

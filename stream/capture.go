@@ -100,17 +100,13 @@ func (c *Capture) Bytes() []byte {
 	return bytes.Join([][]byte{c.head, c.tail[c.next:], c.tail[:c.next]}, nil)
 }
 
-// maxNote is the room for the line in the middle of [Capture.Text].
-const maxNote = len("\n[chatd left 9223372036854775807 bytes out]\n")
-
 // Text returns the stored bytes as valid UTF-8: invalid bytes become U+FFFD. A line in the
 // middle tells how many bytes are left out.
 func (c *Capture) Text() string {
 	if !c.Truncated() {
 		return strings.ToValidUTF8(string(c.Bytes()), "\uFFFD")
 	}
-	c.unroll()
-	head, tail := c.head[:chat.WholeRunes(c.head)], WholeStart(c.tail[min(len(c.tail), maxNote):])
+	head, tail := c.ends()
 	var b strings.Builder
 	b.Grow(len(c.head) + len(c.tail))
 	writeValid(&b, head)
@@ -119,13 +115,19 @@ func (c *Capture) Text() string {
 	return b.String()
 }
 
+// ends are what the text has of the head and of the tail, in whole characters.
+func (c *Capture) ends() (head, tail []byte) {
+	const note = len("\n[chatd left 9223372036854775807 bytes out]\n")
+	c.unroll()
+	return c.head[:chat.WholeRunes(c.head)], WholeStart(c.tail[min(len(c.tail), note):])
+}
+
 // Replaced counts the bytes that are U+FFFD in the text.
 func (c *Capture) Replaced() int64 {
 	if !c.Truncated() {
 		return chat.InvalidBytes(c.Bytes())
 	}
-	c.unroll()
-	head, tail := c.head[:chat.WholeRunes(c.head)], WholeStart(c.tail[min(len(c.tail), maxNote):])
+	head, tail := c.ends()
 	return chat.InvalidBytes(head) + chat.InvalidBytes(tail)
 }
 
