@@ -39,7 +39,7 @@ func heapInUse() int64 {
 // Stalled bodies hold no more than their owner's share, and small bodies still get in.
 func TestAttackStalledBodies(t *testing.T) {
 	const many = 160
-	socket, _ := start(t, ServerOptions{BodyTimeout: generous})
+	socket, _ := start(t, ServerOptions{HeaderTimeout: generous, BodyTimeout: generous})
 	before := heapInUse()
 	conns := stallBodies(t, socket, many)
 	if held := heapInUse() - before; held > 64<<20 {
@@ -63,7 +63,7 @@ func TestAttackStalledBodies(t *testing.T) {
 // Without the share, stalled bodies hold as much as they like.
 func TestAttackStalledBodiesWithout(t *testing.T) {
 	const many = 160
-	socket, _ := start(t, ServerOptions{BodyTimeout: generous, MaxBodies: 1 << 40})
+	socket, _ := start(t, ServerOptions{HeaderTimeout: generous, BodyTimeout: generous, MaxBodies: 1 << 40})
 	before := heapInUse()
 	stallBodies(t, socket, many)
 	eventually(t, "they hold over 100 MiB", func() bool { return heapInUse()-before > 100<<20 })

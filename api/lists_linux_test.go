@@ -32,7 +32,7 @@ func TestAttackUnreadLists(t *testing.T) {
 	needRoot(t)
 	long := &longLists{Memory: apitest.New()}
 	opt := peerServerOpt
-	opt.Chats = long
+	opt.Chats, opt.WriteTimeout = long, generous
 	socket, _ := start(t, opt)
 	if err := os.Chmod(socket, 0o666); err != nil {
 		t.Fatal(err)

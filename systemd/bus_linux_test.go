@@ -258,6 +258,16 @@ func allBusy(t *testing.T, b *Bus) {
 	all.Wait()
 }
 
+// settle waits until nobody makes a connection.
+func settle(b *Bus) {
+	b.mu.Lock()
+	d := b.dialing
+	b.mu.Unlock()
+	if d != nil {
+		<-d.done
+	}
+}
+
 // TestBusSilent: a bus takes connections and says nothing, or takes calls and does not answer, or
 // systemd ends no job. Every call ends as busy in its time. When the bus answers again, so do they.
 func TestBusSilent(t *testing.T) {
@@ -277,6 +287,7 @@ func TestBusSilent(t *testing.T) {
 					if !connected || name == "silent" {
 						allBusy(t, b)
 					}
+					settle(b)
 				}()
 				allAnswer(t, b)
 			}
