@@ -15,7 +15,9 @@ type (
 	Client struct{}
 	call   struct {
 		message
-		root Root
+		root   Root
+		lists  chan struct{}
+		listed bool
 	}
 	hooks struct{ on func(kind, []byte) error }
 )
