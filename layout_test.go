@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"secret":    {"chat"}, // adrs/0075
 	"authority": {"chat"}, // adrs/0075
 	"traffic":   {"chat"},
-	"resolver":  {"chat"},
+	"resolver":  {"quota", "chat"},
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},
 	"account":   {"trees", "chat"},

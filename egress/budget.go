@@ -73,8 +73,8 @@ func (b *budget) wakeAll() {
 
 // owner is what the chats of one owner have together.
 type owner struct {
-	slots, web share
-	chats      atomic.Int64 // changes with server.mu
+	slots, web, waiting share
+	chats               atomic.Int64 // changes with server.mu
 }
 
 // ownerOf returns an owner for one more chat, which leaves it.

@@ -22,7 +22,7 @@ func (n *network) resolveWith(servers int) {
 		Servers: servers, Dial: n.upstream, Now: time.Now,
 	})
 	responder := resolver.NewResponder(resolver.ResponderOptions{
-		Lists: n.lists, Book: n.book, Client: client, Asked: n.asked, Now: time.Now,
+		Lists: n.lists, Book: n.book, Client: client, Asked: n.asked,
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -22,7 +22,13 @@ const (
 	maxConnections = 512 // of a chat over TCP
 	maxFlows       = 128 // of a chat's datagrams
 	maxConnecting  = 64  // connections of a chat until they are connected; more wait
-	maxQuestions   = 64  // questions of a chat for names that are answered simultaneously
+
+	// maxQuestions is how many questions for names of all chats wait for their answers, some 12 KiB
+	// each (TestQuestionsFlood). A chat asks freshQuestions immediately, and then one every questionEvery.
+	// More are lost, and programs repeat them. No program asks so much: the bound is for the time of
+	// the processor.
+	maxQuestions                  = 4096
+	freshQuestions, questionEvery = 2048, time.Millisecond
 
 	// A chat begins so many connections immediately, and then one every freshEvery: each costs
 	// chatd-root a socket, which no quota of the chat counts. More wait. So it is with flows, of
@@ -57,14 +63,15 @@ type network struct {
 	cancel context.CancelCauseFunc
 	all    sync.WaitGroup // every goroutine of the chat
 
-	slots, web            share
-	connecting, questions chan struct{}
-	sessions              chan struct{}    // of HTTP
-	turned                chan struct{}    // answers of 503
-	connects              *quota.Allowance // of accept
-	begins                *quota.Allowance // of receive
-	redials               *quota.Allowance // of redial
-	redialing             chan struct{}    // whose turn it is
+	slots, web, waiting share
+	connecting          chan struct{}
+	sessions            chan struct{}    // of HTTP
+	turned              chan struct{}    // answers of 503
+	asks                *quota.Allowance // of receive
+	connects            *quota.Allowance // of accept
+	begins              *quota.Allowance // of receive
+	redials             *quota.Allowance // of redial
+	redialing           chan struct{}    // whose turn it is
 
 	mu          sync.Mutex
 	closed      bool
@@ -112,10 +119,10 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		list: call.Allow, carried: map[*carried]bool{},
 		flows:      map[flowKey]*flow{},
 		connecting: make(chan struct{}, maxConnecting),
-		questions:  make(chan struct{}, maxQuestions),
 		sessions:   make(chan struct{}, maxSessions),
 		turned:     make(chan struct{}, maxTurned),
 		grants:     call.Grants,
+		asks:       quota.NewAllowance(freshQuestions, questionEvery, time.Now),
 		connects:   s.allowance(),
 		begins:     s.allowance(),
 		redials:    s.allowance(),

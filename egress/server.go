@@ -67,6 +67,7 @@ type server struct {
 	// buffers are for datagrams and first bytes: *[maxDatagram]byte. Nothing idle holds one.
 	buffers   sync.Pool
 	slots     budget // connections and flows
+	waiting   budget // questions
 	mu        sync.Mutex
 	fresh     func() *quota.Allowance // how fast a chat may begin connections, or flows
 	upstreams []netip.AddrPort
@@ -106,7 +107,7 @@ func newServer(o Options) *server {
 	}
 	s.fresh = func() *quota.Allowance { return quota.NewAllowance(maxFresh, freshEvery, time.Now) }
 	s.web, s.terminator = newWeb(s), newTerminator(s, o.Roots)
-	s.slots.left = min(descriptorSlots(), memorySlots)
+	s.slots.left, s.waiting.left = min(descriptorSlots(), memorySlots), maxQuestions
 	return s
 }
 

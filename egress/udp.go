@@ -10,8 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDatagram is more than any datagram has (udp(7)).
-const maxDatagram = 64 << 10
+const (
+	// maxDatagram is more than any datagram has (udp(7)).
+	maxDatagram = 64 << 10
+	// maxQuestion is more than a question has (RFC 1035, section 4.2.1).
+	maxQuestion = 512
+)
 
 // receive reads the chat's datagrams until its socket is closed.
 func (n *network) receive() {
@@ -67,14 +71,15 @@ func (n *network) datagram(src, dst netip.AddrPort, b []byte) {
 // question answers a question for a name, from the address that was asked. Where the chat has too
 // many of them the question is lost, as datagrams are.
 func (n *network) question(src, dst netip.AddrPort, b []byte) {
-	select {
-	case n.questions <- struct{}{}:
-	default:
+	if len(b) > maxQuestion || !n.asks.Take() {
+		return
+	}
+	if ok, _ := n.s.waiting.take(1, &n.waiting, &n.owner.waiting, 0); !ok {
 		return
 	}
 	query := append([]byte(nil), b...)
 	n.all.Go(func() {
-		defer func() { <-n.questions }()
+		defer n.s.waiting.give(1, &n.waiting, &n.owner.waiting)
 		answer := n.resolvers().responder.Answer(n.ctx, query, true)
 		if len(answer) == 0 {
 			return

@@ -442,6 +442,9 @@ func (d *fakeDNS) answer(m dnsmessage.Message) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := m.Questions[0]
+	if isSilent(q.Name.String()) {
+		return nil, errSilent
+	}
 	addrs, known := d.host[strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))]
 	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
 	if !known {

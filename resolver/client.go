@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/quota"
 )
 
 const (
@@ -18,6 +19,9 @@ const (
 	maxLookups = 64
 	// lookupTimeout bounds a lookup with all its queries.
 	lookupTimeout = 15 * time.Second
+	// So many lookups begin immediately, and then one every lookupEvery. More wait for their turn,
+	// as long as programs ask: 5 s, twice (resolv.conf(5)).
+	burst, lookupEvery, turnTimeout = 100, time.Second / 50, 10 * time.Second
 )
 
 // Errors of [Client.Addrs].
@@ -28,6 +32,8 @@ var (
 	ErrNoAddr = errors.New("the name has no address")
 	// ErrUnavailable is for no answer, or none that is of use.
 	ErrUnavailable = errors.New("no DNS server answered usefully")
+	// ErrBusy is for a lookup whose turn did not come.
+	ErrBusy = errors.New("too many names are being looked up")
 )
 
 // ClientOptions are what a [Client] needs.
@@ -39,11 +45,13 @@ type ClientOptions struct {
 	Now func() time.Time
 }
 
-// Client looks names up at the host's DNS servers, for all chats: it is a stub resolver (RFC 1034,
+// Client looks names up at the host's DNS servers, for one chat: it is a stub resolver (RFC 1034,
 // section 5.3.1) with a cache. Its methods are safe for concurrent use.
 type Client struct {
 	o     ClientOptions
 	slots chan struct{}
+	next  chan struct{}    // whose turn it is
+	rate  *quota.Allowance // of next
 
 	mu      sync.Mutex
 	cache   cache
@@ -64,14 +72,15 @@ func NewClient(o ClientOptions) *Client {
 		o.Now = time.Now
 	}
 	return &Client{
-		o: o, slots: make(chan struct{}, maxLookups),
+		o: o, slots: make(chan struct{}, maxLookups), next: make(chan struct{}, 1),
+		rate:  quota.NewAllowance(burst, lookupEvery, o.Now),
 		cache: cache{}, flights: map[string]*flight{},
 	}
 }
 
 // Addrs returns the addresses of a host name, from its A and its AAAA records, at most 16 of each.
 // If only one kind can be found, it is enough. The errors are [ErrNoName], [ErrNoAddr],
-// [ErrUnavailable], and that of ctx.
+// [ErrUnavailable], [ErrBusy], and that of ctx.
 func (c *Client) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	name, err := chat.CheckHost(host)
 	if err != nil {
@@ -111,7 +120,7 @@ func (c *Client) join(ctx context.Context, name string) (result, *flight) {
 	if !ok {
 		f = &flight{done: make(chan struct{})}
 		c.flights[name] = f
-		ctx, f.cancel = context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+		ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		go c.fly(ctx, name, f)
 	}
 	f.waiting++
@@ -134,31 +143,53 @@ func (c *Client) forget(name string, f *flight) {
 	}
 }
 
-// fly looks a name up, and keeps the result unless nobody waits for it.
+// fly looks a name up, and keeps the result unless nobody waits for it or no server was asked.
 func (c *Client) fly(ctx context.Context, name string, f *flight) {
 	defer f.cancel()
 	f.found = c.lookUp(ctx, name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !errors.Is(ctx.Err(), context.Canceled) {
+	if ctx.Err() == nil && !errors.Is(f.found.err, ErrBusy) {
 		c.cache.put(name, f.found, c.o.Now())
 	}
 	c.forget(name, f)
 	close(f.done)
 }
 
-// lookUp asks for both families simultaneously.
+// lookUp waits for its turn, and asks for both families simultaneously.
 func (c *Client) lookUp(ctx context.Context, name string) result {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return result{err: fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())}
+	if !c.begin(ctx) {
+		return result{err: ErrBusy}
 	}
+	defer func() { <-c.slots }()
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
 	var v4, v6 result
 	var both sync.WaitGroup
 	both.Go(func() { v4 = c.chase(ctx, name, typeA) })
 	both.Go(func() { v6 = c.chase(ctx, name, typeAAAA) })
 	both.Wait()
 	return merge(v4, v6)
+}
+
+// begin takes one of slots when it is the lookup's turn: they begin in the order in which they
+// came.
+func (c *Client) begin(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	select {
+	case c.next <- struct{}{}:
+		defer func() { <-c.next }()
+	case <-ctx.Done():
+		return false
+	}
+	if !c.rate.Wait(ctx) {
+		return false
+	}
+	select {
+	case c.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -21,17 +21,14 @@
 // # What it does not stop
 //
 // A query for a name below a listed wildcard carries its labels to the servers of that domain: a
-// profile that lists *.example.com trusts the operators of example.com. The times of answers show
-// whether a name is in [Client]'s cache, so a chat can find out that another one asked for it, if
-// both list it. The host's DNS servers, and the network on the way, learn which listed names are
-// asked for, and when.
+// profile that lists *.example.com trusts the operators of example.com. The host's DNS servers, and
+// the network on the way, learn which listed names are asked for, and when.
 //
 // Answers of the host's DNS servers are believed as the host itself believes them, without DNSSEC.
 // A forged one sends the connection elsewhere, which only TLS or SSH in the chat detects. Package
 // egress decides whether a real address may be connected to; this package answers for a name with
 // private addresses too.
 //
-// A chat with a wildcard can fill its book, and then gets no new name in this session. It can also
-// displace other chats' names from the cache, which costs each of those a query. Two chats whose
-// domains have slow servers can take all of [Client]'s lookups: names of others then wait.
+// A chat with a wildcard can fill its book, and then gets no new name in this session. A chat that
+// looks up names of slow servers can take all of its own lookups: its other names then wait.
 package resolver

@@ -5,20 +5,10 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
-	"sync"
-	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/chatd/chatd/chat"
-)
-
-const (
-	// burst and perSecond bound the queries of a chat.
-	burst, perSecond = 100, 50
-	// maxAsking is how many queries of a chat wait for the host's DNS servers simultaneously, so
-	// that one chat does not take all of [Client]'s lookups.
-	maxAsking = 32
 )
 
 // Errors for which [ResponderOptions].Asked is told of a name, beside those of [Client.Addrs] and
@@ -26,7 +16,6 @@ const (
 var (
 	ErrNotListed = errors.New("the name is not listed")
 	ErrType      = errors.New("only addresses of names are answered")
-	ErrBusy      = errors.New("too many names are being looked up")
 )
 
 // ResponderOptions are what a [Responder] needs.
@@ -39,39 +28,23 @@ type ResponderOptions struct {
 	// Asked is told of each refused or failed name, before the answer, unless the query's context
 	// has ended. A name that is no host name is quoted. It may be nil.
 	Asked func(host string, why error)
-	// Now is time.Now if it is nil.
-	Now func() time.Time
 }
 
 // Responder answers the DNS queries of one chat. Its methods are safe for concurrent use.
-type Responder struct {
-	o      ResponderOptions
-	rate   bucket
-	asking chan struct{}
-}
+type Responder struct{ o ResponderOptions }
 
 // NewResponder returns a Responder.
 func NewResponder(o ResponderOptions) *Responder {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Asked == nil {
 		o.Asked = func(string, error) {}
 	}
-	return &Responder{
-		o:      o,
-		rate:   bucket{tokens: burst, last: o.Now()},
-		asking: make(chan struct{}, maxAsking),
-	}
+	return &Responder{o}
 }
 
 // Answer returns the answer to one query (RFC 1035, section 4.1), or nil to drop it: it has no
-// whole header, is an answer itself, or is over the rate. No answer is longer than 512 bytes, so
-// udp makes no difference to it.
+// whole header, or is an answer itself. One for which [Client] looks a name up may be late. No
+// answer is longer than 512 bytes, so udp makes no difference to it.
 func (r *Responder) Answer(ctx context.Context, query []byte, udp bool) []byte {
-	if !r.rate.take(r.o.Now()) {
-		return nil
-	}
 	q, code, ok := readQuery(query)
 	switch {
 	case !ok:
@@ -143,36 +116,8 @@ func (r *Responder) addr(ctx context.Context, host string, kind dnsmessage.Type)
 
 // findAddrs returns the made-up addresses. A name without real ones takes no place in the book.
 func (r *Responder) findAddrs(ctx context.Context, host string) (v4, v6 netip.Addr, err error) {
-	select {
-	case r.asking <- struct{}{}:
-		defer func() { <-r.asking }()
-	default:
-		return v4, v6, ErrBusy
-	}
 	if _, err := r.o.Client.Addrs(ctx, host); err != nil {
 		return v4, v6, err
 	}
 	return r.o.Book.Addrs(host)
-}
-
-// bucket bounds a rate: it holds up to burst tokens, and gets perSecond of them in a second.
-type bucket struct {
-	mu     sync.Mutex
-	tokens float64
-	last   time.Time
-}
-
-// take takes one token, and is false if there is none.
-func (b *bucket) take(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if passed := now.Sub(b.last); passed > 0 {
-		b.tokens = min(burst, b.tokens+passed.Seconds()*perSecond)
-		b.last = now
-	}
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
 }

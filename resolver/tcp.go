@@ -25,7 +25,7 @@ const (
 
 // ServeTCP answers queries on one TCP connection (RFC 7766), one after the other, and closes it.
 // The error is nil when the chat or ctx ends it, when it is idle for 10 s, after 128 queries, and
-// after one that gets no answer, as one over the rate: a chat that asks too often connects anew.
+// after one that gets no answer.
 func (r *Responder) ServeTCP(ctx context.Context, c net.Conn) (err error) {
 	end := sync.OnceValue(c.Close)
 	stop := context.AfterFunc(ctx, func() { _ = end() }) // the error is that of the call below
