@@ -130,11 +130,11 @@ func (p Profile) CheckTool(tool string) error {
 
 func (p Profile) validateGuard() error {
 	if p.Guard.Preset != "" && !slices.Contains(GuardPresets(), p.Guard.Preset) {
-		return fmt.Errorf("cannot use profile %s: guard preset %s: want one of %v: %w", p.Name, Quote(string(p.Guard.Preset)), GuardPresets(), ErrInvalid)
+		return fmt.Errorf("guard preset %s: want one of %v: %w", Quote(string(p.Guard.Preset)), GuardPresets(), ErrInvalid)
 	}
 	for _, t := range p.ToolsOff {
 		if !slices.Contains(Tools(), t) {
-			return fmt.Errorf("cannot use profile %s: tools_off %s: want some of %v: %w", p.Name, Quote(t), Tools(), ErrInvalid)
+			return fmt.Errorf("tools_off %s: want some of %v: %w", Quote(t), Tools(), ErrInvalid)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -83,9 +84,12 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Validate reports the first limit that the kernel would refuse or that would
+// Validate reports the limits that the kernel would refuse or that would
 // leave no room for a session, as [ErrInvalid].
-func (l Limits) Validate() error {
+func (l Limits) Validate() error { return errors.Join(l.Faults()...) }
+
+// Faults are the errors of the limits that are out of range, one for each.
+func (l Limits) Faults() (all []error) {
 	for _, c := range []struct {
 		field string
 		ok    bool
@@ -107,10 +111,10 @@ func (l Limits) Validate() error {
 		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
 	} {
 		if !c.ok {
-			return fmt.Errorf("cannot use limits.%s: want %s: %w", c.field, c.want, ErrInvalid)
+			all = append(all, fmt.Errorf("cannot use limits.%s: want %s: %w", c.field, c.want, ErrInvalid))
 		}
 	}
-	return nil
+	return all
 }
 
 // validBPS and validIOPS refuse rates at which a session would take longer to load its programs

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,51 +92,46 @@ func (p Profile) EffectiveNetwork() Network {
 	return NetworkNone
 }
 
-// Validate reports the first invalid field of the profile.
-func (p Profile) Validate() error {
+// Validate reports the invalid fields of the profile.
+func (p Profile) Validate() error { return errors.Join(p.Faults()...) }
+
+// Faults are the errors of the invalid fields: one for each, as far as they do not depend on each
+// other.
+func (p Profile) Faults() (all []error) {
 	if err := CheckName("profile", p.Name); err != nil {
-		return err
+		return []error{err}
 	}
-	if err := p.validateNetwork(); err != nil {
-		return fmt.Errorf("cannot use profile %s: %w", p.Name, err)
-	}
-	if err := p.Limits.Validate(); err != nil {
-		return fmt.Errorf("cannot use profile %s: %w", p.Name, err)
-	}
-	if p.Defaults && p.AccessFile != "" {
-		return fmt.Errorf("cannot use profile %s: defaults beside access_file: want useDefaults in the file: %w", p.Name, ErrInvalid)
-	}
-	if err := CheckSleepAfter(p.SleepAfter); err != nil {
-		return fmt.Errorf("cannot use profile %s: sleep_after %w", p.Name, err)
-	}
-	if err := CheckFreezeAfter(p.FreezeAfter, p.SleepAfter); err != nil {
-		return fmt.Errorf("cannot use profile %s: freeze_after %w", p.Name, err)
-	}
-	if p.TimeoutMax != 0 {
-		if err := CheckTimeoutMax(p.TimeoutMax); err != nil {
-			return fmt.Errorf("cannot use profile %s: timeout_max %w", p.Name, err)
+	bad := func(what string, err error) {
+		if err != nil {
+			all = append(all, fmt.Errorf("cannot use profile %s: %s%w", p.Name, what, err))
 		}
 	}
-	if _, err := CheckBridges(p.Bridges); err != nil {
-		return fmt.Errorf("cannot use profile %s: bridges: %w", p.Name, err)
+	bad("", p.validateNetwork())
+	for _, err := range p.Limits.Faults() {
+		bad("", err)
 	}
-	if err := p.validateGuard(); err != nil {
-		return err
+	if p.Defaults && p.AccessFile != "" {
+		bad("", fmt.Errorf("defaults beside access_file: want useDefaults in the file: %w", ErrInvalid))
 	}
+	bad("sleep_after ", CheckSleepAfter(p.SleepAfter))
+	bad("freeze_after ", CheckFreezeAfter(p.FreezeAfter, p.SleepAfter))
+	if p.TimeoutMax != 0 {
+		bad("timeout_max ", CheckTimeoutMax(p.TimeoutMax))
+	}
+	_, err := CheckBridges(p.Bridges)
+	bad("bridges: ", err)
+	bad("", p.validateGuard())
 	for _, c := range p.Commands {
 		if c != "*" && (c == "" || strings.ContainsAny(c, "/\x00") || c == "." || c == "..") {
 			const want = "want a program name without a slash, or *"
-			return fmt.Errorf("cannot use profile %s: command %s: %s: %w", p.Name, Quote(c), want,
-				ErrInvalid)
+			bad("", fmt.Errorf("command %s: %s: %w", Quote(c), want, ErrInvalid))
 		}
 	}
-	if name, err := CheckEnv(p.Env); err != nil {
-		return fmt.Errorf("cannot use profile %s: env%s: %w", p.Name, dotted(name), err)
-	}
-	if key, err := p.CheckView(); err != nil {
-		return fmt.Errorf("cannot use profile %s: %s: %w", p.Name, key, err)
-	}
-	return nil
+	name, err := CheckEnv(p.Env)
+	bad("env"+dotted(name)+": ", err)
+	key, err := p.CheckView()
+	bad(key+": ", err)
+	return all
 }
 
 func (p Profile) validateNetwork() error {

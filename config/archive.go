@@ -43,70 +43,49 @@ func (s source) archive(cfg *Config) error {
 	if f == nil {
 		return nil
 	}
-	a := Archive{Command: f.Command, User: f.User}
-	var errs []error
-	for _, p := range []struct {
-		key, path string
-		to        *string
-	}{
-		{"dir", f.Dir, &a.Dir}, {"recipients", f.Recipients, &a.Recipients},
-		{"identities", f.Identities, &a.Identities}, {"program", f.Program, &a.Program},
-	} {
-		if p.path == "" && p.key != "dir" {
-			continue
-		}
-		if err := dir(p.to)(p.path); err != nil {
-			errs = append(errs, s.fault("archive."+p.key, err))
-		}
-	}
-	if f.ExpireAfter != "" {
-		if err := longAge(&a.ExpireAfter)(f.ExpireAfter); err != nil {
-			errs = append(errs, s.fault("archive.expire_after", err))
-		}
-	}
-	errs = append(errs, s.archiveCommand(a))
+	a, bad := Archive{Command: f.Command, User: f.User}, faults{source: s, at: "archive."}
+	bad.add("dir", dir(&a.Dir)(f.Dir))
+	bad.read("recipients", f.Recipients, dir(&a.Recipients))
+	bad.read("identities", f.Identities, dir(&a.Identities))
+	bad.read("program", f.Program, dir(&a.Program))
+	bad.read("expire_after", f.ExpireAfter, age(&a.ExpireAfter, checkLongAge))
+	bad.add(checkArchiveCommand(a))
 	if a.Program == "" {
 		a.Program = FindProgram("chatd-archive")
 	}
 	cfg.Archive = &a
-	return errors.Join(errs...)
+	return errors.Join(bad.all...)
 }
 
-// archiveCommand checks the command and its user, which must be named: it need not be root.
-func (s source) archiveCommand(a Archive) error {
+// checkArchiveCommand checks the command and its user, which must be named: it need not be root.
+func checkArchiveCommand(a Archive) (key string, err error) {
 	switch {
 	case len(a.Command) == 0 && a.User != "":
-		return s.fault("archive.user", fmt.Errorf("there is no command that runs as it: %w",
-			chat.ErrInvalid))
+		return "user", fmt.Errorf("there is no command that runs as it: %w", chat.ErrInvalid)
 	case len(a.Command) == 0:
-		return nil
+		return "", nil
 	case !filepath.IsAbs(a.Command[0]) || slices.ContainsFunc(a.Command, func(w string) bool {
 		return strings.ContainsRune(w, 0)
 	}):
-		return s.fault("archive.command", fmt.Errorf("%s: want an absolute path and arguments: %w",
-			chat.Quote(a.Command[0]), chat.ErrInvalid))
+		return "command", fmt.Errorf("%s: want an absolute path and arguments: %w",
+			chat.Quote(a.Command[0]), chat.ErrInvalid)
 	case a.User == "":
-		return s.fault("archive.command", fmt.Errorf(
-			"want archive.user too, the name of the user that it runs as: %w", chat.ErrInvalid))
+		return "command", fmt.Errorf(
+			"want archive.user too, the name of the user that it runs as: %w", chat.ErrInvalid)
 	}
-	return nil
+	return "", nil
 }
 
 // shortestLongAge is the least time after which something is removed for good: 30s is a slip for
 // 30d.
 const shortestLongAge = time.Hour
 
-// longAge reads a time after which something is removed, in days too.
-func longAge(dst *chat.Duration) func(string) error {
-	return func(s string) error {
-		d, err := chat.ParseAge(s)
-		if err == nil && d != 0 && d < shortestLongAge {
-			err = fmt.Errorf("%s: want 0, for never, or at least %s: %w", chat.Quote(s),
-				shortestLongAge, chat.ErrInvalid)
-		}
-		*dst = chat.Duration(d)
-		return err
+// checkLongAge checks a time after which something is removed.
+func checkLongAge(d chat.Duration) error {
+	if d != 0 && d.D() < shortestLongAge {
+		return fmt.Errorf("%s: want 0, for never, or at least %s: %w", chat.Quote(d.String()), shortestLongAge, chat.ErrInvalid)
 	}
+	return nil
 }
 
 // checkReaps reports the profiles whose chats would be reaped without an archive, and do not say

@@ -10,15 +10,15 @@ import (
 
 // bridges reads the owners that may create chats in a profile. It precedes the paths that are
 // exposed to every profile: those are meant for every bridge.
-func (s source) bridges(at string, list *[]string, p *chat.Profile) error {
+func (f *faults) bridges(list *[]string, p *chat.Profile) {
 	if list != nil {
 		p.Bridges = append([]string{}, *list...)
 		if i, err := chat.CheckBridges(p.Bridges); err != nil {
-			return s.fault(fmt.Sprintf("%s[%d]", at, i), err)
+			f.add(fmt.Sprintf("bridges[%d]", i), err)
+			p.Bridges = nil
 		}
 	}
 	p.Bridges = p.AdmittedBridges()
-	return nil
 }
 
 // OperatorsOnly lists the profiles in which no bridge may create a chat.

@@ -127,44 +127,65 @@ func readSources(file string) ([]source, error) {
 }
 
 // merge takes each key from the last source that has it and checks it there. The error lists every
-// invalid key, and the first fault of each profile.
+// fault.
 func merge(sources []source) (Config, error) {
-	cfg, errs := Config{OwnerShares: quota.Limits{}}, []error{}
+	cfg, errs := Config{OwnerShares: quota.Limits{}, from: sources}, []error{}
 	for _, f := range fields(&cfg) {
-		for i := len(sources) - 1; i >= 0; i-- {
-			value := f.of(&sources[i].file)
+		for _, s := range slices.Backward(sources) {
+			value := f.of(&s.file)
 			if value == "" {
 				continue
 			}
 			if err := f.set(value); err != nil {
-				errs = append(errs, sources[i].fault(f.key, err))
+				errs = append(errs, s.fault(f.key, err))
 			}
 			break
 		}
 	}
 	for _, s := range sources {
+		errs = append(errs, s.misfits...)
 		errs = append(errs, s.lists(&cfg), s.dnsServers(&cfg), s.secrets(&cfg), s.archive(&cfg))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return Config{}, err
-	}
-	if err := errors.Join(exposeEverywhere(&cfg, sources),
-		checkSecrets(cfg, sources), checkMemory(cfg, sources),
-		checkReaps(cfg, sources)); err != nil {
-		return Config{}, err
 	}
 	cfg.Socket = cmp.Or(cfg.Socket, filepath.Join(cfg.Run, "chatd.sock"))
 	if len(cfg.Socket) > maxSocketPath {
-		return Config{}, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid)
+		errs = append(errs, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid))
 	}
 	cfg.Shim, cfg.Enforce = cmp.Or(cfg.Shim, FindProgram("chatd-shim")), cmp.Or(cfg.Enforce, FindProgram("chatd-enforce"))
-	if cfg.EgressUser == cfg.User {
-		return Config{}, fmt.Errorf("cannot use egress_user %s: it is user too, and each needs its own: %w",
-			chat.Quote(cfg.EgressUser), chat.ErrInvalid)
+	if cfg.EgressUser == cfg.User && cfg.User != "" {
+		errs = append(errs, fmt.Errorf("cannot use egress_user %s: it is user too, and each needs its own: %w",
+			chat.Quote(cfg.EgressUser), chat.ErrInvalid))
 	}
 	cfg.EgressProgram = cmp.Or(cfg.EgressProgram, FindProgram("chatd-egress"))
-	cfg.from = sources
+	errs = append(errs, exposeEverywhere(&cfg, sources), checkSecrets(cfg, sources), checkMemory(cfg, sources), checkReaps(cfg, sources))
+	if err := errors.Join(errs...); err != nil {
+		return Config{}, err
+	}
 	return cfg, nil
+}
+
+// CheckNames looks up the users and groups that the config names, but for those that chatd was built
+// with: without such a one, root alone has its role, or chatd takes a uid of nobody's.
+func (cfg Config) CheckNames(find func(database, name string) error) error {
+	usual, err := Defaults()
+	errs := []error{err}
+	user := ""
+	if cfg.Archive != nil {
+		user = cfg.Archive.User
+	}
+	for _, n := range [][4]string{
+		{"group", "operators_group", cfg.OperatorsGroup, usual.OperatorsGroup},
+		{"group", "bridge_group", cfg.BridgeGroup, usual.BridgeGroup},
+		{"user", "user", cfg.User, usual.User}, {"user", "egress_user", cfg.EgressUser, usual.EgressUser},
+		{"user", "archive.user", user, ""},
+	} {
+		database := strings.Replace(n[0], "user", "passwd", 1)
+		if n[2] == n[3] || !errors.Is(find(database, n[2]), chat.ErrNotFound) {
+			continue
+		}
+		why := fmt.Errorf("%s: this host has no such %s: %w", chat.Quote(n[2]), n[0], chat.ErrInvalid)
+		errs = append(errs, faultIn(cfg.from, n[1], why))
+	}
+	return errors.Join(errs...)
 }
 
 // maxSocketPath leaves room in sun_path's 108 bytes for the temporary name at which the socket is
@@ -191,8 +212,8 @@ func programBeside(exe, name string) string {
 func (s source) lists(cfg *Config) error {
 	errs := []error{}
 	for i, name := range s.file.AllowMissing {
-		layer, err := layerName(name)
-		if err != nil {
+		var layer chat.LayerName
+		if err := oneOf(&layer, chat.LayerNames()...)(name); err != nil {
 			errs = append(errs, s.fault(fmt.Sprintf("allow_missing[%d]", i), err))
 			continue
 		}
@@ -206,6 +227,7 @@ func (s source) lists(cfg *Config) error {
 		profile, err := s.profile(name, s.file.Profiles[name], baseOf(before, cfg.Profiles, name))
 		if err != nil {
 			errs = append(errs, err)
+			delete(cfg.Profiles, name) // what is checked of all profiles cannot be said of it
 			continue
 		}
 		cfg.Profiles[name] = profile

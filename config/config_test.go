@@ -113,7 +113,7 @@ func TestConfigErrors(t *testing.T) {
 		"stat: /x\n":                             `chatd.yaml:1: unknown key "stat"`,
 		"state: /x\nstate: /y\n":                 `chatd.yaml:2: mapping key "state" already defined`,
 		"\n\nstate: x\n":                         `chatd.yaml:3: state: "x": want an absolute path`,
-		"backend: docker\n":                      `chatd.yaml:1: backend: "docker": want auto, systemd, cgroupfs`,
+		"backend: docker\n":                      `chatd.yaml:1: backend: "docker": want one of auto, systemd, cgroupfs`,
 		"uids: 5-9\n":                            `chatd.yaml:1: uids: "5-9": want LOW-HIGH`,
 		"uids: 100000\n":                         `chatd.yaml:1: uids: "100000": want LOW-HIGH`,
 		"max_awake: 0\n":                         `chatd.yaml:1: max_awake: "0": want 1 to`,
@@ -126,7 +126,7 @@ func TestConfigErrors(t *testing.T) {
 		"owner_shares:\n  awake: x\n":            `chatd.yaml:2: owner_shares.awake: "x": want a number`,
 		"owner_shares:\n  uids: 9TiB\n":          `chatd.yaml:2: owner_shares.uids: "9TiB": want 0, for no bound`,
 		"owner_shares: {awakes: 1}\n":            `chatd.yaml:1: unknown key "awakes"`,
-		"max_awake: [1]\n":                       `chatd.yaml:1: cannot unmarshal`,
+		"max_awake: [1]\n":                       `chatd.yaml:1: max_awake: want one value, got a list`,
 		"bridge_group: -rf\n":                    `chatd.yaml:1: bridge_group: cannot use a group name "-rf"`,
 		"allow_missing:\n  - cpu\n  - moat\n":    `chatd.yaml:3: allow_missing[1]: "moat": want one of account, home`,
 		"profiles:\n  x:\n    egres: []\n":       `chatd.yaml:3: unknown key "egres"`,
@@ -151,13 +151,108 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestAllConfigErrors: one error lists every fault of a config.
+// faultyConfig has a fault on each of its lines that end with the fault's place.
+const faultyConfig = `backend: docker         # 1: backend: "docker"
+max_awake: 0            # 2: max_awake: "0"
+allow_missing: [moat]   # 3: allow_missing[0]: "moat"
+stat: /x                # 4: unknown key "stat"
+max_awake_memory: [1]   # 5: max_awake_memory: want one value, got a list
+dns_servers: 192.0.2.1  # 6: dns_servers: want a list, got one value
+owner_shares:
+  awakes: 1             # 8: unknown key "awakes"
+  uids: x               # 9: owner_shares.uids: "x"
+user: chatd
+egress_user: chatd      # cannot use egress_user "chatd": it is user too
+archive:
+  dir: a                # 13: archive.dir: "a"
+  expire_after: 30s     # 14: archive.expire_after: "30s"
+secrets:
+  s: {file: f, header: h, hosts: [x]} # 16: secrets.s.header
+profiles:
+  x:
+    skeleton: etc       # 19: profiles.x.skeleton: "etc"
+    egres: []           # 20: unknown key "egres"
+    keep_awake: maybe   # 21: profiles.x.keep_awake: want true or false, got one value
+    guard:
+      preset: strict    # 23: profiles.x.guard.preset: "strict"
+      custom_deny_patterns: ['(', a, ')'] # 24: profiles.x.guard.custom_deny_patterns[2]: ")"
+    limits:
+      memory_max: 1     # cannot use limits.memory_max: want at least 16 MiB
+      pids_max: some    # 27: profiles.x.limits.pids_max: "some"
+      potatoes: 1       # 28: profiles.x.limits.potatoes: unknown key
+    commands: [/bin/sh] # command "/bin/sh"
+    tools_off: [bash]   # 30: profiles.x.tools_off[0]: "bash"
+    timeout_max: 25h    # 31: profiles.x.timeout_max: 25h
+    sleep_after: soon   # 32: profiles.x.sleep_after: cannot use "soon"
+    env: {LD_PRELOAD: x} # 33: profiles.x.env.LD_PRELOAD
+    bridges: ["a b"]    # 34: profiles.x.bridges[0]
+    expose_paths: {a: b} # 35: profiles.x.expose_paths: want a list, got keys
+    allow_read_paths: ['('] # 36: profiles.x.allow_read_paths[0]
+    allow_netlink: on   # 37: profiles.x.allow_netlink: "on": want true or false
+  y:
+    egress: [a, 'b:1', c] # 39: profiles.y.egress[2]
+    reap_after: 30s     # 40: profiles.y.reap_after: "30s"
+    network: shared     # network shared is no longer there
+  z: [1]                # 42: profiles.z: want keys, got a list
+`
+
+// TestAllConfigErrors: one error lists every fault of a config, each once.
 func TestAllConfigErrors(t *testing.T) {
-	_, err := load(t, "backend: docker\nmax_awake: 0\nallow_missing: [moat]\nprofiles:\n  x: {skeleton: etc}\n  y: {egress: [a]}\n")
-	for _, want := range []string{"1: backend:", "2: max_awake:", "3: allow_missing[0]:", "5: profiles.x.skeleton:", "6: profiles.y.egress[0]:"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v\ndoes not say %s", err, want)
+	_, err := load(t, faultyConfig)
+	if !errors.Is(err, chat.ErrInvalid) {
+		t.Fatal(err)
+	}
+	faults := strings.Split(err.Error(), "\n")
+	wanted := 3 // three lines have two
+	for _, line := range strings.Split(faultyConfig, "\n") {
+		_, want, any := strings.Cut(line, " # ")
+		if !any {
+			continue
 		}
+		if wanted++; strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%s\ndoes not say %s once", err, want)
+		}
+	}
+	if len(faults) != wanted {
+		t.Errorf("%d faults, want %d:\n%s", len(faults), wanted, err)
+	}
+}
+
+// TestNamesAreLookedUp: the users and groups that a config names are there, or the load says which
+// are not; those that chatd was built with need not be.
+func TestNamesAreLookedUp(t *testing.T) {
+	cfg, err := load(t, "operators_group: staff\nbridge_group: nosuchgroup\nuser: nobody\negress_user: nosuchuser\n"+
+		"archive:\n  dir: /a\n  command: [/bin/cat]\n  user: nokeeper\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := func(database, name string) error {
+		switch database + " " + name {
+		case "group staff", "passwd nobody":
+			return nil
+		}
+		return chat.ErrNotFound
+	}
+	err = cfg.CheckNames(there)
+	for _, want := range []string{
+		`chatd.yaml:2: bridge_group: "nosuchgroup": this host has no such group`,
+		`chatd.yaml:4: egress_user: "nosuchuser": this host has no such user`,
+		`chatd.yaml:8: archive.user: "nokeeper": this host has no such user`,
+	} {
+		if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+	if strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("more than three: %v", err)
+	}
+	busy := func(string, string) error { return chat.ErrBusy }
+	if err := cfg.CheckNames(busy); err != nil {
+		t.Errorf("of a host that does not answer: %v", err)
+	}
+	none := func(string, string) error { return chat.ErrNotFound }
+	if cfg, err = load(t, "operators_group: chatd-operators\n"); err != nil || cfg.CheckNames(none) != nil {
+		t.Errorf("the usual names: %v, %v", err, cfg.CheckNames(none))
 	}
 }
 

@@ -1,27 +1,24 @@
 package config
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/quota"
 )
 
-// source is one origin of config keys. text is nil for flags.
+// source is one origin of config keys. text is nil for flags. misfits are the keys that there are not,
+// and the values of a wrong kind.
 type source struct {
-	name string
-	text []byte
-	file fileConfig
+	name    string
+	text    []byte
+	file    fileConfig
+	misfits []error
 }
 
 // fileConfig is a config as it is written: every scalar as text, so that
@@ -48,7 +45,7 @@ type fileConfig struct {
 	LandlockMinABI string                 `yaml:"landlock_min_abi"`
 	MaxAwake       string                 `yaml:"max_awake"`
 	MaxAwakeMemory string                 `yaml:"max_awake_memory"`
-	OwnerShares    fileShares             `yaml:"owner_shares"`
+	OwnerShares    map[quota.Share]string `yaml:"owner_shares"`
 	FileMax        string                 `yaml:"file_max"`
 	AuditMax       string                 `yaml:"audit_max"`
 	AuditKeep      string                 `yaml:"audit_keep"`
@@ -84,59 +81,6 @@ type fileProfile struct {
 	View         fileView          `yaml:",inline"`
 }
 
-// parseSource reads YAML strictly: an unknown key and a key given twice are errors.
-func parseSource(name string, text []byte) (source, error) {
-	s := source{name: name, text: text}
-	dec := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
-	err := dec.Decode(&s.file)
-	if err == nil {
-		err = dec.Decode(&fileConfig{})
-		if err == nil {
-			return s, fmt.Errorf("cannot use %s: want one YAML document, got more: %w", name, chat.ErrInvalid)
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return s, nil // an empty file, or no second document
-	}
-	return s, yamlFault(name, err)
-}
-
-func yamlFault(name string, err error) error {
-	where, why := name, err.Error()
-	var y yaml.Error
-	if errors.As(err, &y) && y.GetToken() != nil {
-		where, why = fmt.Sprintf("%s:%d", name, y.GetToken().Position.Line), y.GetMessage()
-	}
-	if rest, ok := strings.CutPrefix(why, "unknown field "); ok {
-		why = "unknown key " + rest + ": want a key of chatd serve --check"
-	}
-	return fmt.Errorf("cannot use %s: %s: %w", where, why, chat.ErrInvalid)
-}
-
-// fault makes err an error of the key, with its line.
-func (s source) fault(key string, err error) error {
-	where := s.name
-	if line := s.line(key); line > 0 {
-		where = fmt.Sprintf("%s:%d", s.name, line)
-	}
-	return fmt.Errorf("cannot use %s: %s: %w", where, key, err)
-}
-
-// line is the line of key, or of the nearest enclosing key that exists; 0 if none does.
-func (s source) line(key string) int {
-	for key != "" && s.text != nil {
-		path, err := yaml.PathString("$." + key)
-		if err == nil {
-			node, err := path.ReadNode(bytes.NewReader(s.text))
-			if err == nil && node.GetToken() != nil {
-				return node.GetToken().Position.Line
-			}
-		}
-		key = key[:max(0, strings.LastIndexAny(key, ".["))]
-	}
-	return 0
-}
-
 // field is one scalar key: its place in a file, and how it is read into a Config.
 type field struct {
 	key string
@@ -169,17 +113,19 @@ func fields(cfg *Config) []field {
 		{"landlock_min_abi", func(f *fileConfig) string { return f.LandlockMinABI }, number(&cfg.LandlockMinABI, 1, 64)},
 		{"max_awake", func(f *fileConfig) string { return f.MaxAwake }, number(&cfg.MaxAwake, 1, 1<<20)},
 		{"max_awake_memory", func(f *fileConfig) string { return f.MaxAwakeMemory },
-			sizeInto(&cfg.MaxAwakeMemory)},
-		{"file_max", func(f *fileConfig) string { return f.FileMax }, fileSize(&cfg.FileMax)},
-		{"audit_max", func(f *fileConfig) string { return f.AuditMax }, auditSize(&cfg.AuditMax)},
+			size(&cfg.MaxAwakeMemory, anySize, "")},
+		{"file_max", func(f *fileConfig) string { return f.FileMax },
+			size(&cfg.FileMax, fitsFiles, "1MiB to 1TiB")},
+		{"audit_max", func(f *fileConfig) string { return f.AuditMax },
+			size(&cfg.AuditMax, fitsAudit, "0, for never, or at least 64KiB")},
 		{"audit_keep", func(f *fileConfig) string { return f.AuditKeep }, number(&cfg.AuditKeep, 0, 1<<20)},
 	}...)
 }
 
 // profile reads one profile; limits, commands, guard, env and defaults that it leaves out are
-// base's.
+// base's. The error has all faults.
 func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Profile, error) {
-	at := "profiles." + name
+	bad := faults{source: s, at: "profiles." + name + "."}
 	p := chat.Profile{Name: name, Network: chat.Network(f.Network), Commands: base.Commands, Skeleton: f.Skeleton, AccessFile: f.AccessFile, Limits: base.Limits, Env: base.Env}
 	p.Secrets = f.Secrets
 	p.Defaults = base.Defaults && f.AccessFile == "" // a file has useDefaults
@@ -194,74 +140,35 @@ func (s source) profile(name string, f fileProfile, base chat.Profile) (chat.Pro
 		p.Env = f.Env
 	}
 	if variable, err := chat.CheckEnv(p.Env); err != nil {
-		return p, s.fault(strings.TrimSuffix(at+".env."+variable, "."), err)
+		bad.add(strings.TrimSuffix("env."+variable, "."), err)
+		p.Env = nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.Limits)) {
-		if err := setLimit(&p.Limits, key, f.Limits[key]); err != nil {
-			return p, s.fault(at+".limits."+key, err)
-		}
+		bad.add("limits."+key, setLimit(&p.Limits, key, f.Limits[key]))
 	}
-	var err error
-	if p.Egress, err = s.allows(at+".egress", f.Egress); err != nil {
-		return p, err
-	}
-	if p.EgressMayAdd, err = s.allows(at+".egress_may_add", f.EgressMayAdd); err != nil {
-		return p, err
-	}
+	p.Egress, p.EgressMayAdd = bad.allows("egress", f.Egress), bad.allows("egress_may_add", f.EgressMayAdd)
 	if len(f.Resolvers) > 0 {
 		const want = "want it left out: chatd answers for the names in egress, and asks dns_servers"
-		err := fmt.Errorf("the key is no longer there: %s: %w", want, chat.ErrInvalid)
-		return p, s.fault(at+".resolvers", err)
+		bad.add("resolvers", fmt.Errorf("the key is no longer there: %s: %w", want, chat.ErrInvalid))
 	}
 	for key, path := range map[string]string{"skeleton": p.Skeleton, "access_file": p.AccessFile} {
-		if path != "" && !filepath.IsAbs(path) {
-			return p, s.fault(at+"."+key, fmt.Errorf("%s: want an absolute path: %w", chat.Quote(path), chat.ErrInvalid))
-		}
+		bad.read(key, path, dir(&path))
 	}
-	if p.Guard, err = s.guard(at+".guard", f.Guard, base.Guard); err != nil {
-		return p, err
-	}
-	if err := timeoutMax(&p.TimeoutMax)(cmp.Or(f.TimeoutMax, chat.MaxTimeout.String())); err != nil {
-		return p, s.fault(at+".timeout_max", err)
-	}
-	if err := sleepAfter(&p.SleepAfter)(cmp.Or(f.SleepAfter, "0")); err != nil {
-		return p, s.fault(at+".sleep_after", err)
-	}
-	if err := longAge(&p.ReapAfter)(cmp.Or(f.ReapAfter, "0")); err != nil {
-		return p, s.fault(at+".reap_after", err)
-	}
-	if err := freezeAfter(&p)(cmp.Or(f.FreezeAfter, "0")); err != nil {
-		return p, s.fault(at+".freeze_after", err)
-	}
+	p.Guard = bad.guard(f.Guard, base.Guard)
+	p.TimeoutMax = chat.MaxTimeout
+	bad.read("timeout_max", f.TimeoutMax, into(&p.TimeoutMax, duration, chat.CheckTimeoutMax))
+	bad.read("sleep_after", f.SleepAfter, age(&p.SleepAfter, chat.CheckSleepAfter))
+	bad.read("reap_after", f.ReapAfter, age(&p.ReapAfter, checkLongAge))
+	bad.read("freeze_after", f.FreezeAfter, age(&p.FreezeAfter, func(d chat.Duration) error {
+		return chat.CheckFreezeAfter(d, p.SleepAfter)
+	}))
 	p.KeepAwake, p.ReapWithoutArchive = f.KeepAwake, f.ReapAnyway
-	if p.ToolsOff, err = s.toolsOff(at+".tools_off", f.ToolsOff); err != nil {
-		return p, err
+	p.ToolsOff = bad.toolsOff(f.ToolsOff)
+	bad.view(f.View, &p)
+	bad.bridges(f.Bridges, &p)
+	bad.at = strings.TrimSuffix(bad.at, ".")
+	for _, err := range p.Faults() { // of what was read without a fault
+		bad.add("", err)
 	}
-	if err := s.view(at, f.View, &p); err != nil {
-		return p, err
-	}
-	if err := s.bridges(at+".bridges", f.Bridges, &p); err != nil {
-		return p, err
-	}
-	if err := p.Validate(); err != nil {
-		return p, s.fault(at, err)
-	}
-	return p, nil
-}
-
-// allows reads a list of destinations.
-func (s source) allows(at string, texts []string) (list []chat.Allow, err error) {
-	for i, text := range texts {
-		allow, err := chat.ParseAllow(text)
-		if err != nil {
-			return nil, s.fault(fmt.Sprintf("%s[%d]", at, i), err)
-		}
-		list = append(list, allow)
-	}
-	return list, nil
-}
-
-// encodeYAML writes cfg with the names of its JSON fields, which are the keys of a file.
-func encodeYAML(w io.Writer, cfg Config) error {
-	return errors.Join(yaml.NewEncoder(w, yaml.UseJSONMarshaler(), yaml.IndentSequence(true)).Encode(cfg))
+	return p, errors.Join(bad.all...)
 }

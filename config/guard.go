@@ -24,52 +24,33 @@ type fileGuard struct {
 // guard reads the keys of a guard. A profile without any has base's. A profile with some gets
 // PicoClaw's defaults for the rest: patterns are on, and the workspace is enforced under PicoClaw's
 // preset.
-func (s source) guard(at string, f *fileGuard, base chat.Guard) (chat.Guard, error) {
-	if f == nil {
+func (f *faults) guard(g *fileGuard, base chat.Guard) chat.Guard {
+	if g == nil {
 		base.Place = ""
-		return base, nil
+		return base
 	}
-	g := chat.DefaultGuard()
-	if s.name != defaultsName {
-		g.Place = fmt.Sprintf("%s:%d", s.name, s.line(at))
+	out := chat.DefaultGuard()
+	if f.name != defaultsName {
+		out.Place = fmt.Sprintf("%s:%d", f.name, f.line(f.at+"guard"))
 	}
-	if f.Preset != "" {
-		g.Preset = chat.GuardPreset(f.Preset)
-	}
-	if !slices.Contains(chat.GuardPresets(), g.Preset) {
-		return g, s.fault(at+".preset", fmt.Errorf("%s: want one of %s: %w", chat.Quote(f.Preset), join(chat.GuardPresets()), chat.ErrInvalid))
-	}
-	g.RestrictToWorkspace = g.Preset == chat.GuardPicoClaw
-	for _, b := range []struct {
-		key, text string
-		to        *bool
-	}{{"enable_deny_patterns", f.EnableDenyPatterns, &g.EnableDenyPatterns}, {"restrict_to_workspace", f.RestrictToWorkspace, &g.RestrictToWorkspace}} {
-		if b.text == "" {
-			continue
-		}
-		if err := boolean(b.to)(b.text); err != nil {
-			return g, s.fault(at+"."+b.key, err)
-		}
-	}
-	var err error
-	if g.CustomDenyPatterns, err = s.patterns(at+".custom_deny_patterns", f.CustomDenyPatterns); err != nil {
-		return g, err
-	}
-	g.CustomAllowPatterns, err = s.patterns(at+".custom_allow_patterns", f.CustomAllowPatterns)
-	return g, err
+	f.read("guard.preset", g.Preset, oneOf(&out.Preset, chat.GuardPresets()...))
+	out.RestrictToWorkspace = out.Preset == chat.GuardPicoClaw
+	f.read("guard.enable_deny_patterns", g.EnableDenyPatterns, boolean(&out.EnableDenyPatterns))
+	f.read("guard.restrict_to_workspace", g.RestrictToWorkspace, boolean(&out.RestrictToWorkspace))
+	out.CustomDenyPatterns = f.patterns("guard.custom_deny_patterns", g.CustomDenyPatterns)
+	out.CustomAllowPatterns = f.patterns("guard.custom_allow_patterns", g.CustomAllowPatterns)
+	return out
 }
 
 // patterns reads a list of regular expressions, each with its line.
-func (s source) patterns(at string, list []string) ([]chat.Pattern, error) {
-	var all []chat.Pattern
+func (f *faults) patterns(key string, list []string) (all []chat.Pattern) {
 	for i, text := range list {
-		key := fmt.Sprintf("%s[%d]", at, i)
-		if _, err := (chat.Pattern{Text: text}).Compile(); err != nil {
-			return nil, s.fault(key, err)
-		}
-		all = append(all, chat.Pattern{Text: text, Place: fmt.Sprintf("%s:%d", s.name, s.line(key))})
+		one := fmt.Sprintf("%s[%d]", key, i)
+		_, err := (chat.Pattern{Text: text}).Compile()
+		f.add(one, err)
+		all = append(all, chat.Pattern{Text: text, Place: fmt.Sprintf("%s:%d", f.name, f.line(f.at+one))})
 	}
-	return all, nil
+	return all
 }
 
 // readOnly in tools_off stands for every tool that can write.
@@ -82,19 +63,20 @@ func writers() []string {
 	}
 }
 
-func (s source) toolsOff(at string, list []string) (all []string, err error) {
+func (f *faults) toolsOff(list []string) (all []string) {
 	for i, t := range list {
 		if t == readOnly {
 			all = append(all, writers()...)
 			continue
 		}
-		if !slices.Contains(chat.Tools(), t) {
-			return nil, s.fault(fmt.Sprintf("%s[%d]", at, i), fmt.Errorf("%s: want one of %s: %w", chat.Quote(t), join(append(chat.Tools(), readOnly)), chat.ErrInvalid))
+		if err := oneOf(&t, append(chat.Tools(), readOnly)...)(t); err != nil {
+			f.add(fmt.Sprintf("tools_off[%d]", i), err)
+			continue
 		}
 		all = append(all, t)
 	}
 	slices.Sort(all)
-	return slices.Compact(all), nil
+	return slices.Compact(all)
 }
 
 // adoptGuard gives a profile the guard of its file of rules; only one of the two may have the keys.

@@ -42,9 +42,9 @@ func setLimit(l *chat.Limits, key, value string) error {
 	v := reflect.ValueOf(l).Elem().FieldByIndex(fields[i].Index)
 	switch limit := v.Addr().Interface().(type) {
 	case *uint64:
-		return sizeInto(limit)(value)
+		return size(limit, anySize, "")(value)
 	case *chat.Duration:
-		return limit.UnmarshalText([]byte(value))
+		return into(limit, duration, func(chat.Duration) error { return nil })(value)
 	default:
 		panic(fmt.Sprintf("chat.Limits has a field of type %T, which no value is read into", limit))
 	}

@@ -27,11 +27,9 @@ func (s source) secrets(cfg *Config) error {
 		return s.fault("secrets", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.file.Secrets)) {
-		spec, err := s.secret("secrets."+name, name, s.file.Secrets[name])
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
+		bad := faults{source: s, at: "secrets." + name}
+		spec := bad.secret(name, s.file.Secrets[name])
+		errs = append(errs, bad.all...)
 		if cfg.Secrets == nil {
 			cfg.Secrets = map[string]secret.Spec{}
 		}
@@ -40,21 +38,18 @@ func (s source) secrets(cfg *Config) error {
 	return errors.Join(errs...)
 }
 
-func (s source) secret(at, name string, f fileSecret) (spec secret.Spec, err error) {
-	if err := chat.CheckName("secret", name); err != nil {
-		return spec, s.fault(at, err)
+func (f *faults) secret(name string, from fileSecret) (spec secret.Spec) {
+	f.add("", chat.CheckName("secret", name))
+	f.at += "."
+	spec = secret.Spec{File: from.File, Env: from.Env, Hosts: f.allows("hosts", from.Hosts)}
+	var err error
+	spec.Header, err = secret.ParseHeader(from.Header)
+	f.add("header", err)
+	if len(f.all) == 0 {
+		key, err := spec.Validate()
+		f.add(key, err)
 	}
-	spec = secret.Spec{File: f.File, Env: f.Env}
-	if spec.Hosts, err = s.allows(at+".hosts", f.Hosts); err != nil {
-		return spec, err
-	}
-	if spec.Header, err = secret.ParseHeader(f.Header); err != nil {
-		return spec, s.fault(at+".header", err)
-	}
-	if key, err := spec.Validate(); err != nil {
-		return spec, s.fault(at+"."+key, err)
-	}
-	return spec, nil
+	return spec
 }
 
 // checkSecrets reports the profiles that name secrets which they cannot use.

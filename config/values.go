@@ -21,12 +21,12 @@ func dir(dst *string) func(string) error {
 	}
 }
 
-func oneOf(dst *string, words ...string) func(string) error {
+func oneOf[S ~string](dst *S, words ...S) func(string) error {
 	return func(s string) error {
-		if !slices.Contains(words, s) {
-			return fmt.Errorf("%s: want %s: %w", chat.Quote(s), strings.Join(words, ", "), chat.ErrInvalid)
+		if !slices.Contains(words, S(s)) {
+			return fmt.Errorf("%s: want one of %s: %w", chat.Quote(s), join(words), chat.ErrInvalid)
 		}
-		*dst = s
+		*dst = S(s)
 		return nil
 	}
 }
@@ -49,37 +49,32 @@ func number(dst *int, low, high int) func(string) error {
 	}
 }
 
-func timeoutMax(dst *chat.Duration) func(string) error {
+// into reads a value that passes check; a faulty one leaves dst as it is.
+func into[T any](dst *T, parse func(string) (T, error), check func(T) error) func(string) error {
 	return func(s string) error {
-		if err := dst.UnmarshalText([]byte(s)); err != nil {
-			return err
+		v, err := parse(s)
+		if err == nil {
+			err = check(v)
 		}
-		return chat.CheckTimeoutMax(*dst)
+		if err == nil {
+			*dst = v
+		}
+		return err
 	}
 }
 
-// sleepAfter reads a time, in days too.
-func sleepAfter(dst *chat.Duration) func(string) error {
-	return func(s string) error {
+// age reads a time, in days too, that passes check.
+func age(dst *chat.Duration, check func(chat.Duration) error) func(string) error {
+	return into(dst, func(s string) (chat.Duration, error) {
 		d, err := chat.ParseAge(s)
-		if err != nil {
-			return err
-		}
-		*dst = chat.Duration(d)
-		return chat.CheckSleepAfter(*dst)
-	}
+		return chat.Duration(d), err
+	}, check)
 }
 
-// freezeAfter reads freeze_after of a profile whose sleep_after is read.
-func freezeAfter(p *chat.Profile) func(string) error {
-	return func(s string) error {
-		d, err := chat.ParseAge(s)
-		if err != nil {
-			return err
-		}
-		p.FreezeAfter = chat.Duration(d)
-		return chat.CheckFreezeAfter(p.FreezeAfter, p.SleepAfter)
-	}
+// duration reads a time without days.
+func duration(s string) (d chat.Duration, err error) {
+	err = d.UnmarshalText([]byte(s))
+	return d, err
 }
 
 // boolean reads a key that is on or off.
@@ -90,18 +85,6 @@ func boolean(dst *bool) func(string) error {
 		}
 		*dst = s == "true"
 		return nil
-	}
-}
-
-// auditSize refuses sizes so small that a log would hold a few lines, as after a mistaken unit.
-func auditSize(dst *uint64) func(string) error {
-	return func(s string) error {
-		n, err := ParseSize(s)
-		if err == nil && n != 0 && n < 64<<10 {
-			err = fmt.Errorf("%s: want 0, for never, or at least 64KiB: %w", chat.Quote(s), chat.ErrInvalid)
-		}
-		*dst = n
-		return err
 	}
 }
 
@@ -120,33 +103,28 @@ func uidRange(dst *UIDRange) func(string) error {
 	}
 }
 
-func layerName(s string) (chat.LayerName, error) {
-	if names := chat.LayerNames(); !slices.Contains(names, chat.LayerName(s)) {
-		return "", fmt.Errorf("%s: want one of %s: %w", chat.Quote(s), join(names), chat.ErrInvalid)
-	}
-	return chat.LayerName(s), nil
-}
-
-func sizeInto(dst *uint64) func(string) error {
-	return func(s string) (err error) {
-		*dst, err = ParseSize(s)
-		return err
-	}
-}
-
-// maxFileMax is the highest file_max, in bytes; the lowest is the size of a request's text.
-const maxFileMax = 1 << 40
-
-func fileSize(dst *uint64) func(string) error {
+// size reads a size that is ok.
+func size(dst *uint64, ok func(n uint64) bool, want string) func(string) error {
 	return func(s string) error {
 		n, err := ParseSize(s)
-		if err == nil && (n < files.MaxText || n > maxFileMax) {
-			err = fmt.Errorf("%s: want 1MiB to 1TiB: %w", chat.Quote(s), chat.ErrInvalid)
+		switch {
+		case err != nil:
+			return err
+		case !ok(n):
+			return fmt.Errorf("%s: want %s: %w", chat.Quote(s), want, chat.ErrInvalid)
 		}
 		*dst = n
-		return err
+		return nil
 	}
 }
+
+func anySize(uint64) bool { return true }
+
+// fitsFiles reports whether file_max may be n: the lowest is the size of a request's text.
+func fitsFiles(n uint64) bool { return n >= files.MaxText && n <= 1<<40 }
+
+// fitsAudit refuses sizes so small that a log would hold a few lines, as after a mistaken unit.
+func fitsAudit(n uint64) bool { return n == 0 || n >= 64<<10 }
 
 // ParseSize reads a number, with KiB, MiB, GiB or TiB after it or without.
 func ParseSize(s string) (uint64, error) {

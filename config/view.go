@@ -28,43 +28,29 @@ type fileView struct {
 	AllowSeccomp    string       `yaml:"allow_seccomp"`
 }
 
-// expose reads the rules at the key, without access to the host's files.
-func (s source) expose(at string, rules []fileExpose) (out []chat.Expose, err error) {
+// expose reads the rules of expose_paths, without access to the host's files.
+func (f *faults) expose(rules []fileExpose) (out []chat.Expose) {
 	for _, r := range rules {
 		out = append(out, chat.Expose{Source: r.Source, Target: r.Target, Mode: chat.Mode(r.Mode)})
 	}
 	if key, err := chat.CheckExposePaths(out); err != nil {
-		return nil, s.fault(at+key, err)
+		f.add(key, err)
+		return nil
 	}
-	return out, nil
+	return out
 }
 
-// view reads the keys of f into p.
-func (s source) view(at string, f fileView, p *chat.Profile) (err error) {
-	at += "."
-	if p.ExposePaths, err = s.expose(at, f.ExposePaths); err != nil {
-		return err
-	}
-	p.AllowReadPaths, p.AllowWritePaths = f.AllowReadPaths, f.AllowWritePaths
+// view reads the keys of v into p.
+func (f *faults) view(v fileView, p *chat.Profile) {
+	p.ExposePaths = f.expose(v.ExposePaths)
+	p.AllowReadPaths, p.AllowWritePaths = v.AllowReadPaths, v.AllowWritePaths
 	if _, key, err := p.Grants(); err != nil {
-		return s.fault(at+key, err)
+		f.add(key, err)
+		p.AllowReadPaths, p.AllowWritePaths = nil, nil
 	}
-	for _, b := range []struct {
-		key, value string
-		into       *bool
-	}{
-		{"allow_read_outside_workspace", f.AllowReadAll, &p.AllowReadOutsideWorkspace},
-		{"allow_netlink", f.AllowNetlink, &p.AllowNetlink},
-		{"allow_seccomp", f.AllowSeccomp, &p.AllowSeccomp},
-	} {
-		if b.value == "" {
-			continue
-		}
-		if err := boolean(b.into)(b.value); err != nil {
-			return s.fault(at+b.key, err)
-		}
-	}
-	return nil
+	f.read("allow_read_outside_workspace", v.AllowReadAll, boolean(&p.AllowReadOutsideWorkspace))
+	f.read("allow_netlink", v.AllowNetlink, boolean(&p.AllowNetlink))
+	f.read("allow_seccomp", v.AllowSeccomp, boolean(&p.AllowSeccomp))
 }
 
 // exposeEverywhere adds the rules for all profiles to each profile; a profile's own rule for a
@@ -72,11 +58,11 @@ func (s source) view(at string, f fileView, p *chat.Profile) (err error) {
 func exposeEverywhere(cfg *Config, sources []source) error {
 	var all []chat.Expose
 	for _, s := range sources {
-		rules, err := s.expose("", s.file.ExposePaths)
-		if err != nil {
-			return err
+		bad := faults{source: s}
+		all = chat.OverrideExpose(all, bad.expose(s.file.ExposePaths))
+		if len(bad.all) > 0 {
+			return bad.all[0]
 		}
-		all = chat.OverrideExpose(all, rules)
 	}
 	for name, p := range cfg.Profiles {
 		p.ExposePaths = chat.OverrideExpose(all, p.ExposePaths)

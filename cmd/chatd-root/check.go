@@ -27,7 +27,15 @@ func check(ctx context.Context, a arguments, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return cfg.CheckViews(checkView)
+	return checkConfig(cfg)
+}
+
+// checkConfig looks at this host for the names and paths that a config has.
+func checkConfig(cfg config.Config) error {
+	return errors.Join(cfg.CheckViews(checkView), cfg.CheckNames(func(database, name string) error {
+		_, err := entryOf(database, name, 3)
+		return err
+	}))
 }
 
 // checkPolicy writes the rules that match too many places, as JSON: in a home where those of

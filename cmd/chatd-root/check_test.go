@@ -18,6 +18,8 @@ func TestCheck(t *testing.T) {
 			"", "", 0},
 		{"gone.yaml", "expose_paths:\n  - {source: /none/such, mode: ro}\n", "--config=",
 			"", "gone.yaml:2: expose_paths[0].source: cannot reach", 2},
+		{"names.yaml", "operators_group: nosuchgroup\nuser: root\nbridge_group: root\n", "--config=",
+			"", `names.yaml:1: operators_group: "nosuchgroup": this host has no such group`, 2},
 		{"absent.yaml", "", "--config=", "", "cannot read the config", 2},
 		{"rules.yaml", "access: {deny: [/x]}\n", "--policy=", "[]\n", "", 0},
 		{"bad.yaml", "access:\n  mod: x\n", "--policy=", "", "bad.yaml:2: access: unknown key", 2},

@@ -39,7 +39,7 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	if a.front == "" {
 		a.front = config.FindProgram("chatd")
 	}
-	if err := cfg.CheckViews(checkView); err != nil {
+	if err := checkConfig(cfg); err != nil {
 		return err
 	}
 	opt, err := provisionOptions(cfg)
