@@ -59,7 +59,7 @@
 //     requests inside (domain fronting); with an Encrypted ClientHello only the outer name.
 //     A listed server may pass on what it gets to whomever it likes.
 //   - HTTP to another site after the server has spoken first, or after a first line that is no
-//     request (named.go), at a server that goes on after it.
+//     request (named.go), at a server that goes on after it or takes it for one.
 //   - A second ClientHello, after a HelloRetryRequest, is not read: it reaches what Host reaches.
 //   - Datagrams by name are not looked into: QUIC carries a server name that is not read.
 //   - A host of a secret that sends the value in another encoding, or in parts.
@@ -67,8 +67,9 @@
 //   - A listener of the chat in its own network, on an address that it would reach otherwise here:
 //     the chat deceives only itself.
 //
-// Some programs that are no attack are refused: TLS by name without a server name; protocols whose
-// client speaks first, in capitals and a space, such as IRC without TLS. By name, a client that
-// says letters without a line's end waits until it says more. An HTTP client that ends
-// its side of the connection behind a request gets no answer, as from any server of net/http.
+// Some programs that are no attack are refused: TLS by name without a server name; by name,
+// protocols whose client speaks first with GET or CONNECT and a space, or with another word of
+// capitals and a path, such as Redis as people type it. A client by name that says letters without
+// a line's end waits until it says more. An HTTP client that ends its side of the connection behind
+// a request gets no answer, as from any server of net/http.
 package egress

@@ -66,17 +66,21 @@ const (
 const maxLine = 2 << 10
 
 // protocolOf reads first bytes. Servers differ in what they take for a request, and one that is
-// passed unread hides all that follow. So HTTP/1 is what any server takes for it, and net/http
-// refuses what is none:
+// passed unread hides all that follow. So HTTP/1 is what servers take for it, and net/http refuses
+// what is none:
 //
-//   - A word of capitals and a space, at once. It may be HTTP/0.9, which has no version.
 //   - A line with "HTTP/" in it: net/http servers and Apache take methods of any characters
 //     of a token (RFC 9110, section 5.6.2), of any length. An SSH client may say a version with a
 //     space in it (RFC 4253, section 4.2), memcached has small letters: their lines have no HTTP/.
-//   - GET with another space than ' ' behind it, of which Python takes many.
+//   - GET and a space of any kind, at once: it may be HTTP/0.9, which has no version and no other
+//     method (RFC 1945, section 4.1). So it is with CONNECT, for proxies.
+//   - Another word of capitals before a path or a URI of HTTP, at once: some servers compare no
+//     version. What follows such words in IRC, SMTP, RTSP, SIP, and Redis as people type it, is
+//     neither.
 //
 // A line is read to its end only while it may be one of these. A byte that is in no method and no
-// space before the first space, or a control character, says at once that it is not.
+// space before the first space says at once that it is not, as does a control character, but for
+// one behind a word of capitals.
 func protocolOf(b []byte) protocol {
 	switch {
 	case len(b) == 0, len(b) == 1 && b[0] == 0x16:
@@ -88,33 +92,38 @@ func protocolOf(b []byte) protocol {
 	case b[0]&0x80 != 0 && b[2] == 1:
 		return oldHello
 	}
-	word := slices.IndexFunc(b, func(r byte) bool { return r < 'A' || 'Z' < r })
-	if word > 0 && b[word] == ' ' {
-		if string(b[:word]) == "PRI" {
-			return web2
-		}
-		return web1
-	}
-	return protocolOfLine(b)
-}
-
-func protocolOfLine(b []byte) protocol {
 	line, _, whole := bytes.Cut(b, []byte("\n"))
 	words := bytes.TrimLeftFunc(bytes.TrimRight(line, "\r"), blank)
-	method := words
+	method, rest := words, []byte(nil)
 	if i := bytes.IndexFunc(words, blank); i >= 0 {
-		method = words[:i]
+		method, rest = words[:i], words[i:]
 	}
+	capitals := len(rest) > 0 && !bytes.ContainsFunc(method, func(r rune) bool {
+		return r < 'A' || 'Z' < r
+	})
 	switch {
-	case bytes.ContainsFunc(method, notInToken), bytes.ContainsFunc(words, control):
+	case bytes.ContainsFunc(method, notInToken),
+		!capitals && bytes.ContainsFunc(words, control):
 		return anything
-	case bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")),
-		string(method) == "GET" && len(words) > len(method):
+	case bytes.HasPrefix(line, []byte("PRI *")):
+		return web2
+	case bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")), capitals && asksWeb(method, rest):
 		return web1
 	case whole:
 		return anything
 	}
 	return undecided
+}
+
+// asksWeb reports whether words of capitals and of what follows them ask for something of HTTP
+// where there is no version.
+func asksWeb(method, rest []byte) bool {
+	if string(method) == "GET" || string(method) == "CONNECT" {
+		return true
+	}
+	asked := string(bytes.ToLower(bytes.TrimLeftFunc(rest, blank)))
+	return strings.HasPrefix(asked, "/") || strings.HasPrefix(asked, "http:") ||
+		strings.HasPrefix(asked, "https:")
 }
 
 // blank reports whether a server may take r for a space: those of Python, beside those of RFC 9112,

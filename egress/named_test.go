@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -265,7 +266,13 @@ func TestProtocolOf(t *testing.T) {
 		"\x16\x02": anything, "\x00": anything, "PING\r\n": anything, "*1\r\n": anything,
 		"get k\r\n": anything, "SSH-2.0-x y\r\n": anything, "x=1 ": anything, "a\x00": anything,
 		"0\x0c\x02\x01": anything, "nick x\r\nGET / HTTP/1.1\r\n": anything,
-		"GET ": web1, "X /": web1, strings.Repeat("A", 30) + " ": web1, "PRI x": web2,
+		"GET ": web1, "CONNECT ": web1, "X /": web1, strings.Repeat("A", 30) + " /": web1,
+		"PRI *": web2, "PRI x\n": anything, "NICK bob": undecided, "NICK bob\r\n": anything,
+		"SET k 1\r\n": anything, "EHLO me\r\n": anything, "CPU 1 1700\n": anything,
+		"OPTIONS rtsp://h/ RTSP/1.0\r\n": anything, "REGISTER sip:h SIP/2.0\r\n": anything,
+		"OPTIONS * RTSP/1.0\r\n": anything, "CONNECT\n": anything, "SET k http:x\r\n": anything,
+		"POST\t /\x01": web1, "POST HttpS:": web1, "POST http": undecided, "FOO *\x01": undecided,
+		"FOO *\x01 HTTP/1.1\n": web1, "X k HTTP/1.1": web1, "foo *\x01": anything,
 		"get /x HTTP/1.1\r": web1, "SSH-2.0-x / HTTP/1.1\r\n": web1, "M-SEARCH * http/1.1": web1,
 		"GET\t/\r\n": web1, " GET / HTTP/1.1": web1, " GET /": web1, "GET\x1c/ ": web1,
 		"\tx / HTTP/1.0": web1, "x\t/\tHTTP/1.1": web1,
@@ -295,7 +302,8 @@ func TestServerFirst(t *testing.T) {
 func TestClientFirst(t *testing.T) {
 	w := newWorld(t)
 	for _, text := range []string{"x\n", "\x00\x00\x00\x08", "SSH-2.0-Open SSH\r\n", "*1\r\n",
-		"\r\n", "get k\r\n"} {
+		"\r\n", "get k\r\n", "NICK bob\r\n", "SET k 1\r\n", "AUTH pw\r\n", "EHLO me\r\n",
+		"OPTIONS rtsp://h/ RTSP/1.0\r\n\r\n", "REGISTER sip:h SIP/2.0\r\n\r\n", "CPU 1 1700\n"} {
 		wantEcho(t, w.byName("api.example.org", listenTCP(t, echo)), text)
 	}
 }
@@ -320,6 +328,38 @@ func TestWebMethods(t *testing.T) {
 	_, _ = io.WriteString(c, strings.Repeat("a", 4*maxLine)) // it may be reset while it writes
 	wantReset(t, c)
 	w.event(Refused, "without an end")
+}
+
+// lenient are requests for another host as only lenient servers take them.
+var lenient = []string{
+	"GET  /  HTTP/1.1", "get / http/1.1", "\r\n\nGET / HTTP/1.1", " GET / HTTP/1.1", "GET\t/\tHTTP/1.1",
+	"GET\x0b/\x0cHTTP/1.1", "GET /", "GET k", "GET http://other.example/", "POST http://other.example/",
+	"POST /", "POST / FOO/1.0", "POST http://other.example/ RTSP/1.0", "PROPFIND / X", "X!1 / HTTP/1.1",
+	"POST /\x01 HTTP/1.1", "FOO *\x01 HTTP/1.1", "FOO k HTTP/1.1", "CONNECT other.example:443",
+	"connect other.example:443 HTTP/1.1", "OPTIONS / RTSP/1.0",
+}
+
+// TestLenient: they pass to nobody, in whatever pieces they come.
+func TestLenient(t *testing.T) {
+	for _, line := range lenient {
+		for _, size := range []int{1, 7, 1000} {
+			w := newWorld(t)
+			got := make(chan string, 1)
+			c := w.byName("api.example.org", listenTCP(t, func(c *net.TCPConn) {
+				defer c.Close()
+				b, _ := io.ReadAll(c)
+				got <- strings.TrimSpace(string(b)) // leading line ends pass
+			}))
+			request := []byte(line + "\r\nHost: other.example\r\n\r\n")
+			for piece := range slices.Chunk(request, size) {
+				_, _ = c.Write(piece) // it may be refused before its end
+			}
+			_ = c.CloseWrite()
+			if came := <-got; came != "" {
+				t.Errorf("%q in pieces of %d came as %q", line, size, came)
+			}
+		}
+	}
 }
 
 // TestClientEndsUndecided: bytes that are not enough to tell pass when there are no more.

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWithoutNames: the attacks of TestWebLies, TestWebLiesLater and TestWeb2 by a listed
-// address, which opens whatever is behind it: each arrives as it is. So it is the check of names
+// TestWithoutNames: the attacks of TestWebLies, TestWebLiesLater, TestWeb2 and TestLenient by
+// a listed address, which opens whatever is behind it: each arrives as it is. So it is the check of names
 // that refuses them, and no fault of the attack.
 func TestWithoutNames(t *testing.T) {
 	got := make(chan string, 1)
@@ -20,14 +20,18 @@ func TestWithoutNames(t *testing.T) {
 	})
 	w := newWorld(t)
 	n := w.open(one, server.String())
-	for _, attack := range []string{
+	attacks := []string{
 		"GET / HTTP/1.1\r\nHost: other.example\r\n\r\n",
 		"GET http://other.example/ HTTP/1.1\r\nHost: api.example.org\r\n\r\n",
 		"CONNECT other.example:443 HTTP/1.1\r\nHost: api.example.org\r\n\r\n",
 		"GET /1 HTTP/1.1\r\nHost: api.example.org\r\n\r\n" +
 			"GET /2 HTTP/1.1\r\nHost: other.example\r\n\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-	} {
+	}
+	for _, line := range lenient {
+		attacks = append(attacks, line+"\r\nHost: other.example\r\n\r\n")
+	}
+	for _, attack := range attacks {
 		c := w.dial(n, server)
 		for piece := range slices.Chunk([]byte(attack), 1+len(attack)/8) {
 			_, _ = c.Write(piece)
