@@ -169,3 +169,24 @@ func TestIdleMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestRestingMemory: so it is over plain HTTP.
+func TestRestingMemory(t *testing.T) {
+	w := newWorld(t)
+	o := newOrigin(t, nil)
+	c := w.byName("api.example.org", o.addr)
+	n := w.network(one)
+	before := inUse()
+	var all []*bufio.Reader
+	for range maxSessions {
+		all = append(all, send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n"))
+		answer(t, all[len(all)-1], 200)
+		c = w.dial(n, w.named(n, "api.example.org", o.addr.Port()))
+	}
+	each := (inUse() - before) / maxSessions
+	runtime.KeepAlive(all)
+	t.Logf("%d KiB", each>>10)
+	if each > restingCost {
+		t.Errorf("an idle connection takes %d KiB", each>>10)
+	}
+}

@@ -1,11 +1,6 @@
 package egress
 
-import (
-	"fmt"
-	"io"
-	"net"
-	"time"
-)
+import "time"
 
 const (
 	// maxTurned is how many connections of a chat are answered 503 at a time, which are not
@@ -22,35 +17,3 @@ type busy struct{ error }
 
 // Unwrap returns the reason.
 func (b busy) Unwrap() error { return b.error }
-
-// answerBusy answers the request of a client of plain HTTP with 503 where err is [busy], and
-// returns err.
-func (c connection) answerBusy(client net.Conn, err error) error {
-	if _, ok := err.(busy); !ok {
-		return err
-	}
-	timeout := time.NewTimer(turnedTimeout)
-	defer timeout.Stop()
-	select {
-	case c.n.turned <- struct{}{}:
-		defer func() { <-c.n.turned }()
-	case <-timeout.C:
-		return err
-	case <-c.ctx.Done():
-		return err
-	}
-	// Where one of these fails, the connection is reset, as it is for every error.
-	_ = client.SetDeadline(time.Now().Add(turnedTimeout))
-	if _, readErr := client.Read(make([]byte, 4<<10)); readErr != nil {
-		return err
-	}
-	why := fmt.Sprintf("cannot pass on a request: %s\n", text(err))
-	_, _ = fmt.Fprintf(client, "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\n"+
-		"Connection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s",
-		len(why), why)
-	if half, ok := client.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(client, maxHeader)) // until the client has read it
-	return err
-}

@@ -71,7 +71,6 @@ func (f failure) Unwrap() error { return f.error }
 // terminated is a session whose client speaks TLS.
 type terminated struct {
 	*webSession
-	activity
 	transport *http.Transport
 	sent      []string // texts of secrets that were put into requests; of webSession.mu
 }
@@ -90,15 +89,12 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 		SessionTicketsDisabled: true, // another connection has another key for them
 	}
 	s := &terminated{webSession: newWebSession(c, t, server, b)}
-	switch err := c.n.s.web.enter(c, idleCost); err.(type) {
-	case nil:
-		defer c.n.s.web.leave(c, idleCost)
-		defer s.over()
-	case busy:
-		s.turn(err)
-	default:
+	s.cost = streamsCost - idleCost
+	leave, err := s.enter(idleCost)
+	if err != nil {
 		return err
 	}
+	defer leave()
 	s.transport = s.secureTransport(w.roots)
 	s.proxy = s.secureProxy(&w.copies)
 	// net/http speaks HTTP/2 of a *tls.Conn alone.
@@ -113,6 +109,7 @@ func (s *terminated) asClient(client tls.ConnectionState) error {
 	s.http1 = client.NegotiatedProtocol != "h2"
 	s.greets = !s.http1
 	if s.http1 {
+		s.cost = activeCost - idleCost
 		s.transport.Protocols = onlyHTTP1()
 	}
 	return nil

@@ -21,22 +21,10 @@ func serveTerminated(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.rests(1)
-	if err := s.serving(); err != nil {
-		w.Header().Set("Connection", "close")
-		w.Header().Set("Retry-After", "10")
-		http.Error(w, "cannot pass on a request: "+text(err), http.StatusServiceUnavailable)
+	if !s.accepts(w, r, "https") {
 		return
 	}
-	if err := s.check(r, "https"); err != nil {
-		s.c.refuse(err)
-		w.Header().Set("Connection", "close")
-		http.Error(w, "cannot pass on a request: "+text(err), http.StatusMisdirectedRequest)
-		return
-	}
-	w.Header()["Content-Type"], w.Header()["Date"] = nil, nil // none but the server's
 	out := scrubbedWriter{w, s}
-	// An answer may begin before its request ends.
-	_ = http.NewResponseController(w).EnableFullDuplex()
 	s.proxy.ServeHTTP(out, r)
 	scrub.Header(w.Header(), s.traces()) // the trailers, which are sent now
 }

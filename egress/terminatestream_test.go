@@ -329,18 +329,16 @@ func (s *sampled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTerminatedBound: a chat has so many connections whose TLS is ended; the next one waits.
+// TestTerminatedBound: a chat has requests on so many connections at a time, and more wait.
 func TestTerminatedBound(t *testing.T) {
-	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
-	var all []*http.Client
+	w, finish := slowWorld(t)
 	for range maxSessions {
-		c := w.client(true)
-		w.do(c, w.request("GET", "/", nil))
-		all = append(all, c)
+		w.ask(w.client(true), w.n)
 	}
 	done := make(chan string, 1)
+	c, r := w.client(true), w.request("GET", "/", nil)
 	go func() {
-		a, err := w.client(true).Do(w.request("GET", "/", nil))
+		a, err := c.Do(r)
 		if err == nil {
 			a.Body.Close()
 		}
@@ -351,9 +349,34 @@ func TestTerminatedBound(t *testing.T) {
 		t.Fatal("it did not wait: ", err)
 	case <-time.After(100 * time.Millisecond): // a hint: it may not have begun
 	}
-	all[0].CloseIdleConnections()
+	close(finish)
 	if err := <-done; err != "<nil>" {
 		t.Error(err)
+	}
+}
+
+// TestIdleGivesWay: connections without a request keep none from a chat's others.
+func TestIdleGivesWay(t *testing.T) {
+	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
+	for range maxSessions + 10 {
+		w.do(w.client(true), w.request("GET", "/", nil))
+	}
+	plain := newWorld(t)
+	o := newOrigin(t, nil)
+	var all []*bufio.Reader
+	var idle []*net.TCPConn
+	request := "GET / HTTP/1.1\r\nHost: " + o.host + "\r\n\r\n"
+	c := plain.byName("api.example.org", o.addr)
+	n := plain.network(one)
+	for range maxSessions + 10 {
+		b := send(t, c, request)
+		answer(t, b, 200)
+		all, idle = append(all, b), append(idle, c)
+		c = plain.dial(n, plain.named(n, "api.example.org", o.addr.Port()))
+	}
+	for i, b := range all { // and go on
+		send(t, idle[i], request)
+		answer(t, b, 200)
 	}
 }
 

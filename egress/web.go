@@ -20,12 +20,12 @@ const (
 	headerTimeout = 30 * time.Second
 	// maxFields is how many fields a header has that is passed on, which copies it.
 	maxFields = 256
-	// Sessions of HTTP of a chat; more wait. Clients such as npm open some 50 connections.
+	// Sessions of HTTP of a chat that have requests; more wait. Clients such as npm open some 50
+	// connections.
 	maxSessions = 64
 	// webMemory is how many bytes the sessions of HTTP of all chats may cost at worst; more
 	// sessions wait.
 	webMemory = 600 << 20
-	plainCost = 1 << 20 // of a session of plain HTTP
 )
 
 // switchedGrace is how long a connection goes on after 101 when its client has ended its side:
@@ -49,6 +49,7 @@ func newWeb(s *server) *web {
 		MaxHeaderBytes:               maxHeader,
 		Protocols:                    onlyHTTP1(),
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnState:                    state,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, sessionKey{}, c)
 		},
@@ -76,6 +77,7 @@ type webSession struct {
 	ended    chan struct{}
 	end      func()
 	switched atomic.Bool // to another protocol, with 101
+	activity
 
 	mu     sync.Mutex
 	server *net.TCPConn   // the first connection to the server, until it is used
@@ -90,9 +92,8 @@ func newWebSession(c connection, t target, server *net.TCPConn, b []byte) *webSe
 	return s
 }
 
-// enter waits until the chat may have one session more, which may cost so many bytes. The caller
-// leaves.
-func (w *web) enter(c connection, cost int64) error {
+// begin waits until the chat may have requests of one session more, which may cost so many bytes.
+func (w *web) begin(c connection, cost int64) error {
 	timeout := time.NewTimer(enterTimeout)
 	defer timeout.Stop()
 	select {
@@ -126,7 +127,8 @@ func (w *web) pay(c connection, cost int64, timeout *time.Timer) error {
 	}
 }
 
-func (w *web) leave(c connection, cost int64) {
+// end is the inverse of begin.
+func (w *web) end(c connection, cost int64) {
 	w.costs.give(cost, &c.n.web, &c.n.owner.web)
 	<-c.n.sessions
 }
@@ -134,11 +136,13 @@ func (w *web) leave(c connection, cost int64) {
 // carry serves the requests of a client, of whom b was read before. It returns when all connections
 // are closed, but for server's socket where it was not used.
 func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error {
-	if err := w.enter(c, plainCost); err != nil {
-		return c.answerBusy(&webSession{Conn: c.client, c: c, begin: b}, err)
-	}
-	defer w.leave(c, plainCost)
 	s := newWebSession(c, t, server, b)
+	s.http1, s.cost = true, plainCost-restingCost
+	leave, err := s.enter(restingCost)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	transport := s.transport()
 	s.proxy = s.reverseProxy(transport, &w.copies)
 	w.pass(s, s, transport)
@@ -187,8 +191,16 @@ func (s *webSession) dial(context.Context, string, string) (net.Conn, error) {
 	return w, nil
 }
 
-// Read is that of the client's connection.
+// Read is that of the client's connection. HTTP/1 holds a whole header before it asks anybody.
 func (s *webSession) Read(p []byte) (int, error) {
+	n, err := s.read(p)
+	if n > 0 && s.http1 {
+		s.begins()
+	}
+	return n, err
+}
+
+func (s *webSession) read(p []byte) (int, error) {
 	if len(s.begin) > 0 {
 		n := copy(p, s.begin)
 		s.begin = s.begin[n:]

@@ -30,16 +30,30 @@ func serveWeb(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "cannot tell the connection", http.StatusInternalServerError)
 		return
 	}
-	if err := s.check(r, "http"); err != nil {
+	defer s.rests(1)
+	if s.accepts(w, r, "http") {
+		s.proxy.ServeHTTP(w, r)
+	}
+}
+
+// accepts reports whether a request may be passed on, and answers one that may not.
+func (s *webSession) accepts(w http.ResponseWriter, r *http.Request, scheme string) bool {
+	code, err := http.StatusServiceUnavailable, s.serving()
+	if err != nil {
+		w.Header().Set("Retry-After", "10")
+	} else if err = s.check(r, scheme); err != nil {
 		s.c.refuse(err)
+		code = http.StatusMisdirectedRequest
+	}
+	if err != nil {
 		w.Header().Set("Connection", "close")
-		http.Error(w, "cannot pass on a request: "+text(err), http.StatusMisdirectedRequest)
-		return
+		http.Error(w, "cannot pass on a request: "+text(err), code)
+		return false
 	}
 	w.Header()["Content-Type"], w.Header()["Date"] = nil, nil // none but the server's
 	// An answer may begin before its request ends.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	s.proxy.ServeHTTP(w, r)
+	return true
 }
 
 // check refuses a request to another host than the target's. Where the request has an absolute

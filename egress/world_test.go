@@ -73,6 +73,13 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
+// network is that of a chat that is open.
+func (w *world) network(id chat.ID) *network {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return w.s.networks[id]
+}
+
 // countFDs counts this process's descriptors. Pipes of splice(2) are closed by the collector.
 func countFDs(t testing.TB) int {
 	t.Helper()
