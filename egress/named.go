@@ -107,7 +107,8 @@ func protocolOf(b []byte) protocol {
 		return anything
 	case bytes.HasPrefix(line, []byte("PRI *")):
 		return web2
-	case bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")), capitals && asksWeb(method, rest):
+	case bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")),
+		capitals && asksWeb(method, rest):
 		return web1
 	case whole:
 		return anything

@@ -32,16 +32,10 @@ func (t *Table) Probe() chat.Layer {
 		l.Probe, l.Fix = "nothing was sent, because the rules are not as written: "+strings.Join(found, " "), "apply the policies again"
 		return l
 	}
-	l.State = chat.LayerOn
-	var said []string
+	l.State, l.Fix = chat.LayerUnknown, "give the host a route, or lo its address: nothing was refused"
 	for _, try := range []attempt{{"192.0.2.1", 443, false}, {"192.0.2.1", 53, true}, {"2001:db8::1", 443, false}, {"2001:db8::1", 53, true}} {
-		err := sys.AsUID(t.opts.ProbeUID, try.send)
-		said = append(said, fmt.Sprintf("%s %s", try, answer(err)))
-		if !refused(err) && !errors.Is(err, unix.ENETUNREACH) {
-			l.State, l.Fix = chat.LayerOff, fixAccept
-		}
+		tried(&l, try.String(), sys.AsUID(t.opts.ProbeUID, try.send))
 	}
-	l.Probe = strings.Join(said, ", ")
 	t.probeLoopback(&l)
 	return l
 }
@@ -50,27 +44,28 @@ func (t *Table) Probe() chat.Layer {
 // a process of the uid outside of it.
 func (t *Table) probeLoopback(l *chat.Layer) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		err := t.probeListener(host)
-		l.Probe += fmt.Sprintf(", %s to a server of root: %s", host, answer(err))
-		if !refused(err) && !errors.Is(err, errNoFamily) {
-			l.State, l.Fix = chat.LayerOff, fixAccept
-		}
+		tried(l, host+" to a server of root:", t.probeListener(host))
+	}
+}
+
+// tried adds what came of one try. The wall stands if something was refused, and nothing got through.
+func tried(l *chat.Layer, what string, err error) {
+	l.Probe = strings.TrimPrefix(fmt.Sprintf("%s, %s %s", l.Probe, what, answer(err)), ", ")
+	switch {
+	case refused(err) && l.State == chat.LayerUnknown:
+		l.State, l.Fix = chat.LayerOn, ""
+	case !refused(err) && !nowhere(err):
+		l.State, l.Fix = chat.LayerOff, fixAccept
 	}
 }
 
 // fixAccept is what to do where something gets through.
 const fixAccept = "look for a rule that accepts chats before the chain CHATD"
 
-// errNoFamily: the host has no such loopback address, so nothing can use it.
-var errNoFamily = errors.New("this host has no such address")
-
 // probeListener connects as ProbeUID to a fresh listener of root.
 func (t *Table) probeListener(host string) error {
 	addr := netip.MustParseAddr(host)
 	fd, port, err := listen(addr)
-	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
-		return errNoFamily
-	}
 	if err != nil {
 		return err
 	}
@@ -181,13 +176,19 @@ func refused(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
+// nowhere are the answers of a host without a route, or without an address to send from.
+func nowhere(err error) bool {
+	return errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EADDRNOTAVAIL) ||
+		errors.Is(err, unix.EAFNOSUPPORT)
+}
+
 func answer(err error) string {
 	switch {
 	case err == nil:
 		return "got through"
 	case refused(err):
 		return "refused"
-	case errors.Is(err, unix.ENETUNREACH):
+	case nowhere(err):
 		return "has no route"
 	case errors.Is(err, unix.ETIMEDOUT):
 		return "got no answer"

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -257,6 +259,34 @@ func TestProbe(t *testing.T) {
 			run(t, x.line)
 			stands(t, x.want)
 		})
+	}
+}
+
+// TestProbeWithoutRoute: where nothing can be sent, nothing says that the wall stands; what lo
+// refuses does.
+func TestProbeWithoutRoute(t *testing.T) {
+	needsRoot(t)
+	if os.Getenv("CHATD_TEST_NO_ROUTE") == "" { // other tests make routes
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbeWithoutRoute$")
+		cmd.Env = append(os.Environ(), "CHATD_TEST_NO_ROUTE=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	table := newTable(t, hostTools)
+	policies := testPolicy(t, 1)
+	policies[0].Blocks = []Range{testOptions.Range}
+	apply(t, table, policies)
+	for _, x := range []struct {
+		line string
+		want chat.LayerState
+	}{{"true", chat.LayerOn}, {"ip address flush dev lo; ip link set lo down", chat.LayerUnknown}} {
+		run(t, x.line)
+		if l := table.Probe(); l.State != x.want || (l.Fix == "") != (l.State == chat.LayerOn) {
+			t.Errorf("after %s: %+v, want %s", x.line, l, x.want)
+		}
 	}
 }
 
