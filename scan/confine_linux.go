@@ -8,40 +8,17 @@ import (
 	"github.com/chatd/chatd/landlock"
 )
 
-// passed are the system calls of a walk and of the Go runtime: no open but openat2(2), which
-// Landlock checks, no socket, no exec. Names that an architecture lacks are left out.
-var passed = []string{
-	"mmap", "munmap", "mprotect", "madvise", "mremap", "brk", "mincore", "membarrier",
-	"clone", "clone3", "set_robust_list", "rseq", "futex", "exit", "exit_group", "gettid",
-	"getpid", "tgkill", "sched_yield", "sched_getaffinity",
-	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall",
-	"nanosleep", "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday",
-	"timer_create", "timer_settime", "timer_delete", "setitimer", "getrandom", "prctl",
-	"epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "eventfd2", "pipe2",
-	"openat2", "getdents64", "fstat", "statx", "lseek", "fcntl", "close", "read", "write",
-}
-
-// confine gives up what the walk does not need, for every thread and for good. missing is a wall
+// confine gives up what the walk does not need, for every thread and for good. missing are the walls
 // that this kernel does not have.
-func confine() (missing string, err error) {
+func confine() (missing []string, err error) {
 	if err := lowestPriority(); err != nil {
-		return "", err
-	}
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return "", fmt.Errorf("cannot keep others of this user out: %w", err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return "", fmt.Errorf("cannot go without a core: %w", err)
+		return nil, err
 	}
 	if err := onlySearches(); err != nil {
-		return "", err
+		return nil, err
 	}
-	if landlock.ABI() == 0 {
-		missing = "landlock"
-	} else if _, err := landlock.Enforce(landlock.Rules{List: []string{"/"}}, 1, true); err != nil {
-		return "", err
-	}
-	return missing, landlock.AllowCalls(passed)
+	// No open but openat2(2), which Landlock checks, no socket, no exec.
+	return landlock.Restrict(landlock.Rules{List: []string{"/"}}, "openat2", "getdents64", "statx", "lseek")
 }
 
 // onlySearches checks that the process has CAP_DAC_READ_SEARCH and no other capability.

@@ -122,7 +122,7 @@ func confined(dir string) error {
 	if err != nil {
 		return err
 	}
-	if without != (missing != "") {
+	if without != (len(missing) > 0) {
 		return fmt.Errorf("it says that %q is missing", missing)
 	}
 	for name, act := range all {

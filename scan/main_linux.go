@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -61,7 +62,7 @@ func search(req chat.StrayRequest, out *output) *chat.StrayEnd {
 		}
 	}()
 	end := w.all(localMounts(mounts, req.Under))
-	end.Missing = missing
+	end.Missing = strings.Join(missing, ", ")
 	return &end
 }
 
