@@ -121,33 +121,39 @@ func describe(t *testing.T, root string) map[string]string {
 		if err != nil || name == "." {
 			return err
 		}
-		var st unix.Stat_t
-		must(t, unix.Lstat(path, &st))
-		says := fmt.Sprintf("mode %o", st.Mode&^(unix.S_ISUID|unix.S_ISGID))
-		says += fmt.Sprint(" mtime ", st.Mtim)
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFLNK:
-			target, err := os.Readlink(path)
-			must(t, err)
-			says += fmt.Sprintf(" -> %q", target)
-		case unix.S_IFREG:
-			says += fmt.Sprintf(" size %d blocks %d nlink %d", st.Size, st.Blocks, st.Nlink)
-			if st.Nlink > 1 {
-				if first[st.Ino] == "" {
-					first[st.Ino] = name
-				}
-				says += " first " + first[st.Ino]
-			}
-			says += contentOf(t, path, st.Size)
-		}
-		if k := st.Mode & unix.S_IFMT; k == unix.S_IFREG || k == unix.S_IFDIR {
-			says += attributesOf(t, path)
-		}
-		all[name] = says
+		all[name] = tell(t, path, name, first)
 		return nil
 	})
 	must(t, err)
 	return all
+}
+
+// tell says of one file all that an archive keeps. first has the names of files with several.
+func tell(t *testing.T, path, name string, first map[uint64]string) string {
+	t.Helper()
+	var st unix.Stat_t
+	must(t, unix.Lstat(path, &st))
+	says := fmt.Sprintf("mode %o", st.Mode&^(unix.S_ISUID|unix.S_ISGID))
+	says += fmt.Sprint(" mtime ", st.Mtim)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		target, err := os.Readlink(path)
+		must(t, err)
+		says += fmt.Sprintf(" -> %q", target)
+	case unix.S_IFREG:
+		says += fmt.Sprintf(" size %d blocks %d nlink %d", st.Size, st.Blocks, st.Nlink)
+		if st.Nlink > 1 {
+			if first[st.Ino] == "" {
+				first[st.Ino] = name
+			}
+			says += " first " + first[st.Ino]
+		}
+		says += contentOf(t, path, st.Size)
+	}
+	if k := st.Mode & unix.S_IFMT; k == unix.S_IFREG || k == unix.S_IFDIR {
+		says += attributesOf(t, path)
+	}
+	return says
 }
 
 func contentOf(t *testing.T, path string, size int64) string {
@@ -317,18 +323,24 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestTooDeep: a tree that cannot be unpacked is refused by name, and one less deep is not.
-func TestTooDeep(t *testing.T) {
-	dir := t.TempDir()
-	must(t, os.MkdirAll(dir+strings.Repeat("/d", maxDepth-1), 0o700))
+// TestPathTooLong: a tree with a path that no archive has is refused by that path, and says what to
+// do. One with a path that is just short enough is packed.
+func TestPathTooLong(t *testing.T) {
+	dir, name := t.TempDir(), strings.Repeat("d", maxName)
+	bottom := nest(t, dir, maxPath/(maxName+1), name)
 	stream, _ := pack(t, dir, "")
 	if _, err := Check(bytes.NewReader(stream), "", wide); err != nil {
 		t.Error(err)
 	}
-	must(t, os.MkdirAll(dir+strings.Repeat("/d", maxDepth), 0o700))
+	must(t, errors.Join(os.Mkdir(inside(bottom, "d"), 0o700), bottom.Close()))
 	_, err := Pack(openDirectory(t, dir), io.Discard, "", nil)
-	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "levels deep") {
+	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), name[:64]) ||
+		!strings.Contains(err.Error(), "65536 bytes, in 257 directories: remove or move") {
 		t.Errorf("the error is %v", err)
+	}
+	long := raw(t, chain(maxPath/(maxName+1)+1, name)...)
+	if _, err := readTar(bytes.NewReader(long), wide, nothing{}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("an archive with such a path: %v", err)
 	}
 	_, err = Unpack(openDirectory(t, dir), bytes.NewReader(stream), "", wide)
 	if !errors.Is(err, chat.ErrExists) {

@@ -59,3 +59,33 @@ func (p *packer) attributes(f *os.File, path string) (map[string]string, error) 
 	}
 	return all, nil
 }
+
+// extents are the pieces of data of a file. A sparse file has holes between them, and its last
+// piece, which may be empty, ends with the file.
+func extents(f *os.File, size int64) (all []extent, sparse bool, err error) {
+	var sum int64
+	for at := int64(0); at < size; {
+		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) || err == nil && from >= size {
+			break // a hole to the end
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("cannot find its holes: %w", err)
+		}
+		to, err := unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE)
+		if err != nil {
+			return nil, false, fmt.Errorf("cannot find its holes: %w", err)
+		}
+		if to = min(to, size); len(all) == maxExtents-1 {
+			to = size
+		}
+		all, sum, at = append(all, extent{from, to - from}), sum+to-from, to
+	}
+	if sum == size {
+		return all, false, nil
+	}
+	if last := len(all) - 1; last < 0 || all[last].at+all[last].size < size {
+		all = append(all, extent{size, 0})
+	}
+	return all, true, nil
+}

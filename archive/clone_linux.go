@@ -20,11 +20,10 @@ func Clone(dir, to *os.File, meter *Meter) (Summary, error) {
 		return Summary{}, errors.Join(
 			fmt.Errorf("cannot clone: the directory is not empty: %w", chat.ErrExists), err)
 	}
-	c := &cloner{unpacker: unpacker{root: to}}
-	defer c.close()
+	c := &cloner{unpacker: unpacker{newDescent(to)}}
 	p := newPacker(c, meter)
-	err := p.directory(dir, "", 1)
-	return p.s, err
+	err := p.tree(dir)
+	return p.s, errors.Join(err, c.leaveAll())
 }
 
 // cloner makes the entries that a packer finds.

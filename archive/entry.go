@@ -28,7 +28,6 @@ const (
 	maxPath    = 64 << 10  // bytes of a path from the root of the tree
 	maxRecords = 512 << 10 // bytes of an entry's attributes
 	maxHeader  = 1 << 20   // bytes of an entry's pax records
-	maxDepth   = 512       // directories, each of which holds a descriptor
 	maxExtents = 16 << 10  // pieces of data in a sparse file; what follows is kept with its zeros
 	maxName    = 255       // bytes of one name
 )
@@ -218,7 +217,7 @@ func (e entry) fault() string {
 
 // cleanPath reports whether path is relative and clean, without a component that leads elsewhere.
 func cleanPath(path string) bool {
-	if len(path) > maxPath || strings.Count(path, "/") >= maxDepth {
+	if len(path) > maxPath {
 		return false
 	}
 	for name := range strings.SplitSeq(path, "/") {
@@ -229,3 +228,10 @@ func cleanPath(path string) bool {
 	}
 	return true
 }
+
+// directoryOf is the path of the directory that holds a path.
+func directoryOf(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
+
+func join(path, name string) string { return strings.TrimPrefix(path+"/"+name, "/") }
+
+func (e entry) name() string { return e.path[strings.LastIndexByte(e.path, '/')+1:] }

@@ -53,6 +53,14 @@ type hostileArchive struct {
 	most  Limits // none is wide
 }
 
+// chain is directories in one another.
+func chain(levels int, name string) (all []entry) {
+	for path := name; len(all) < levels; path += "/" + name {
+		all = append(all, entry{path: path, kind: typeDirectory})
+	}
+	return all
+}
+
 func hostileArchives(t *testing.T) map[string]hostileArchive {
 	dir := func(path string) entry { return entry{path: path, kind: typeDirectory} }
 	file := func(path string) entry { return entry{path: path, kind: typeFile, size: 3, stored: 3} }
@@ -60,6 +68,8 @@ func hostileArchives(t *testing.T) map[string]hostileArchive {
 		return entry{path: path, kind: kind, target: target}
 	}
 	good := raw(t, dir("d"), file("d/f"))
+	deep := slices.Clip(chain(40, "d"))
+	bottom := deep[39].path
 	foreign := func(h tar.Header) []byte {
 		var out bytes.Buffer
 		w := tar.NewWriter(&out)
@@ -68,23 +78,28 @@ func hostileArchives(t *testing.T) map[string]hostileArchive {
 		return out.Bytes()
 	}
 	return map[string]hostileArchive{
-		"parent":             {plain: raw(t, file("../out"))},
-		"parent inside":      {plain: raw(t, dir("d"), file("d/../../out"))},
-		"absolute":           {plain: raw(t, file("/out"))},
-		"dot":                {plain: raw(t, file("./out"))},
-		"empty name":         {plain: raw(t, dir("d"), file("d//f"))},
-		"no name":            {plain: raw(t, file(""))},
-		"NUL in a name":      {plain: raw(t, file("a\x00b"))},
-		"long name":          {plain: raw(t, file(strings.Repeat("n", 256)))},
-		"deep":               {plain: raw(t, dir(strings.Repeat("d/", maxDepth)+"d"))},
-		"through a symlink":  {plain: raw(t, link(typeSymlink, "s", ".."), file("s/out"))},
-		"over a symlink":     {plain: raw(t, link(typeSymlink, "s", "../out"), file("s"))},
-		"twice":              {plain: raw(t, file("f"), file("f"))},
-		"directory twice":    {plain: raw(t, dir("d"), file("f"), dir("d"))},
-		"without directory":  {plain: raw(t, file("d/f"))},
-		"back in directory":  {plain: raw(t, dir("d"), file("f"), file("d/f"))},
-		"hard link outside":  {plain: raw(t, link(typeHardLink, "h", "../secret"))},
-		"hard link absolute": {plain: raw(t, link(typeHardLink, "h", "/etc/passwd"))},
+		"parent":        {plain: raw(t, file("../out"))},
+		"parent inside": {plain: raw(t, dir("d"), file("d/../../out"))},
+		"absolute":      {plain: raw(t, file("/out"))},
+		"dot":           {plain: raw(t, file("./out"))},
+		"empty name":    {plain: raw(t, dir("d"), file("d//f"))},
+		"no name":       {plain: raw(t, file(""))},
+		"NUL in a name": {plain: raw(t, file("a\x00b"))},
+		"long name":     {plain: raw(t, file(strings.Repeat("n", 256)))},
+		"deep, through a symlink": {plain: raw(t, append(deep, link(typeSymlink, bottom+"/s", "/"),
+			file(bottom+"/s/out"))...)},
+		"deep, hard link by symlink": {plain: raw(t, append(deep,
+			link(typeSymlink, bottom+"/s", strings.Repeat("../", 41)), link(typeHardLink, "h", bottom+"/s/secret"))...)},
+		"deep, back in directory": {plain: raw(t, append(deep, file("f"), file(bottom+"/f"))...)},
+		"deep, twice":             {plain: raw(t, append(deep, file("d/f"), dir("d/d"))...)},
+		"through a symlink":       {plain: raw(t, link(typeSymlink, "s", ".."), file("s/out"))},
+		"over a symlink":          {plain: raw(t, link(typeSymlink, "s", "../out"), file("s"))},
+		"twice":                   {plain: raw(t, file("f"), file("f"))},
+		"directory twice":         {plain: raw(t, dir("d"), file("f"), dir("d"))},
+		"without directory":       {plain: raw(t, file("d/f"))},
+		"back in directory":       {plain: raw(t, dir("d"), file("f"), file("d/f"))},
+		"hard link outside":       {plain: raw(t, link(typeHardLink, "h", "../secret"))},
+		"hard link absolute":      {plain: raw(t, link(typeHardLink, "h", "/etc/passwd"))},
 		"hard link by symlink": {plain: raw(t, link(typeSymlink, "s", ".."),
 			link(typeHardLink, "h", "s/secret"))},
 		"hard link of symlink": {plain: raw(t, link(typeSymlink, "s", "../secret"),

@@ -22,7 +22,7 @@ func Pack(dir *os.File, out io.Writer, recipients string, meter *Meter) (s Summa
 	}
 	to := newWriter(stream, meter)
 	p := newPacker(to, meter)
-	if err := p.directory(dir, "", 1); err != nil {
+	if err := p.tree(dir); err != nil {
 		return p.s, err
 	}
 	if err := errors.Join(to.end(), stream.Close()); err != nil {
@@ -48,13 +48,14 @@ func newPacker(to output, meter *Meter) *packer {
 
 type packer struct {
 	to     output
+	at     descent
+	path   string        // of the directory that is packed
+	names  [8 << 10]byte // of it, as they are read
 	s      Summary
 	linked map[inode]*linkedFile
 	held   int // bytes of paths in linked
 	meter  *Meter
 }
-
-type inode struct{ dev, ino uint64 }
 
 // linkedFile is a file of which more names are expected.
 type linkedFile struct {
@@ -65,79 +66,115 @@ type linkedFile struct {
 // maxLinked bounds the bytes of paths that Pack holds to find hard links.
 const maxLinked = 64 << 20
 
-// batch is how many names of a directory are read together.
-const batch = 256
-
-// directory writes what is in dir, which is at path.
-func (p *packer) directory(dir *os.File, path string, depth int) error {
+// tree writes what is below dir.
+func (p *packer) tree(dir *os.File) (err error) {
+	p.at = newDescent(dir)
+	defer func() { err = errors.Join(err, p.at.leaveAll()) }()
 	for {
-		names, err := dir.Readdirnames(batch)
-		for _, name := range names {
-			if err := p.one(dir, name, join(path, name), depth); err != nil {
+		name, err := p.next()
+		switch {
+		case err == nil:
+			err = p.one(name, join(p.path, name))
+		case !errors.Is(err, io.EOF):
+			err = cannotRead(p.path, err)
+		case p.path == "":
+			return nil
+		default:
+			err = p.leave()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// next is a name in the directory that is packed; io.EOF is its end.
+func (p *packer) next() (string, error) {
+	l, fd := p.at.last(), p.at.fd()
+	for len(l.names) == 0 {
+		var err error
+		if l.at, err = unix.Seek(fd, 0, io.SeekCurrent); err != nil {
+			return "", err
+		}
+		n, err := unix.ReadDirent(fd, p.names[:])
+		if err != nil {
+			return "", err
+		}
+		if n <= 0 {
+			return "", io.EOF
+		}
+		_, _, l.names = unix.ParseDirent(p.names[:n], -1, nil)
+	}
+	name := l.names[0]
+	l.names = l.names[1:]
+	return name, nil
+}
+
+// leave goes on in the parent of the directory that was packed.
+func (p *packer) leave() error {
+	left, again, err := p.at.up()
+	if err == nil && again {
+		err = p.skipTo(left.name)
+	}
+	if err == nil {
+		err = p.to.leave()
+	}
+	if err != nil {
+		return cannotRead(p.path, err)
+	}
+	p.path = directoryOf(p.path)
+	return nil
+}
+
+// skipTo skips what was packed, up to name: from where that was read, or from the beginning if the
+// file system does not keep such places.
+func (p *packer) skipTo(name string) error {
+	l := p.at.last()
+	for _, at := range []int64{l.at, 0} {
+		if _, err := unix.Seek(p.at.fd(), at, io.SeekStart); err != nil {
+			return err
+		}
+		l.names = nil
+		for {
+			next, err := p.next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil || next == name {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return cannotRead(path, err)
-		}
 	}
+	return changed()
 }
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "/" + name
-}
-
-// entryError names the entry that could not be packed: the innermost one.
-type entryError struct {
-	path string
-	err  error
-}
-
-func (e *entryError) Error() string {
-	return fmt.Sprintf("cannot archive %s: %v", chat.Quote(e.path), e.err)
-}
-
-func (e *entryError) Unwrap() error { return e.err }
 
 func cannotRead(path string, err error) error {
-	if inner := new(entryError); errors.As(err, &inner) {
-		return err
-	}
-	return &entryError{path, err}
+	return fmt.Errorf("cannot archive %s: %w", chat.Quote(path), err)
 }
 
 // one writes the entry of one name.
-func (p *packer) one(dir *os.File, name, path string, depth int) error {
-	var st unix.Stat_t
-	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+func (p *packer) one(name, path string) error {
+	st, err := p.at.stat(name)
+	if err != nil {
 		return cannotRead(path, err)
 	}
 	e := entry{path: path, mode: st.Mode & 0o777, uid: st.Uid, modified: time.Unix(st.Mtim.Unix())}
-	var err error
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
+	switch kind := st.Mode & unix.S_IFMT; {
+	case len(path) > maxPath:
+		err = fmt.Errorf("its path has over %d bytes, in %d directories: remove or move what is there, "+
+			"or reap the chat without an archive: %w", maxPath, len(p.at.levels), chat.ErrInvalid)
+	case kind == unix.S_IFDIR:
 		e.kind, e.mode = typeDirectory, st.Mode&0o1777
-		if depth >= maxDepth || len(path) > maxPath-maxName {
-			err = fmt.Errorf("it is over %d levels deep, or its path is too long: %w", maxDepth,
-				chat.ErrInvalid)
-			break
-		}
-		err = p.subdirectory(dir, name, e, &st, depth)
-	case unix.S_IFREG:
+		err = p.subdirectory(name, e, &st)
+	case kind == unix.S_IFREG:
 		e.kind = typeFile
-		err = p.fileOrLink(dir, name, e, &st)
-	case unix.S_IFLNK:
+		err = p.fileOrLink(name, e, &st)
+	case kind == unix.S_IFLNK:
 		e.kind = typeSymlink
-		if e.target, err = readlink(dir, name); err == nil {
+		if e.target, err = readlink(p.at.fd(), name); err == nil {
 			err = p.header(e, nil)
 		}
-	case unix.S_IFIFO:
+	case kind == unix.S_IFIFO:
 		e.kind = typeFIFO
 		err = p.header(e, nil)
 	default:
@@ -149,9 +186,9 @@ func (p *packer) one(dir *os.File, name, path string, depth int) error {
 	return nil
 }
 
-func readlink(dir *os.File, name string) (string, error) {
+func readlink(dir int, name string) (string, error) {
 	b := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(int(dir.Fd()), name, b)
+	n, err := unix.Readlinkat(dir, name, b)
 	return string(b[:max(0, n)]), err
 }
 
@@ -162,57 +199,22 @@ func (p *packer) header(e entry, sparse []extent) error {
 	return p.to.begin(e, sparse)
 }
 
-func (p *packer) subdirectory(
-	parent *os.File, name string, e entry, st *unix.Stat_t, depth int,
-) (err error) {
-	dir, restore, err := openOwn(parent, name, st)
+// subdirectory writes the entry of a directory, and goes on in it.
+func (p *packer) subdirectory(name string, e entry, st *unix.Stat_t) error {
+	dir, err := p.at.open(name, st)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, restore(), dir.Close()) }()
-	if e.attrs, err = p.attributes(dir, e.path); err != nil {
+	p.at.down(dir)
+	if e.attrs, err = p.attributes(dir.dir, e.path); err != nil {
 		return err
 	}
-	if err := p.header(e, nil); err != nil {
-		return err
-	}
-	if err := p.directory(dir, e.path, depth+1); err != nil {
-		return err
-	}
-	return p.to.leave()
+	p.path = e.path
+	return p.header(e, nil)
 }
-
-// openOwn opens a file or directory that its owner may not read, by changing its mode until
-// restore is called.
-func openOwn(parent *os.File, name string, st *unix.Stat_t) (*os.File, func() error, error) {
-	want, flags := uint32(0o400), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		want, flags = 0o500, flags|unix.O_DIRECTORY
-	}
-	mode, restore := st.Mode&0o7777, func() error { return nil }
-	if mode&want != want {
-		set := func(mode uint32) error { return unix.Fchmodat(int(parent.Fd()), name, mode, 0) }
-		if err := set(mode | want); err != nil {
-			return nil, nil, fmt.Errorf("cannot make it readable: %w", err)
-		}
-		restore = func() error { return set(mode) }
-	}
-	fd, err := unix.Openat(int(parent.Fd()), name, flags, 0)
-	if err != nil {
-		return nil, nil, errors.Join(err, restore())
-	}
-	f := os.NewFile(uintptr(fd), name)
-	var now unix.Stat_t
-	if err := unix.Fstat(fd, &now); err != nil || now.Ino != st.Ino || now.Dev != st.Dev {
-		return nil, nil, errors.Join(err, changed(), restore(), f.Close())
-	}
-	return f, restore, nil
-}
-
-func changed() error { return fmt.Errorf("it changed while it was read: %w", chat.ErrConflict) }
 
 // fileOrLink writes a file, or a hard link to one that was written.
-func (p *packer) fileOrLink(dir *os.File, name string, e entry, st *unix.Stat_t) error {
+func (p *packer) fileOrLink(name string, e entry, st *unix.Stat_t) error {
 	if st.Nlink > 1 {
 		id := inode{st.Dev, st.Ino}
 		if first := p.linked[id]; first != nil {
@@ -230,15 +232,16 @@ func (p *packer) fileOrLink(dir *os.File, name string, e entry, st *unix.Stat_t)
 			p.held += len(e.path)
 		}
 	}
-	return p.file(dir, name, e, st)
+	return p.file(name, e, st)
 }
 
-func (p *packer) file(dir *os.File, name string, e entry, st *unix.Stat_t) (err error) {
-	f, restore, err := openOwn(dir, name, st)
+func (p *packer) file(name string, e entry, st *unix.Stat_t) (err error) {
+	opened, err := p.at.open(name, st)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, restore(), f.Close()) }()
+	defer func() { err = errors.Join(err, opened.close()) }()
+	f := opened.dir
 	e.size = st.Size
 	if e.attrs, err = p.attributes(f, e.path); err != nil {
 		return err
@@ -257,34 +260,4 @@ func (p *packer) file(dir *os.File, name string, e entry, st *unix.Stat_t) (err 
 	n, err := p.to.content(f, pieces)
 	p.s.Bytes += n
 	return err
-}
-
-// extents are the pieces of data of a file. A sparse file has holes between them, and its last
-// piece, which may be empty, ends with the file.
-func extents(f *os.File, size int64) (all []extent, sparse bool, err error) {
-	var sum int64
-	for at := int64(0); at < size; {
-		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) || err == nil && from >= size {
-			break // a hole to the end
-		}
-		if err != nil {
-			return nil, false, fmt.Errorf("cannot find its holes: %w", err)
-		}
-		to, err := unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE)
-		if err != nil {
-			return nil, false, fmt.Errorf("cannot find its holes: %w", err)
-		}
-		if to = min(to, size); len(all) == maxExtents-1 {
-			to = size
-		}
-		all, sum, at = append(all, extent{from, to - from}), sum+to-from, to
-	}
-	if sum == size {
-		return all, false, nil
-	}
-	if last := len(all) - 1; last < 0 || all[last].at+all[last].size < size {
-		all = append(all, extent{size, 0})
-	}
-	return all, true, nil
 }

@@ -173,7 +173,7 @@ func read(in io.Reader, identities string, most Limits, to tree) (s Summary, err
 
 // readTar reads the tar archive in a stream.
 func readTar(plain io.Reader, most Limits, to tree) (s Summary, err error) {
-	r, open := newReader(plain), []string{}
+	r, open := newReader(plain), ""
 	for {
 		e, err := r.next()
 		if errors.Is(err, io.EOF) {
@@ -191,10 +191,10 @@ func readTar(plain io.Reader, most Limits, to tree) (s Summary, err error) {
 			return s, err
 		}
 		if e.kind == typeDirectory {
-			open = append(open, e.path)
+			open = e.path
 		}
 	}
-	for range open {
+	for ; open != ""; open = directoryOf(open) {
 		if err := to.leave(); err != nil {
 			return s, err
 		}
@@ -203,20 +203,15 @@ func readTar(plain io.Reader, most Limits, to tree) (s Summary, err error) {
 	return s, nil
 }
 
-// descend leaves the open directories that do not hold e; the last of the others must.
-func descend(open []string, e entry, to tree) ([]string, error) {
-	parent := ""
-	if i := strings.LastIndexByte(e.path, '/'); i >= 0 {
-		parent = e.path[:i]
-	}
-	for len(open) > 0 && open[len(open)-1] != parent {
-		if err := to.leave(); err != nil {
-			return nil, err
+// descend leaves the open directories that do not hold e. open is the path of the innermost.
+func descend(open string, e entry, to tree) (string, error) {
+	for parent := directoryOf(e.path); open != parent; open = directoryOf(open) {
+		if open == "" {
+			return "", errDamaged(chat.Quote(e.path) + " does not follow its directory")
 		}
-		open = open[:len(open)-1]
-	}
-	if parent != "" && len(open) == 0 {
-		return nil, errDamaged(chat.Quote(e.path) + " does not follow its directory")
+		if err := to.leave(); err != nil {
+			return "", err
+		}
 	}
 	return open, nil
 }

@@ -114,6 +114,7 @@ type options struct {
 	args []string
 	in   io.Reader
 	out  io.Writer
+	keys string // of the recipients or identities
 }
 
 func parse(args []string) (o options, err error) {

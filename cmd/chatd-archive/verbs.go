@@ -22,109 +22,85 @@ type done struct {
 // verb is one command.
 type verb struct {
 	args int
-	do   func(options) (done, error)
+	// keys reads the keys that it needs, and returns those of the check.
+	keys func(o *options, in *bufio.Reader) (check string, err error)
+	do   func(o options) (archive.Summary, error)
 }
 
 var verbs = map[string]verb{
-	"pack": {1, pack}, "check": {0, check}, "unpack": {1, unpack}, "seal": {0, seal},
-	"open": {0, open}, "clone": {2, clone},
-}
-
-func (o options) do() (done, error) { return verbs[o.verb].do(o) }
-
-func pack(o options) (d done, err error) {
-	to, d, err := o.to("")
-	if err != nil {
-		return d, err
-	}
-	d.Summary, err = inside(o.args[0], func(dir *os.File) (archive.Summary, error) {
-		return archive.Pack(dir, o.out, to, o.Meter)
-	})
-	return d, err
-}
-
-func check(o options) (d done, err error) {
-	in, with, err := o.from()
-	if err != nil {
-		return d, err
-	}
-	d.Summary, err = archive.Check(in, with, o.Limits)
-	return d, err
-}
-
-func unpack(o options) (d done, err error) {
-	in, with, err := o.from()
-	if err != nil {
-		return d, err
-	}
-	d.Summary, err = inside(o.args[0], func(dir *os.File) (archive.Summary, error) {
-		return archive.Unpack(dir, in, with, o.Limits)
-	})
-	return d, err
-}
-
-func seal(o options) (d done, err error) {
-	in := bufio.NewReader(o.in)
-	o.in = in
-	to, d, err := o.to("\x00")
-	if err != nil {
-		return d, err
-	}
-	d.Summary, err = archive.Seal(in, o.out, to)
-	return d, err
-}
-
-func open(o options) (d done, err error) {
-	in, with, err := o.from()
-	if err != nil {
-		return d, err
-	}
-	d.Summary, err = archive.Open(in, o.out, with, o.Bytes)
-	return d, err
-}
-
-// clone waits for its input: the tree stands still by then.
-func clone(o options) (d done, err error) {
-	if _, err := io.ReadFull(o.in, make([]byte, 1)); err != nil {
-		return d, fmt.Errorf("nobody asked for it: %w: %w", err, chat.ErrInvalid)
-	}
-	d.Summary, err = inside(o.args[0], func(dir *os.File) (archive.Summary, error) {
-		return inside(o.args[1], func(to *os.File) (archive.Summary, error) {
-			return archive.Clone(dir, to, o.Meter)
+	"pack": {1, to(""), func(o options) (archive.Summary, error) {
+		return o.inside(0, func(dir *os.File) (archive.Summary, error) {
+			return archive.Pack(dir, o.out, o.keys, o.Meter)
 		})
-	})
+	}},
+	"check": {0, from, func(o options) (archive.Summary, error) {
+		return archive.Check(o.in, o.keys, o.Limits)
+	}},
+	"unpack": {1, from, func(o options) (archive.Summary, error) {
+		return o.inside(0, func(dir *os.File) (archive.Summary, error) {
+			return archive.Unpack(dir, o.in, o.keys, o.Limits)
+		})
+	}},
+	"seal": {0, to("\x00"), func(o options) (archive.Summary, error) {
+		return archive.Seal(o.in, o.out, o.keys)
+	}},
+	"open": {0, from, func(o options) (archive.Summary, error) {
+		return archive.Open(o.in, o.out, o.keys, o.Bytes)
+	}},
+	"clone": {2, wait, func(o options) (archive.Summary, error) {
+		return o.inside(0, func(dir *os.File) (archive.Summary, error) {
+			return o.inside(1, func(to *os.File) (archive.Summary, error) {
+				return archive.Clone(dir, to, o.Meter)
+			})
+		})
+	}},
+}
+
+func (o options) do() (d done, err error) {
+	in := bufio.NewReaderSize(o.in, 64<<10)
+	o.in = in
+	if d.CheckIdentity, err = verbs[o.verb].keys(&o, in); err == nil {
+		d.Summary, err = verbs[o.verb].do(o)
+	}
 	return d, err
 }
 
-// to returns the recipients, and that of the check if one is asked for. Those on standard input end
-// with end, or with it.
-func (o options) to(end string) (recipients string, d done, err error) {
-	if recipients, err = keys(o.recipients, o.in, end); err != nil || recipients == "" {
-		return "", d, err
+// to reads the recipients, and adds that of the check if one is asked for. Those on standard input
+// end with end, or with it.
+func to(end string) func(*options, *bufio.Reader) (string, error) {
+	return func(o *options, in *bufio.Reader) (check string, err error) {
+		o.keys, err = keys(o.recipients, in, end)
+		if err == nil && o.keys != "" && o.checkKey {
+			o.keys, check, err = archive.CheckKey(o.keys)
+		}
+		return check, err
 	}
-	if o.checkKey {
-		recipients, d.CheckIdentity, err = archive.CheckKey(recipients)
-	}
-	return recipients, d, err
 }
 
-// from returns the stream to read, and the identities that decrypt it.
-func (o options) from() (io.Reader, string, error) {
-	in := bufio.NewReaderSize(o.in, 64<<10)
-	with, err := keys(o.identities, in, "\x00")
-	return in, with, err
+// from reads the identities that decrypt the stream.
+func from(o *options, in *bufio.Reader) (_ string, err error) {
+	o.keys, err = keys(o.identities, in, "\x00")
+	return "", err
+}
+
+// wait waits for the input: the tree stands still by then.
+func wait(_ *options, in *bufio.Reader) (string, error) {
+	if _, err := in.ReadByte(); err != nil {
+		return "", fmt.Errorf("nobody asked for it: %w: %w", err, chat.ErrInvalid)
+	}
+	return "", nil
 }
 
 // maxKeys bounds a file of recipients or identities, in bytes.
 const maxKeys = 1 << 20
 
 // keys reads a file of recipients or identities; - is in, up to end, which may be its own end.
-func keys(name string, in io.Reader, end string) (text string, err error) {
+func keys(name string, in *bufio.Reader, end string) (text string, err error) {
 	switch {
 	case name == "":
 		return "", nil
 	case name == "-" && end != "":
-		text, err = upTo(in.(io.ByteReader), end[0])
+		text, err = upTo(in, end[0])
 	case name == "-":
 		text, err = readKeys(in)
 	default:
@@ -151,7 +127,7 @@ func readKeys(in io.Reader) (string, error) {
 }
 
 // upTo reads until end, which is not returned.
-func upTo(in io.ByteReader, end byte) (string, error) {
+func upTo(in *bufio.Reader, end byte) (string, error) {
 	var text []byte
 	for len(text) < maxKeys {
 		b, err := in.ReadByte()
@@ -166,11 +142,11 @@ func upTo(in io.ByteReader, end byte) (string, error) {
 	return "", fmt.Errorf("over %d bytes: %w", maxKeys, chat.ErrInvalid)
 }
 
-// inside calls act with the open directory.
-func inside(
-	name string, act func(*os.File) (archive.Summary, error),
+// inside calls act with the directory of an argument.
+func (o options) inside(
+	arg int, act func(*os.File) (archive.Summary, error),
 ) (s archive.Summary, err error) {
-	dir, err := os.Open(name)
+	dir, err := os.Open(o.args[arg])
 	if err != nil {
 		return s, fmt.Errorf("cannot open the directory: %w: %w", err, chat.ErrInvalid)
 	}
