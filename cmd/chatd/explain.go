@@ -28,7 +28,8 @@ func explainCommand() *cli.Command {
 			"port of a host. A name is compared with the list, and not looked up. With\n" +
 			"--policy no daemon and no root is needed; two names are checked: the path as it\n" +
 			"is written, and what links of this machine make of it. Of a command, the guard's\n" +
-			"word comes too, by the file's guard section or the default one. With --json and\n" +
+			"word comes too, by the file's guard section or the default one. The exit code is 3\n" +
+			"if rules, guard or egress deny it, also with --json. With --json and\n" +
 			"no PATH it reads one case a line, {agent, home, cwd, path, op} or {agent, home,\n" +
 			"cwd, command}, and writes one answer a line; a line that is no case gets an\n" +
 			"answer with \"error\", and the exit code is 2.\n\n" +
@@ -89,7 +90,7 @@ func explain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, a, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
+	return answerExplained(c, a, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
 }
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.

@@ -33,13 +33,27 @@ func explainChat(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, a, func(w io.Writer) error {
+	return answerExplained(c, a, func(w io.Writer) error {
 		if q.Host != "" {
 			return printer.Destination(w, a)
 		}
 		return printer.Explained(w, q.Command, a)
 	})
 }
+
+// answerExplained is answer, with the exit code of a denial for what is denied.
+func answerExplained(c *cli.Context, a chat.Explained, people func(io.Writer) error) error {
+	if err := answer(c, a, people); err != nil {
+		return err
+	}
+	if a.Verdict == "deny" || a.Guard != nil && a.Guard.Verdict == "deny" {
+		return &exitError{code: deniedExit}
+	}
+	return nil
+}
+
+// deniedExit is the exit code of a denial.
+const deniedExit = 3
 
 // questionOfFlags is what the arguments behind CHAT and the flags ask.
 func questionOfFlags(c *cli.Context) (chat.Question, error) {
