@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,9 @@ import (
 // as six, and hosts and a form take their part.
 const maxSecrets = secret.MaxSecrets * (6*secret.MaxValue + 16<<10)
 
+// maxRoots bounds the file of authorities, in bytes.
+const maxRoots = 4 << 20
+
 // secrets are what chatd-root has told of them. A change reaches the next request of each chat.
 type secrets struct {
 	mu    sync.Mutex
@@ -36,14 +40,19 @@ type granted struct {
 	placeholder string
 }
 
-// setSecrets replaces the secrets by those in a file. It closes files.
+// setSecrets replaces the secrets by those in a file, and the authorities by which their servers are
+// known by those in another, if it has some. It closes files.
 func (s *server) setSecrets(files []*os.File) error {
-	if len(files) != 1 {
+	if len(files) != 1 && len(files) != 2 { // an earlier chatd-root passes no authorities
 		err := fmt.Errorf("cannot use %d files as %s", len(files), uplink.Secrets)
 		return errors.Join(err, closeAll(files))
 	}
 	b, err := io.ReadAll(io.LimitReader(files[0], maxSecrets))
-	if err = errors.Join(err, files[0].Close()); err != nil {
+	var pem []byte
+	if len(files) == 2 && err == nil {
+		pem, err = io.ReadAll(io.LimitReader(files[1], maxRoots))
+	}
+	if err = errors.Join(err, closeAll(files)); err != nil {
 		return fmt.Errorf("cannot read the secrets: %w", err)
 	}
 	all, err := secret.Unpack(b)
@@ -52,6 +61,13 @@ func (s *server) setSecrets(files []*os.File) error {
 		return err
 	}
 	s.secrets.set(all)
+	roots := x509.NewCertPool()
+	switch {
+	case roots.AppendCertsFromPEM(pem):
+		s.terminator.roots.Store(roots)
+	case len(pem) > 0:
+		return errors.New("cannot use the authorities of the host: no certificate is in their file")
+	}
 	return nil
 }
 

@@ -95,7 +95,7 @@ func newSecretWorld(t testing.TB, h http.HandlerFunc) *secretWorld {
 // begin opens the chat one with a secret for api.example.org at addr.
 func (w *secretWorld) begin(header string, addr netip.AddrPort) {
 	w.t.Helper()
-	w.s.terminator.roots = pool(w.t, authorities().outside)
+	w.s.terminator.roots.Store(pool(w.t, authorities().outside))
 	w.addr = addr
 	w.setValue(header, apiValue)
 	w.dns.set(apiHost, addr.Addr().String())
@@ -111,8 +111,8 @@ func (w *secretWorld) begin(header string, addr netip.AddrPort) {
 
 func portOf(a netip.AddrPort) string { _, p, _ := net.SplitHostPort(a.String()); return p }
 
-// setValue tells of the secret with a value.
-func (w *secretWorld) setValue(header, value string) {
+// setValue tells of the secret with a value, and of authorities if there are some.
+func (w *secretWorld) setValue(header, value string, roots ...*os.File) {
 	w.t.Helper()
 	h, err := secret.ParseHeader(header)
 	if err != nil {
@@ -133,7 +133,7 @@ func (w *secretWorld) setValue(header, value string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.call(uplink.Call{Verb: uplink.Secrets}, f)
+	w.call(uplink.Call{Verb: uplink.Secrets}, append([]*os.File{f}, roots...)...)
 }
 
 // serveTLS is a server of the test with a certificate for a host; change may be nil.

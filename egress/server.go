@@ -45,8 +45,8 @@ type Options struct {
 	Log  *slog.Logger
 	// IdleEnd ends Serve after so long without a chatd-root and without a chat; zero is never.
 	IdleEnd time.Duration
-	// Roots are the authorities by which the servers of secrets are known. They are loaded before
-	// [Confine]: after it no file can be read.
+	// Roots are the authorities by which the servers of secrets are known, until chatd-root sends
+	// others. They are loaded before [Confine]: after it no file can be read.
 	Roots *x509.CertPool
 }
 

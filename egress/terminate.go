@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,13 +25,13 @@ const (
 // anew over TLS of its own.
 type terminator struct {
 	*handover
-	roots  *x509.CertPool // by which real servers are known
+	roots  atomic.Pointer[x509.CertPool] // by which real servers are known
 	leaves leaves
 	copies webBuffers
 }
 
 func newTerminator(s *server, roots *x509.CertPool) *terminator {
-	w := &terminator{roots: roots, handover: newHandover(&http.Server{
+	w := &terminator{handover: newHandover(&http.Server{
 		Handler:                      http.HandlerFunc(serveTerminated),
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTimeout,
@@ -51,6 +52,7 @@ func newTerminator(s *server, roots *x509.CertPool) *terminator {
 			return ctx
 		},
 	})}
+	w.roots.Store(roots)
 	w.leaves.making = make(chan struct{}, 1)
 	return w
 }
@@ -95,7 +97,7 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 		return err
 	}
 	defer leave()
-	s.transport = s.secureTransport(w.roots)
+	s.transport = s.secureTransport(w.roots.Load())
 	s.proxy = s.secureProxy(&w.copies)
 	// net/http speaks HTTP/2 of a *tls.Conn alone.
 	config.VerifyConnection = s.asClient

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/authority"
 	"github.com/chatd/chatd/secret"
+	"github.com/chatd/chatd/sys"
 	"github.com/chatd/chatd/uplink"
 )
 
@@ -283,6 +285,27 @@ func TestServers(t *testing.T) {
 			c.CloseIdleConnections()
 			w.event(Failed, "tls: ")
 		})
+	}
+}
+
+// TestAuthoritiesChange: a server whose authority the host has come to trust is spoken to, without
+// another start of chatd-egress. A file of authorities without any changes nothing.
+func TestAuthoritiesChange(t *testing.T) {
+	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
+	w.s.terminator.roots.Store(x509.NewCertPool())
+	for _, x := range []struct {
+		pem  string
+		code int
+	}{{"", http.StatusBadGateway}, {string(authorities().outside.Certificate()), http.StatusOK},
+		{"", http.StatusOK}} {
+		f, err := sys.MemFile("roots", []byte(x.pem))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.setValue("x-api-key: $", apiValue, f)
+		if a, body := w.do(w.client(false), w.request("GET", "/", nil)); a.StatusCode != x.code {
+			t.Errorf("after %d bytes of authorities: %d %s", len(x.pem), a.StatusCode, body)
+		}
 	}
 }
 

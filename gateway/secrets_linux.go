@@ -20,6 +20,9 @@ type SecretOptions struct {
 	Grants func(chat.ID) []secret.Grant
 	// Issue makes a key and a certificate for a host, as PEM.
 	Issue func(host string) ([]byte, error)
+	// Roots are the authorities by which the servers of secrets are known, as PEM. Where there are
+	// none chatd-egress has those of its own start.
+	Roots func() ([]byte, error)
 }
 
 // Certificates are issued so many at once, and then one in so long: each costs CPU time of root's.
@@ -52,8 +55,8 @@ func (g *Gateway) SetSecrets(ctx context.Context, known []secret.Known) error {
 	return g.secretsLost
 }
 
-// tellSecrets passes the secrets in a file of memory, so that no message has a value. The caller
-// holds telling.
+// tellSecrets passes the secrets and Roots in files of memory, so that no message has a value. The
+// caller holds telling.
 func (g *Gateway) tellSecrets(ctx context.Context, conn *uplink.Conn) error {
 	g.mu.Lock()
 	known := g.secrets
@@ -65,11 +68,19 @@ func (g *Gateway) tellSecrets(ctx context.Context, conn *uplink.Conn) error {
 	if err != nil {
 		return err
 	}
+	roots, err := g.opt.Secrets.Roots()
+	if err != nil {
+		return err
+	}
 	f, err := sealed("secrets", b)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(g.tell(ctx, conn, uplink.Call{Verb: uplink.Secrets}, f), f.Close())
+	r, err := sealed("roots", roots)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	err = errors.Join(g.tell(ctx, conn, uplink.Call{Verb: uplink.Secrets}, f, r), f.Close(), r.Close())
 	if len(known.all) == 0 && !errors.Is(err, uplink.ErrGone) && ctx.Err() == nil {
 		return nil // a chatd-egress that was started before there were secrets knows none
 	}

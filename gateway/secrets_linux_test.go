@@ -35,6 +35,7 @@ func withSecrets(t *testing.T, dir string) *Gateway {
 			}
 			return []secret.Grant{{Name: "api", Placeholder: "placeholder"}}
 		},
+		Roots: func() ([]byte, error) { return []byte("roots"), nil },
 		Issue: func(host string) ([]byte, error) { return []byte("PEM of " + host), nil },
 	}}))
 }
@@ -47,16 +48,16 @@ func TestSecrets(t *testing.T) {
 	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one")}))
 	egress := newCarrier(t, dir)
 	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	egress.heard("hello", "secrets  +", "open "+string(a)+" +++")
+	egress.heard("hello", "secrets  ++", "open "+string(a)+" +++")
 	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-two")}))
-	egress.heard("secrets  +")
+	egress.heard("secrets  ++")
 	egress.mu.Lock()
 	var values []string
 	for _, f := range egress.files {
 		b := make([]byte, 4096)
 		n, err := f.ReadAt(b, 0)
 		all, unpackErr := secret.Unpack(b[:n])
-		if (err == nil || errors.Is(err, io.EOF)) && unpackErr == nil {
+		if (err == nil || errors.Is(err, io.EOF)) && unpackErr == nil && len(all) > 0 {
 			values = append(values, all[0].Value.Reveal())
 		}
 	}
@@ -65,7 +66,7 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("it has the values %q", got)
 	}
 	egress.end()
-	egress.heard("hello", "secrets  +", "open "+string(a)+" +++")
+	egress.heard("hello", "secrets  ++", "open "+string(a)+" +++")
 }
 
 // TestSecretsRefused: a chatd-egress that does not take secrets, as one of an earlier version,
@@ -117,7 +118,7 @@ func TestSecretsRefused(t *testing.T) {
 	until(t, func() bool {
 		egress.mu.Lock()
 		defer egress.mu.Unlock()
-		return slices.Contains(egress.calls[told:], "secrets  +")
+		return slices.Contains(egress.calls[told:], "secrets  ++")
 	})
 }
 

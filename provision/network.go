@@ -20,7 +20,7 @@ func (m *Manager) newGateway() *gateway.Gateway {
 		Dir: filepath.Join(m.opt.Run, "egress"), Program: m.opt.Egress,
 		UID: m.opt.EgressUID, GID: m.opt.EgressGID, DNSUID: m.dnsUID(), Unit: m.ownUnits(), Servers: m.opt.DNSServers,
 		MaxFlows: m.opt.MaxFlows,
-		Secrets:  gateway.SecretOptions{Grants: m.grants, Issue: m.issueCertificate},
+		Secrets:  gateway.SecretOptions{Grants: m.grants, Issue: m.issueCertificate, Roots: hostRoots},
 		Bound:    func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
 		Report:   func(err error) { m.report("chatd-egress", err) }, Log: m.log,
 		Events: m.tookEvents,

@@ -32,7 +32,8 @@ const (
 	// name does not lead there now. Nothing is connected.
 	Resolve Verb = "resolve"
 	// Secrets replaces what chatd-egress puts into requests. With it comes a file of memory, which
-	// package secret packed: no message has a value.
+	// package secret packed: no message has a value. Another one has the authorities by which the
+	// servers of secrets are known, as PEM; an empty one changes none.
 	Secrets Verb = "secrets"
 )
 
