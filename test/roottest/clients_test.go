@@ -74,6 +74,15 @@ print(u.urlopen("https://HOST:PORT/x").read().decode())'`, "web.example.test", 8
 	{"Python requests", []string{python, "/usr/lib/python3/dist-packages/requests"},
 		python + ` -c 'import requests; print(requests.get("https://HOST:PORT/x").text)'`,
 		"web.example.test", 8443, "outside heard GET /x HTTP/1.1", "Name or service not known"},
+	{"200 names at once", []string{python}, python + ` -c 'import socket, threading
+said = []
+def look():
+    try: socket.getaddrinfo("HOST", PORT); said.append("found")
+    except OSError as e: said.append(e.strerror)
+all = [threading.Thread(target=look) for _ in range(200)]
+[t.start() for t in all]; [t.join() for t in all]
+print(said.count("found"), set(said)); exit(set(said) != {"found"})'`, "web.example.test", 8443,
+		"200 {", "Name or service not known"},
 	{"Node fetch", []string{"/usr/bin/node"},
 		`node -e 'fetch("https://HOST:PORT/x").then(r => r.text()).then(console.log)'`,
 		"web.example.test", 8443, "outside heard GET /x HTTP/1.1", "ENOTFOUND HOST"},
