@@ -2,6 +2,8 @@ package chat
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -60,6 +62,27 @@ func quote(s string, limit int) string {
 // Kinds are the kinds of failure above. The text of each is a stable word.
 func Kinds() []error {
 	return []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported, ErrConflict, ErrBusy}
+}
+
+// ExitCode is what chatd's programs exit with for an error: package api has the same in its table.
+func ExitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	for i, kind := range Kinds() {
+		if errors.Is(err, kind) {
+			return []int{2, 3, 4, 5, 6, 69, 7, 75}[i]
+		}
+	}
+	return 1
+}
+
+// Show writes what a program answers to a question.
+func Show(out io.Writer, text string) error {
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	return nil
 }
 
 // KindOf is the kind of an error, or nil. The text of an error without a kind is not for callers.

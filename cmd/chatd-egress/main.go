@@ -59,7 +59,7 @@ func run(args []string, out io.Writer, errs *os.File) int {
 	if err != nil {
 		fmt.Fprintf(errs, "%schatd-egress: %s\n", journal.Priority(errs), chat.ErrorText(err))
 	}
-	return exitCode(err)
+	return chat.ExitCode(err)
 }
 
 func start(args []string, out io.Writer, errs *os.File) error {
@@ -70,7 +70,7 @@ func start(args []string, out io.Writer, errs *os.File) error {
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return show(out, usage)
+		return chat.Show(out, usage)
 	case err != nil:
 		return fmt.Errorf("cannot use the arguments: %w, see chatd-egress --help: %w",
 			err, chat.ErrInvalid)
@@ -78,7 +78,7 @@ func start(args []string, out io.Writer, errs *os.File) error {
 		return fmt.Errorf("cannot carry: unexpected argument %s, see chatd-egress --help: %w",
 			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
 	case *asked:
-		return show(out, "chatd-egress version "+version+"\n")
+		return chat.Show(out, "chatd-egress version "+version+"\n")
 	}
 	if *idle {
 		return serve(errs, idleEnd)
@@ -163,25 +163,4 @@ func takeListener() (*net.UnixListener, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return u, nil
-}
-
-func show(out io.Writer, text string) error {
-	if _, err := io.WriteString(out, text); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
-	}
-	return nil
-}
-
-// exitCode is what chatd exits with for the same kind of error; package api, which has the
-// table, brings net/http's routes.
-func exitCode(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, chat.ErrInvalid):
-		return 2
-	case errors.Is(err, chat.ErrUnsupported):
-		return 69
-	}
-	return 1
 }

@@ -52,7 +52,7 @@ func run(args []string, out, errs io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(errs, "chatd-enforce: %s\n", chat.ErrorText(err))
 	}
-	return exitCode(err)
+	return chat.ExitCode(err)
 }
 
 func start(args []string, out, errs io.Writer) error {
@@ -67,36 +67,13 @@ func start(args []string, out, errs io.Writer) error {
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return show(out, usage)
+		return chat.Show(out, usage)
 	case err != nil:
 		return fmt.Errorf("cannot use the arguments: %w, see chatd-enforce --help: %w", err, chat.ErrInvalid)
 	case flags.NArg() > 0:
 		return fmt.Errorf("cannot keep file rules: unexpected argument %s, see chatd-enforce --help: %w", chat.Quote(flags.Arg(0)), chat.ErrInvalid)
 	case *asked:
-		return show(out, "chatd-enforce version "+version+"\n")
+		return chat.Show(out, "chatd-enforce version "+version+"\n")
 	}
 	return enforce.Run(o)
-}
-
-func show(out io.Writer, text string) error {
-	if _, err := io.WriteString(out, text); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
-	}
-	return nil
-}
-
-// exitCode is what chatd exits with for the same kind of error; package api, which has the
-// table, brings net/http.
-func exitCode(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, chat.ErrInvalid):
-		return 2
-	case errors.Is(err, chat.ErrUnsupported):
-		return 69
-	case errors.Is(err, chat.ErrBusy):
-		return 75
-	}
-	return 1
 }

@@ -52,14 +52,14 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no room") }
 
-// TestExitCodes: each error that the enforcer ends with has the code that chatd has for it.
+// TestExitCodes: each error that a program ends with has the code that chatd has for it.
 func TestExitCodes(t *testing.T) {
-	for _, kind := range []error{nil, chat.ErrInvalid, chat.ErrUnsupported, chat.ErrBusy, errors.New("other")} {
+	for _, kind := range append(chat.Kinds(), nil, errors.New("other")) {
 		err := kind
 		if kind != nil {
 			err = fmt.Errorf("cannot keep file rules: %w", kind)
 		}
-		if got, want := exitCode(err), api.ExitCode(err); got != want {
+		if got, want := chat.ExitCode(err), api.ExitCode(err); got != want {
 			t.Errorf("%v: exit %d, and chatd's is %d", err, got, want)
 		}
 	}

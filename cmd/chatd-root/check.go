@@ -58,7 +58,7 @@ func checkPolicy(ctx context.Context, file string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("cannot write what was found: %w", err)
 	}
-	return write(out, string(b)+"\n")
+	return chat.Show(out, string(b)+"\n")
 }
 
 // checkView looks at this host, as far as this user may.

@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(errs, "%schatd: %s\n", journal.Priority(errs), chat.ErrorText(err))
 	}
-	return exitCode(err)
+	return chat.ExitCode(err)
 }
 
 // arguments are the parsed command line.
@@ -114,7 +114,7 @@ func parse(args []string) (a arguments, show string, err error) {
 func start(ctx context.Context, args []string, out io.Writer) error {
 	a, show, err := parse(args)
 	if err != nil || show != "" {
-		return errors.Join(err, write(out, show))
+		return errors.Join(err, chat.Show(out, show))
 	}
 	if a.verb == "check" {
 		return check(ctx, a, out)
@@ -153,34 +153,10 @@ func doctor(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) 
 	if err != nil {
 		return fmt.Errorf("cannot write what was found: %w", err)
 	}
-	return write(out, string(b)+"\n")
+	return chat.Show(out, string(b)+"\n")
 }
 
 // wall reads nothing of the config but the uids: at boot the rest may not be there yet.
 func wall(ctx context.Context, cfg config.Config, _ arguments, _ io.Writer) error {
 	return provision.Wall(ctx, provision.Options{UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}})
-}
-
-func write(out io.Writer, text string) error {
-	if _, err := io.WriteString(out, text); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
-	}
-	return nil
-}
-
-// exitCode is chatd's exit code for the same kind of error; package api, which has the table, links
-// net/http.
-func exitCode(err error) int {
-	for _, k := range []struct {
-		is   error
-		exit int
-	}{
-		{chat.ErrInvalid, 2}, {chat.ErrDenied, 3}, {chat.ErrNotFound, 4}, {chat.ErrExists, 5}, {chat.ErrWrongPhase, 6},
-		{chat.ErrConflict, 7}, {chat.ErrUnsupported, 69}, {chat.ErrBusy, 75}, {err, 1},
-	} {
-		if err != nil && errors.Is(err, k.is) {
-			return k.exit
-		}
-	}
-	return 0
 }

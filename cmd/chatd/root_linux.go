@@ -27,8 +27,12 @@ func init() {
 
 // rootProgram is chatd-root, for what needs the privilege.
 func rootProgram(verb string, f config.Flags) (program string, args []string, err error) {
+	what := map[string]string{"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall"}[verb]
 	if verb != "check" {
-		err = needRoot(map[string]string{"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall"}[verb])
+		err = needRoot(what)
+	}
+	if err == nil && (verb == "serve" || verb == "doctor") {
+		err = needCapabilities(what)
 	}
 	if err != nil {
 		return "", nil, err
