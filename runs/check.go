@@ -66,13 +66,21 @@ func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.
 	if err != nil {
 		return chat.Explained{}, err
 	}
+	g, err := c.guards.of(t)
+	if err != nil {
+		return chat.Explained{}, err
+	}
 	leave, err := waitTurn(ctx)
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	defer leave()
-	named, wrong := shell.Named(t.Home, t.Home, q.Command)
-	q.Named = named
+	// chatd-root asks the chat about links, which may take a minute: nobody's turn lasts so long.
+	v, guarded, wrong := func() (v guard.Verdict, guarded, wrong error) {
+		defer leave()
+		v, guarded = g.Command(q.Command, guard.Place{Home: t.Home, Cwd: t.Home})
+		q.Named, wrong = shell.Named(t.Home, t.Home, q.Command)
+		return v, guarded, wrong
+	}()
 	e, err := c.root.Explain(ctx, id, q)
 	if err == nil && e.Verdict != "deny" {
 		err = wrong
@@ -80,15 +88,10 @@ func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	g, err := c.guards.of(t)
-	if err != nil {
-		return chat.Explained{}, err
-	}
-	v, err := g.Command(q.Command, guard.Place{Home: t.Home, Cwd: t.Home})
-	if err == nil {
+	if guarded == nil {
 		e.Guard = v.Explained()
 	}
-	return e, err
+	return e, guarded
 }
 
 // checkAudited checks every command of a caller, and has chatd-root audit a refusal by the guard,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +33,12 @@ func (r *fake) StartRun(ctx context.Context, id chat.ID, s chat.RunSpec) (chat.R
 	return chat.Run{}, err
 }
 
-func (r *fake) Explain(_ context.Context, _ chat.ID, q chat.Question) (chat.Explained, error) {
+func (r *fake) Explain(ctx context.Context, _ chat.ID, q chat.Question) (chat.Explained, error) {
+	if r.hangs != nil {
+		r.hangs <- struct{}{}
+		<-ctx.Done()
+		return chat.Explained{}, ctx.Err()
+	}
 	r.asked = append(r.asked, q)
 	return chat.Explained{Verdict: "allow"}, nil
 }
@@ -217,5 +223,28 @@ func TestChecksAreBounded(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s was checked beyond the bound: %v", what, err)
 		}
+	}
+}
+
+// TestExplainTakesNoTurn: while chatd-root asks a chat about links, which does not answer, the
+// commands of others are checked and run.
+func TestExplainTakesNoTurn(t *testing.T) {
+	r := &fake{terms: guarded(false), hangs: make(chan struct{})}
+	c := opened(t, r, noon())
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	for range cap(checking) {
+		all.Go(func() { _, _ = c.Explain(ctx, "a", chat.Question{Command: "cat ~/link"}) })
+	}
+	for range cap(checking) {
+		<-r.hangs
+	}
+	if n := len(checking); n > 0 {
+		t.Fatalf("%d turns are taken by what waits for a chat", n)
+	}
+	if err := ways(c)["a run"](ctx, chat.RunSpec{Command: "ls"}); err != nil || len(r.ran) != 1 {
+		t.Errorf("another's run: %v", err)
 	}
 }

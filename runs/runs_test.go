@@ -24,7 +24,8 @@ type fake struct {
 	ended  []chat.DueSchedule
 	losing int
 	finish chan struct{}
-	calls  chan string // what was called, as it is called
+	hangs  chan struct{} // Explain says so there, and does not answer
+	calls  chan string   // what was called, as it is called
 
 	terms   func(ctx context.Context) (chat.Terms, error)
 	ran     []chat.RunSpec
