@@ -54,9 +54,7 @@ e2e-breaks: packages ## show that the tests of e2e fail when a wall is broken
 	test/vagrant/e2e-breaks bookworm
 
 race: packages ## the tests in which callers race, under the race detector
-	CGO_ENABLED=1 go test -race -short ./files
-	CGO_ENABLED=1 go test -race -skip 'Memory|OutputMaxIsRead|PowerCut|KilledAtAnyMoment|^TestCommands$$' ./chat ./state ./api ./provision ./session ./background ./due ./filecall ./quota ./enforcer ./policy ./schedule ./ring ./stream ./runs ./fileops ./broker ./layers ./console ./systemd ./front ./egress ./gateway ./uplink ./traffic ./scrub ./cmd/chatd ./cmd/chatd-root
-	CGO_ENABLED=1 go test -race -short -timeout 20m -run 'CreateReapRace|SimultaneousCreates' ./test/roottest
+	test/all race
 
 check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, types on other systems
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-clean:"; gofmt -l $$(git ls-files '*.go'); exit 1; }

@@ -39,6 +39,7 @@ func TestOnceMore(t *testing.T) {
 		failure("TestA", "TestB", "TestC") + of:              "x/y ^(TestA|TestB|TestC)$\n",
 		failure("TestA", "TestB", "TestC", "TD"):             "",
 		failure("TestA") + "panic: oh\n" + of:                "",
+		"WARNING: DATA RACE\n" + failure("TestA") + of:       "",
 		failure("TestA") + of + "FAIL\tx/z [build failed]\n": "",
 		of:       "",
 		"PASS\n": "",
