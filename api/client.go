@@ -88,7 +88,7 @@ func (c *Client) do(ctx context.Context, r route, t target, in, out any) (status
 func (c *Client) send(ctx context.Context, r route, t target, accept string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
-		b, err := json.Marshal(in)
+		b, err := encode(in)
 		if err != nil {
 			return nil, fmt.Errorf("cannot write the request: %w", err)
 		}
@@ -102,6 +102,22 @@ func (c *Client) send(ctx context.Context, r route, t target, accept string, in 
 		head["Accept"] = accept
 	}
 	return c.sendBody(ctx, r, t, head, body)
+}
+
+// encode writes a request. encoding/json would send U+FFFD for bytes that are no UTF-8; those go by
+// standard input or as a file.
+func encode(in any) ([]byte, error) {
+	b, err := json.Marshal(in)
+	for i := 0; err == nil && i < len(b); i++ {
+		switch {
+		case b[i] != '\\':
+		case bytes.HasPrefix(b[i:], []byte(`\ufffd`)):
+			err = fmt.Errorf("a text of it is no UTF-8: send bytes by standard input: %w", chat.ErrInvalid)
+		default:
+			i++
+		}
+	}
+	return b, err
 }
 
 // sendFor is send for an answer of media type accept only. The caller closes its body.

@@ -110,8 +110,9 @@ func (s ScreenSpec) Validate() error {
 type Screen struct {
 	Rows int `json:"rows"`
 	Cols int `json:"cols"`
-	// Text is the visible lines, without trailing blank ones. A chat printed it: escape it before
-	// printing it on a terminal.
+	// Text is the visible lines, without trailing blank ones. Of a character with all its marks tmux
+	// keeps 21 bytes; [Typed].Plain and [Log] have all. A chat printed it: escape it before printing
+	// it on a terminal.
 	Text string `json:"text"`
 	// History counts the first lines of Text, which were scrolled off the screen.
 	History int `json:"history"`

@@ -107,8 +107,7 @@ func (t *Schedules) whyNot(d chat.DueSchedule, err error) string {
 // cutText bounds a reason that is kept.
 func cutText(text string) string {
 	const maxReason = 1 << 10 // bytes
-	text = strings.ToValidUTF8(text, "\ufffd")
-	return text[:min(len(text), maxReason)]
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "\ufffd")
 }
 
 // deniedBy is the rule that denied a run; empty if none did, or if the rules are not shown.

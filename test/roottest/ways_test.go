@@ -44,32 +44,41 @@ func said(t testing.TB, err error) string {
 	return err.Error()
 }
 
-// overMCP calls exec as an agent does.
-func overMCP(t testing.TB, m api.Chats, id chat.ID, command string) string {
+// toolAnswer is what a tool of MCP answered.
+type toolAnswer struct {
+	IsError           bool
+	Content           []struct{ Text string }
+	StructuredContent map[string]any
+}
+
+// callTool calls a tool of MCP as an agent does.
+func callTool(t testing.TB, m api.Chats, id chat.ID, tool string, arguments map[string]any) toolAnswer {
 	t.Helper()
 	h := mcp.NewWeb("test").Handler(m, id, func(_ context.Context, err error) *api.Problem {
 		return &api.Problem{Kind: api.Kind(err), Detail: err.Error()}
 	})
-	arguments, err := json.Marshal(map[string]string{"command": command})
+	params, err := json.Marshal(map[string]any{"name": tool, "arguments": arguments})
 	must(t, err)
-	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"exec","arguments":`+string(arguments)+`}}`))
+	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+string(params)+`}`))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r.WithContext(operator(t.Context())))
-	var a struct {
-		Result struct {
-			IsError bool
-			Content []struct{ Text string }
-		}
-	}
+	var a struct{ Result toolAnswer }
 	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Result.Content) == 0 {
-		t.Fatalf("MCP: %v: %s", err, w.Body)
+		t.Fatalf("MCP: %v: %.1000s", err, w.Body)
 	}
-	if !a.Result.IsError {
+	return a.Result
+}
+
+// overMCP is what the tool exec says of a command.
+func overMCP(t testing.TB, m api.Chats, id chat.ID, command string) string {
+	t.Helper()
+	a := callTool(t, m, id, "exec", map[string]any{"command": command})
+	if !a.IsError {
 		return ""
 	}
-	return strings.TrimPrefix(a.Result.Content[0].Text, "denied: ")
+	return strings.TrimPrefix(a.Content[0].Text, "denied: ")
 }
 
 // TestSameVerdict: whichever way a command comes in, it has the same verdict, by the
