@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,19 @@ const (
 	MaxPath    = 4096
 	MaxCommand = 64 << 10
 )
+
+// Turns bounds how many commands are read and judged simultaneously.
+type Turns chan struct{}
+
+// Take waits for a turn; leave ends it.
+func (t Turns) Take(ctx context.Context) (leave func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cannot check the command: %w", context.Cause(ctx))
+	}
+}
 
 // Question asks whether a chat's file rules allow an operation on a path, or a shell command, or
 // whether its profile's egress opens a port of a host.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -14,17 +13,7 @@ import (
 )
 
 // checking bounds the commands that are parsed simultaneously: one takes up to 70 MB (shell.Calls).
-var checking = make(chan struct{}, 4)
-
-// waitTurn waits for a free place among the commands being parsed; leave frees it again.
-func waitTurn(ctx context.Context) (leave func(), err error) {
-	select {
-	case checking <- struct{}{}:
-		return func() { <-checking }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("cannot check the command: %w", context.Cause(ctx))
-	}
-}
+var checking = make(chat.Turns, 4)
 
 // Run is [broker.Chats].
 func (c *Chats) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
@@ -70,7 +59,7 @@ func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	leave, err := waitTurn(ctx)
+	leave, err := checking.Take(ctx)
 	if err != nil {
 		return chat.Explained{}, err
 	}
@@ -120,7 +109,7 @@ func (c *Chats) check(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.
 	if err != nil {
 		return spec, err
 	}
-	leave, err := waitTurn(ctx)
+	leave, err := checking.Take(ctx)
 	if err != nil {
 		return spec, err
 	}

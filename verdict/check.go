@@ -2,24 +2,13 @@ package verdict
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 )
 
 // checking bounds how many commands are checked against rules simultaneously.
-var checking = make(chan struct{}, 4)
-
-// turn waits until a command may be checked against rules; leave ends its turn.
-func turn(ctx context.Context) (leave func(), err error) {
-	select {
-	case checking <- struct{}{}:
-		return func() { <-checking }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("cannot check the command: %w", context.Cause(ctx))
-	}
-}
+var checking = make(chat.Turns, 4)
 
 // CheckRun checks the directory of a command, and the paths that it names, against the rules for
 // bash; nil allows the command. It follows no links, and a command whose check fails runs: the
@@ -28,7 +17,7 @@ func (r *Rules) CheckRun(ctx context.Context, s chat.RunSpec) (*chat.RunDenial, 
 	if len(r.Rules()) == 0 {
 		return nil, nil
 	}
-	leave, err := turn(ctx)
+	leave, err := checking.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +63,7 @@ func (r *Rules) ask(ctx context.Context, q chat.Question, to resolve) (filerules
 		}
 		return rs.Verdict(q.Path, op)
 	}
-	leave, err := turn(ctx)
+	leave, err := checking.Take(ctx)
 	if err != nil {
 		return filerules.Verdict{}, err
 	}
