@@ -28,10 +28,10 @@ var mayImport = map[string][]string{
 	"tmux":      {},
 	"stream":    {"chat"},
 	"termsafe":  {},
-	"printer":   {"termsafe", "quota", "chat"}, // adrs/0068
+	"printer":   {"termsafe", "quota", "chat"},
 	"ring":      {},
 	"sys":       {},
-	"cgroup":    {"cgroupfs", "sys", "systemd", "chat"}, // adrs/0060, 0070
+	"cgroup":    {"cgroupfs", "sys", "systemd", "chat"},
 	"cgroupfs":  {"chat"},
 	"systemd":   {"chat"},
 	"netpolicy": {"sys", "chat"},
@@ -47,9 +47,9 @@ var mayImport = map[string][]string{
 	"sockets":   {"sys", "chat"},
 	"trees":     {"sys", "chat"},
 	"account":   {"trees", "chat"},
-	"homedir":   {"sys", "trees", "chat"},    // adrs/0045
-	"layers":    {"sys", "chat"},             // adrs/0058
-	"leftovers": {"sys", "trees"},            // adrs/0045
+	"homedir":   {"sys", "trees", "chat"},
+	"layers":    {"sys", "chat"},
+	"leftovers": {"sys", "trees"},
 	"scan":      {"landlock", "sys", "chat"}, // adrs/0088
 	"diskquota": {"sys", "trees", "chat"},    // adrs/0079
 	"exposure":  {"sys", "chat"},
@@ -58,19 +58,19 @@ var mayImport = map[string][]string{
 	"archive":   {"chat"},          // adrs/0081
 	"archives":  {"trees", "chat"}, // adrs/0091
 	"archiver":  {"archives", "session", "shims", "chat"},
-	"files":     {"filerules", "chat"}, // adrs/0023
+	"files":     {"filerules", "chat"},
 	"landlock":  {"chat"},
 	"filerules": {"chat"},
-	"orders":    {"sys", "chat"}, // adrs/0067
+	"orders":    {"sys", "chat"},
 	"walls":     {"sys", "filerules", "chat"},
 	"masks":     {"walls", "sys", "filerules", "chat"},
 	"enforce":   {"orders", "walls", "masks", "sys", "filerules", "chat"},
-	"enforcer":  {"sys", "trees", "orders", "shims", "quota", "chat"}, // adrs/0050, 0059
-	"verdict":   {"walls", "filerules", "files", "chat"},              // adrs/0048
+	"enforcer":  {"sys", "trees", "orders", "shims", "quota", "chat"},
+	"verdict":   {"walls", "filerules", "files", "chat"},
 	"supervise": {"stream"},
 	"termlog":   {},
 	"unshare":   {"sys", "chat"},
-	"shell":     {"filerules", "chat"}, // adrs/0040
+	"shell":     {"filerules", "chat"},
 	"guard":     {"filerules", "shell", "chat"},
 	"schedule":  {"chat"},
 	"quota":     {"chat"},
@@ -78,26 +78,26 @@ var mayImport = map[string][]string{
 	"journal":   {},
 	"listen":    {"chat"},
 	"shims":     {"landlock", "files", "stream", "chat"},
-	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"}, // adrs/0040
-	"console":   {"trees", "ring", "stream", "tmux", "chat"},      // adrs/0053, 0066
-	"filecall":  {"session", "shims", "files", "sys", "chat"},     // adrs/0056
-	"session": { // adrs/0054
+	"wrapper":   {"shims", "filerules", "shell", "guard", "chat"},
+	"console":   {"trees", "ring", "stream", "tmux", "chat"},
+	"filecall":  {"session", "shims", "files", "sys", "chat"},
+	"session": {
 		"sys", "trees", "cgroup", "unshare", "tmux", "stream", "shims", "chat",
 	},
-	"view": { // adrs/0063
+	"view": {
 		"session", "exposure", "homedir", "layers", "shims", "tmux", "chat",
 	},
-	"background": { // adrs/0055
+	"background": {
 		"session", "supervise", "stream", "shims", "sys", "trees", "chat",
 	},
-	"due":    {"background", "state", "chat"}, // adrs/0062
-	"idle":   {"chat"},                        // adrs/0072
-	"shares": {"state", "quota", "chat"},      // adrs/0069
-	"policy": { // adrs/0065
+	"due":    {"background", "state", "chat"},
+	"idle":   {"chat"}, // adrs/0072
+	"shares": {"state", "quota", "chat"},
+	"policy": {
 		"enforcer", "verdict", "filecall", "session", "shims", "sys", "filerules", "files", "quota",
 		"chat",
 	},
-	"hostprobe": { // adrs/0064
+	"hostprobe": {
 		"session", "layers", "sys", "trees", "account", "diskquota", "homedir", "netpolicy", "netns",
 		"sockets", "shims", "chat",
 	},
@@ -117,7 +117,7 @@ var mayImport = map[string][]string{
 	"api":         {"broker", "chat", "files", "quota"},
 	"api/apitest": {"stream", "chat", "files", "schedule"},
 	"mcp":         {"api", "chat", "files", "termsafe"},
-	"front": { // adrs/0061
+	"front": {
 		"api", "mcp", "broker", "landlock", "journal", "runs", "termsafe", "tmux", "chat",
 	},
 	"cmd/chatd": {
@@ -147,7 +147,7 @@ var owners = map[string]string{
 	"github.com/goccy/go-yaml":                    "config filerules", // adrs/0016
 	"github.com/titanous/json5":                   "filerules",
 	"github.com/bmatcuk/doublestar/v4":            "filerules",
-	"mvdan.cc/sh/v3":                              "shell", // adrs/0040
+	"mvdan.cc/sh/v3":                              "shell",
 	"github.com/urfave/cli/v2":                    "cmd/chatd",
 	"github.com/coreos/go-systemd/v22/daemon":     "cmd/chatd-root",
 	"github.com/coreos/go-systemd/v22/activation": "cmd/chatd",

@@ -7,7 +7,7 @@
 //
 // Later every name in it is the chat's. [Inside] therefore opens the home from its parent and acts
 // on a thread of the chat's uid; [MakeInstanceDirs] and [MakeMountPoint] open each name below that
-// descriptor and follow no link. A file of the chat's in the way stays, or moves aside (adrs/0045).
+// descriptor and follow no link. A file of the chat's in the way stays, or moves aside.
 //
 // # Runs as
 //

@@ -5,7 +5,7 @@
 //
 // A tree's content may be a chat's, and hostile: links, names of any bytes, a depth that no path
 // can name. [Remove] therefore acts on what it has opened, follows no link, crosses into no other
-// file system, and holds three descriptors however deep the tree is (adrs/0044).
+// file system, and holds three descriptors however deep the tree is.
 //
 // Root's own files appear in one step: [Replace] and [ReplaceFile] make them under the name of
 // [AsideName] and rename them. A crash leaves the old file or the new.
