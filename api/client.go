@@ -108,14 +108,8 @@ func (c *Client) send(ctx context.Context, r route, t target, accept string, in 
 // standard input or as a file.
 func encode(in any) ([]byte, error) {
 	b, err := json.Marshal(in)
-	for i := 0; err == nil && i < len(b); i++ {
-		switch {
-		case b[i] != '\\':
-		case bytes.HasPrefix(b[i:], []byte(`\ufffd`)):
-			err = fmt.Errorf("a text of it is no UTF-8: send bytes by standard input: %w", chat.ErrInvalid)
-		default:
-			i++
-		}
+	if err == nil && bytes.Contains(bytes.ReplaceAll(b, []byte(`\\`), nil), []byte(`\ufffd`)) {
+		err = fmt.Errorf("a text of it is no UTF-8: send bytes by standard input: %w", chat.ErrInvalid)
 	}
 	return b, err
 }

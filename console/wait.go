@@ -38,6 +38,7 @@ type waiter struct {
 	printed time.Time // of the last output
 	looked  time.Time // when the screen may be read again
 	stale   bool      // the screen was read, and nothing was printed since
+	matched bool      // the screen matched before what the log has now
 }
 
 // How long to wait for the end of a prompt that has begun: some shells have no mark for it. A
@@ -83,7 +84,10 @@ func (w *waiter) wait(ctx context.Context) (until string, err error) {
 func (w *waiter) read(p []byte, at int64) (until string) {
 	w.cursor = at
 	for len(p) > 0 {
-		n := 1 + indexEnd(p)
+		n := len(p)
+		if end := bytes.IndexAny(p, "\a\\"); end >= 0 { // the next mark may end here
+			n = end + 1
+		}
 		if echo := w.entered - w.cursor; echo > 0 {
 			n = int(min(int64(n), echo))
 		}
@@ -132,16 +136,6 @@ func (w *waiter) mark(mark tmux.Mark, end int64) {
 	}
 }
 
-// indexEnd returns the index of the byte at which the next mark may end, or of the last byte.
-func indexEnd(p []byte) int {
-	for i, b := range p {
-		if b == '\a' || b == '\\' {
-			return i
-		}
-	}
-	return len(p) - 1
-}
-
 // due returns which wait ends if no more output comes, and how long after the last output; until
 // is "" if none does.
 func (w *waiter) due() (until string, after time.Duration) {
@@ -174,7 +168,7 @@ func (w *waiter) pause(ctx context.Context, changed <-chan struct{}) (until stri
 		return ""
 	case <-still:
 		if why == chat.UntilScreen {
-			return w.look()
+			return w.look(changed)
 		}
 		return why
 	case <-ctx.Done():
@@ -184,13 +178,22 @@ func (w *waiter) pause(ctx context.Context, changed <-chan struct{}) (until stri
 	}
 }
 
-// look matches the screen against the pattern. A command that has ended will not change it.
-func (w *waiter) look() (until string) {
+// look matches the screen against the pattern. A command that has ended will not change it. The
+// screen may be ahead of the log: what comes next then is in the answer too.
+func (w *waiter) look(changed <-chan struct{}) (until string) {
 	began := time.Now()
 	found := w.shows()
 	w.looked, w.stale = time.Now().Add(max(screenGap, 4*time.Since(began))), true
 	switch {
-	case found:
+	case found && !w.matched:
+		w.matched = true
+		select {
+		case <-changed:
+			return ""
+		case <-time.After(screenGap):
+			return chat.UntilScreen
+		}
+	case found || w.matched:
 		return chat.UntilScreen
 	case w.whole:
 		return chat.UntilPrompt

@@ -2,8 +2,10 @@ package console
 
 import (
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/ring"
 )
 
 // TestEnters: after these a shell may show a prompt anew, under whichever name a key is pressed;
@@ -45,5 +47,31 @@ func TestVisible(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%q is visible: %t, want %t", c.pieces, got, c.want)
 		}
+	}
+}
+
+// TestScreenAheadOfTheLog: what the screen showed of a pattern is in the answer, also where the log
+// has it later, and the screen has something else by then.
+func TestScreenAheadOfTheLog(t *testing.T) {
+	log, err := ring.Open(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(text string) {
+		if err := log.Append([]byte(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	looks := 0
+	w := waiter{ring: log, until: chat.UntilScreen, shows: func() bool {
+		if looks++; looks == 1 {
+			time.AfterFunc(screenGap/10, func() { add("n = 7\n") })
+		}
+		return looks == 1
+	}}
+	add("n = 6\n")
+	until, err := w.wait(t.Context())
+	if _, end, _ := log.Bounds(); err != nil || until != chat.UntilScreen || w.cursor != end || looks != 2 {
+		t.Errorf("until %s at %d of %d after %d looks: %v", until, w.cursor, end, looks, err)
 	}
 }
