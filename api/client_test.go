@@ -21,7 +21,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 		mem.OnCreate = func(context.Context, chat.Spec) error { return fmt.Errorf("cannot do x: %w", k.Sentinel) }
 		_, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 		var p *Problem
-		if !errors.Is(err, k.Sentinel) || !errors.As(err, &p) || p.Status != k.Status || Kind(err) != k.Word || ExitCode(err) != k.Exit {
+		if !errors.Is(err, k.Sentinel) || !errors.As(err, &p) || p.Status != k.Status || Kind(err) != k.Word || chat.ExitCode(err) != chat.ExitCode(k.Sentinel) {
 			t.Errorf("%s came back as %#v", k.Word, err)
 		}
 		for _, other := range kinds {
@@ -33,7 +33,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 	if len(kinds) != 8 {
 		t.Errorf("%d kinds: compare with package chat and this test", len(kinds))
 	}
-	if ExitCode(nil) != 0 || ExitCode(errors.New("x")) != 1 {
+	if chat.ExitCode(nil) != 0 || chat.ExitCode(errors.New("x")) != 1 {
 		t.Error("exit codes of nil and of an internal error")
 	}
 }

@@ -17,25 +17,22 @@ type kind struct {
 	Word     string
 	Sentinel error
 	Status   int
-	Exit     int
 }
 
-// kinds is the one table: the word on the wire, the error of package chat, the
-// HTTP status, and the exit code of the command line. An error that is several
-// of these is the first. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL of
-// sysexits.h(3head).
+// kinds is the one table: the word on the wire, the error of package chat, and the
+// HTTP status. An error that is several of these is the first.
 var kinds = []kind{
-	{"invalid", chat.ErrInvalid, http.StatusBadRequest, 2},
-	{"denied", chat.ErrDenied, http.StatusForbidden, 3},
-	{"not_found", chat.ErrNotFound, http.StatusNotFound, 4},
-	{"exists", chat.ErrExists, http.StatusConflict, 5},
-	{"wrong_phase", chat.ErrWrongPhase, http.StatusConflict, 6},
-	{"conflict", chat.ErrConflict, http.StatusConflict, 7},
-	{"unsupported", chat.ErrUnsupported, http.StatusNotImplemented, 69},
-	{"busy", chat.ErrBusy, http.StatusServiceUnavailable, 75},
+	{"invalid", chat.ErrInvalid, http.StatusBadRequest},
+	{"denied", chat.ErrDenied, http.StatusForbidden},
+	{"not_found", chat.ErrNotFound, http.StatusNotFound},
+	{"exists", chat.ErrExists, http.StatusConflict},
+	{"wrong_phase", chat.ErrWrongPhase, http.StatusConflict},
+	{"conflict", chat.ErrConflict, http.StatusConflict},
+	{"unsupported", chat.ErrUnsupported, http.StatusNotImplemented},
+	{"busy", chat.ErrBusy, http.StatusServiceUnavailable},
 }
 
-var internal = kind{"internal", nil, http.StatusInternalServerError, 1}
+var internal = kind{"internal", nil, http.StatusInternalServerError}
 
 func kindOf(err error) kind {
 	for _, k := range kinds {
@@ -70,18 +67,10 @@ func kindByStatus(status int) kind {
 // wrong_phase, conflict, unsupported, busy or internal.
 func Kind(err error) string { return kindOf(err).Word }
 
-// ExitCode is what a command that failed with err exits with; 0 for nil.
-func ExitCode(err error) int {
-	if err == nil {
-		return 0
-	}
-	return kindOf(err).Exit
-}
-
 // ErrorOf is the error of a chatd program that exited with code and printed words.
 func ErrorOf(code int, words string) error {
 	for _, k := range kinds {
-		if k.Exit == code {
+		if chat.ExitCode(k.Sentinel) == code {
 			return newProblem(k, 0, words)
 		}
 	}

@@ -64,14 +64,22 @@ func Kinds() []error {
 	return []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported, ErrConflict, ErrBusy}
 }
 
-// ExitCode is what chatd's programs exit with for an error: package api has the same in its table.
+// exits are what chatd's programs exit with. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL of
+// sysexits.h(3head).
+var exits = []struct {
+	of   error
+	code int
+}{
+	{nil, 0}, {ErrInvalid, 2}, {ErrDenied, 3}, {ErrNotFound, 4}, {ErrExists, 5}, {ErrWrongPhase, 6},
+	{ErrConflict, 7}, {ErrUnsupported, 69}, {ErrBusy, 75},
+}
+
+// ExitCode is what a program that failed with err exits with; 0 for nil. Of an error that is several
+// of these the first counts.
 func ExitCode(err error) int {
-	if err == nil {
-		return 0
-	}
-	for i, kind := range Kinds() {
-		if errors.Is(err, kind) {
-			return []int{2, 3, 4, 5, 6, 69, 7, 75}[i]
+	for _, e := range exits {
+		if errors.Is(err, e.of) {
+			return e.code
 		}
 	}
 	return 1

@@ -25,3 +25,25 @@ func TestErrorText(t *testing.T) {
 		}
 	}
 }
+
+// TestExitCodes: scripts go by the code of each kind; another error is 1.
+func TestExitCodes(t *testing.T) {
+	want := map[error]int{
+		ErrInvalid: 2, ErrDenied: 3, ErrNotFound: 4, ErrExists: 5, ErrWrongPhase: 6, ErrConflict: 7,
+		ErrUnsupported: 69, ErrBusy: 75, nil: 0, errors.New("other"): 1,
+	}
+	for kind, code := range want {
+		err := kind
+		if kind != nil {
+			err = fmt.Errorf("cannot do it: %w", kind)
+		}
+		if got := ExitCode(err); got != code {
+			t.Errorf("%v: exit %d, want %d", err, got, code)
+		}
+	}
+	for _, kind := range Kinds() {
+		if want[kind] == 0 {
+			t.Errorf("%v has no code of its own", kind)
+		}
+	}
+}

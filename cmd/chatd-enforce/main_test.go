@@ -3,13 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/chatd/chatd/api"
-	"github.com/chatd/chatd/chat"
 )
 
 // TestArguments: what cannot be used is said with its name and ends with chatd's exit code,
@@ -51,16 +47,3 @@ func TestUnwritableOutput(t *testing.T) {
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no room") }
-
-// TestExitCodes: each error that a program ends with has the code that chatd has for it.
-func TestExitCodes(t *testing.T) {
-	for _, kind := range append(chat.Kinds(), nil, errors.New("other")) {
-		err := kind
-		if kind != nil {
-			err = fmt.Errorf("cannot keep file rules: %w", kind)
-		}
-		if got, want := chat.ExitCode(err), api.ExitCode(err); got != want {
-			t.Errorf("%v: exit %d, and chatd's is %d", err, got, want)
-		}
-	}
-}

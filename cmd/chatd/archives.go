@@ -186,7 +186,7 @@ func eachArchive(c *cli.Context, names []chat.ArchiveName, act archiveAct) error
 		}
 	}
 	if failed != nil {
-		return &exitError{api.ExitCode(failed)}
+		return &exitError{chat.ExitCode(failed)}
 	}
 	return nil
 }

@@ -47,13 +47,10 @@ func answerExplained(c *cli.Context, a chat.Explained, people func(io.Writer) er
 		return err
 	}
 	if a.Verdict == "deny" || a.Guard != nil && a.Guard.Verdict == "deny" {
-		return &exitError{code: deniedExit}
+		return &exitError{chat.ExitCode(chat.ErrDenied)}
 	}
 	return nil
 }
-
-// deniedExit is the exit code of a denial.
-const deniedExit = 3
 
 // questionOfFlags is what the arguments behind CHAT and the flags ask.
 func questionOfFlags(c *cli.Context) (chat.Question, error) {

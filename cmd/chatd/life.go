@@ -91,7 +91,7 @@ func reap(c *cli.Context) error {
 		return err
 	}
 	if failed != nil {
-		return &exitError{api.ExitCode(failed)}
+		return &exitError{chat.ExitCode(failed)}
 	}
 	return nil
 }

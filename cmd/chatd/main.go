@@ -55,7 +55,7 @@ func mainWith(ctx context.Context, args []string, in io.Reader, out, errOut io.W
 	if err != nil {
 		fmt.Fprintf(errOut, "%schatd: %s\n", journal.Priority(errOut), printer.Escape(chat.ErrorText(err)))
 	}
-	return api.ExitCode(err)
+	return chat.ExitCode(err)
 }
 
 // exitError ends chatd with a code and no words: a run's own exit code, or a
