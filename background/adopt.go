@@ -63,7 +63,7 @@ func (a *Runs) readRun(about About, name, boot string) *Run {
 	switch err := load(dir, runFile, &n); {
 	case err != nil, n.Run.ID != name, n.Supervisor.Boot != boot, n.Supervisor.Start == 0:
 		return nil
-	case !n.Run.Background, chat.CheckOutputMax(n.Run.OutputMax) != nil:
+	case !n.Run.Background, n.Run.OutputMax == 0, chat.CheckOutputMax(n.Run.OutputMax) != nil:
 		return nil // no chatd writes such a record
 	}
 	about.Info, about.Grace, about.Taken, about.Refused = n.Run, n.Grace, n.Taken, n.Refused

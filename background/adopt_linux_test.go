@@ -79,7 +79,7 @@ func TestAdopt(t *testing.T) {
 	old := time.Now().Add(-chat.RunRetention - time.Minute).UTC().Format(time.RFC3339)
 	record := func(run string, s sys.Process, more string) string {
 		return fmt.Sprintf(`{"run":{"id":%q,"state":"running","background":true,`+
-			`"timeout":"1h","started_at":%q%s},"grace":1000000000,"nsenter":77,"refused":5,`+
+			`"output_max":4096,"timeout":"1h","started_at":%q%s},"grace":1000000000,"nsenter":77,"refused":5,`+
 			`"taken":"2026-11-23T00:00:00Z","minder":{"pid":%d,"start":%d,"boot":%q}}`,
 			run, now, more, s.PID, s.Start, s.Boot)
 	}
@@ -101,6 +101,7 @@ func TestAdopt(t *testing.T) {
 			"result.json": fmt.Sprintf(result, old)}},
 		{"reboot", "gone", map[string]string{"run.json": record("reboot", other, "")}},
 		{"name", "gone", map[string]string{"run.json": record("else", p, "")}},
+		{"sizeless", "gone", map[string]string{"run.json": record("sizeless", p, `,"output_max":0`)}},
 		{"odd", "gone", map[string]string{"run.json": record("odd", p, `,"output_max":-1`)}},
 		{"foreground", "gone", map[string]string{
 			"run.json": strings.Replace(
@@ -192,7 +193,7 @@ func TestTimeLeft(t *testing.T) {
 		dir := t.TempDir()
 		a := New(Options{Dir: dir, UID: uint32(os.Getuid()), Groups: leaves{"run": true}})
 		writeRun(t, dir, "run", map[string]string{"run.json": fmt.Sprintf(`{"run":{"id":"run",`+
-			`"state":"running","background":true,"timeout":"1h","started_at":%q},`+
+			`"state":"running","background":true,"output_max":4096,"timeout":"1h","started_at":%q},`+
 			`"minder":{"pid":%d,"start":%d,"boot":%q}}`,
 			time.Now().AddDate(years, 0, 0).UTC().Format(time.RFC3339), p.PID, p.Start, p.Boot)})
 		runs, err := a.Adopt(t.Context(), someone, "ada", 4242)

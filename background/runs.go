@@ -108,10 +108,10 @@ func (a *Runs) Admit(about About, mayKeep func(used, want uint64) error) (*Run, 
 	r := a.newRun(about)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n, kept := 0, 2*r.outputMax()
+	n, kept := 0, 2*r.Info.OutputMax
 	for _, other := range a.all[r.Chat] {
 		if !other.IsOver() {
-			n, kept = n+1, kept+2*other.outputMax()
+			n, kept = n+1, kept+2*other.Info.OutputMax
 		}
 	}
 	if n >= chat.MaxRuns {
@@ -121,7 +121,7 @@ func (a *Runs) Admit(about About, mayKeep func(used, want uint64) error) (*Run, 
 	if kept > chat.MaxRunsOutput {
 		return nil, fmt.Errorf("cannot run: output_max %d: with the %d runs of chat %s that are "+
 			"under way %d bytes of output could be kept, want at most %d: %w",
-			r.outputMax(), n, r.Chat, kept, chat.MaxRunsOutput, chat.ErrBusy)
+			r.Info.OutputMax, n, r.Chat, kept, chat.MaxRunsOutput, chat.ErrBusy)
 	}
 	if want := r.kept(); want > 0 {
 		if err := mayKeep(a.keptByOwner()[r.Owner], want); err != nil {
@@ -203,7 +203,7 @@ func (r *Run) kept() uint64 {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	max := r.outputMax()
+	max := r.Info.OutputMax
 	switch {
 	case !r.IsOver():
 		return uint64(2 * max)
@@ -214,19 +214,9 @@ func (r *Run) kept() uint64 {
 	return uint64(min(res.StdoutBytes, max) + min(res.StderrBytes, max))
 }
 
-// outputMax is how many bytes are kept of each stream: zero for a run whose output goes to its
-// caller as it comes. The record of an older chatd lacks it.
-func (r *Run) outputMax() int64 {
-	if r.Info.Background {
-		return cmp.Or(r.Info.OutputMax, chat.DefaultOutputMax)
-	}
-	return r.Info.OutputMax
-}
-
 // Show returns the run's current state.
 func (r *Run) Show() chat.Run {
 	info := r.Info
-	info.OutputMax = r.outputMax()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if info.Background && r.ended != nil {

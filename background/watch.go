@@ -153,7 +153,7 @@ func (r *Run) addCounts(res *chat.RunResult) error {
 			return err
 		}
 		*to = total + missed
-		res.Truncated = res.Truncated || missed > 0 || total > r.outputMax()
+		res.Truncated = res.Truncated || missed > 0 || total > r.Info.OutputMax
 	}
 	return nil
 }

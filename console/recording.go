@@ -19,8 +19,7 @@ import (
 // takes CPU time of chatd's, which no limit of the chat's counts.
 const rate = 16 << 20
 
-// Recording is the reading end of a session's output. It is nil for the session of an older chatd,
-// which has none.
+// Recording is the reading end of a session's output. It is nil where that could not be opened.
 type Recording struct {
 	logs *Logs
 	book *book

@@ -41,18 +41,15 @@ type granted struct {
 }
 
 // setSecrets replaces the secrets by those in a file, and the authorities by which their servers are
-// known by those in another, if it has some. It closes files.
+// known by those in another, if that has some. It closes files.
 func (s *server) setSecrets(files []*os.File) error {
-	if len(files) != 1 && len(files) != 2 { // an earlier chatd-root passes no authorities
+	if len(files) != 2 {
 		err := fmt.Errorf("cannot use %d files as %s", len(files), uplink.Secrets)
 		return errors.Join(err, closeAll(files))
 	}
 	b, err := io.ReadAll(io.LimitReader(files[0], maxSecrets))
-	var pem []byte
-	if len(files) == 2 && err == nil {
-		pem, err = io.ReadAll(io.LimitReader(files[1], maxRoots))
-	}
-	if err = errors.Join(err, closeAll(files)); err != nil {
+	pem, errPEM := io.ReadAll(io.LimitReader(files[1], maxRoots))
+	if err = errors.Join(err, errPEM, closeAll(files)); err != nil {
 		return fmt.Errorf("cannot read the secrets: %w", err)
 	}
 	all, err := secret.Unpack(b)

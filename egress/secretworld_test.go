@@ -111,7 +111,7 @@ func (w *secretWorld) begin(header string, addr netip.AddrPort) {
 
 func portOf(a netip.AddrPort) string { _, p, _ := net.SplitHostPort(a.String()); return p }
 
-// setValue tells of the secret with a value, and of authorities if there are some.
+// setValue tells of the secret with a value, and of authorities; an empty file changes none.
 func (w *secretWorld) setValue(header, value string, roots ...*os.File) {
 	w.t.Helper()
 	h, err := secret.ParseHeader(header)
@@ -132,6 +132,13 @@ func (w *secretWorld) setValue(header, value string, roots ...*os.File) {
 	f, err := sys.MemFile("secrets", b)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if len(roots) == 0 {
+		none, err := sys.MemFile("roots", nil)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		roots = []*os.File{none}
 	}
 	w.call(uplink.Call{Verb: uplink.Secrets}, append([]*os.File{f}, roots...)...)
 }

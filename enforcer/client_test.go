@@ -26,7 +26,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"an answer", `{"masks":3,"later":"fanotify"}` + "\n", false, ""},
 		{"a key of a newer enforcer", `{"masks":3,"more":[1]}` + "\n", false, ""},
-		{"an older enforcer", `{"error":"cannot obey why"}`, false, "aa: cannot obey why"},
+		{"an enforcer that cannot", `{"error":"cannot obey why"}`, false, "aa: cannot obey why"},
 		{"nothing", "", true, "it ended before it answered"},
 		{"half an answer", `{"masks":`, true, "it ended before it answered"},
 		{"no JSON", "x", false, "invalid character"},

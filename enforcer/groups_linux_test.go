@@ -27,7 +27,7 @@ func TestGroupsOf(t *testing.T) {
 		want         string
 	}{
 		{"two", "{}\n", 2, ""},
-		{"an older enforcer", `{"error":"cannot obey lend"}` + "\n", 0, "cannot obey lend"},
+		{"an enforcer that cannot", `{"error":"cannot obey lend"}` + "\n", 0, "cannot obey lend"},
 		{"an error beside descriptors", `{"error":"no"}` + "\n", 2, "no"},
 		{"one", "{}\n", 1, "1 descriptors came, want 2"},
 		{"three", "{}\n", 3, "3 descriptors came, want 2"},

@@ -76,7 +76,7 @@ func (c *Client) TakeRefused(ctx context.Context, line func(Refusal)) {
 	defer c.refused.mu.Unlock()
 	for more := true; more; {
 		a, err := c.ask(ctx, orders.Order{Verb: orders.Refused})
-		if err != nil { // it has ended, which reconcile finds, or is of an older chatd
+		if err != nil { // it has ended, which reconcile finds
 			c.opt.Log.Debug("cannot ask which opens were refused", "error", err)
 			return
 		}

@@ -49,7 +49,7 @@ func (g *Gateway) takeEvents(c uplink.Call) error {
 	}
 	g.taking.Lock()
 	defer g.taking.Unlock()
-	if c.Report != 0 && c.Report == g.taken {
+	if c.Report == g.taken {
 		return nil
 	}
 	events, err := g.ofOpen(c)
@@ -66,6 +66,9 @@ func (g *Gateway) takeEvents(c uplink.Call) error {
 // checkReport reports what no report of chatd-egress has.
 func checkReport(c uplink.Call) error {
 	n, of := len(c.Events), len(c.Carried)
+	if c.Report == 0 {
+		return fmt.Errorf("cannot take a report without a number: %w", chat.ErrInvalid)
+	}
 	if n+of == 0 || n > uplink.MaxEvents || of > uplink.MaxEvents {
 		return fmt.Errorf("cannot take a report of %d events and %d chats: want 1 to %d: %w",
 			n, of, uplink.MaxEvents, chat.ErrInvalid)

@@ -80,11 +80,7 @@ func (g *Gateway) tellSecrets(ctx context.Context, conn *uplink.Conn) error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	err = errors.Join(g.tell(ctx, conn, uplink.Call{Verb: uplink.Secrets}, f, r), f.Close(), r.Close())
-	if len(known.all) == 0 && !errors.Is(err, uplink.ErrGone) && ctx.Err() == nil {
-		return nil // a chatd-egress that was started before there were secrets knows none
-	}
-	return err
+	return errors.Join(g.tell(ctx, conn, uplink.Call{Verb: uplink.Secrets}, f, r), f.Close(), r.Close())
 }
 
 // grants are the secrets that a chat may use.

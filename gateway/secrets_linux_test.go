@@ -69,8 +69,7 @@ func TestSecrets(t *testing.T) {
 	egress.heard("hello", "secrets  ++", "open "+string(a)+" +++")
 }
 
-// TestSecretsRefused: a chatd-egress that does not take secrets, as one of an earlier version,
-// carries for the chats all the same; it is told again, and what is wrong is reported until it
+// TestSecretsRefused: a chatd-egress that does not take secrets carries for the chats all the same; it is told again, and what is wrong is reported until it
 // hears.
 func TestSecretsRefused(t *testing.T) {
 	dir := t.TempDir()

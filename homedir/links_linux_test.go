@@ -28,8 +28,8 @@ func put(t *testing.T, uid uint32, home, rel, text string) {
 	}
 }
 
-// TestOneConfigUnderTwoNames: XDG_CONFIG_HOME and ~/.config name one directory, in a new home,
-// in one with a skeleton, and in one of an older chatd; no file is lost if both have files.
+// TestOneConfigUnderTwoNames: XDG_CONFIG_HOME and ~/.config name one directory, in a new home and
+// in one with a skeleton. A directory that the chat has under the second name stays as it is.
 func TestOneConfigUnderTwoNames(t *testing.T) {
 	const xdg = "runtime-user-env/config/"
 	for name, c := range map[string]struct {
@@ -37,10 +37,9 @@ func TestOneConfigUnderTwoNames(t *testing.T) {
 		same   bool
 		absent string
 	}{
-		"new":             {nil, true, ""},
-		"skeleton":        {[]string{".config/opencode/x"}, true, ""},
-		"older":           {[]string{xdg + "opencode/x"}, true, ""},
-		"older with both": {[]string{xdg + "opencode/x", ".config/other/y"}, false, xdg + "other/y"},
+		"new":         {nil, true, ""},
+		"skeleton":    {[]string{".config/opencode/x"}, true, ""},
+		"a directory": {[]string{xdg + "opencode/x", ".config/other/y"}, false, xdg + "other/y"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := ownHome(t)

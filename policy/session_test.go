@@ -162,7 +162,7 @@ func TestForgetMasks(t *testing.T) {
 			t.Errorf("masked are %q, want %q", got, want)
 		}
 	}
-	forget() // of an older chatd
+	forget() // without masks
 	a, b := "/data/a", "/data/b"
 	s.Masked.Store(&[]string{a, b})
 	forget(a, b)

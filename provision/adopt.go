@@ -30,12 +30,6 @@ func (m *Manager) bringUpToDate(rec state.Record, s *liveSession) error {
 	if err := m.applyLimits(rec, s, false); err != nil && !errors.Is(err, chat.ErrBusy) {
 		return err
 	}
-	if s.Basis == nil { // an older chatd began it, which changed no chat
-		s.Basis = m.basis(rec)
-		if err := s.Write(m.sessionDir(rec.ID, rec.UID)); err != nil {
-			return err
-		}
-	}
 	if err := m.policy.Apply(context.Background(), m.chatOf(rec), s.Init); err != nil {
 		return err
 	}

@@ -67,8 +67,8 @@ func (m *Manager) applyWall(ctx context.Context) error {
 	return nil
 }
 
-// dnsPolicy lets the sockets to DNS servers reach those. It stands first: an earlier chatd may have
-// given the uid's block to a profile. The caller holds wall.
+// dnsPolicy lets the sockets to DNS servers reach those. It stands first: a chatd with another
+// config may have given the uid's block to a profile. The caller holds wall.
 func (m *Manager) dnsPolicy() netpolicy.Policy {
 	p := netpolicy.Policy{Profile: "dns-servers", GID: m.opt.EgressGID,
 		Blocks: []netpolicy.Range{{Low: m.dnsUID(), High: m.dnsUID()}}}

@@ -48,7 +48,7 @@ func (m *Manager) basis(rec state.Record) map[string]string {
 // oldPlan names what a session has otherwise than the chat's record and profile say now.
 func (m *Manager) oldPlan(rec state.Record, s *liveSession) (keys []string) {
 	for key, now := range m.basis(rec) {
-		if was, known := s.Basis[key]; known && was != now {
+		if s.Basis[key] != now {
 			keys = append(keys, key)
 		}
 	}

@@ -101,13 +101,10 @@ func (m *Manager) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 		return chat.Plan{}, fmt.Errorf("cannot tell the plan of chat %s: it names paths of the host, and is for operators: %w", id, chat.ErrDenied)
 	}
 	s := m.session(id)
-	if s != nil && s.Init.Alive() && s.Plan != nil {
+	if s != nil && s.Init.Alive() {
 		return *s.Plan, nil
 	}
 	v, notes, err := m.exposedView(rec)
-	if s != nil {
-		notes = append(notes, "an older chatd began the session that runs, and kept no plan: this is the next one's")
-	}
 	if err != nil {
 		return chat.Plan{}, err
 	}

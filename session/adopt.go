@@ -16,6 +16,7 @@ import (
 
 // savedSession holds the data by which a later chatd finds the session again.
 type savedSession struct {
+	Version    int          `json:"version"`
 	Init       sys.Process  `json:"leader"`
 	Report     shims.Report `json:"report"`
 	Invocation string       `json:"invocation,omitempty"`
@@ -26,13 +27,16 @@ type savedSession struct {
 	Basis   map[string]string `json:"basis,omitempty"`
 }
 
-// savedFile lies in the session's directory.
-const savedFile = "session.json"
+// savedFile lies in the session's directory; savedVersion is its version.
+const (
+	savedFile    = "session.json"
+	savedVersion = 1
+)
 
 // Write writes what a later chatd needs to [Starter.Adopt] the session, in one step.
 func (in *Session) Write(d Dir) error {
 	b, err := json.Marshal(savedSession{
-		in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed, in.Masked.Load(), in.Basis,
+		savedVersion, in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed, in.Masked.Load(), in.Basis,
 	})
 	if err == nil {
 		err = trees.ReplaceFile(filepath.Join(d.Path(), savedFile), b, 0o600)
@@ -72,6 +76,10 @@ func readSaved(d Dir) (f savedSession, err error) {
 	b, err := os.ReadFile(filepath.Join(d.Path(), savedFile))
 	if err == nil {
 		err = json.Unmarshal(b, &f)
+	}
+	if err == nil && f.Version != savedVersion {
+		err = fmt.Errorf("%s is of version %d, and this chatd knows version %d alone: %w",
+			savedFile, f.Version, savedVersion, chat.ErrUnsupported)
 	}
 	return f, err
 }

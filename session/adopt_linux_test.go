@@ -1,9 +1,11 @@
 package session
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,6 +42,7 @@ func TestAdopt(t *testing.T) {
 	for name, c := range map[string]struct {
 		start   uint64
 		boot    string
+		version string // replaces the version in the file
 		uid     uint32
 		groups  knownGroups
 		refused string
@@ -47,6 +50,8 @@ func TestAdopt(t *testing.T) {
 		"the same":        {groups: same},
 		"another boot":    {groups: same, boot: "another", refused: "another boot"},
 		"another process": {groups: same, start: init.Start + 1, refused: "started at tick"},
+		"no version":      {groups: same, version: `"x":0`, refused: "is of version 0"},
+		"another version": {groups: same, version: `"version":2`, refused: "is of version 2"},
 		"another uid":     {groups: same, uid: 1, refused: "is of uid"},
 		"another cgroup": {
 			groups: knownGroups{members: []int{1}, invocation: "a"}, refused: "not in its cgroup",
@@ -78,6 +83,16 @@ func TestAdopt(t *testing.T) {
 			written.Masked.Store(&masked)
 			if err := written.Write(d); err != nil {
 				t.Fatal(err)
+			}
+			if c.version != "" {
+				file := filepath.Join(d.Path(), savedFile)
+				b, err := os.ReadFile(file)
+				if err == nil {
+					err = os.WriteFile(file, bytes.Replace(b, []byte(`"version":1`), []byte(c.version), 1), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 			}
 			checkAdopted(t, New(Options{Groups: c.groups, Boot: "this boot"}), d, c.refused)
 		})

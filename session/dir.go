@@ -66,12 +66,8 @@ func (d Dir) makePolicy(text []byte) error {
 }
 
 // WritePolicy replaces the policy of the shims, in one step. Without a policy, if text is nil,
-// they refuse only the commands that never run. The session of an older chatd has no directory
-// for it and keeps its first policy.
+// they refuse only the commands that never run.
 func (d Dir) WritePolicy(text []byte) error {
-	if _, err := os.Lstat(d.Policy()); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
 	name := filepath.Join(d.Policy(), "policy.json")
 	if text == nil {
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -73,11 +73,9 @@ type Session struct {
 	Plan    *chat.Plan
 	Exposed []chat.Exposed
 	// Basis has a digest of each part of chat and profile that holds from start to end of a
-	// session, by its key. The caller sets it as it does Plan; nil if an older chatd started the
-	// session.
+	// session, by its key. The caller sets it as it does Plan.
 	Basis map[string]string
-	// Masked are the paths that bubblewrap masked and that the current rules still deny. It is nil
-	// if an older chatd, which made no masks, started the session.
+	// Masked are the paths that bubblewrap masked and that the current rules still deny.
 	Masked atomic.Pointer[[]string]
 
 	refreshing sync.Mutex

@@ -157,7 +157,7 @@ func (s *Store) EachSchedule(visit func(Record, Schedule)) error {
 			if err := json.Unmarshal(v, &sched); err != nil {
 				return fmt.Errorf("cannot read the schedule under key %x: %w", k, err)
 			}
-			// A schedule without a chat is left from a chat that an older chatd reaped.
+			// A schedule of no chat is passed over.
 			if r, err := s.GetUID(uidOf(k)); err == nil && string(k) == string(scheduleKey(r.UID, sched.ID)) {
 				visit(r, sched)
 			}

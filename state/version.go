@@ -12,7 +12,7 @@ import (
 // Version is the version of the database that this chatd writes. It rises with every change of what
 // is stored, also with one more field of a record: records are read and written whole, so a program
 // that does not know a field would drop it. TestStoredFields names the fields of each version.
-const Version = 5
+const Version = 1
 
 // versionOf is the version of a database; 0 if nothing was written to it yet.
 func versionOf(tx *bbolt.Tx) (int, error) {

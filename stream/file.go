@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/chatd/chatd/chat"
 )
 
 // PieceSize bounds one write; the data may be that much ahead of the counts.
@@ -32,15 +30,9 @@ type File struct {
 // NewFile is the stream in f, of which it keeps the first and the last half of max bytes. The
 // caller closes f. A reader must pass the max of the writer.
 //
-// The ring has room for a piece more than its half, so that a write never overwrites kept bytes. A
-// max of 0 means a stream of a chatd without output_max: [chat.DefaultOutputMax], and no such room,
-// so that its tail is a piece shorter.
+// The ring has room for a piece more than its half, so that a write never overwrites kept bytes.
 func NewFile(f *os.File, max int64) *File {
-	r := &File{f: f, max: max, head: max / 2, ring: max - max/2 + PieceSize}
-	if max == 0 {
-		r.max, r.head, r.ring = chat.DefaultOutputMax, chat.DefaultOutputMax/2, chat.DefaultOutputMax/2
-	}
-	return r
+	return &File{f: f, max: max, head: max / 2, ring: max - max/2 + PieceSize}
 }
 
 // GrowIf lets the file grow only while roomy returns true; mayGrow calls it once for each growStep.

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -83,42 +82,6 @@ func readRing(t *testing.T, f *os.File, max, size int64) (seen int64) {
 			t.Fatalf("%d bytes, max %d: from %d on it is not what was written", size, max, at)
 		}
 		seen, pos = seen+int64(n), at+int64(n)
-	}
-}
-
-// TestFileOfAnOlderChatd: the file of a supervisor without a max is read in the older layout: 512
-// KiB of head, a ring of 512 KiB.
-func TestFileOfAnOlderChatd(t *testing.T) {
-	const half = 512 << 10
-	for _, size := range []int64{1, half + 1, 2 * half, 2*half + 1, 5*half + 777} {
-		data := make([]byte, min(size, 2*half))
-		for pos := int64(0); pos < size; pos++ {
-			at := pos
-			if pos >= half {
-				at = half + (pos-half)%half
-			}
-			data[at] = pattern(pos)
-		}
-		counts := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(size)), 0)
-		f := ringFile(t)
-		if _, err := f.Write(append(counts, data...)); err != nil {
-			t.Fatal(err)
-		}
-		want := size
-		if size > 2*half {
-			want = 2*half - PieceSize
-		}
-		if seen := readRing(t, f, 0, size); seen != want {
-			t.Errorf("%d bytes: %d are kept, want %d", size, seen, want)
-		}
-		own := ringFile(t)
-		if _, err := NewFile(own, 0).Write(patternFrom(0, int(size))); err != nil {
-			t.Fatal(err)
-		}
-		old, err := os.ReadFile(f.Name())
-		if now, nerr := os.ReadFile(own.Name()); err != nil || nerr != nil || !bytes.Equal(now, old) {
-			t.Errorf("%d bytes: this program writes it otherwise", size)
-		}
 	}
 }
 

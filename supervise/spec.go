@@ -63,7 +63,7 @@ type Spec struct {
 	Deadline time.Time `json:"deadline"`
 	// Last is when the supervisor ends the run, unless chatd has.
 	Last time.Time `json:"last"`
-	// OutputMax is that of each [stream.File]; an older chatd omits it.
+	// OutputMax is that of each [stream.File].
 	OutputMax int64 `json:"output_max,omitempty"`
 	// OpenStdin: Files.Stdin is set.
 	OpenStdin bool `json:"open_stdin,omitempty"`

@@ -88,7 +88,7 @@ type Call struct {
 	IPv6      bool             `json:"ipv6,omitempty"`
 	Local     netip.AddrPort   `json:"local,omitzero"`
 	Remote    netip.AddrPort   `json:"remote,omitzero"`
-	Report    uint64           `json:"report,omitempty"` // 0 of one that numbers none
+	Report    uint64           `json:"report,omitempty"`
 	Events    []Event          `json:"events,omitempty"`
 	Carried   []Carried        `json:"carried,omitempty"`
 }

@@ -93,9 +93,6 @@ func set(c *cli.Context) error {
 		return err
 	}
 	return answer(c, ch, func(w io.Writer) error {
-		if ch.Changed == nil {
-			return nil // the daemon is of an earlier version
-		}
 		return printer.Changed(w, *ch.Changed)
 	})
 }

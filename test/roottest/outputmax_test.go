@@ -2,7 +2,6 @@ package roottest
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,51 +228,29 @@ func TestOutputMaxMemory(t *testing.T) {
 	}
 }
 
-// olderStream is a stream as the supervisor of an older chatd wrote it: 512 KiB of head, a ring of
-// 512 KiB.
-func olderStream(text string) []byte {
-	const half = 512 << 10
-	data := make([]byte, min(len(text), 2*half))
-	for i := range len(text) {
-		at := i
-		if i >= half {
-			at = half + (i-half)%half
-		}
-		data[at] = text[i]
-	}
-	counts := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
-	return append(binary.LittleEndian.AppendUint64(counts, 0), data...)
-}
-
-// TestOutputMaxOfAnOlderChatd: a run whose record has no size is read as it was written then, and
-// one with a size that no chatd wrote is none.
-func TestOutputMaxOfAnOlderChatd(t *testing.T) {
+// TestRunWithoutASizeIsForgotten: a run whose record has no size, or one that chatd never wrote, is none.
+func TestRunWithoutASizeIsForgotten(t *testing.T) {
 	opt := attackOptions(t)
 	m, err := openManager(t.Context(), opt)
 	must(t, err)
-	c := create(t, m, "older", "default")
+	c := create(t, m, "sizes", "default")
 	ended := func() (run, dir string) {
 		r := startRun(t, m, c.ID, chat.RunSpec{Command: "true", OutputMax: 4 << 10})
 		awaitRun(t, m, c.ID, r.ID)
 		return r.ID, filepath.Join(opt.Run, "runs", string(c.ID), r.ID)
 	}
-	older, olderDir := ended()
+	right, _ := ended()
+	none, noneDir := ended()
 	odd, oddDir := ended()
 	negative, negativeDir := ended()
 	must(t, m.Close())
-	text, _ := numbers(3*chat.DefaultOutputMax + 12345)
-	must(t, os.WriteFile(filepath.Join(olderDir, "stdout"), olderStream(text), 0o600))
-	setMax(t, olderDir, nil)
+	setMax(t, noneDir, nil)
 	setMax(t, oddDir, int64(1)<<50)
 	setMax(t, negativeDir, int64(-1))
 	m = open(t, opt)
-	r := awaitRun(t, m, c.ID, older)
-	const spare = 32 << 10 // of the tail, which the older format has no room beside
-	if r.OutputMax != chat.DefaultOutputMax || r.Result.StdoutBytes != int64(len(text)) || !strings.HasPrefix(r.Result.Stdout, text[:chat.DefaultOutputMax/2]+"\n[chatd left ") ||
-		!strings.HasSuffix(r.Result.Stdout, text[len(text)-chat.DefaultOutputMax/2+spare+100:]) {
-		t.Errorf("keeps %d, %d bytes, text of %d", r.OutputMax, r.Result.StdoutBytes, len(r.Result.Stdout))
-	}
-	for _, run := range []string{odd, negative} {
+	_, err = m.ShowRun(operator(t.Context()), c.ID, right)
+	must(t, err)
+	for _, run := range []string{none, odd, negative} {
 		if _, err := m.ShowRun(operator(t.Context()), c.ID, run); !errors.Is(err, chat.ErrNotFound) {
 			t.Errorf("a run with a note that no chatd wrote: %v", err)
 		}
