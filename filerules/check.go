@@ -69,59 +69,50 @@ func (rs *Ruleset) Check(p string, op Op) (Verdict, error) {
 	case op != Read && op != Write && op != Edit && op != Bash:
 		return Verdict{}, fmt.Errorf("cannot check op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
 	}
-	v, _ := rs.check(Absolute(rs.scope.Home, rs.scope.Cwd, p), op)
-	return v, nil
+	return rs.check(rs.names(Absolute(rs.scope.Home, rs.scope.Cwd, p)), op), nil
 }
 
-// check is [Ruleset.Check] for an absolute path, folded or not. It also returns how many steps it
-// took.
-func (rs *Ruleset) check(raw string, op Op) (v Verdict, steps int) {
-	folded := path.Clean(raw)
-	v, steps = rs.checkName(folded, op)
-	if v.Denied() || rs.scope.Resolve == nil {
-		return v, steps
-	}
-	if real := rs.scope.Resolve(raw); real != folded {
-		w, more := rs.checkName(real, op)
-		steps += more
-		if w.Denied() || v.Rule == nil && w.Rule != nil {
-			return w, steps
+// names are the folded name of an absolute path and, if links redirect it, what they lead to.
+func (rs *Ruleset) names(raw string) []string {
+	names := []string{path.Clean(raw)}
+	if rs.scope.Resolve != nil {
+		if real := rs.scope.Resolve(raw); real != names[0] {
+			names = append(names, real)
 		}
 	}
-	return v, steps
+	return names
+}
+
+// check checks the names of one path. A deny of any of them denies.
+func (rs *Ruleset) check(names []string, op Op) (v Verdict) {
+	for i, name := range names {
+		w := rs.CheckName(name, op)
+		if i == 0 || w.Denied() || v.Rule == nil && w.Rule != nil {
+			v = w
+		}
+		if v.Denied() {
+			break
+		}
+	}
+	return v
 }
 
 // CheckName checks one absolute, folded name without resolving links, for callers that have
 // resolved them, as the kernel's walls have. It validates neither name nor op.
 func (rs *Ruleset) CheckName(name string, op Op) Verdict {
-	v, _ := rs.checkName(name, op)
-	return v
+	return rs.winner(name, op, func(c *CompiledRule) bool { return c.Match(name) })
 }
 
-// checkName checks one absolute, folded name. Each matcher that is tried costs a step for each
-// byte.
-func (rs *Ruleset) checkName(name string, op Op) (v Verdict, steps int) {
-	c, tried := rs.winner(name, op)
-	return verdict(c, name), (1 + tried) * len(name)
-}
-
-// winner is the rule of the lowest rank that is about op on the absolute, folded path p; nil if
-// none is. tried is how many matchers were tried. It tries them all: a file has at most [maxRules].
-func (rs *Ruleset) winner(p string, op Op) (best *CompiledRule, tried int) {
+// winner is the verdict of the rule of the lowest rank that is about op on a name. It tries all
+// rules: a file has at most [maxRules].
+func (rs *Ruleset) winner(name string, op Op, about func(*CompiledRule) bool) Verdict {
+	var c *CompiledRule
 	for i := range rs.rules {
-		c := &rs.rules[i]
-		if c.Inert || c.Ops&op == 0 || best != nil && best.rank < c.rank {
-			continue
-		}
-		tried += len(c.Matchers)
-		if c.Match(p) {
-			best = c
+		r := &rs.rules[i]
+		if !r.Inert && r.Ops&op != 0 && (c == nil || r.rank < c.rank) && about(r) {
+			c = r
 		}
 	}
-	return best, tried
-}
-
-func verdict(c *CompiledRule, name string) Verdict {
 	if c == nil {
 		return Verdict{Effect: Allow, Layer: LayerNone, Name: name}
 	}

@@ -59,6 +59,8 @@ type Matcher struct {
 	// self is Glob without a /** at its end: doublestar lets /a*/** match /ab, not /a.
 	self string
 	segs []segment
+	// need is a text that is in every match of Glob.
+	need string
 }
 
 // Match reports whether the matcher is about the absolute, folded path p.
@@ -69,8 +71,8 @@ func (m *Matcher) Match(p string) bool {
 	case KindRegex:
 		return m.Regex.MatchString(p)
 	}
-	if p == "/" {
-		return false // it has no segment; doublestar lets /* match it
+	if p == "/" || !strings.Contains(p, m.need) {
+		return false // / has no segment; doublestar lets /* match it
 	}
 	return doublestar.MatchUnvalidated(m.Glob, p) || m.self != "" && doublestar.MatchUnvalidated(m.self, p)
 }
@@ -103,6 +105,8 @@ type Ruleset struct {
 	rules  []CompiledRule
 	// holds is whether a deny has an operation of Kernel; writes, one of write or edit.
 	holds, writes bool
+	// matchers is the number of all matchers; bytes, of their patterns.
+	matchers, bytes int
 }
 
 // Kernel are the operations that the kernel can enforce.
@@ -126,6 +130,10 @@ func (p *Policy) For(s Scope) (*Ruleset, error) {
 			c.rank += p.force(r) * maxRules
 		}
 		rs.rules = append(rs.rules, c)
+		rs.matchers += len(c.Matchers)
+		for _, m := range c.Matchers {
+			rs.bytes += len(m.Path) + len(m.Glob)
+		}
 		if c.Effect == Deny {
 			rs.holds = rs.holds || c.Ops&Kernel != 0
 			rs.writes = rs.writes || c.Ops&(Write|Edit) != 0
@@ -238,6 +246,7 @@ func newMatcher(segs []segment) Matcher {
 	literal := 0
 	for i, seg := range segs {
 		glob.WriteString("/" + seg.glob)
+		m.need = cmp.Or(seg.literal, seg.glob[strings.LastIndexAny(seg.glob, `*?]\`)+1:], m.need)
 		if literal == i && !seg.wild {
 			prefix.WriteString("/" + seg.literal)
 			literal++

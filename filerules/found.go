@@ -3,12 +3,13 @@ package filerules
 import (
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/chatd/chatd/chat"
 )
 
-// MaxSteps bounds the steps of checking one question, of some nanoseconds each.
-const MaxSteps = 1 << 26
+// MaxSteps bounds the steps of checking one question, of some nanoseconds each at most.
+const MaxSteps = 1 << 27
 
 // NameOf is the folded path, or the glob unchanged.
 func NameOf(n chat.NamedPath) string {
@@ -18,17 +19,9 @@ func NameOf(n chat.NamedPath) string {
 	return path.Clean(n.Text)
 }
 
-// literalOf is the path, or the directory that contains all matches of a glob.
-func literalOf(n chat.NamedPath) string {
-	if n.Glob {
-		return newMatcher(wordSegments(n.Text)).Prefix
-	}
-	return n.Text
-}
-
 // CheckNamed reports whether a command may use all paths that it names, in their order: whether the
 // rules allow each for [Bash], and the kernel does not refuse it. Verdict.Paths are their names. It
-// stops after [MaxSteps]; if nothing was denied by then, the error is [chat.ErrInvalid].
+// stops before [MaxSteps]; if nothing was denied by then, the error is [chat.ErrInvalid].
 func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 	v, left := Verdict{Effect: Allow, Layer: LayerNone}, MaxSteps
 	var paths []string
@@ -38,35 +31,46 @@ func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 			seen[name] = true
 			paths = append(paths, name)
 		}
-		w, steps := rs.checkNamed(n, left)
+		w := rs.checkNamed(n, &left)
+		if left < 0 && !v.Denied() {
+			return Verdict{Paths: paths}, fmt.Errorf("cannot check %s: want at most %d steps "+
+				"of comparing paths with rules in a question: %w", chat.Quote(n.Text), MaxSteps, chat.ErrInvalid)
+		}
 		if !v.Denied() && (w.Denied() || v.Rule == nil && w.Rule != nil) {
 			v = w
-		}
-		if left -= steps; left < 0 {
-			if v.Denied() {
-				break
-			}
-			return Verdict{Paths: paths}, fmt.Errorf("cannot check the command: "+
-				"want at most %d steps of comparing paths with rules in it: %w", MaxSteps, chat.ErrInvalid)
 		}
 	}
 	v.Paths = paths
 	return v, nil
 }
 
-// checkNamed checks one path, and returns how many steps it took. It stops after more than left.
-func (rs *Ruleset) checkNamed(n chat.NamedPath, left int) (v Verdict, steps int) {
+// checkNamed checks one path, and takes what this costs at most from left. It checks nothing if
+// less is left.
+func (rs *Ruleset) checkNamed(n chat.NamedPath, left *int) (v Verdict) {
+	text := n.Text
+	var word []segment
 	if n.Glob {
-		v, steps = rs.checkGlob(n.Text, left)
-	} else {
-		v, steps = rs.check(n.Text, Bash)
+		word = wordSegments(n.Text)
+		text = newMatcher(word).Prefix
+		*left -= (rs.matchers + rs.bytes) * len(n.Text)
 	}
-	if v.Denied() {
-		return v, steps
+	names := rs.names(text)
+	for _, name := range names {
+		*left -= rs.matchers * len(name)
+		if len(name) < pathMax {
+			*left -= rs.matchers * len(name) * (1 + strings.Count(name, "/"))
+		}
 	}
-	held, more := rs.checkKernel(literalOf(n), Bash, left-steps)
-	if held.Denied() {
+	switch {
+	case *left < 0:
+		return v
+	case n.Glob:
+		v = rs.checkGlob(path.Clean(UnescapeGlob(n.Text)), word)
+	default:
+		v = rs.check(names, Bash)
+	}
+	if held := rs.checkKernel(names, Bash); !v.Denied() && held.Denied() {
 		v = held
 	}
-	return v, steps + more
+	return v
 }

@@ -1,6 +1,7 @@
 package filerules
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,18 +18,20 @@ func TestFoundIsBounded(t *testing.T) {
 		fmt.Fprintf(&rules, "    - '**/*.k%d*y*z'\n    - '/\\.k%d-x$/'\n", i, i)
 	}
 	rs := ruleset(t, rules.String(), "/home/u", "/home/u")
-	if _, tried := rs.winner("/"+strings.Repeat(".k7-y", 10_000), Bash); tried > len(rs.rules) {
-		t.Errorf("%d matchers were asked, of %d", tried, len(rs.rules))
-	}
-	if _, steps := rs.checkGlob("/"+strings.Repeat("[a]", 20_000), 1000); steps > 10_000_000 {
-		t.Errorf("%d steps, where 1,000 were left", steps)
-	}
-	const both = "access: {useDefaults: false, deny: ['/a*']}\nagents: {main: {access: {rules: [{deny: '/a*z'}, {allow: '/a*'}]}}}\n"
-	agent := ruleset(t, both, "/home/u", "/home/u")
-	for _, max := range []int{0, MaxSteps} { // with none left it stops after the first deny
-		if v, steps := agent.checkGlob("/ab*", max); v.Denied() || steps == 0 {
-			t.Errorf("with %d steps left: %+v after %d", max, v, steps)
+	denied := chat.NamedPath{Text: "/x.k5-x"}
+	for text, glob := range map[string]bool{
+		"/" + strings.Repeat("[a]", 20_000): true, "/" + strings.Repeat("a/", 2000): false,
+	} {
+		n := chat.NamedPath{Text: text, Glob: glob}
+		if v, err := rs.CheckNamed([]chat.NamedPath{n}); !errors.Is(err, chat.ErrInvalid) || v.Effect != "" {
+			t.Errorf("%.20s: %v, %v", text, v.Effect, err)
 		}
+		if v, err := rs.CheckNamed([]chat.NamedPath{denied, n}); err != nil || !v.Denied() {
+			t.Errorf("%.20s behind a denied path: %v, %v", text, v.Effect, err)
+		}
+	}
+	if v, err := rs.CheckNamed([]chat.NamedPath{{Text: "/ab.k7*", Glob: true}}); err != nil || v.Denied() {
+		t.Errorf("an ordinary word: %v, %v", v, err)
 	}
 }
 

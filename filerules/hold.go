@@ -1,9 +1,6 @@
 package filerules
 
 import (
-	"fmt"
-	"math"
-	"path"
 	"slices"
 
 	"github.com/chatd/chatd/chat"
@@ -61,52 +58,36 @@ type PathClass struct {
 // Step is the class of p, whose directory has class parent: a path inherits its directory's class
 // unless a rule is about it.
 func (rs *Ruleset) Step(parent PathClass, p string) PathClass {
-	h, _ := rs.step(parent, p)
-	return h
-}
-
-// step is Step, and returns how many steps it took.
-func (rs *Ruleset) step(parent PathClass, p string) (PathClass, int) {
-	bash, steps := rs.checkName(p, Bash)
+	bash := rs.CheckName(p, Bash)
 	switch {
 	case bash.Denied():
-		return PathClass{Closed, bash}, steps
+		return PathClass{Closed, bash}
 	case parent.Class == Closed && bash.Rule == nil:
-		return parent, steps
+		return parent
 	case !rs.writes:
-		return PathClass{}, steps
+		return PathClass{}
 	}
-	write, more := rs.checkName(p, Write)
-	edit, max := rs.checkName(p, Edit)
-	steps += more + max
+	write, edit := rs.CheckName(p, Write), rs.CheckName(p, Edit)
 	switch {
 	case write.Denied():
-		return PathClass{ReadOnly, write}, steps
+		return PathClass{ReadOnly, write}
 	case edit.Denied():
-		return PathClass{ReadOnly, edit}, steps
+		return PathClass{ReadOnly, edit}
 	case parent.Class == ReadOnly && (write.Rule == nil || edit.Rule == nil):
-		return parent, steps
+		return parent
 	}
-	return PathClass{}, steps
+	return PathClass{}
 }
 
 // ClassOf is the class of an absolute, folded name.
 func (rs *Ruleset) ClassOf(name string) PathClass {
-	h, _ := rs.classOf(name, math.MaxInt)
-	return h
-}
-
-// classOf is ClassOf, and returns how many steps it took. It stops after more than most.
-func (rs *Ruleset) classOf(name string, max int) (h PathClass, steps int) {
-	h, steps = rs.step(PathClass{}, "/")
-	for i := 1; i <= len(name) && name != "/" && steps <= max; i++ {
+	h := rs.Step(PathClass{}, "/")
+	for i := 1; i <= len(name) && name != "/"; i++ {
 		if i == len(name) || name[i] == '/' {
-			var more int
-			h, more = rs.step(h, name[:i])
-			steps += more
+			h = rs.Step(h, name[:i])
 		}
 	}
-	return h, steps
+	return h
 }
 
 // Verdict reports whether an operation on a path succeeds: for a file tool, whether the rules allow
@@ -117,40 +98,24 @@ func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
 	if err != nil || v.Denied() || op != Bash {
 		return v, err
 	}
-	held, steps := rs.checkKernel(Absolute(rs.scope.Home, rs.scope.Cwd, p), op, MaxSteps)
-	switch {
-	case held.Denied():
-		return held, nil
-	case steps > MaxSteps:
-		return Verdict{}, fmt.Errorf("cannot check path %s: it has too many directories to compare with the rules: %w", chat.Quote(p), chat.ErrInvalid)
-	}
-	return v, nil
+	v, err = rs.CheckNamed([]chat.NamedPath{{Text: Absolute(rs.scope.Home, rs.scope.Cwd, p)}})
+	v.Paths = nil
+	return v, err
 }
 
 // pathMax is the longest path that the kernel accepts.
 const pathMax = 4096
 
-// checkKernel returns the kernel's denial of op on an unfolded path, by either of its names, if
-// there is one, and how many steps it took. It stops after more than most.
-func (rs *Ruleset) checkKernel(raw string, op Op, max int) (v Verdict, steps int) {
-	names := []string{path.Clean(raw)}
-	if rs.scope.Resolve != nil {
-		if real := rs.scope.Resolve(raw); real != names[0] {
-			names = append(names, real)
-		}
-	}
+// checkKernel returns the kernel's denial of op on a path by any of its names, if there is one.
+func (rs *Ruleset) checkKernel(names []string, op Op) Verdict {
 	for _, name := range names {
 		if !rs.holds || !Enforced(name) || len(name) >= pathMax {
 			continue
 		}
-		h, more := rs.classOf(name, max-steps)
-		if steps += more; steps > max {
-			break
-		}
-		if h.Class.refuses(op) {
+		if h := rs.ClassOf(name); h.Class.refuses(op) {
 			h.Why.ByKernel, h.Why.Name = true, name
-			return h.Why, steps
+			return h.Why
 		}
 	}
-	return Verdict{}, steps
+	return Verdict{}
 }

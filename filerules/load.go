@@ -226,9 +226,6 @@ func (l *loader) ops(n node, at string) Op {
 
 // pattern reads n into r.
 func (l *loader) pattern(n node, at string, r *Rule) bool {
-	if l.rules++; l.rules == maxRules+1 {
-		l.fault(n.line, at, "want at most %d rules in a file", maxRules)
-	}
 	if l.rules > maxRules {
 		return false
 	}
@@ -239,6 +236,10 @@ func (l *loader) pattern(n node, at string, r *Rule) bool {
 	p, err := parsePattern(n.text)
 	if err != nil {
 		l.fault(n.line, at, "%v", err)
+		return false
+	}
+	if l.rules += max(len(p.alts), 1); l.rules > maxRules {
+		l.fault(n.line, at, "want at most %d rules in a file, each of a brace counted", maxRules)
 		return false
 	}
 	r.Pattern, r.pattern = n.text, p

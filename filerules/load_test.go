@@ -198,6 +198,7 @@ var loadErrors = map[string]string{
 	"{access: {rules: [{deny: 'x', ops: [[[[[[[[[[[[[[['read']]]]]]]]]]]]]]]}]}}": `access.rules[0].ops[0]: want read`,
 	strings.Repeat("[", maxOpeners+1):                                             `p.yaml:1: it is nested too deep`,
 	"access: {deny: [" + strings.Repeat("/x, ", maxRules) + "/y]}":                `want at most 1000 rules in a file`,
+	"access: {deny: [" + strings.Repeat("'/{a,b,c,d}', ", maxRules/4) + "/y]}":    `access.deny[250]: want at most 1000 rules in a file, each of a brace counted`,
 	"access:\n  deny: [" + strings.Repeat("'[a]', ", maxOpeners):                  `p.yaml:2: it is nested too deep, or in too many pieces`,
 	"a:\n\n" + strings.Repeat("[", maxNested+1):                                   `p.yaml:3: it is nested too deep`,
 	"a:\n" + strings.Repeat("- ", 1000):                                           `p.yaml:2: it is nested too deep`,
