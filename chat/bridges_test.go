@@ -26,7 +26,7 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 		"AllowSeccomp":              {AllowSeccomp: true},
 	}
 	// These keys restrict a chat, or grant nothing beyond what the host gives every chat.
-	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "AccessFile": true,
+	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "CommandsAdd": true, "AccessFile": true,
 		"Defaults": true, "Guard": true, "Env": true, "TimeoutMax": true, "ToolsOff": true,
 		"SleepAfter": true, "FreezeAfter": true, "ReapAfter": true, "ReapWithoutArchive": true,
 		"KeepAwake": true, "Network": true}

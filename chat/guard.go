@@ -113,6 +113,9 @@ const (
 	ToolEditFile   = "edit_file"
 	ToolAppendFile = "append_file"
 	ToolListDir    = "list_dir"
+	// ToolReadOnly in a list stands for every tool that can write: a command and a terminal can
+	// write whatever the chat may.
+	ToolReadOnly = "readonly"
 )
 
 // Tools lists them.
@@ -122,20 +125,9 @@ func Tools() []string {
 
 // CheckTool is an [ErrDenied] for a tool that the profile has switched off.
 func (p Profile) CheckTool(tool string) error {
-	if slices.Contains(p.ToolsOff, tool) {
+	reads := tool == ToolReadFile || tool == ToolListDir
+	if slices.Contains(p.ToolsOff, tool) || !reads && slices.Contains(p.ToolsOff, ToolReadOnly) {
 		return fmt.Errorf("cannot use %s: profile %s has it switched off: %w", tool, p.Name, ErrDenied)
-	}
-	return nil
-}
-
-func (p Profile) validateGuard() error {
-	if p.Guard.Preset != "" && !slices.Contains(GuardPresets(), p.Guard.Preset) {
-		return fmt.Errorf("guard preset %s: want one of %v: %w", Quote(string(p.Guard.Preset)), GuardPresets(), ErrInvalid)
-	}
-	for _, t := range p.ToolsOff {
-		if !slices.Contains(Tools(), t) {
-			return fmt.Errorf("tools_off %s: want some of %v: %w", Quote(t), Tools(), ErrInvalid)
-		}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -86,10 +85,10 @@ func DefaultLimits() Limits {
 
 // Validate reports the limits that the kernel would refuse or that would
 // leave no room for a session, as [ErrInvalid].
-func (l Limits) Validate() error { return errors.Join(l.Faults()...) }
+func (l Limits) Validate() error { return joinFaults("", l.Faults()) }
 
 // Faults are the errors of the limits that are out of range, one for each.
-func (l Limits) Faults() (all []error) {
+func (l Limits) Faults() (all []Fault) {
 	for _, c := range []struct {
 		field string
 		ok    bool
@@ -111,7 +110,7 @@ func (l Limits) Faults() (all []error) {
 		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
 	} {
 		if !c.ok {
-			all = append(all, fmt.Errorf("cannot use limits.%s: want %s: %w", c.field, c.want, ErrInvalid))
+			all = append(all, Fault{"limits." + c.field, fmt.Errorf("want %s: %w", c.want, ErrInvalid)})
 		}
 	}
 	return all

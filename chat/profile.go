@@ -40,6 +40,8 @@ type Profile struct {
 	// Commands are the programs on the PATH after the shims; "*" means every program of the host's
 	// /usr/bin except those that gain privilege (setuid, capabilities).
 	Commands []string `json:"commands" yaml:"commands"`
+	// CommandsAdd are added to Commands when a config is read.
+	CommandsAdd []string `json:"-" yaml:"commands_add,omitempty"`
 	// Env are variables of every session and run; see [CheckEnv].
 	Env map[string]string `json:"env" yaml:"env"`
 	// Skeleton is a directory whose content is copied to a new home; empty means none.
@@ -77,7 +79,7 @@ type Profile struct {
 	ReapAfter Duration `json:"reap_after" yaml:"reap_after"`
 	// ReapWithoutArchive reaps it without an archive.
 	ReapWithoutArchive bool `json:"reap_without_archive" yaml:"reap_without_archive"`
-	// ToolsOff are the tools that are switched off in a chat: names of [Tools].
+	// ToolsOff are the tools that are switched off in a chat: names of [Tools], or [ToolReadOnly].
 	ToolsOff []string `json:"tools_off" yaml:"tools_off"`
 }
 
@@ -92,68 +94,81 @@ func (p Profile) EffectiveNetwork() Network {
 	return NetworkNone
 }
 
+// Fault is the error of one key.
+type Fault struct {
+	Key string
+	Err error
+}
+
+// joinFaults is the error of all faults, or nil.
+func joinFaults(what string, all []Fault) error {
+	var errs []error
+	for _, f := range all {
+		errs = append(errs, fmt.Errorf("cannot use %s%s: %w", what, f.Key, f.Err))
+	}
+	return errors.Join(errs...)
+}
+
 // Validate reports the invalid fields of the profile.
-func (p Profile) Validate() error { return errors.Join(p.Faults()...) }
+func (p Profile) Validate() error { return joinFaults("profile "+p.Name+": ", p.Faults()) }
 
 // Faults are the errors of the invalid fields: one for each, as far as they do not depend on each
 // other.
-func (p Profile) Faults() (all []error) {
-	if err := CheckName("profile", p.Name); err != nil {
-		return []error{err}
-	}
-	bad := func(what string, err error) {
+func (p Profile) Faults() (all []Fault) {
+	bad := func(key string, err error) {
 		if err != nil {
-			all = append(all, fmt.Errorf("cannot use profile %s: %s%w", p.Name, what, err))
+			all = append(all, Fault{key, err})
 		}
 	}
-	bad("", p.validateNetwork())
-	for _, err := range p.Limits.Faults() {
-		bad("", err)
+	if err := CheckName("profile", p.Name); err != nil {
+		return []Fault{{"", err}}
 	}
+	bad(p.validateNetwork())
+	all = append(all, p.Limits.Faults()...)
 	if p.Defaults && p.AccessFile != "" {
-		bad("", fmt.Errorf("defaults beside access_file: want useDefaults in the file: %w", ErrInvalid))
+		bad("defaults", fmt.Errorf("defaults beside access_file: want useDefaults in the file: %w", ErrInvalid))
 	}
-	bad("sleep_after ", CheckSleepAfter(p.SleepAfter))
-	bad("freeze_after ", CheckFreezeAfter(p.FreezeAfter, p.SleepAfter))
+	bad("sleep_after", CheckSleepAfter(p.SleepAfter))
+	bad("freeze_after", CheckFreezeAfter(p.FreezeAfter, p.SleepAfter))
 	if p.TimeoutMax != 0 {
-		bad("timeout_max ", CheckTimeoutMax(p.TimeoutMax))
+		bad("timeout_max", CheckTimeoutMax(p.TimeoutMax))
 	}
-	_, err := CheckBridges(p.Bridges)
-	bad("bridges: ", err)
-	bad("", p.validateGuard())
+	i, err := CheckBridges(p.Bridges)
+	bad(fmt.Sprintf("bridges[%d]", i), err)
+	if p.Guard.Preset != "" && !slices.Contains(GuardPresets(), p.Guard.Preset) {
+		bad("guard.preset", fmt.Errorf("%s: want one of default, picoclaw, none: %w",
+			Quote(string(p.Guard.Preset)), ErrInvalid))
+	}
 	for _, c := range p.Commands {
 		if c != "*" && (c == "" || strings.ContainsAny(c, "/\x00") || c == "." || c == "..") {
-			const want = "want a program name without a slash, or *"
-			bad("", fmt.Errorf("command %s: %s: %w", Quote(c), want, ErrInvalid))
+			bad("commands", fmt.Errorf("command %s: want a program name without a slash, or *: %w", Quote(c), ErrInvalid))
 		}
 	}
 	name, err := CheckEnv(p.Env)
-	bad("env"+dotted(name)+": ", err)
-	key, err := p.CheckView()
-	bad(key+": ", err)
+	bad(strings.TrimSuffix("env."+name, "."), err)
+	bad(p.CheckView())
 	return all
 }
 
-func (p Profile) validateNetwork() error {
+func (p Profile) validateNetwork() (key string, err error) {
 	if p.Network == NetworkShared {
 		const want = "want own, which carries connections to egress, by name too, or none"
-		return fmt.Errorf("network shared is no longer there: %s: %w", want, ErrInvalid)
+		return "network", fmt.Errorf("network shared is no longer there: %s: %w", want, ErrInvalid)
 	}
 	if !slices.Contains([]Network{"", NetworkOwn, NetworkNone}, p.Network) {
-		return fmt.Errorf("network %s: want own or none: %w", Quote(string(p.Network)), ErrInvalid)
+		return "network", fmt.Errorf("network %s: want own or none: %w", Quote(string(p.Network)), ErrInvalid)
 	}
 	all := slices.Concat(p.Egress, p.EgressMayAdd)
 	if network := p.EffectiveNetwork(); network == NetworkNone && len(p.Secrets) > 0 {
-		return fmt.Errorf("network %s with secrets: want network own: %w", network, ErrInvalid)
+		return "network", fmt.Errorf("network %s with secrets: want network own: %w", network, ErrInvalid)
 	}
 	if p.EffectiveNetwork() == NetworkNone && len(all) > 0 {
-		return fmt.Errorf("network none with %s in egress: nothing could reach it: want network own: %w",
+		return "network", fmt.Errorf("network none with %s in egress: nothing could reach it: want network own: %w",
 			all[0], ErrInvalid)
 	}
 	if i := slices.IndexFunc(all, Allow.isInside); i >= 0 {
 		const why = "nothing outside has that address there, which is the chat's own or a name's"
-		return fmt.Errorf("network own with %s in egress: %s: want another: %w", all[i], why,
-			ErrInvalid)
+		return "egress", fmt.Errorf("network own with %s in egress: %s: want another: %w", all[i], why, ErrInvalid)
 	}
-	return nil
+	return "", nil
 }

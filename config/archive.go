@@ -1,12 +1,11 @@
 package config
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -26,35 +25,18 @@ type Archive struct {
 	Program string `json:"program"`
 }
 
-// fileArchive is the key archive, as it is written.
-type fileArchive struct {
-	Dir         string   `yaml:"dir"`
-	Command     []string `yaml:"command"`
-	User        string   `yaml:"user"`
-	Recipients  string   `yaml:"recipients"`
-	Identities  string   `yaml:"identities"`
-	ExpireAfter string   `yaml:"expire_after"`
-	Program     string   `yaml:"program"`
-}
-
-// archive copies the key archive of s into cfg.
-func (s source) archive(cfg *Config) error {
-	f := s.file.Archive
-	if f == nil {
-		return nil
+// archive checks the key archive.
+func (d *decoder) archive() {
+	a := d.doc.Archive
+	if a == nil {
+		return
 	}
-	a, bad := Archive{Command: f.Command, User: f.User}, faults{source: s, at: "archive."}
-	bad.add("dir", dir(&a.Dir)(f.Dir))
-	bad.read("recipients", f.Recipients, dir(&a.Recipients))
-	bad.read("identities", f.Identities, dir(&a.Identities))
-	bad.read("program", f.Program, dir(&a.Program))
-	bad.read("expire_after", f.ExpireAfter, age(&a.ExpireAfter, checkLongAge))
-	bad.add(checkArchiveCommand(a))
-	if a.Program == "" {
-		a.Program = FindProgram("chatd-archive")
+	if a.Dir == "" {
+		d.fault("archive.dir", absolute(&a.Dir, ""))
 	}
-	cfg.Archive = &a
-	return errors.Join(bad.all...)
+	key, err := checkArchiveCommand(*a)
+	d.fault("archive."+key, err)
+	a.Program = cmp.Or(a.Program, FindProgram("chatd-archive"))
 }
 
 // checkArchiveCommand checks the command and its user, which must be named: it need not be root.
@@ -76,29 +58,11 @@ func checkArchiveCommand(a Archive) (key string, err error) {
 	return "", nil
 }
 
-// shortestLongAge is the least time after which something is removed for good: 30s is a slip for
-// 30d.
-const shortestLongAge = time.Hour
-
-// checkLongAge checks a time after which something is removed.
-func checkLongAge(d chat.Duration) error {
-	if d != 0 && d.D() < shortestLongAge {
-		return fmt.Errorf("%s: want 0, for never, or at least %s: %w", chat.Quote(d.String()), shortestLongAge, chat.ErrInvalid)
-	}
-	return nil
-}
-
-// checkReaps reports the profiles whose chats would be reaped without an archive, and do not say
+// checkReap refuses a profile whose chats would be reaped without an archive, and that does not say
 // so.
-func checkReaps(cfg Config, sources []source) error {
-	var errs []error
-	for name, p := range cfg.Profiles {
-		if p.ReapAfter == 0 || p.ReapWithoutArchive || cfg.Archive != nil {
-			continue
-		}
-		s, at := placeOf(sources, p, "reap_after")
-		errs = append(errs, s.fault(at, fmt.Errorf("chats of profile %s would be gone: want the "+
-			"key archive, with a dir, or reap_without_archive: true: %w", name, chat.ErrInvalid)))
+func (d *decoder) checkReap(p chat.Profile) {
+	if p.ReapAfter != 0 && !p.ReapWithoutArchive && d.doc.Archive == nil {
+		d.fault("profiles."+p.Name+".reap_after", fmt.Errorf("chats of profile %s would be gone: want the "+
+			"key archive, with a dir, or reap_without_archive: true: %w", p.Name, chat.ErrInvalid))
 	}
-	return errors.Join(errs...)
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/secret"
@@ -60,17 +62,10 @@ type Config struct {
 	Archive        *Archive                `json:"archive"` // nil keeps none
 	Secrets        map[string]secret.Spec  `json:"secrets"`
 	Profiles       map[string]chat.Profile `json:"profiles"`
-	// from is where it was read, for errors that depend on the host.
-	from  []source
-	flags Flags
-}
-
-// UIDRange is the uids that chats may get, both ends included.
-type UIDRange struct{ Low, High uint32 }
-
-// MarshalText writes LOW-HIGH.
-func (r UIDRange) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, "%d-%d", r.Low, r.High), nil
+	// places are where its keys are written, for errors that depend on the host; written has the keys
+	// of the rules of expose_paths that are in profiles.
+	places, written map[string]string
+	flags           Flags
 }
 
 // Flags are the command line's values, which override the file's. An empty one is not set.
@@ -81,18 +76,23 @@ type Flags struct {
 	AllowMissing                       []string
 }
 
-// Load merges flags over the file over the defaults.
+// Load merges flags over the file over the defaults. The error lists every fault.
 func Load(f Flags) (Config, error) {
-	src, err := readSources(f.File)
+	d, err := readFiles(f.File)
 	if err != nil {
 		return Config{}, err
 	}
-	flags := source{name: "the flags and CHATD_ variables", file: fileConfig{
-		State: f.State, Run: f.Run, Homes: f.Homes, Backend: f.Backend, Socket: f.Socket}}
-	for _, layer := range f.AllowMissing {
-		flags.file.AllowMissing = append(flags.file.AllowMissing, strings.TrimSpace(layer))
+	for _, s := range []struct{ key, value string }{
+		{"state", f.State}, {"run", f.Run}, {"homes", f.Homes}, {"backend", f.Backend}, {"socket", f.Socket},
+	} {
+		if s.value != "" {
+			d.set([]string{s.key}, s.value)
+		}
 	}
-	cfg, err := merge(append(src, flags))
+	for _, layer := range f.AllowMissing {
+		d.set([]string{"allow_missing"}, []string{strings.TrimSpace(layer)})
+	}
+	cfg, err := d.finish()
 	cfg.flags = f
 	return cfg, err
 }
@@ -102,65 +102,89 @@ func (cfg Config) Again() (Config, error) { return Load(cfg.flags) }
 
 // Defaults is the config of a host without a file.
 func Defaults() (Config, error) {
-	defaults, err := parseSource(defaultsName, defaultsYAML)
+	d, err := readDefaults()
 	if err != nil {
 		return Config{}, err
 	}
-	return merge([]source{defaults})
+	return d.finish()
 }
 
-// readSources reads the embedded defaults and the file.
-func readSources(file string) ([]source, error) {
-	defaults, err := parseSource(defaultsName, defaultsYAML)
+// readDefaults reads the embedded defaults.
+func readDefaults() (*decoder, error) {
+	d := &decoder{begun: map[string]bool{}, faults: faults{places: map[string]string{}}}
+	err := d.read(defaultsName, defaultsYAML)
+	d.shipped, d.begun = maps.Clone(d.doc.Profiles), map[string]bool{}
+	return d, err
+}
+
+// readFiles reads the embedded defaults and the file.
+func readFiles(file string) (*decoder, error) {
+	d, err := readDefaults()
 	if err != nil {
 		return nil, err
 	}
 	text, err := readText(cmp.Or(file, File))
 	if file == "" && errors.Is(err, fs.ErrNotExist) {
-		return []source{defaults}, nil
+		return d, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the config: %w: %w", err, chat.ErrInvalid)
 	}
-	own, err := parseSource(cmp.Or(file, File), text)
-	return []source{defaults, own}, err
+	return d, d.read(cmp.Or(file, File), text)
 }
 
-// merge takes each key from the last source that has it and checks it there. The error lists every
-// fault.
-func merge(sources []source) (Config, error) {
-	cfg, errs := Config{OwnerShares: quota.Limits{}, from: sources}, []error{}
-	for _, f := range fields(&cfg) {
-		for _, s := range slices.Backward(sources) {
-			value := f.of(&s.file)
-			if value == "" {
-				continue
-			}
-			if err := f.set(value); err != nil {
-				errs = append(errs, s.fault(f.key, err))
-			}
-			break
+// finish adds what follows from several keys, and checks it.
+func (d *decoder) finish() (Config, error) {
+	cfg := &d.doc.Config
+	cfg.places, cfg.written = d.places, map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
+		if !d.profile(name) {
+			delete(cfg.Profiles, name) // what is checked of all profiles cannot be said of it
 		}
 	}
-	for _, s := range sources {
-		errs = append(errs, s.misfits...)
-		errs = append(errs, s.lists(&cfg), s.dnsServers(&cfg), s.secrets(&cfg), s.archive(&cfg))
-	}
+	d.exposeEverywhere()
+	d.secrets()
+	d.archive()
 	cfg.Socket = cmp.Or(cfg.Socket, filepath.Join(cfg.Run, "chatd.sock"))
 	if len(cfg.Socket) > maxSocketPath {
-		errs = append(errs, fmt.Errorf("cannot use socket %s: %d bytes, want at most %d (unix(7)): %w", chat.Quote(cfg.Socket), len(cfg.Socket), maxSocketPath, chat.ErrInvalid))
+		d.fault("socket", wrong(cfg.Socket, fmt.Sprintf("at most %d bytes (unix(7))", maxSocketPath)))
 	}
-	cfg.Shim, cfg.Enforce = cmp.Or(cfg.Shim, FindProgram("chatd-shim")), cmp.Or(cfg.Enforce, FindProgram("chatd-enforce"))
-	if cfg.EgressUser == cfg.User && cfg.User != "" {
-		errs = append(errs, fmt.Errorf("cannot use egress_user %s: it is user too, and each needs its own: %w",
-			chat.Quote(cfg.EgressUser), chat.ErrInvalid))
-	}
+	cfg.Shim = cmp.Or(cfg.Shim, FindProgram("chatd-shim"))
+	cfg.Enforce = cmp.Or(cfg.Enforce, FindProgram("chatd-enforce"))
 	cfg.EgressProgram = cmp.Or(cfg.EgressProgram, FindProgram("chatd-egress"))
-	errs = append(errs, exposeEverywhere(&cfg, sources), checkSecrets(cfg, sources), checkMemory(cfg, sources), checkReaps(cfg, sources))
-	if err := errors.Join(errs...); err != nil {
+	if cfg.EgressUser == cfg.User && cfg.User != "" {
+		d.fault("egress_user", wrong(cfg.EgressUser, "another than user, for each needs its own"))
+	}
+	d.checkMemory()
+	if err := errors.Join(d.errs...); err != nil {
 		return Config{}, err
 	}
-	return cfg, nil
+	return *cfg, nil
+}
+
+// profile adds what follows from several keys of a profile, and reports whether it has no fault.
+func (d *decoder) profile(name string) bool {
+	p, at := d.doc.Profiles[name], "profiles."+name
+	if _, said := d.places[at+".defaults"]; !said && p.AccessFile != "" {
+		p.Defaults = false // the file has useDefaults
+	}
+	p.Commands, p.CommandsAdd = slices.Concat(p.Commands, p.CommandsAdd), nil
+	if place, ok := d.places[at+".guard"]; ok && d.begun[name] {
+		p.Guard.Place = place
+	}
+	if _, said := d.places[at+".guard.restrict_to_workspace"]; !said {
+		p.Guard.RestrictToWorkspace = p.Guard.Preset == chat.GuardPicoClaw
+	}
+	p.Bridges = p.AdmittedBridges() // before exposeEverywhere: that is meant for every bridge
+	for _, f := range p.Faults() {
+		list, _, _ := strings.Cut(f.Key, "[")
+		if list == "" || !d.faulty(at+"."+list) {
+			d.fault(strings.TrimSuffix(at+"."+f.Key, "."), f.Err)
+		}
+	}
+	d.checkReap(p)
+	d.doc.Profiles[name] = p
+	return !d.faulty(at)
 }
 
 // CheckNames looks up the users and groups that the config names, but for those that chatd was built
@@ -183,7 +207,7 @@ func (cfg Config) CheckNames(find func(database, name string) error) error {
 			continue
 		}
 		why := fmt.Errorf("%s: this host has no such %s: %w", chat.Quote(n[2]), n[0], chat.ErrInvalid)
-		errs = append(errs, faultIn(cfg.from, n[1], why))
+		errs = append(errs, faultAt(cfg.places, n[1], why))
 	}
 	return errors.Join(errs...)
 }
@@ -208,65 +232,11 @@ func programBeside(exe, name string) string {
 	return filepath.Join(programsDir, name)
 }
 
-// lists copies the lists and the profiles of s into cfg.
-func (s source) lists(cfg *Config) error {
-	errs := []error{}
-	for i, name := range s.file.AllowMissing {
-		var layer chat.LayerName
-		if err := oneOf(&layer, chat.LayerNames()...)(name); err != nil {
-			errs = append(errs, s.fault(fmt.Sprintf("allow_missing[%d]", i), err))
-			continue
-		}
-		cfg.AllowMissing = append(cfg.AllowMissing, layer)
-	}
-	before := maps.Clone(cfg.Profiles) // the earlier sources' profiles
-	if cfg.Profiles == nil {
-		cfg.Profiles = map[string]chat.Profile{}
-	}
-	for _, name := range defaultFirst(s.file.Profiles) {
-		profile, err := s.profile(name, s.file.Profiles[name], baseOf(before, cfg.Profiles, name))
-		if err != nil {
-			errs = append(errs, err)
-			delete(cfg.Profiles, name) // what is checked of all profiles cannot be said of it
-			continue
-		}
-		cfg.Profiles[name] = profile
-	}
-	return errors.Join(errs...)
-}
-
-// baseOf has the values of the keys that a profile leaves out: the shipped profile of its name, or
-// limits, commands and guard of the default.
-func baseOf(before, now map[string]chat.Profile, name string) chat.Profile {
-	if base, shipped := before[name]; shipped {
-		return base
-	}
-	base, ok := before[chat.DefaultProfile]
-	if !ok {
-		base = now[chat.DefaultProfile]
-	}
-	return chat.Profile{Limits: chat.DefaultLimits(), Commands: base.Commands, Guard: base.Guard}
-}
-
-// defaultFirst sorts the names of profiles, default first: others may inherit from it.
-func defaultFirst(profiles map[string]fileProfile) []string {
-	names := slices.Sorted(maps.Keys(profiles))
-	slices.SortStableFunc(names, func(a, b string) int {
-		switch chat.DefaultProfile {
-		case a:
-			return -1
-		case b:
-			return 1
-		}
-		return 0
-	})
-	return names
-}
-
 // YAML writes cfg as a file from which chatd reads an equal config.
 func (cfg Config) YAML() ([]byte, error) {
 	var b bytes.Buffer
-	if err := encodeYAML(&b, cfg); err != nil {
+	// The names of JSON's fields are the keys of a file.
+	if err := yaml.NewEncoder(&b, yaml.UseJSONMarshaler(), yaml.IndentSequence(true)).Encode(cfg); err != nil {
 		return nil, fmt.Errorf("cannot write the config: %w", err)
 	}
 	return b.Bytes(), nil

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,11 +19,7 @@ func load(t *testing.T, text string) (Config, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	src, err := readSources(file)
-	if err != nil {
-		return Config{}, err
-	}
-	return merge(src)
+	return Load(Flags{File: file})
 }
 
 func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
@@ -131,10 +128,9 @@ func TestConfigErrors(t *testing.T) {
 		"allow_missing:\n  - cpu\n  - moat\n":    `chatd.yaml:3: allow_missing[1]: "moat": want one of account, home`,
 		"profiles:\n  x:\n    egres: []\n":       `chatd.yaml:3: unknown key "egres"`,
 		"profiles:\n  x:\n    egress:\n     - a": `chatd.yaml:4: profiles.x.egress[0]: cannot use egress "a"`,
-		"profiles:\n  x:\n    resolvers: [ns]":   `chatd.yaml:3: profiles.x.resolvers: the key is no longer there: want it left out`,
 		"profiles:\n  x:\n    limits:\n      memory_max: 1 potato\n":                      `chatd.yaml:4: profiles.x.limits.memory_max: "1 potato": want a number`,
-		"profiles:\n  x:\n    limits:\n      cpu_quota: 250\n":                            `chatd.yaml:4: profiles.x.limits.cpu_quota: cannot use "250" as a duration`,
-		"profiles:\n  x:\n    limits: {memory_max: 1}\n":                                  `profiles.x: cannot use profile x: cannot use limits.memory_max: want at least 16 MiB`,
+		"profiles:\n  x:\n    limits:\n      cpu_quota: 250\n":                            `chatd.yaml:4: profiles.x.limits.cpu_quota: cannot use "250" as a time`,
+		"profiles:\n  x:\n    limits: {memory_max: 1}\n":                                  `profiles.x.limits.memory_max: want at least 16 MiB`,
 		"profiles:\n  -rf: {}\n":                                                          `cannot use profile "-rf"`,
 		"profiles:\n  x:\n    network: none\n    egress: ['1.2.3.4:5']\n":                 `network none with 1.2.3.4:5 in egress`,
 		"profiles:\n  x:\n    commands: [/bin/sh]\n":                                      `command "/bin/sh"`,
@@ -162,7 +158,7 @@ owner_shares:
   awakes: 1             # 8: unknown key "awakes"
   uids: x               # 9: owner_shares.uids: "x"
 user: chatd
-egress_user: chatd      # cannot use egress_user "chatd": it is user too
+egress_user: chatd      # 11: egress_user: "chatd": want another than user
 archive:
   dir: a                # 13: archive.dir: "a"
   expire_after: 30s     # 14: archive.expire_after: "30s"
@@ -172,15 +168,15 @@ profiles:
   x:
     skeleton: etc       # 19: profiles.x.skeleton: "etc"
     egres: []           # 20: unknown key "egres"
-    keep_awake: maybe   # 21: profiles.x.keep_awake: want true or false, got one value
+    keep_awake: maybe   # 21: profiles.x.keep_awake: "maybe": want true or false
     guard:
       preset: strict    # 23: profiles.x.guard.preset: "strict"
       custom_deny_patterns: ['(', a, ')'] # 24: profiles.x.guard.custom_deny_patterns[2]: ")"
     limits:
-      memory_max: 1     # cannot use limits.memory_max: want at least 16 MiB
+      memory_max: 1     # 26: profiles.x.limits.memory_max: want at least 16 MiB
       pids_max: some    # 27: profiles.x.limits.pids_max: "some"
-      potatoes: 1       # 28: profiles.x.limits.potatoes: unknown key
-    commands: [/bin/sh] # command "/bin/sh"
+      potatoes: 1       # 28: unknown key "potatoes"
+    commands: [/bin/sh] # 29: profiles.x.commands: command "/bin/sh"
     tools_off: [bash]   # 30: profiles.x.tools_off[0]: "bash"
     timeout_max: 25h    # 31: profiles.x.timeout_max: 25h
     sleep_after: soon   # 32: profiles.x.sleep_after: cannot use "soon"
@@ -192,7 +188,7 @@ profiles:
   y:
     egress: [a, 'b:1', c] # 39: profiles.y.egress[2]
     reap_after: 30s     # 40: profiles.y.reap_after: "30s"
-    network: shared     # network shared is no longer there
+    network: shared     # 41: profiles.y.network: network shared is no longer there
   z: [1]                # 42: profiles.z: want keys, got a list
 `
 
@@ -269,15 +265,39 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
+// TestAnchors: an alias stands for what its anchor names, and keys go before merged ones; an alias
+// of nothing, or of what it is in, is refused.
+func TestAnchors(t *testing.T) {
+	cfg, err := load(t, "profiles:\n  a: &a\n    egress: &e ['203.0.113.5:443']\n    limits: &l {pids_max: 64}\n"+
+		"  b: {egress: *e, limits: *l}\n  c: {limits: {nofile: 99}, <<: *a}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pids := range map[string]uint64{"a": 64, "b": 64, "c": 200} {
+		p := cfg.Profiles[name]
+		if len(p.Egress) != 1 || p.Limits.PidsMax != pids || p.Limits.NoFile == 99 != (name == "c") {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	for _, text := range []string{"state: *x\n", "profiles: {a: &a {limits: *a}}\n", "profiles: {a: &a {<<: *a}}\n"} {
+		if _, err := load(t, text); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func FuzzConfig(f *testing.F) {
 	f.Add(defaultsYAML)
 	f.Add([]byte("profiles:\n  x:\n    egress: ['1.2.3.4:5']\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := parseSource("fuzz", text)
-		if err != nil {
-			return
+		d, err := readDefaults()
+		if err == nil {
+			err = d.read("fuzz", text)
 		}
-		if _, err := merge([]source{s}); err != nil && !errors.Is(err, chat.ErrInvalid) {
+		if err == nil {
+			_, err = d.finish()
+		}
+		if err != nil && !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}
 	})
@@ -327,7 +347,7 @@ func TestGuardKeys(t *testing.T) {
 		"profiles: {x: {guard: {deny: []}}}":                                                 `unknown key "deny"`,
 		"profiles: {x: {timeout_max: 25h}}":                                                  `profiles.x.timeout_max: 25h0m0s: want 1s to 24h0m0s`,
 		"profiles: {x: {sleep_after: 1ms}}":                                                  `profiles.x.sleep_after: 1ms: want 0, for never,`,
-		"profiles: {x: {timeout_max: soon}}":                                                 `profiles.x.timeout_max: cannot use "soon" as a duration`,
+		"profiles: {x: {timeout_max: soon}}":                                                 `profiles.x.timeout_max: cannot use "soon" as a time`,
 		"profiles: {x: {tools_off: [bash]}}":                                                 `profiles.x.tools_off[0]: "bash": want one of exec, terminal, read_file`,
 	} {
 		if _, err := load(t, text); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -411,7 +431,7 @@ func TestDefaultRules(t *testing.T) {
 
 // TestEveryLimit sets each limit by its key, and wants defaults.yaml to have it.
 func TestEveryLimit(t *testing.T) {
-	base, err := parseSource("defaults.yaml", defaultsYAML)
+	base, err := readDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,12 +443,15 @@ func TestEveryLimit(t *testing.T) {
 		if f.Type == reflect.TypeFor[chat.Duration]() {
 			value = "17s"
 		}
-		var got chat.Limits
-		err := setLimit(&got, key, value)
-		if err != nil || reflect.ValueOf(got).FieldByIndex(f.Index).IsZero() {
-			t.Errorf("limits.%s: %s is not set, %v", key, value, err)
+		d, err := readDefaults()
+		if err == nil {
+			err = d.read("x", []byte("profiles: {x: {limits: {"+key+": "+value+"}}}"))
 		}
-		if _, ok := base.file.Profiles["default"].Limits[key]; !ok {
+		got := reflect.ValueOf(d.doc.Profiles["x"].Limits).FieldByIndex(f.Index)
+		if err != nil || fmt.Sprint(got.Interface()) != value {
+			t.Errorf("limits.%s is %v, want %s, %v", key, got, value, errors.Join(err, errors.Join(d.errs...)))
+		}
+		if _, ok := base.places["profiles.default.limits."+key]; !ok {
 			t.Errorf("limits.%s is not in defaults.yaml", key)
 		}
 	}
@@ -437,7 +460,7 @@ func TestEveryLimit(t *testing.T) {
 // TestLimitFaults names the key and the line of a limit that cannot be read.
 func TestLimitFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"profiles: {x: {limits: {pids: 64}}}":    `1: profiles.x.limits.pids: unknown key "pids"`,
+		"profiles: {x: {limits: {pids: 64}}}":    `1: unknown key "pids"`,
 		"profiles: {x: {limits: [64]}}":          "chatd.yaml:1:",
 		"profiles: {x: {limits: {nofile: [1]}}}": "chatd.yaml:1:",
 		"profiles:\n  x: {limits: {a: 1, a: 2}}": "chatd.yaml:2:",

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -16,24 +15,6 @@ const (
 	// maxServers is MAXNS of resolv.conf(5).
 	maxServers = 3
 )
-
-// dnsServers copies the list of DNS servers of s into cfg, if s has one.
-func (s source) dnsServers(cfg *Config) error {
-	if s.file.DNSServers == nil {
-		return nil
-	}
-	var list []netip.AddrPort
-	var errs []error
-	for i, text := range *s.file.DNSServers {
-		server, err := parseServer(text)
-		if err != nil {
-			errs = append(errs, s.fault(fmt.Sprintf("dns_servers[%d]", i), err))
-		}
-		list = append(list, server)
-	}
-	cfg.DNSServers = list
-	return errors.Join(errs...)
-}
 
 // parseServer reads ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. An address with a zone is refused: it
 // names a device, which may be another one tomorrow.

@@ -141,9 +141,7 @@ func TestProfileOwn(t *testing.T) {
 		{"    egress: ['localhost:80']\n",
 			`chatd.yaml:3: profiles.x.egress[0]: cannot use egress "localhost:80"`},
 		{"    network: shared\n    egress: ['192.0.2.1:443']\n",
-			`profiles.x: cannot use profile x: network shared is no longer there: want own`},
-		{"    network: own\n    resolvers: [192.0.2.1]\n",
-			`chatd.yaml:4: profiles.x.resolvers: the key is no longer there`},
+			`profiles.x.network: network shared is no longer there: want own`},
 		{"    network: bridge\n", `network "bridge": want own or none`},
 	} {
 		text, want := x[0], x[1]

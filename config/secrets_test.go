@@ -61,7 +61,7 @@ func TestSecrets(t *testing.T) {
 func TestSecretsRefused(t *testing.T) {
 	for _, x := range []struct{ old, new, want string }{
 		{"env: OPENAI", "variable: OPENAI", `chatd.yaml:6: unknown key "variable"`},
-		{"  openai:", "  -x:", "chatd.yaml:3: secrets.-x: cannot use secret"},
+		{"  openai:", "  -x:", "chatd.yaml:2: secrets.-x: cannot use secret"},
 		{"file: /etc", "file: etc", "chatd.yaml:3: secrets.openai.file: "},
 		{`["API.openai.com:443"`, `["API.openai.com"`, "chatd.yaml:4: secrets.openai.hosts[0]: "},
 		{`"*.example.org:8443"`, `"192.0.2.1:443"`, "chatd.yaml:4: secrets.openai.hosts[1]: "},

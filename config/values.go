@@ -1,130 +1,161 @@
 package config
 
 import (
+	"encoding"
+	"encoding/json"
 	"fmt"
+	"net/netip"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/journal"
 )
 
-func dir(dst *string) func(string) error {
-	return func(s string) error {
-		if !filepath.IsAbs(s) || strings.ContainsAny(s, "\x00\n") {
-			return fmt.Errorf("%s: want an absolute path: %w", chat.Quote(s), chat.ErrInvalid)
+// check examines a value that was read, to is its pointer, and may make it canonical.
+type check func(to any, text string) error
+
+// checks has those of single keys; the others are of what depends on several.
+var checks = map[string]check{
+	"state": absolute, "run": absolute, "homes": absolute, "socket": absolute, "userdb": absolute,
+	"shim": absolute, "enforce": absolute, "egress_program": absolute,
+	"archive.dir": absolute, "archive.program": absolute,
+	"archive.recipients": absolute, "archive.identities": absolute,
+	"profiles.*.skeleton": absolute, "profiles.*.access_file": absolute,
+	"user": named("a user name"), "egress_user": named("a user name"), "cgroup": named("a cgroup name"),
+	"operators_group": named("a group name"), "bridge_group": named("a group name"),
+	"backend": oneOf("auto", "systemd", "cgroupfs"), "account": oneOf("auto", "userdb", "useradd"),
+	"log_level": oneOf(journal.Levels()...), "allow_missing[]": oneOf(chat.LayerNames()...),
+	"landlock_min_abi": number(1, 64), "max_awake": number(1, 1<<20), "audit_keep": number(0, 1<<20),
+	// The lowest file_max is the size of a request's text.
+	"file_max": size(func(n uint64) bool { return n >= files.MaxText && n <= 1<<40 }, "1MiB to 1TiB"),
+	// A log of less would hold a few lines, as after a mistaken unit.
+	"audit_max":              size(func(n uint64) bool { return n-1 >= 64<<10-1 }, "0, for never, or at least 64KiB"),
+	"owner_shares.*":         size(func(n uint64) bool { return n <= 1<<31 }, "0, for no bound, to 2147483648"),
+	"owner_shares.run_bytes": size(func(uint64) bool { return true }, ""),
+	"archive.expire_after":   longAge,
+	"profiles.*.reap_after":  longAge,
+	"profiles.*.timeout_max": func(to any, _ string) error { return chat.CheckTimeoutMax(*to.(*chat.Duration)) },
+	"profiles.*.tools_off[]": oneOf(append(chat.Tools(), chat.ToolReadOnly)...),
+}
+
+// setText sets v, whose type a config has, to what the text says.
+func setText(v reflect.Value, text string) (err error) {
+	switch to := v.Addr().Interface().(type) {
+	case *bool:
+		if *to = text == "true"; !*to && text != "false" {
+			err = wrong(text, "true or false")
 		}
-		*dst = filepath.Clean(s)
+	case *int:
+		if *to, err = strconv.Atoi(text); err != nil {
+			err = wrong(text, "a number")
+		}
+	case *uint64:
+		*to, err = ParseSize(text)
+	case *chat.Duration:
+		d, wrong := chat.ParseAge(text)
+		*to, err = chat.Duration(d), wrong
+	case *netip.AddrPort:
+		*to, err = parseServer(text)
+	case *chat.Pattern:
+		to.Text = text
+		_, err = to.Compile()
+	case encoding.TextUnmarshaler:
+		err = to.UnmarshalText([]byte(text))
+	default:
+		v.SetString(text)
+	}
+	return err
+}
+
+func absolute(to any, text string) error {
+	if !filepath.IsAbs(text) || strings.ContainsAny(text, "\x00\n") {
+		return wrong(text, "an absolute path")
+	}
+	*to.(*string) = filepath.Clean(text)
+	return nil
+}
+
+func oneOf[S ~string](words ...S) check {
+	return func(_ any, text string) error {
+		if !slices.Contains(words, S(text)) {
+			return wrong(text, "one of "+join(words))
+		}
 		return nil
 	}
 }
 
-func oneOf[S ~string](dst *S, words ...S) func(string) error {
-	return func(s string) error {
-		if !slices.Contains(words, S(s)) {
-			return fmt.Errorf("%s: want one of %s: %w", chat.Quote(s), join(words), chat.ErrInvalid)
+func named(what string) check {
+	return func(_ any, text string) error { return chat.CheckName(what, text) }
+}
+
+func number(low, high int) check {
+	return func(to any, text string) error {
+		if n := *to.(*int); n < low || n > high {
+			return wrong(text, fmt.Sprintf("%d to %d", low, high))
 		}
-		*dst = S(s)
 		return nil
 	}
 }
 
-func word(what string, dst *string) func(string) error {
-	return func(s string) error {
-		*dst = s
-		return chat.CheckName(what, s)
-	}
-}
-
-func number(dst *int, low, high int) func(string) error {
-	return func(s string) error {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < low || n > high {
-			return fmt.Errorf("%s: want %d to %d: %w", chat.Quote(s), low, high, chat.ErrInvalid)
+func size(ok func(n uint64) bool, want string) check {
+	return func(to any, text string) error {
+		if !ok(*to.(*uint64)) {
+			return wrong(text, want)
 		}
-		*dst = n
 		return nil
 	}
 }
 
-// into reads a value that passes check; a faulty one leaves dst as it is.
-func into[T any](dst *T, parse func(string) (T, error), check func(T) error) func(string) error {
-	return func(s string) error {
-		v, err := parse(s)
-		if err == nil {
-			err = check(v)
-		}
-		if err == nil {
-			*dst = v
-		}
-		return err
+// shortestLongAge is the least time after which something is removed for good: 30s is a slip for
+// 30d.
+const shortestLongAge = time.Hour
+
+// longAge checks a time after which something is removed.
+func longAge(to any, text string) error {
+	if d := to.(*chat.Duration).D(); d != 0 && d < shortestLongAge {
+		return wrong(text, "0, for never, or at least "+shortestLongAge.String())
 	}
+	return nil
 }
 
-// age reads a time, in days too, that passes check.
-func age(dst *chat.Duration, check func(chat.Duration) error) func(string) error {
-	return into(dst, func(s string) (chat.Duration, error) {
-		d, err := chat.ParseAge(s)
-		return chat.Duration(d), err
-	}, check)
-}
+// UIDRange is the uids that chats may get, both ends included.
+type UIDRange struct{ Low, High uint32 }
 
-// duration reads a time without days.
-func duration(s string) (d chat.Duration, err error) {
-	err = d.UnmarshalText([]byte(s))
-	return d, err
-}
+// MarshalText writes LOW-HIGH.
+func (r UIDRange) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d-%d", r.Low, r.High), nil }
 
-// boolean reads a key that is on or off.
-func boolean(dst *bool) func(string) error {
-	return func(s string) error {
-		if s != "true" && s != "false" {
-			return fmt.Errorf("%s: want true or false: %w", chat.Quote(s), chat.ErrInvalid)
-		}
-		*dst = s == "true"
-		return nil
+// UnmarshalText refuses uids below 65536, which belong to the system, and those from 2^31 on, which
+// many programs read as negative.
+func (r *UIDRange) UnmarshalText(text []byte) error {
+	a, b, _ := strings.Cut(string(text), "-")
+	low, err1 := strconv.ParseUint(a, 10, 31)
+	high, err2 := strconv.ParseUint(b, 10, 31)
+	if err1 != nil || err2 != nil || low > high || low < 1<<16 {
+		return wrong(string(text), "LOW-HIGH within 65536-2147483647")
 	}
+	*r = UIDRange{uint32(low), uint32(high)}
+	return nil
 }
 
-// uidRange refuses uids below 65536, which belong to the system, and those from 2^31 on, which many
-// programs read as negative.
-func uidRange(dst *UIDRange) func(string) error {
-	return func(s string) error {
-		a, b, _ := strings.Cut(s, "-")
-		low, err1 := strconv.ParseUint(a, 10, 31)
-		high, err2 := strconv.ParseUint(b, 10, 31)
-		if err1 != nil || err2 != nil || low > high || low < 1<<16 {
-			return fmt.Errorf("%s: want LOW-HIGH within 65536-2147483647: %w", chat.Quote(s), chat.ErrInvalid)
-		}
-		*dst = UIDRange{uint32(low), uint32(high)}
-		return nil
+// LimitValue reads the value of a key of limits as the config has it, and returns it as the API
+// has.
+func LimitValue(key, text string) (json.RawMessage, error) {
+	f, ok := fieldOf(reflect.TypeFor[chat.Limits](), key)
+	if !ok {
+		return nil, unknownKey(key)
 	}
-}
-
-// size reads a size that is ok.
-func size(dst *uint64, ok func(n uint64) bool, want string) func(string) error {
-	return func(s string) error {
-		n, err := ParseSize(s)
-		switch {
-		case err != nil:
-			return err
-		case !ok(n):
-			return fmt.Errorf("%s: want %s: %w", chat.Quote(s), want, chat.ErrInvalid)
-		}
-		*dst = n
-		return nil
+	v := reflect.New(f.Type).Elem()
+	if err := setText(v, text); err != nil {
+		return nil, err
 	}
+	return json.Marshal(v.Interface())
 }
-
-func anySize(uint64) bool { return true }
-
-// fitsFiles reports whether file_max may be n: the lowest is the size of a request's text.
-func fitsFiles(n uint64) bool { return n >= files.MaxText && n <= 1<<40 }
-
-// fitsAudit refuses sizes so small that a log would hold a few lines, as after a mistaken unit.
-func fitsAudit(n uint64) bool { return n == 0 || n >= 64<<10 }
 
 // ParseSize reads a number, with KiB, MiB, GiB or TiB after it or without.
 func ParseSize(s string) (uint64, error) {
@@ -136,7 +167,7 @@ func ParseSize(s string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || n > 1<<62>>shift {
-		return 0, fmt.Errorf("%s: want a number, or one with KiB, MiB, GiB or TiB: %w", chat.Quote(s), chat.ErrInvalid)
+		return 0, wrong(s, "a number, or one with KiB, MiB, GiB or TiB")
 	}
 	return n << shift, nil
 }
