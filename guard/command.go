@@ -77,6 +77,19 @@ func (k *command) has(letters string, long ...string) bool {
 }
 
 // verb reports one of some words among the operands.
+
+// asksHelp reports that k prints its help or version and does nothing else, as programs of GNU do.
+func (k *command) asksHelp() bool {
+	return len(k.args) == 1 && (k.args[0].Text == "--help" || k.args[0].Text == "--version")
+}
+
+// endsUsers reports pkill(1) of all that a user has. -SIGUSR1 is a signal, not -U.
+func (k *command) endsUsers() bool {
+	return k.has("", "user", "euid", "uid") || slices.ContainsFunc(k.args, func(a shell.Arg) bool {
+		return strings.HasPrefix(a.Text, "-") && !strings.HasPrefix(a.Text, "--") && !signalOption.MatchString(a.Text) && strings.ContainsAny(a.Text, "uU")
+	})
+}
+
 func (k *command) verb(words ...string) bool {
 	return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return slices.Contains(words, a.Text) })
 }
@@ -176,14 +189,16 @@ func writesDevice(k *command) bool {
 }
 
 var (
-	shells     = set("sh bash dash ash zsh ksh rbash mksh")
-	copiers    = set("cp mv install ln")
-	writers    = set("tee shred truncate wipefs blkdiscard")
-	languages  = set("python python2 python3 perl ruby node php lua")
-	fetchers   = set("curl wget fetch aria2c http https lynx ftp nc ncat netcat socat")
-	decoders   = set("base64 base32 basenc xxd uudecode rev tr openssl")
-	setModes   = regexp.MustCompile(`^([2-7][0-7]{3}|[0-7][2-7][0-7]{3}|[augo]*[+=][rwxXt]*s[rwxXst]*)$`)
-	octalModes = regexp.MustCompile(`^[0-7]{3,4}$`)
+	shells    = set("sh bash dash ash zsh ksh rbash mksh")
+	copiers   = set("cp mv install ln")
+	writers   = set("tee shred truncate wipefs blkdiscard")
+	languages = set("python python2 python3 perl ruby node php lua")
+	fetchers  = set("curl wget fetch aria2c http https lynx ftp nc ncat netcat socat")
+	decoders  = set("base64 base32 basenc xxd uudecode rev tr openssl")
+	// signalOption is a signal of pkill(1) by name.
+	signalOption = regexp.MustCompile(`^-[A-Z][A-Z]+[0-9]*([+-][0-9]+)?$`)
+	setModes     = regexp.MustCompile(`^([2-7][0-7]{3}|[0-7][2-7][0-7]{3}|[augo]*[+=][rwxXt]*s[rwxXst]*)$`)
+	octalModes   = regexp.MustCompile(`^[0-7]{3,4}$`)
 )
 
 // code reports whether a shell or an interpreter reads its program from a pipe or a substitution

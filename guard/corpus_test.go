@@ -23,16 +23,18 @@ func corpus(t testing.TB, name string) (lines [][]string) {
 	return lines
 }
 
-// TestHarmless: the default guard lets everyday commands run.
+// TestHarmless: the default guard lets everyday commands run, ours and those that others published.
 func TestHarmless(t *testing.T) {
 	g := mustNew(t, chat.DefaultGuard())
-	lines := corpus(t, "harmless.txt")
-	if len(lines) < 150 {
-		t.Errorf("%d commands, want at least 150", len(lines))
-	}
-	for _, l := range lines {
-		if v, err := g.Command(l[1], home); v.Denied || err != nil {
-			t.Errorf("%s: %+v, %v", l[1], v, err)
+	for _, name := range []string{"harmless.txt", "published.txt"} {
+		lines := corpus(t, name)
+		if len(lines) < 200 {
+			t.Errorf("%s: %d commands, want at least 200", name, len(lines))
+		}
+		for _, l := range lines {
+			if v, err := g.Command(l[1], home); v.Denied || err != nil {
+				t.Errorf("%s: %+v, %v", l[1], v, err)
+			}
 		}
 	}
 }

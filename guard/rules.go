@@ -19,7 +19,8 @@ type rule struct {
 	match func(*command) bool
 }
 
-func (r *rule) about(k *command) bool { return r.programs == nil || k.is(r.programs) }
+// about reports whether r asks about k. A question for help or the version is harmless.
+func (r *rule) about(k *command) bool { return r.programs == nil || k.is(r.programs) && !k.asksHelp() }
 
 var (
 	byDefault = []chat.GuardPreset{chat.GuardDefault}
@@ -64,16 +65,18 @@ var ownRules = []rule{
 	{"chmod-set-id", byDefault, noMode, orOther, set("chmod"), func(k *command) bool {
 		return len(k.operands) > 0 && setModes.MatchString(k.operands[0].Text)
 	}},
-	{"format", byDefault, noDisks, orFiles, set("mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard losetup cryptsetup swapon swapoff pvcreate vgremove lvremove"), nil},
+	{"format", byDefault, noDisks, orFiles, set("mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard losetup cryptsetup swapon swapoff pvcreate vgremove lvremove"), func(k *command) bool { return len(k.args) > 0 }},
 	{"power", both, noPower, orExit, set("shutdown reboot poweroff halt telinit"), nil},
 	{"power", byDefault, noPower, orExit, set("init systemctl"), func(k *command) bool {
 		return k.first("0", "6", "reboot", "poweroff", "halt", "kexec", "suspend", "hibernate", "rescue", "emergency")
 	}},
-	{"privileges", byDefault, noRoot, orAsk, set("sudo su doas pkexec runuser sg newgrp"), nil},
+	{"privileges", byDefault, noRoot, orAsk, set("sudo su doas pkexec runuser newgrp"), nil},
 	{"accounts", byDefault, noAccounts, orChatd, set("passwd chsh chfn useradd userdel usermod adduser deluser groupadd chpasswd visudo"), nil},
-	{"mounts", byDefault, noMounts, orHome, set("mount umount fusermount fusermount3 pivot_root"), func(k *command) bool { return len(k.args) > 0 }},
+	{"mounts", byDefault, noMounts, orHome, set("mount umount fusermount fusermount3 pivot_root"), func(k *command) bool {
+		return len(k.args) > 0 && !(k.name == "mount" && strings.Trim(k.short, "lv") == "" && len(k.long)+len(k.operands) == 0)
+	}},
 	{"services", byDefault, noServices, orStart, set("systemctl service loginctl"), func(k *command) bool {
-		return !k.first("status", "is-active", "list-units", "show", "cat") && len(k.args) > 0
+		return !k.first(readingServices...) && len(k.args) > 0
 	}},
 	{"later", byDefault, noLater, orLater, set("crontab at batch systemd-run"), nil},
 	{"kernel", byDefault, noKernel, orKernel, set("insmod modprobe rmmod kexec"), nil},
@@ -82,18 +85,22 @@ var ownRules = []rule{
 	{"containers", byDefault, noBoxes, orPlain, set("docker podman nerdctl ctr lxc-start chroot nsenter unshare bwrap systemd-nspawn"), nil},
 	{"packages", byDefault, noSystem, orLocal, set("apt apt-get aptitude yum dnf zypper apk pacman snap flatpak"), changesPackages},
 	{"packages", byDefault, noSystem, orLocal, set("dpkg rpm"), func(k *command) bool {
-		return k.has("irPUeF", "install", "remove", "purge", "unpack", "configure", "erase", "upgrade")
+		return !(k.name == "rpm" && k.has("qV", "query", "verify")) && k.has("irPUeF", "install", "remove", "purge", "unpack", "configure", "erase", "upgrade")
 	}},
 	{"kill-everything", byDefault, noKillAll, orPid, set("kill"), func(k *command) bool {
 		n := len(k.args)
-		return n > 0 && (k.args[n-1].Text == "-1" && n > 1 || slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return a.Text == "1" || a.Text == "-1" }))
+		return n > 0 && k.args[0].Text != "-0" && (k.args[n-1].Text == "-1" && n > 1 || slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return a.Text == "1" || a.Text == "-1" }))
 	}},
 	{"kill-everything", byDefault, noKillAll, orPid, set("pkill killall killall5"), func(k *command) bool {
-		return k.name == "killall5" || k.has("uU", "user", "euid", "uid") || k.verb(".", ".*", "", "^", "tmux", "bwrap")
+		return k.name == "killall5" || k.endsUsers() || k.verb(".", ".*", "", "^", "tmux", "bwrap")
 	}},
 	{"fetched-code", byDefault, noFetched, orLook, nil, func(k *command) bool { return k.code(fetchers) }},
 	{"decoded-code", byDefault, noFetched, orLook, nil, func(k *command) bool { return k.code(decoders) }},
 }
+
+// readingServices are verbs of systemctl(1) and loginctl(1) that change nothing.
+var readingServices = strings.Fields(`cat help is-active is-enabled is-failed list-dependencies list-sessions list-timers list-unit-files
+	list-units list-users session-status show show-session show-user status user-status`)
 
 // findDeletes reports find with -delete that starts outside.
 func findDeletes(k *command) bool {
@@ -111,11 +118,11 @@ func findDeletes(k *command) bool {
 }
 
 func changesPackages(k *command) bool {
-	if (k.name == "apt" || k.name == "apt-get") && k.ownTree() {
+	if (k.name == "apt" || k.name == "apt-get") && k.ownTree() || k.first("depends", "info", "list", "policy", "provides", "rdepends", "search", "show") {
 		return false
 	}
 	return k.verb("install", "remove", "purge", "upgrade", "dist-upgrade", "full-upgrade", "autoremove", "reinstall", "update", "add", "del", "erase", "refresh") ||
-		k.name == "pacman" && k.has("SRU")
+		k.name == "pacman" && (k.has("S") && !k.has("silgph") || k.has("RU") && !k.has("ph"))
 }
 
 // ownTree reports whether apt is given lists and caches of its own: Dir::State and the like, by an
