@@ -81,6 +81,7 @@ func (v View) dataFiles() []DataFile {
 	files := []DataFile{
 		{Target: InsideBashrc, Content: []byte(Bashrc)},
 		{Target: InsideTmux, Content: v.TmuxConf},
+		{Target: InsideNode, Content: nodeScript},
 	}
 	if !v.LeavesOut(chat.LayerView) {
 		files = append(files,

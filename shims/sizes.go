@@ -1,6 +1,7 @@
 package shims
 
 import (
+	_ "embed"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -20,10 +21,16 @@ func (v View) sizeEnv() []string {
 	quota := (v.Limits.CPUQuota + v.Limits.CPUPeriod - 1) / v.Limits.CPUPeriod
 	cpus := strconv.Itoa(min(int(quota), runtime.NumCPU()))
 	return []string{
-		"NODE_OPTIONS=--max-old-space-size=" + strconv.FormatUint((memory/4*3-min(48<<20, memory/4))>>20, 10),
+		"NODE_OPTIONS=--max-old-space-size=" + strconv.FormatUint((memory/4*3-min(48<<20, memory/4))>>20, 10) + " --require=" + InsideNode,
 		fmt.Sprintf("JAVA_TOOL_OPTIONS=-XX:MaxRAM=%d -XX:ActiveProcessorCount=%s", memory, cpus),
 		"GOMEMLIMIT=" + strconv.FormatUint(memory/4*3, 10), "GOMAXPROCS=" + cpus,
 		"OMP_NUM_THREADS=" + cpus, "CARGO_BUILD_JOBS=" + cpus, "PYTHON_CPU_COUNT=" + cpus,
 		"PYTEST_XDIST_AUTO_NUM_WORKERS=" + cpus,
 	}
 }
+
+// InsideNode is a script that each Node of a session reads first: see node.js beside this file.
+const InsideNode = InsideDir + "/node.js"
+
+//go:embed node.js
+var nodeScript []byte

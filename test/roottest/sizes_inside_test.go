@@ -46,6 +46,8 @@ func TestRuntimesFitTheChat(t *testing.T) {
 		{"node", `node -p 'require("v8").getHeapStatistics().heap_size_limit'`, 256 << 20, 512 << 20},
 		{"java", `java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2=="MaxHeapSize" {print $4}'`, 64 << 20, 256 << 20},
 		{"java", `java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2=="ActiveProcessorCount" {print $4}'`, 1, 1},
+		{"node", `node -p 'require("os").cpus().length'`, 1, 1},
+		{"node", `node --input-type=module -e 'import {availableParallelism as n} from "os"; console.log(n())'`, 1, 1},
 		{"nproc", "nproc", 1, 1},
 		{"sh", "echo $GOMEMLIMIT", 256 << 20, 512 << 20},
 		{"sh", "echo $GOMAXPROCS", 1, 1},
