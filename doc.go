@@ -71,7 +71,6 @@
 //	ring              the end of what a run or a terminal printed
 //	stream            what is kept of a run's output, and a terminal's input
 //	state             records, uids and the audit log
-//	backup            a state and a config in one file, and back in place
 //	config            reads chatd's config
 //	broker            carries calls from the front to chatd-root
 //	listen            makes the API's socket

@@ -54,7 +54,6 @@ var mayImport = map[string][]string{
 	"diskquota": {"sys", "trees", "chat"},    // adrs/0079
 	"exposure":  {"sys", "chat"},
 	"state":     {"chat"},
-	"backup":    {"state", "chat"}, // adrs/0071
 	"archive":   {"chat"},          // adrs/0081
 	"archives":  {"trees", "chat"}, // adrs/0091
 	"archiver":  {"archives", "session", "shims", "chat"},
@@ -122,7 +121,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/chatd": {
 		"front", "printer", "termsafe", "walls", "mcp", "api", "config", "journal", "state",
-		"backup", "filerules", "shell", "guard", "files", "chat",
+		"filerules", "shell", "guard", "files", "chat",
 	},
 	"cmd/chatd-root": {
 		"account", "exposure", "broker", "config", "journal", "listen", "policy", "provision",
@@ -187,7 +186,7 @@ var sides = map[string]string{
 	"enforce": "enforce masks walls cmd/chatd-enforce",
 	"egress":  "egress resolver scrub cmd/chatd-egress",
 	"front": "front api mcp guard shell schedule runs fileops termsafe " +
-		"printer backup cmd/chatd",
+		"printer cmd/chatd",
 	"chat": "shims landlock files wrapper termlog archive scan cmd/chatd-shim cmd/chatd-archive",
 	"pure": "chat filerules quota config journal broker orders uplink secret sys stream",
 }
@@ -215,7 +214,7 @@ var crossings = map[string]map[string]string{
 	},
 	"chatd": {
 		"tmux":     "front renders output for the size of a chat's terminal",
-		"state":    "audit, backup and restore need no daemon",
+		"state":    "audit and verify need no daemon",
 		"walls":    "policy check says which rules chatd-enforce cannot keep",
 		"files":    "api and mcp have the arguments and answers of the file tools",
 		"landlock": "front takes from itself what it does not need",

@@ -23,9 +23,10 @@ var (
 	host    = route{"GET", "/v1/host", operators, nothing, "host", 200, "Describe the host and its walls.", serve((*Server).host)}
 	status  = route{"GET", "/v1/status", operators, nothing, "status", 200, "Show the daemon at a glance: since when, its chats, the walls that do not stand, what is nearly spent, what failed lately.", serve((*Server).status)}
 	health  = route{"GET", "/healthz", anyone, nothing, "health", 200, "Say whether the daemon can begin something: 503 if not, as on a full disk.", serve((*Server).health)}
+	backup  = route{"POST", "/v1/backup", operators, nothing, "backup", 200, "Write records, key and audit log into one tar, which root alone can read.", serve((*Server).backup)}
 	openapi = route{"GET", "/openapi.json", bridges, nothing, "openapi", 200, "This description (OpenAPI 3.1).", serveOpenAPI}
 
-	reportRoutes = []route{explain, egress, plan, host, status, health, openapi}
+	reportRoutes = []route{explain, egress, plan, host, status, health, backup, openapi}
 )
 
 type healthAnswer struct {
@@ -66,6 +67,16 @@ func (s *Server) status(ctx context.Context, _ *noInput) (*bodyOf[chat.Status], 
 // Status is GET /v1/status.
 func (c *Client) Status(ctx context.Context) (chat.Status, error) {
 	return askFor[chat.Status](ctx, c, status, target{}, nil)
+}
+
+func (s *Server) backup(ctx context.Context, _ *noInput) (*bodyOf[chat.Backup], error) {
+	b, err := s.opt.Chats.Backup(ctx)
+	return &bodyOf[chat.Backup]{b}, err
+}
+
+// Backup is POST /v1/backup.
+func (c *Client) Backup(ctx context.Context) (chat.Backup, error) {
+	return askFor[chat.Backup](ctx, c, backup, target{}, nil)
 }
 
 // health reports whether the daemon can begin something, and nothing about its chats.

@@ -153,7 +153,7 @@ func TestEachRouteForEachRole(t *testing.T) {
 		"read_file": "bridge operator both", "write_file": "bridge operator both", "edit_file": "bridge operator both",
 		"append_file": "bridge operator both", "list_dir": "bridge operator both", "get_content": "bridge operator both",
 		"put_content": "bridge operator both", "explain": "bridge operator both", "share": "bridge operator both", "mcp": "bridge operator both",
-		"egress":  "bridge operator both",
+		"egress": "bridge operator both", "backup": "operator both",
 		"archive": "bridge operator both", "list_archives": "bridge operator both",
 		"verify_archive": "bridge operator both", "unarchive": "bridge operator both",
 		"remove_archive": "bridge operator both",

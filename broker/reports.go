@@ -19,6 +19,8 @@ type Reports interface {
 	Host(ctx context.Context) (chat.Host, error)
 	// Status summarizes the daemon's state. It probes nothing, and answers while walls are probed.
 	Status(ctx context.Context) (chat.Status, error)
+	// Backup writes the daemon's state into an archive. It is for operators.
+	Backup(ctx context.Context) (chat.Backup, error)
 }
 
 // namedQuestion has the paths that the front found in a command, as namedRun.
@@ -45,8 +47,11 @@ var (
 	status = by("status", func(ctx context.Context, c *call, _ nothing) (chat.Status, error) {
 		return c.root.Status(ctx)
 	})
+	backup = by("backup", func(ctx context.Context, c *call, _ nothing) (chat.Backup, error) {
+		return c.root.Backup(ctx)
+	})
 
-	reportVerbs = verbs{explain, egressLog, plan, host, status}
+	reportVerbs = verbs{explain, egressLog, plan, host, status, backup}
 )
 
 // Explain is [Reports].
@@ -72,4 +77,9 @@ func (c *Client) Host(ctx context.Context) (chat.Host, error) {
 // Status is [Reports].
 func (c *Client) Status(ctx context.Context) (chat.Status, error) {
 	return status.ask(ctx, c, "", nothing{})
+}
+
+// Backup is [Reports].
+func (c *Client) Backup(ctx context.Context) (chat.Backup, error) {
+	return backup.ask(ctx, c, "", nothing{})
 }

@@ -51,17 +51,6 @@ func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
 	return policies, errors.Join(errs...)
 }
 
-// RuleFiles are the files of rules that profiles name, sorted.
-func (cfg Config) RuleFiles() (files []string) {
-	for _, p := range cfg.Profiles {
-		if p.AccessFile != "" {
-			files = append(files, p.AccessFile)
-		}
-	}
-	slices.Sort(files)
-	return slices.Compact(files)
-}
-
 // maxTextFile bounds a file of rules or of config before it is parsed, in bytes.
 const maxTextFile = 4 << 20
 

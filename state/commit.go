@@ -52,7 +52,6 @@ func (s *Store) commit(events []Event, change func(*bbolt.Tx) error, apply func(
 
 // transact runs one read-write transaction that also holds the dirty records.
 func (s *Store) transact(change func(*bbolt.Tx) error) error {
-	s.hold.wait()
 	tx, err := s.db.Begin(true)
 	if err != nil {
 		return fmt.Errorf("cannot write state: %w", err)
@@ -97,7 +96,7 @@ func (s *Store) reload() error {
 	if err != nil {
 		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
 	}
-	owners, floor, err := loadRest(s.db, x)
+	owners, err := loadOwners(s.db, x)
 	if err != nil {
 		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
 	}
@@ -113,7 +112,7 @@ func (s *Store) reload() error {
 			is.Phase = was.Phase
 		}
 	}
-	s.index, s.blocks, s.owners, s.floor = x, blocks, owners, floor
+	s.index, s.blocks, s.owners = x, blocks, owners
 	return nil
 }
 

@@ -26,7 +26,7 @@ func guarded(path string, do func() error) (err error) {
 }
 
 func damaged(path string, why error) error {
-	return fmt.Errorf("%s is damaged: restore it from a backup (chatd restore): %w: %w", path,
+	return fmt.Errorf("%s is damaged: restore it from a backup (specs/0010): %w: %w", path,
 		why, chat.ErrInvalid)
 }
 

@@ -44,7 +44,7 @@ func TestDamagedDatabase(t *testing.T) {
 			return
 		}
 		wantErr(t, what, err, chat.ErrInvalid)
-		if !strings.Contains(err.Error(), "chatd restore") {
+		if !strings.Contains(err.Error(), "restore it from a backup") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := Peek(s.opts.Dir); err == nil {

@@ -4,12 +4,11 @@
 // Everything is in one directory, locked by one process:
 //
 //	lock          an exclusive flock(2); a lock, not a process number
-//	snapshot.lock commits wait while a copy of the database has it
 //	install.key   32 random bytes that chat ids are derived with, made once
 //	chatd.db      bbolt: records, uid blocks, outbox, head of the audit log
 //	audit.jsonl   one JSON object a line, each naming the hash of the line before
 //	audit-N.jsonl full logs, oldest first, each named by its first line's number
-//	restore.*     a restore under way; replaced-… is what one moved aside
+//	backup.tar    the last backup
 //
 // All records are also in memory. Reads never access the disk, and a look-up's cost does not depend
 // on the number of chats.
@@ -41,11 +40,10 @@
 // counter that belongs to no record is spent: this tombstone needs no storage. A chat that is
 // reaped and created again under the same external id gets the same id and another uid.
 //
-// # Versions, snapshots, restores
+// # Versions and backups
 //
-// The database has a [Version]. Another one is refused unchanged. [TakeSnapshot] copies a state beside the daemon that writes it, and [Restore] puts one
-// in place: every step after its decision can be repeated, and [Open] completes it. A restored
-// database has a floor, below which it gives no uid ([Store.SkipUIDs]).
+// The database has a [Version]. Another one is refused unchanged. [Store.Backup] writes a state into
+// a tar, which tar(1) puts in place. A database that lacks uids in use is refused ([CheckGiven]).
 //
 // # What it does not stop
 //

@@ -21,10 +21,6 @@ func openPrivate(path string, _ int) (*os.File, error) {
 
 func letGo(f *os.File) { _ = f.Close() }
 
-func isLocked(*os.File) bool { return false }
-
-func lockShared(*os.File) error { return chat.ErrUnsupported }
-
 func checkSame(*os.File, string) error { return chat.ErrUnsupported }
 
 func checkDir(string) error { return nil }

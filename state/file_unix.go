@@ -41,24 +41,6 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// isLocked reports whether another process has locked f ([lockShared]).
-func isLocked(f *os.File) bool {
-	if errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
-		return true
-	}
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) != nil
-}
-
-// lockShared locks f until it is closed, beside others that do. [isLocked] has it for no time.
-func lockShared(f *os.File) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH)
-		if !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
-}
-
 // letGo unlocks and closes a file that bbolt left open when it panicked. Its memory map, which stays,
 // would hold the lock. bbolt has closed it itself after any other error.
 func letGo(f *os.File) {

@@ -65,7 +65,7 @@ func TestFilesArePrivateWhateverTheUmask(t *testing.T) {
 	if fi, err := os.Lstat(dir); err != nil || fi.Mode().Perm() != 0o711 {
 		t.Errorf("directory: mode %v, %v", fi.Mode(), err)
 	}
-	for _, name := range []string{lockName, holdName, dbName, keyName, auditName} {
+	for _, name := range []string{lockName, dbName, keyName, auditName} {
 		fi, err := os.Lstat(filepath.Join(s.opts.Dir, name))
 		if err != nil || fi.Mode() != 0o600 {
 			t.Errorf("%s: mode %v, %v", name, fi.Mode(), err)

@@ -19,8 +19,7 @@ var (
 
 	buckets = [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket, scheduleBucket, ownerBucket}
 
-	formatKey   = []byte("format")    // Version, in decimal
-	floorKey    = []byte("uid_floor") // 4 bytes big-endian
+	formatKey   = []byte("format") // Version, in decimal
 	keyPrintKey = []byte("install_key_sha256")
 	headKey     = []byte("audit_head")
 )

@@ -80,7 +80,7 @@ func TestRotate(t *testing.T) {
 	if err != nil || whole != len(lines(verified(t, s))) {
 		t.Errorf("the files have %d lines, %v", whole, err)
 	}
-	if entries, err := os.ReadDir(s.opts.Dir); err != nil || len(entries) != len(paths)+4 {
+	if entries, err := os.ReadDir(s.opts.Dir); err != nil || len(entries) != len(paths)+3 {
 		t.Errorf("left beside the log: %v, %v", entries, err)
 	}
 }

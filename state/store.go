@@ -83,7 +83,6 @@ type Store struct {
 	// dbFile is db's file, and dbRoom its reserved blocks; under writer.
 	dbFile *os.File
 	dbRoom reserve
-	hold   *hold // makes commits wait for a copy; nil where nothing can be written
 	// readOnly says that nothing can be written, from Open to Close.
 	readOnly bool
 
@@ -93,10 +92,11 @@ type Store struct {
 	broken error // why no further commit is tried; under writer
 	tx     uint64
 
+	backingUp sync.Mutex // held by Backup, which takes writer inside
+
 	mu     sync.RWMutex
 	index  *index
 	blocks []*block
-	floor  uint32 // no uid below it is given any more
 	owners map[string]OwnerUse
 	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
 	closed bool
@@ -123,24 +123,11 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{opts: o, lock: lock, dirty: map[uint32]bool{},
 		stir: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	err = s.finishRestore()
-	if err == nil {
-		err = s.read()
-	}
-	if err != nil {
+	if err := s.read(); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
 	go s.background()
 	return s, nil
-}
-
-// finishRestore completes a restore that ended after it was decided.
-func (s *Store) finishRestore() error {
-	if isReadOnly(s.opts.Dir) {
-		return nil
-	}
-	_, err := finishRestore(s.opts.Dir)
-	return err
 }
 
 func prepareDir(dir string) error {
@@ -160,11 +147,6 @@ func (s *Store) read() error {
 	if err := guarded(s.db.Path(), s.bringUp); err != nil {
 		return err
 	}
-	if !s.readOnly {
-		if s.hold, err = openHold(s.opts.Dir); err != nil {
-			return fmt.Errorf("cannot open state %s: %w", s.opts.Dir, err)
-		}
-	}
 	s.setAside()
 	if s.key, err = installKey(s.opts.Dir, s.db); err != nil {
 		return err
@@ -178,7 +160,7 @@ func (s *Store) read() error {
 // load reads the database into memory.
 func (s *Store) load() (err error) {
 	if s.index, s.blocks, err = load(s.db); err == nil {
-		s.owners, s.floor, err = loadRest(s.db, s.index)
+		s.owners, err = loadOwners(s.db, s.index)
 	}
 	return err
 }
@@ -194,15 +176,12 @@ func (s *Store) bringUp() error {
 	return nil
 }
 
-// loadRest reads what is stored beside records and blocks.
-func loadRest(db *bbolt.DB, x *index) (owners map[string]OwnerUse, floor uint32, err error) {
+func loadOwners(db *bbolt.DB, x *index) (owners map[string]OwnerUse, err error) {
 	err = db.View(func(tx *bbolt.Tx) (err error) {
-		if owners, err = countOwners(tx, x); err == nil {
-			floor, err = loadFloor(tx)
-		}
+		owners, err = countOwners(tx, x)
 		return err
 	})
-	return owners, floor, err
+	return owners, err
 }
 
 // openDB never sets NoSync, with which a power cut could leave pages of two commits. It changes
@@ -290,7 +269,7 @@ func (s *Store) release() error {
 	if s.db != nil {
 		errs = append(errs, s.db.Close())
 	}
-	errs = append(errs, s.hold.close(), s.lock.Close())
+	errs = append(errs, s.lock.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot close state %s: %w", s.opts.Dir, err)
 	}

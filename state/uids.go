@@ -156,15 +156,12 @@ func (s *Store) addBlock(b block) error {
 	})
 }
 
-// freeBlock finds the lowest aligned range above the floor that overlaps no existing block, of
+// freeBlock finds the lowest aligned range that overlaps no existing block, of
 // whatever size. It excludes the last two uids of the range: that of sockets to DNS servers and that
 // of probes must not fall under a profile's rules.
 func (s *Store) freeBlock() (Range, bool) {
 	all := Range{Low: s.opts.UIDs.Low, High: s.opts.UIDs.High - 1}
 	for low := uint64(all.Low); low < uint64(all.High); low += uint64(s.opts.BlockSize) {
-		if low < uint64(s.floor) {
-			continue
-		}
 		r := Range{Low: uint32(low), High: uint32(min(low+uint64(s.opts.BlockSize)-1, uint64(all.High)-1))}
 		if !slices.ContainsFunc(s.blocks, func(b *block) bool { return b.meets(r) }) {
 			return r, true

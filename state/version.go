@@ -23,7 +23,7 @@ func versionOf(tx *bbolt.Tx) (int, error) {
 	word := string(meta.Get(formatKey))
 	v, err := strconv.Atoi(word)
 	if err != nil || v < 1 {
-		return 0, fmt.Errorf("its version is %s, want a number: it is damaged: restore it from a backup (chatd restore): %w",
+		return 0, fmt.Errorf("its version is %s, want a number: it is damaged: restore it from a backup (specs/0010): %w",
 			chat.Quote(word), chat.ErrInvalid)
 	}
 	return v, nil
@@ -34,7 +34,7 @@ func checkVersion(tx *bbolt.Tx) error {
 	v, err := versionOf(tx)
 	if err == nil && v > 0 && v != Version {
 		err = fmt.Errorf("its version is %d, and this chatd knows version %d alone: start the chatd "+
-			"that wrote it, or restore a backup that this chatd made (chatd restore): %w",
+			"that wrote it, or restore a backup that this chatd made (specs/0010): %w",
 			v, Version, chat.ErrUnsupported)
 	}
 	return err

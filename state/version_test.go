@@ -104,7 +104,7 @@ func TestStoredFields(t *testing.T) {
 	for _, b := range buckets {
 		fields = append(fields, "bucket "+string(b))
 	}
-	for _, k := range [][]byte{formatKey, keyPrintKey, headKey, floorKey} {
+	for _, k := range [][]byte{formatKey, keyPrintKey, headKey} {
 		fields = append(fields, "meta "+string(k))
 	}
 	slices.Sort(fields)

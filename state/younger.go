@@ -16,19 +16,18 @@ import (
 )
 
 // restore is the advice for a database that lacks uids in use.
-const restore = "restore " + dbName + " and " + keyName + " of the same day from a backup (chatd restore); or, if there is none, move what is left of those chats and the audit logs elsewhere; or set uids to a range that was never used"
+const restore = "restore " + dbName + " and " + keyName + " of the same day from a backup (specs/0010); or, if there is none, move what is left of those chats and the audit logs elsewhere; or set uids to a range that was never used"
 
-// WasGiven reports whether uid was ever given to a chat, or may have been: a restored database does
-// not know which uids were given after its backup.
+// WasGiven reports whether uid was ever given to a chat.
 func (s *Store) WasGiven(uid uint32) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return isGiven(s.blocks, s.floor, uid)
+	return isGiven(s.blocks, uid)
 }
 
-func isGiven(blocks []*block, floor, uid uint32) bool {
+func isGiven(blocks []*block, uid uint32) bool {
 	b := blockOf(blocks, uid)
-	return uid < floor || b != nil && uid < b.Next
+	return b != nil && uid < b.Next
 }
 
 // Peek is [Store.WasGiven] for a state that no process holds; it changes nothing. Without a
@@ -100,7 +99,7 @@ func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 		if json.Unmarshal(raw.text, &l) != nil {
 			continue // replay reports it
 		}
-		if s.opts.UIDs.Contains(l.UID) && l.UID != s.opts.UIDs.High && !isGiven(s.blocks, s.floor, l.UID) {
+		if s.opts.UIDs.Contains(l.UID) && l.UID != s.opts.UIDs.High && !isGiven(s.blocks, l.UID) {
 			return l.UID, nil
 		}
 	}

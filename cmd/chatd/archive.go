@@ -126,7 +126,7 @@ func unarchiveCommand() *cli.Command {
 		Description: "A CHAT takes its newest archive. The chat has its id, external id,\n" +
 			"labels, schedules and home again, is asleep, and has a new uid. A chat that\n" +
 			"exists is an error, and stays as it is. The archive stays too. For backups of\n" +
-			"chatd itself see chatd restore.\n\n" +
+			"chatd itself see chatd backup.\n\n" +
 			"   chatd unarchive 0123456789abcdef-20261125T160000Z\n" +
 			"   chatd unarchive 0123456789abcdef",
 		Action: unarchive,

@@ -25,7 +25,7 @@ var probeHost = func(context.Context, config.Flags) (chat.Host, error) {
 // hostCommands are about the host, and the daemon as a whole.
 func hostCommands() []*cli.Command {
 	return []*cli.Command{
-		doctorCommand(), statusCommand(), auditCommand(), backupCommand(), restoreCommand(),
+		doctorCommand(), statusCommand(), auditCommand(), backupCommand(),
 		verifyCommand(), wallCommand(), frontCommand(),
 	}
 }

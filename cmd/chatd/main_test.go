@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/listen"
-	"github.com/chatd/chatd/state"
 )
 
 func TestMain(m *testing.M) {
@@ -71,9 +69,6 @@ func script(t *testing.T, dir, root string) {
 
 type memoryKey struct{}
 
-// stores close the states that scripts have open, by directory.
-var stores = map[string]func(){}
-
 func serveMemory(env *testscript.Env) error {
 	dir, err := os.MkdirTemp("", "chatd-cli-") // a short path, for sun_path
 	if err != nil {
@@ -119,7 +114,7 @@ func idOf(externalID string) chat.ID {
 }
 
 // fake changes a chat: "fake age ID 48h", "fake stick ID", "fake damage ID",
-// "fake missing LAYER", "fake deny NAME", "fake due ID TIME", "fake state DIR".
+// "fake missing LAYER", "fake deny NAME", "fake due ID TIME".
 func fake(ts *testscript.TestScript, neg bool, args []string) {
 	mem := ts.Value(memoryKey{}).(*apitest.Memory)
 	switch args[0] {
@@ -161,20 +156,6 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 			Findings: []string{"profile default: the guard is off: no command is refused before it runs"},
 			Failures: []chat.Failure{{At: time.Now(), Action: "wake", Chat: "3bd701762fd7e5ab", By: "bridge", Error: "cannot\x1b[2J wake"}},
 		})
-	case "state": // of DIR, with two chats: as a daemon that goes on with it, until "fake close"
-		s, err := state.Open(state.Options{Dir: ts.MkAbs(args[1]), UIDs: state.Range{Low: 100000, High: 100999}, BlockSize: 62})
-		ts.Check(err)
-		by := state.Event{Action: "create", Outcome: "intent", Caller: chat.Caller{Name: "ada", Role: chat.RoleBridge}}
-		for _, name := range []string{"a", "b"} {
-			_, _, err := s.EnsureBlock(chat.DefaultProfile)
-			ts.Check(err)
-			_, _, err = s.Admit(chat.Spec{ExternalID: name}, by)
-			ts.Check(err)
-		}
-		ts.Check(s.Flush())
-		open := sync.OnceFunc(func() { ts.Check(s.Close()) })
-		ts.Defer(open)
-		stores[ts.MkAbs(args[1])] = open
 	case "carried": // CHAT VERDICT TO COUNT [WHY]
 		n, err := strconv.ParseInt(args[4], 10, 64)
 		ts.Check(err)
@@ -187,8 +168,6 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 	case "connected": // CHAT TO
 		mem.Connected(chat.ID(args[1]), chat.EgressConnection{Since: time.Now(), Host: args[2],
 			Port: 443, Sent: 2048, Received: 7})
-	case "close":
-		stores[ts.MkAbs(args[1])]()
 	case "untold":
 		mem.Layer(chat.Layer{Name: chat.LayerName(args[1]), State: chat.LayerUnknown, Probe: "no space left on device", Fix: "make room"})
 	default:

@@ -27,6 +27,15 @@ var findStrays = func(
 	return chat.StrayEnd{}, fmt.Errorf("cannot verify: want Linux: %w", chat.ErrUnsupported)
 }
 
+func stateFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name:      "state",
+		EnvVars:   []string{"CHATD_STATE"},
+		TakesFile: true,
+		Usage:     "`DIRECTORY` of records, key and audit log (default: the config's)",
+	}
+}
+
 func verifyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "verify",
