@@ -68,29 +68,22 @@ type Config struct {
 	flags           Flags
 }
 
-// Flags are the command line's values, which override the file's. An empty one is not set.
+// Flags are what the command line and variables say.
 type Flags struct {
 	// File is the config file; empty means /etc/chatd/chatd.yaml, if it exists.
-	File                               string
-	State, Run, Homes, Backend, Socket string
-	AllowMissing                       []string
+	File string
+	// Set are values over the file; the last of a key counts.
+	Set []Setting
 }
 
-// Load merges flags over the file over the defaults. The error lists every fault.
+// Load merges settings over the file over the defaults. The error lists every fault.
 func Load(f Flags) (Config, error) {
 	d, err := readFiles(f.File)
 	if err != nil {
 		return Config{}, err
 	}
-	for _, s := range []struct{ key, value string }{
-		{"state", f.State}, {"run", f.Run}, {"homes", f.Homes}, {"backend", f.Backend}, {"socket", f.Socket},
-	} {
-		if s.value != "" {
-			d.set([]string{s.key}, s.value)
-		}
-	}
-	for _, layer := range f.AllowMissing {
-		d.set([]string{"allow_missing"}, []string{strings.TrimSpace(layer)})
+	for _, s := range f.Set {
+		d.set(s)
 	}
 	cfg, err := d.finish()
 	cfg.flags = f

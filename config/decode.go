@@ -28,8 +28,8 @@ type document struct {
 // them, then single settings. It goes on after a fault.
 type decoder struct {
 	doc     document
-	name    string // of the file, or where a setting comes from
-	setting bool
+	name    string                  // of the file, or where a setting comes from
+	setting string                  // the key that is set over the file; empty in a file
 	shipped map[string]chat.Profile // those of the defaults; nil while they are read
 	begun   map[string]bool         // the profiles of the file and of settings
 	anchors map[string]ast.Node
@@ -94,11 +94,13 @@ func (d *decoder) value(node ast.Node, v reflect.Value, key, kind string) bool {
 		}
 	default:
 		text, null := scalar(node)
-		if want == got {
+		switch {
+		case want == got:
 			return d.text(text, v, key, kind)
-		}
-		if null {
+		case null:
 			return true
+		case key == d.setting && want == "a list":
+			return d.listText(text, v, key, kind)
 		}
 	}
 	d.fault(key, fmt.Errorf("want %s, got %s: %w", want, got, chat.ErrInvalid))
@@ -159,7 +161,7 @@ func (d *decoder) list(values []ast.Node, v reflect.Value, key, kind string) {
 
 // mapping reads the keys of a struct or a map.
 func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, key, kind string) {
-	if v.Kind() == reflect.Map && (v.IsNil() || !d.setting && v.Type().Elem().Kind() == reflect.String) {
+	if v.Kind() == reflect.Map && (v.IsNil() || d.setting == "" && v.Type().Elem().Kind() == reflect.String) {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
 	for _, e := range d.entries(n, key) {
@@ -262,10 +264,14 @@ func (d *decoder) text(text string, v reflect.Value, key, kind string) bool {
 }
 
 // mark notes where a key is written.
-func (d *decoder) mark(key string, node ast.Node) { d.places[key] = d.placeOf(node) }
+func (d *decoder) mark(key string, node ast.Node) {
+	if _, there := d.places[key]; !there || d.setting == "" || key == d.setting {
+		d.places[key] = d.placeOf(node)
+	}
+}
 
 func (d *decoder) placeOf(node ast.Node) string {
-	if d.setting || node.GetToken() == nil {
+	if d.setting != "" {
 		return d.name
 	}
 	return fmt.Sprintf("%s:%d", d.name, node.GetToken().Position.Line)
@@ -285,15 +291,4 @@ func (d *decoder) begin(name string) chat.Profile {
 	maps.DeleteFunc(d.places, func(key, _ string) bool { return strings.HasPrefix(key, "profiles."+name+".") })
 	d.begun[name] = true
 	return p
-}
-
-// set reads a setting over the file.
-func (d *decoder) set(path []string, value any) {
-	for _, key := range slices.Backward(path) {
-		value = map[string]any{key: value}
-	}
-	node, err := yaml.ValueToNode(value)
-	d.setting = true
-	d.fault(strings.Join(path, "."), err)
-	d.value(node, reflect.ValueOf(&d.doc).Elem(), "", "")
 }

@@ -45,8 +45,8 @@ doctor and chatd wall, without a daemon, ask it. So do chatd serve --check and c
 check. It needs root, but for check.
 
    --config FILE         the config (default ` + config.File + `, if it is there)
-   --state, --run, --homes, --backend, --socket, --allow-missing LAYER,LAYER
-                         as those of chatd serve
+   --set KEY/KEY=VALUE   a value over the config, as profiles/agent/guard/preset=none; chatd sets
+                         those of its flags and variables
    --inherit FD          the socket that systemd made
    --front FILE          the program of the front (default: chatd beside this one)
    --policy FILE         check: look at this file of rules, and read no config
@@ -87,13 +87,13 @@ func parse(args []string) (a arguments, show string, err error) {
 	}
 	flags := flag.NewFlagSet("chatd-root", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says it
-	for name, to := range map[string]*string{"config": &a.File, "state": &a.State, "run": &a.Run, "homes": &a.Homes,
-		"backend": &a.Backend, "socket": &a.Socket, "front": &a.front, "policy": &a.policy} {
+	for name, to := range map[string]*string{"config": &a.File, "front": &a.front, "policy": &a.policy} {
 		flags.StringVar(to, name, "", "")
 	}
-	flags.Func("allow-missing", "", func(s string) error {
-		a.AllowMissing = append(a.AllowMissing, strings.Split(s, ",")...)
-		return nil
+	flags.Func("set", "", func(text string) error {
+		s, err := config.ParseSetting(text)
+		a.Set = append(a.Set, s)
+		return err
 	})
 	flags.IntVar(&a.inherit, "inherit", 0, "")
 	asked := flags.Bool("version", false, "")

@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/printer"
 	"github.com/chatd/chatd/state"
 )
@@ -33,7 +32,7 @@ func auditCommand() *cli.Command {
 			"   chatd audit --verify",
 		Flags: []cli.Flag{
 			configFlag(),
-			&cli.StringFlag{Name: "state", EnvVars: []string{"CHATD_STATE"}, TakesFile: true, Usage: "`DIRECTORY` of the log (default: the config's)"},
+			stateFlag(),
 			&cli.StringFlag{Name: "chat", Usage: "only what is about this `CHAT`"},
 			&cli.StringFlag{Name: "since", Usage: "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"},
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is written"},
@@ -80,7 +79,7 @@ func auditDir(c *cli.Context) (string, error) {
 	if c.IsSet("state") {
 		return c.String("state"), nil
 	}
-	cfg, err := config.Load(config.Flags{File: c.String("config")})
+	cfg, err := loadConfig(c)
 	return cfg.State, err
 }
 

@@ -38,13 +38,11 @@ func rootProgram(verb string, f config.Flags) (program string, args []string, er
 		return "", nil, err
 	}
 	args = []string{"chatd-root", verb}
-	for _, a := range []struct{ flag, value string }{
-		{"config", f.File}, {"state", f.State}, {"run", f.Run}, {"homes", f.Homes}, {"backend", f.Backend}, {"socket", f.Socket},
-		{"allow-missing", strings.Join(f.AllowMissing, ",")},
-	} {
-		if a.value != "" {
-			args = append(args, "--"+a.flag+"="+a.value)
-		}
+	if f.File != "" {
+		args = append(args, "--config="+f.File)
+	}
+	for _, s := range f.Set {
+		args = append(args, "--set="+s.Text())
 	}
 	return findProgram("chatd-root"), args, nil
 }

@@ -18,23 +18,23 @@ import (
 func serveCommand() *cli.Command {
 	flags := []cli.Flag{configFlag()}
 	for _, s := range settings {
-		env := "CHATD_" + strings.ToUpper(s.name)
-		flags = append(flags, &cli.StringFlag{Name: s.name, EnvVars: []string{env}, Usage: s.usage})
+		flags = append(flags, &cli.StringFlag{Name: s.name, Usage: s.usage})
 	}
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "serve the API; this is the service, and runs as root",
 		Description: "Reads its config file over the defaults it was built with, the CHATD_ variables over\n" +
-			"that, and the flags over those. The socket is --socket, by default chatd.sock in\n" +
-			"--run. A layer that this host lacks stops it, unless --allow-missing names it; what is\n" +
+			"that, and the flags over those. Every key has a variable: CHATD_MAX_AWAKE, or\n" +
+			"CHATD_PROFILES_DEFAULT_GUARD_PRESET; a list has commas. The socket is --socket, by default\n" +
+			"chatd.sock in --run. A layer that this host lacks stops it, unless --allow-missing names it; what is\n" +
 			"missing then shows in every answer. chatd doctor says what to install.\n\n" +
 			"It becomes chatd-root, which keeps the privilege, and which starts a front that has none\n" +
 			"and reads what callers write: as the user of the key user, or without one as a uid of nobody's.\n\n" +
 			"   chatd serve\n" +
-			"   chatd serve --check                       (prints the config it would run with)\n" +
+			"   chatd serve --check      (prints the config it would run with, and where each value is from)\n" +
 			"   chatd serve --allow-missing=cpu,memory --state /tmp/chatd",
 		Flags: append(flags,
-			&cli.StringSliceFlag{Name: "allow-missing", EnvVars: []string{"CHATD_ALLOW_MISSING"}, Usage: "start without this `LAYER`; may be given again, or with commas"},
+			&cli.StringSliceFlag{Name: "allow-missing", Usage: "start without this `LAYER`; may be given again, or with commas"},
 			&cli.BoolFlag{Name: "check", Usage: "check the config, print all of it, and end"},
 		),
 		Action: serveAction,
@@ -64,11 +64,11 @@ func serveAction(c *cli.Context) error {
 		return err
 	}
 	return answer(c, cfg, func(w io.Writer) error {
-		b, err := cfg.YAML()
+		text, err := cfg.Explained()
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprint(w, string(b))
+		_, err = io.WriteString(w, text)
 		return err
 	})
 }
@@ -78,7 +78,7 @@ func configFlag() cli.Flag {
 		Usage: "the `FILE` to read (default: " + config.File + ", if it is there)"}
 }
 
-// settings are the keys that are flags of serve and variables too.
+// settings are the keys that are flags of serve.
 var settings = []struct{ name, usage string }{
 	{"state", "`DIRECTORY` of records, key and audit log"},
 	{"run", "`DIRECTORY` of sockets"},
@@ -87,19 +87,39 @@ var settings = []struct{ name, usage string }{
 }
 
 // configFlags are what the flags and variables of c say of the config.
-func configFlags(c *cli.Context) (config.Flags, error) {
-	f := config.Flags{File: c.String("config"), AllowMissing: c.StringSlice("allow-missing")}
-	for dst, name := range map[*string]string{&f.State: "state", &f.Run: "run", &f.Homes: "homes", &f.Backend: "backend", &f.Socket: "socket"} {
-		if !c.IsSet(name) {
-			continue
-		}
-		*dst = c.String(name)
-		// A variable that is set to nothing says nothing.
-		if _, env := os.LookupEnv("CHATD_" + strings.ToUpper(name)); *dst == "" && !env {
+func configFlags(c *cli.Context) (f config.Flags, err error) {
+	f.File = c.String("config")
+	if f.Set, err = config.Variables(f.File, os.Environ()); err != nil {
+		return f, err
+	}
+	set := func(name, value string) {
+		path := []string{strings.ReplaceAll(name, "-", "_")}
+		f.Set = append(f.Set, config.Setting{Path: path, Value: value, From: "--" + name})
+	}
+	for _, name := range []string{"state", "run", "homes", "backend", "socket"} {
+		value := c.String(name)
+		_, variable := os.LookupEnv("CHATD_" + strings.ToUpper(name))
+		switch {
+		case !c.IsSet(name) || variable && value == os.Getenv("CHATD_"+strings.ToUpper(name)):
+		case value == "":
 			return f, fmt.Errorf("cannot use --%s: it is empty: %w", name, chat.ErrInvalid)
+		default:
+			set(name, value)
 		}
 	}
+	for _, layer := range c.StringSlice("allow-missing") {
+		set("allow-missing", layer)
+	}
 	return f, nil
+}
+
+// loadConfig is the config with what c says of it.
+func loadConfig(c *cli.Context) (config.Config, error) {
+	flags, err := configFlags(c)
+	if err != nil {
+		return config.Config{}, err
+	}
+	return config.Load(flags)
 }
 
 // checkHost looks at the host for what profiles open of it; the Linux side sets it. Its error

@@ -90,7 +90,7 @@ func verifyAction(c *cli.Context) error {
 	if err := needRoot("verify"); err != nil {
 		return err
 	}
-	cfg, err := config.Load(config.Flags{File: c.String("config"), State: c.String("state")})
+	cfg, err := loadConfig(c)
 	if err != nil {
 		return err
 	}

@@ -107,6 +107,31 @@ func TestReloadAdopted(t *testing.T) {
 	}
 }
 
+// TestVariablesOfDaemon: what a variable of chatd serve sets is in force, and is still after the
+// config is read again.
+func TestVariablesOfDaemon(t *testing.T) {
+	t.Setenv("CHATD_PROFILES_DEFAULT_GUARD_CUSTOM_DENY_PATTERNS", "^echo w")
+	d := startDaemon(t, options(t), "")
+	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "by a variable"})
+	must(t, err)
+	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
+	denied := func(when string) {
+		t.Helper()
+		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})
+		if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "rule ^echo w") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	denied("after the start")
+	must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+	until(t, "the config is read again", func() bool {
+		b, err := os.ReadFile(d.log)
+		must(t, err)
+		return strings.Contains(string(b), "the file rules were read again")
+	})
+	denied("after SIGHUP")
+}
+
 // TestReloadDaemon: SIGHUP reads the config again. What is wrong in it is named with its
 // line, and changes nothing.
 func TestReloadDaemon(t *testing.T) {
