@@ -92,7 +92,7 @@ func (v View) dataFiles() []DataFile {
 			DataFile{Target: "/etc/resolv.conf", Content: []byte(v.resolvConf())},
 			DataFile{Target: "/etc/nsswitch.conf", Content: []byte(nsswitch)},
 		)
-		files = append(files, v.etc().copied...)
+		files = append(append(files, v.etc().copied...), v.sizeFiles()...)
 	}
 	for i := range files {
 		files[i].Mode = 0o444

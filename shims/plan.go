@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 
 	"github.com/chatd/chatd/chat"
@@ -87,7 +88,7 @@ func (v View) Rules() landlock.Rules {
 
 func (v View) baseRules() landlock.Rules {
 	return landlock.Rules{
-		Read:       []string{"/etc", "/proc", "/dev"},
+		Read:       []string{"/etc", "/proc", "/dev", path.Dir(onlineCPUs)},
 		Exec:       []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", InsideDir},
 		Write:      []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", InsideRun},
 		WriteFiles: []string{InsidePrompt, InsideLog},

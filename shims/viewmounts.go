@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -135,6 +136,9 @@ func mountArgs(m chat.Mount, fd int) (args []string) {
 	case chat.MountLink:
 		return append(args, "--symlink", m.Source, m.Target)
 	case chat.MountFile:
+		if strings.HasPrefix(m.Target, "/proc/") { // no file can be made there
+			return append(args, "--ro-bind-data", strconv.Itoa(fd), m.Target)
+		}
 		return append(args, "--file", strconv.Itoa(fd), m.Target)
 	case chat.MountTmpfs:
 		if m.Target == "/" {
