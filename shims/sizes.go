@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
-	"strings"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -21,8 +20,9 @@ func (v View) sizeEnv() []string {
 		return nil
 	}
 	memory, cpus := v.Limits.MemoryMax, strconv.Itoa(v.cpus())
+	heap := memory/4*3 - min(48<<20, memory/4)
 	return []string{
-		"NODE_OPTIONS=--max-old-space-size=" + strconv.FormatUint((memory/4*3-min(48<<20, memory/4))>>20, 10) + " --require=" + InsideNode,
+		"NODE_OPTIONS=--max-old-space-size=" + strconv.FormatUint(heap>>20, 10) + " --require=" + InsideNode,
 		fmt.Sprintf("JAVA_TOOL_OPTIONS=-XX:MaxRAM=%d -XX:ActiveProcessorCount=%s", memory, cpus),
 		"GOMEMLIMIT=" + strconv.FormatUint(memory/4*3, 10), "GOMAXPROCS=" + cpus,
 		"OMP_NUM_THREADS=" + cpus, "CARGO_BUILD_JOBS=" + cpus, "PYTHON_CPU_COUNT=" + cpus,
@@ -46,6 +46,10 @@ func (v View) sizeFiles() []DataFile {
 	if !v.isSized() || v.LeavesOut(chat.LayerProc) {
 		return nil
 	}
+	cpus := "0"
+	if n := v.cpus(); n > 1 {
+		cpus = "0-" + strconv.Itoa(n-1)
+	}
 	total := v.Limits.MemoryMax >> 10
 	memory := fmt.Sprintf("MemTotal: %15d kB\nMemFree: %16d kB\nMemAvailable: %11d kB\n", total, total, total)
 	for _, name := range []string{"Buffers", "Cached", "SwapCached", "SwapTotal", "SwapFree", "Shmem", "SReclaimable"} {
@@ -53,7 +57,7 @@ func (v View) sizeFiles() []DataFile {
 	}
 	return []DataFile{
 		{Target: "/proc/meminfo", Content: []byte(memory)},
-		{Target: onlineCPUs, Content: []byte(strings.Replace(fmt.Sprintf("0-%d\n", v.cpus()-1), "0-0", "0", 1))},
+		{Target: onlineCPUs, Content: []byte(cpus + "\n")},
 	}
 }
 
