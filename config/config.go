@@ -161,7 +161,7 @@ func (d *decoder) profile(name string) bool {
 	if _, said := d.places[at+".defaults"]; !said && p.AccessFile != "" {
 		p.Defaults = false // the file has useDefaults
 	}
-	p.Commands, p.CommandsAdd = slices.Concat(p.Commands, p.CommandsAdd), nil
+	p.Commands, p.CommandsAdd = d.commands(at+".commands", slices.Concat(p.Commands, p.CommandsAdd)), nil
 	if place, ok := d.places[at+".guard"]; ok && d.begun[name] {
 		p.Guard.Place = place
 	}

@@ -21,7 +21,8 @@ import (
 // document is a config as a file has it.
 type document struct {
 	Config      `yaml:",inline"`
-	ExposePaths []chat.Expose `yaml:"expose_paths"` // of all profiles
+	ExposePaths []chat.Expose       `yaml:"expose_paths"` // of all profiles
+	CommandSets map[string][]string `yaml:"command_sets"`
 }
 
 // decoder reads YAML into a document by the tags of its fields: the defaults, then the file over
@@ -53,6 +54,7 @@ func parse(name string, text []byte) (ast.Node, error) {
 		var y yaml.Error
 		if errors.As(err, &y) && y.GetToken() != nil {
 			where, why = fmt.Sprintf("%s:%d", name, y.GetToken().Position.Line), y.GetMessage()
+			why = strings.Replace(why, "'@' is a reserved character", "want quotes around what begins with @", 1)
 		}
 		return nil, fmt.Errorf("cannot use %s: %s: %w", where, why, chat.ErrInvalid)
 	}

@@ -72,6 +72,45 @@ func TestProfileOfAShippedName(t *testing.T) {
 	}
 }
 
+// TestCommandSets: commands names sets, also of one's own, and takes names away, also inherited ones;
+// a set that is not there and a name that was not there are errors.
+func TestCommandSets(t *testing.T) {
+	cfg, err := load(t, `command_sets: {mine: [one, two, three]}
+profiles:
+  bare: {commands: ["@mine", "-two", four]}
+  base: {commands: ["@base"]}
+  agent: {commands_add: ["-gemini", "@mine"]}
+  default: {commands_add: ["-ssh"]}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.Profiles["bare"].Commands; !slices.Equal(got, []string{"one", "three", "four"}) {
+		t.Errorf("bare: %q", got)
+	}
+	for name, want := range map[string]map[string]bool{
+		"base":        {"ls": true, "sed": true, "gcc": false, "curl": false, "ssh": false, "strace": true},
+		"agent":       {"ls": true, "gcc": true, "curl": true, "ssh": true, "claude": true, "gemini": false, "two": true},
+		"default":     {"ls": true, "gcc": true, "curl": true, "ssh": false, "claude": false},
+		"agent-large": {"gemini": true, "ssh": true, "two": false},
+	} {
+		for command, there := range want {
+			if slices.Contains(cfg.Profiles[name].Commands, command) != there {
+				t.Errorf("%s: %s is there: %t", name, command, !there)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		`commands: ["@none"]`:          `1: profiles.x.commands: "@none": want @ and one of base, dev, net`,
+		`commands: ["@base", "-curl"]`: `1: profiles.x.commands: "-curl": want the name of a command that is named before it`,
+		`commands: [@base]`:            `1: want quotes around what begins with @`,
+	} {
+		if _, err := load(t, "profiles: {x: {"+text+"}}\n"); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
 // TestDefaultsOfAShippedName: a profile that extends a shipped one keeps its default rules, unless
 // the file switches them off or has rules of its own; a printed config reads back the same.
 func TestDefaultsOfAShippedName(t *testing.T) {

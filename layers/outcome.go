@@ -20,7 +20,7 @@ func Account(backend string, err error, other bool) chat.Layer {
 		l.Probe = "there is no room for another account; one that is there was found by name and " +
 			"number through NSS"
 	case err != nil:
-		return Failed(l, err, "apt-get install libnss-systemd, and see that passwd and group in "+
+		return Failed(l, err, install("libnss-systemd")+", and see that passwd and group in "+
 			"/etc/nsswitch.conf name systemd")
 	}
 	return l
@@ -89,7 +89,7 @@ func Sockets(found string, err error) chat.Layer {
 // NoPackets is the layer of packet rules on a host without the programs for them, as err says.
 func NoPackets(err error) chat.Layer {
 	return chat.Layer{Name: chat.LayerEgress, State: chat.LayerOff, At: time.Now(),
-		Probe: err.Error(), Fix: "apt-get install iptables"}
+		Probe: err.Error(), Fix: install("iptables")}
 }
 
 // NoSession are the layers of a session where none came up, as err says.
@@ -107,7 +107,7 @@ func NoSession(err error) (failed []chat.Layer) {
 func fixSession() string {
 	for _, tool := range []string{"bwrap", "tmux", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return "apt-get install bubblewrap tmux util-linux"
+			return install("bubblewrap tmux util-linux")
 		}
 	}
 	return "bubblewrap must be able to make user namespaces: see user.max_user_namespaces, " +

@@ -1,0 +1,34 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chatd/chatd/chat"
+)
+
+// commands are the names of a list with the names of its sets in their place, and without those that
+// it takes away.
+func (d *decoder) commands(key string, list []string) []string {
+	all := []string{}
+	for _, name := range list {
+		set, isSet := strings.CutPrefix(name, "@")
+		gone, isGone := strings.CutPrefix(name, "-")
+		switch names, known := d.doc.CommandSets[set]; {
+		case isSet && !known:
+			sets := join(slices.Sorted(maps.Keys(d.doc.CommandSets)))
+			d.fault(key, fmt.Errorf("%s: want @ and one of %s: %w", chat.Quote(name), sets, chat.ErrInvalid))
+		case isSet:
+			all = append(all, names...)
+		case isGone && !slices.Contains(all, gone):
+			d.fault(key, wrong(name, "the name of a command that is named before it"))
+		case isGone:
+			all = slices.DeleteFunc(all, func(n string) bool { return n == gone })
+		default:
+			all = append(all, name)
+		}
+	}
+	return all
+}
