@@ -109,7 +109,7 @@ var mayImport = map[string][]string{
 		"archives", "archiver", // adrs/0091
 	},
 	"runs": { // adrs/0041
-		"broker", "fileops", "schedule", "stream", "guard", "shell", "files", "chat",
+		"broker", "fileops", "schedule", "stream", "guard", "shell", "filerules", "files", "chat",
 	},
 	"fileops":     {"broker", "files", "chat"}, // adrs/0047
 	"broker":      {"sys", "stream", "chat", "files", "quota"},

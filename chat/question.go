@@ -93,8 +93,14 @@ type Explained struct {
 	// KeptBy are the walls that enforce the denial for every program in the chat's sessions; empty
 	// if only the file tools and the guard enforce it.
 	KeptBy []string `json:"kept_by,omitempty" doc:"What keeps the denial for every program of the chat: chatd-enforce, bubblewrap, landlock."`
-	// Why says of a destination why it is open or closed.
-	Why string `json:"why,omitempty" doc:"Of a destination: why it is open or closed."`
+	// Why says of a destination why it is open or closed, and of a command that nothing is open.
+	Why string `json:"why,omitempty" doc:"Of a destination: why it is open or closed. Of a command: that its chat has no network."`
+	// DeniedBy are all that deny, the one that denies first in front.
+	DeniedBy []DeniedBy `json:"denied_by,omitempty" doc:"All that deny it, the one that denies first in front."`
+	// Real is where links lead, and Refused what the kernel refuses there by owner, mode and mount:
+	// r to read, w to write. Both are the chat's word.
+	Real    string `json:"real,omitempty" doc:"Where links of the chat lead from the path."`
+	Refused string `json:"refused,omitempty" doc:"What owner, mode or mount refuse there: r to read, w to write."`
 	// Name is the checked path: the one in the question, or the target of its links. Of a
 	// destination it is its canonical form.
 	Name string `json:"name" doc:"The path that was decided on, folded or what links lead to."`
@@ -103,6 +109,14 @@ type Explained struct {
 	// Guard is the guard's decision on a command; nil for a path. A command runs only if rules and
 	// guard allow it.
 	Guard *Guarded `json:"guard,omitempty" doc:"What the guard says of a command."`
+}
+
+// DeniedBy is one that denies: guard, rules, workspace (what file tools may use), view (what the
+// session has of the host, and what the kernel lets its user do) or egress.
+type DeniedBy struct {
+	By  string `json:"by" enum:"guard,rules,workspace,view,egress" doc:"What denies."`
+	Why string `json:"why" doc:"Why."`
+	Fix string `json:"fix" doc:"The key that opens it, or that no setting does."`
 }
 
 // Guarded is a guard's decision on a command.

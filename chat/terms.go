@@ -52,6 +52,10 @@ type Terms struct {
 	// DenyPlaces and AllowPlaces are the places of the guard's custom patterns.
 	DenyPlaces  []string `json:"deny_places,omitempty"`
 	AllowPlaces []string `json:"allow_places,omitempty"`
+	// What file tools may use outside the home and the temporary directories.
+	ReadOutside bool     `json:"read_outside,omitempty"`
+	AllowRead   []string `json:"allow_read,omitempty"`
+	AllowWrite  []string `json:"allow_write,omitempty"`
 }
 
 // NewTerms returns terms with a guard whose patterns keep their places across the broker.

@@ -52,8 +52,8 @@ func newCall(tool files.Tool, args files.Args, talk files.Talk) *Call {
 }
 
 // NewResolve returns a call that asks the chat's side for the targets of those names that links
-// redirect. It writes them to real, by name.
-func NewResolve(names []string, real *map[string]string) *Call {
+// redirect, and for what it may not use. It writes them to real, by name.
+func NewResolve(names []string, real *map[string]files.Link) *Call {
 	c := &Call{Tool: files.ResolveTool, Op: files.Read, args: files.Resolve{}, links: names}
 	c.talk = func(ctx context.Context, t files.LiveTool) (_ files.Answer, err error) {
 		defer func() { _ = errors.Join(t.In.Close(), t.Out.Close()) }() // nothing is lost

@@ -98,9 +98,12 @@ func (rs *Ruleset) Verdict(p string, op Op) (Verdict, error) {
 	if err != nil || v.Denied() || op != Bash {
 		return v, err
 	}
-	v, err = rs.CheckNamed([]chat.NamedPath{{Text: Absolute(rs.scope.Home, rs.scope.Cwd, p)}})
-	v.Paths = nil
-	return v, err
+	held, err := rs.CheckNamed([]chat.NamedPath{{Text: Absolute(rs.scope.Home, rs.scope.Cwd, p)}})
+	if err != nil || held.Denied() {
+		held.Paths = nil
+		return held, err
+	}
+	return v, nil
 }
 
 // pathMax is the longest path that the kernel accepts.

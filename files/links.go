@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
@@ -21,6 +22,8 @@ const maxLinkReport, linkSize = 4 << 20, 32
 type Link struct {
 	N  int    `json:"n"`
 	To string `json:"to"`
+	// No is what the kernel refuses the chat there: "r" to read, "w" to write or to make it.
+	No string `json:"no,omitempty"`
 }
 
 // checkNames refuses names that do not fit into a request.
@@ -36,22 +39,23 @@ func checkNames(names []string) error {
 
 // Targets are the targets of links by their names in the request. The tool is a process of the
 // chat, so its report cannot be trusted.
-func Targets(names []string, all []Link) (map[string]string, error) {
-	real := map[string]string{}
+func Targets(names []string, all []Link) (map[string]Link, error) {
+	real := map[string]Link{}
 	for _, l := range all {
 		switch {
-		case l.N < 0 || l.N >= len(names) || real[names[l.N]] != "":
+		case l.N < 0 || l.N >= len(names) || real[names[l.N]].To != "":
 			return nil, fmt.Errorf("cannot use the answer: it tells of link %d, which was not asked for", l.N)
-		case !path.IsAbs(l.To) || len(l.To) > 2*MaxPath || strings.IndexByte(l.To, 0) >= 0:
+		case !slices.Contains([]string{"", "r", "w", "rw"}, l.No), !path.IsAbs(l.To) || len(l.To) > 2*MaxPath || strings.IndexByte(l.To, 0) >= 0:
 			return nil, fmt.Errorf("cannot use the answer: a link leads to %s", chat.Quote(l.To))
 		}
-		real[names[l.N]] = path.Clean(l.To)
+		l.To = path.Clean(l.To)
+		real[names[l.N]] = l
 	}
 	return real, nil
 }
 
 // ReadTargets reads the answer of [ResolveTool] about names.
-func ReadTargets(r io.Reader, names []string) (map[string]string, error) {
+func ReadTargets(r io.Reader, names []string) (map[string]Link, error) {
 	in, links, size := bufio.NewReaderSize(r, 64<<10), []Link{}, 0
 	for {
 		s, err := readMessage(in)

@@ -1,22 +1,25 @@
 package files
 
 import (
+	"errors"
 	"path"
 
 	"github.com/chatd/chatd/filerules"
+	"golang.org/x/sys/unix"
 )
 
 // sendLinks reports the names that links lead elsewhere, in the chat's view and with the chat's
-// rights. It reads links and opens nothing.
+// rights, and those that it may not use there. It reads links and opens nothing.
 func (s *toolCall) sendLinks(names []string) error {
 	var out message
 	size := 0
 	for i, name := range names {
 		to := filerules.Physical(name)
-		if to == path.Clean(name) {
+		no := refused(to)
+		if to == path.Clean(name) && no == "" {
 			continue
 		}
-		out.Links = append(out.Links, Link{i, to})
+		out.Links = append(out.Links, Link{i, to, no})
 		if size += len(to); size > maxSaid/16 { // in JSON a byte may be six
 			if err := writeLine(s.w, out); err != nil {
 				return err
@@ -28,4 +31,24 @@ func (s *toolCall) sendLinks(names []string) error {
 		return nil
 	}
 	return writeLine(s.w, out)
+}
+
+// refused is the No of a name. What is not there is about its directory.
+func refused(name string) (no string) {
+	may := func(name string, mode uint32) error {
+		return unix.Faccessat(unix.AT_FDCWD, name, mode, unix.AT_EACCESS)
+	}
+	gone := may(name, unix.F_OK)
+	switch {
+	case errors.Is(gone, unix.ENOENT) && may(path.Dir(name), unix.W_OK|unix.X_OK) != nil:
+		return "w"
+	case errors.Is(gone, unix.ENOENT):
+		return ""
+	case may(name, unix.R_OK) != nil:
+		no = "r"
+	}
+	if may(name, unix.W_OK) != nil {
+		no += "w"
+	}
+	return no
 }

@@ -4,53 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"strconv"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"golang.org/x/sys/unix"
 )
 
-// Options limit what the tools may reach. The zero value of each is the strictest.
-type Options struct {
-	// Workspace is the home: the base of relative paths.
-	Workspace string
-	// Roots are further directories that belong to the chat, as /tmp.
-	Roots []string
-	// Unrestricted is restrict_to_workspace: false. Only the caller's check, the kernel and the
-	// confinement then restrict the tools.
-	Unrestricted bool
-	// ReadOutside is allow_read_outside_workspace.
-	ReadOutside bool
-	// AllowRead and AllowWrite are allow_read_paths and allow_write_paths: regular
-	// expressions for physical names outside the roots. A match must end where a
-	// name ends: ^/x/allow is /x/allow and what is below it, not /x/allowed-not. A
-	// grant to read grants no write, and the reverse.
-	AllowRead, AllowWrite []string
-	// Check holds the file rules; nil forbids nothing.
-	Check Check
-	// Rules, if they are set, are compiled into Check by Open, in the view of the caller.
-	Rules *Rules
-	// MaxBytes bounds a file that is written, and what one stream reads; 0 is [DefaultMaxBytes].
-	MaxBytes int64
-	// LockWait is how long append_file and edit_file wait for a lock; 0 means [DefaultLockWait].
-	LockWait time.Duration
-}
-
-// Defaults for zero fields of [Options].
-const (
-	DefaultMaxBytes = 4 << 30
-	DefaultLockWait = 10 * time.Second
-)
-
 // Tools are the five tools, opened on their roots. They are safe for concurrent use.
 type Tools struct {
-	opt         Options
-	roots       []*root // the workspace first
-	slash       *root   // nil when nothing outside the roots may be reached
-	read, write []*regexp.Regexp
+	opt    Options
+	roots  []*root // the workspace first
+	slash  *root   // nil when nothing outside the roots may be reached
+	grants Grants
 }
 
 // root is a directory that paths begin at.
@@ -81,10 +47,7 @@ func (t *Tools) open() (err error) {
 			return err
 		}
 	}
-	if t.read, err = compile("allow_read_paths", t.opt.AllowRead); err != nil {
-		return err
-	}
-	if t.write, err = compile("allow_write_paths", t.opt.AllowWrite); err != nil {
+	if t.grants, err = t.opt.Grants(); err != nil {
 		return err
 	}
 	for _, name := range append([]string{t.opt.Workspace}, t.opt.Roots...) {
@@ -93,8 +56,9 @@ func (t *Tools) open() (err error) {
 			return err
 		}
 		t.roots = append(t.roots, r)
+		t.grants.roots = append(t.grants.roots, r.real)
 	}
-	if t.opt.Unrestricted || t.opt.ReadOutside || len(t.read)+len(t.write) > 0 {
+	if t.opt.Unrestricted || t.opt.ReadOutside || len(t.opt.AllowRead)+len(t.opt.AllowWrite) > 0 {
 		t.slash, err = openRoot("/")
 	}
 	return err
@@ -140,50 +104,9 @@ func nameOf(fd int) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// compile binds each pattern to the end of a name, or of a directory's name.
-func compile(key string, patterns []string) ([]*regexp.Regexp, error) {
-	var out []*regexp.Regexp
-	for _, p := range patterns {
-		re, err := chat.BoundPattern(p)
-		if err != nil {
-			return nil, invalid("cannot use %s %s: %w", key, chat.Quote(p), err)
-		}
-		out = append(out, re)
-	}
-	return out, nil
-}
-
 // fold makes a caller's path absolute, ~ at its head the workspace, and removes "." and ".." lexically, without regard to links.
 func (t *Tools) fold(p string) string {
 	return filerules.Fold(t.roots[0].name, t.roots[0].name, p)
-}
-
-// reaches reports whether name is in a root, or op may leave the roots for name.
-func (t *Tools) reaches(op Op, name string) bool {
-	if t.opt.Unrestricted {
-		return true
-	}
-	for _, r := range t.roots {
-		if chat.Within(name, r.real) || chat.Within(name, r.name) {
-			return true
-		}
-	}
-	granted := func(all []*regexp.Regexp) bool {
-		for _, re := range all {
-			if re.MatchString(name) {
-				return true
-			}
-		}
-		return false
-	}
-	canRead := t.opt.ReadOutside || granted(t.read)
-	switch op {
-	case Read:
-		return canRead
-	case Edit:
-		return canRead && granted(t.write)
-	}
-	return granted(t.write)
 }
 
 // check checks one name. A call makes all its checks before it changes anything, because a denial

@@ -47,7 +47,7 @@ func (p *place) close() {
 // is allowed. A path that does not exist has a place too, if it could be created.
 func (t *Tools) find(op Op, caller string) (*place, error) {
 	folded := t.fold(caller)
-	if !t.reaches(op, folded) {
+	if !t.grants.Reaches(op, folded) {
 		return nil, outside(op, folded, "access denied: path is outside the workspace")
 	}
 	if err := t.check(op, folded); err != nil {
@@ -60,7 +60,7 @@ func (t *Tools) find(op Op, caller string) (*place, error) {
 		return nil, err
 	}
 	// The walk has checked this for every link that left a root; this checks the final name.
-	if !t.reaches(op, p.real) {
+	if !t.grants.Reaches(op, p.real) {
 		p.close()
 		return nil, outside(op, p.real, "access denied: symlink resolves outside workspace")
 	}
@@ -179,7 +179,7 @@ func (w *walker) enter(parts []string) error {
 // the chat does not learn whether others exist.
 func (w *walker) leave(parts []string) error {
 	to := path.Join(append([]string{"/"}, parts...)...)
-	if w.t.slash == nil || !w.t.reaches(w.op, to) {
+	if w.t.slash == nil || !w.t.grants.Reaches(w.op, to) {
 		if w.links > 0 {
 			return outside(w.op, to, "access denied: symlink resolves outside workspace")
 		}
@@ -262,7 +262,7 @@ func (w *walker) follow(target string) error {
 	if path.IsAbs(target) {
 		return w.enter(parts)
 	}
-	if w.base == w.t.slash && !w.t.reaches(w.op, path.Join(append([]string{w.here()}, parts...)...)) {
+	if w.base == w.t.slash && !w.t.grants.Reaches(w.op, path.Join(append([]string{w.here()}, parts...)...)) {
 		return outside(w.op, w.here(), "access denied: symlink resolves outside workspace")
 	}
 	w.rest = parts

@@ -20,7 +20,7 @@ type Inside struct {
 	Init func() *sys.HeldProcess
 	// Resolve returns the targets of those names that links redirect, as the chat sees them: root
 	// follows no links of a chat.
-	Resolve func(names []string) (map[string]string, error)
+	Resolve func(names []string) (map[string]files.Link, error)
 	// Closed returns the denied paths that bubblewrap masks, and those to which Landlock grants
 	// nothing.
 	Closed func() (masked, leftOut []string)
@@ -130,6 +130,8 @@ func (p *InForce) Explain(ctx context.Context, c Chat, q chat.Question, in Insid
 		}
 	}
 	e := v.Explained()
+	at := links[filerules.Absolute(c.Home, c.Home, q.Path)]
+	e.Real, e.Refused = at.To, at.No
 	if p.Terse(ctx, c.Profile) {
 		e.Rule, e.Place, e.Layer = "", "", ""
 	} else if v.Denied() {
@@ -186,8 +188,8 @@ func (p *InForce) RuleBehind(ctx context.Context, c Chat, name string, in Inside
 		return v.Rule
 	}
 	real, err := in.Resolve([]string{name})
-	if err != nil || real[name] == "" {
+	if err != nil || real[name].To == "" {
 		return nil
 	}
-	return p.denial(ctx, c, in.Init(), real[name], false).Rule
+	return p.denial(ctx, c, in.Init(), real[name].To, false).Rule
 }

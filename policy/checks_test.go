@@ -83,7 +83,7 @@ func TestExplain(t *testing.T) {
 		w.listen()
 		in := Inside{
 			Init:    func() *sys.HeldProcess { return w.init },
-			Resolve: func([]string) (map[string]string, error) { return nil, nil },
+			Resolve: func([]string) (map[string]files.Link, error) { return nil, nil },
 			Closed: func() (masked, leftOut []string) {
 				return []string{w.chat.Home + "/secret"}, nil
 			},
@@ -100,7 +100,7 @@ func TestExplain(t *testing.T) {
 				t.Errorf("%s by the rules %s: %+v", path, rules, e)
 			}
 		}
-		in.Resolve = func([]string) (map[string]string, error) { return nil, errors.New("no room") }
+		in.Resolve = func([]string) (map[string]files.Link, error) { return nil, errors.New("no room") }
 		q := chat.Question{Op: "read", Path: "~/open"}
 		if _, err := w.Explain(t.Context(), w.chat, q, in); err == nil {
 			t.Error("links that could not be resolved are taken for none")
@@ -113,9 +113,9 @@ func TestRuleBehind(t *testing.T) {
 	w := newWorld(t, denySecret)
 	home := w.chat.Home
 	asleep := func() *sys.HeldProcess { return nil }
-	in := Inside{Init: asleep, Resolve: func(names []string) (map[string]string, error) {
-		return map[string]string{
-			home + "/link": home + "/secret", home + "/other": home + "/open",
+	in := Inside{Init: asleep, Resolve: func(names []string) (map[string]files.Link, error) {
+		return map[string]files.Link{
+			home + "/link": {To: home + "/secret"}, home + "/other": {To: home + "/open"},
 		}, nil
 	}}
 	for name, want := range map[string]bool{
@@ -125,12 +125,12 @@ func TestRuleBehind(t *testing.T) {
 			t.Errorf("%s: %v", name, r)
 		}
 	}
-	in.Resolve = func([]string) (map[string]string, error) { return nil, os.ErrPermission }
+	in.Resolve = func([]string) (map[string]files.Link, error) { return nil, os.ErrPermission }
 	if r := w.RuleBehind(t.Context(), w.chat, home+"/link", in); r != nil {
 		t.Errorf("links that cannot be resolved: %v", r)
 	}
 	w.SetRules(nil)
-	in.Resolve = func([]string) (map[string]string, error) {
+	in.Resolve = func([]string) (map[string]files.Link, error) {
 		t.Error("links are resolved for a chat without rules")
 		return nil, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/sys"
 )
 
@@ -78,7 +79,7 @@ func TestExplainAsksNobodyAboutEgress(t *testing.T) {
 	w.opt.Profiles[w.chat.Profile] = p
 	in := Inside{
 		Init: func() *sys.HeldProcess { t.Error("the session was asked"); return nil },
-		Resolve: func([]string) (map[string]string, error) {
+		Resolve: func([]string) (map[string]files.Link, error) {
 			t.Error("links were asked")
 			return nil, nil
 		},

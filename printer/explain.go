@@ -36,13 +36,25 @@ func Explained(w io.Writer, command string, a chat.Explained) error {
 	if a.Rule == "" {
 		b.WriteString("  no file rule is about it\n")
 	}
+	if a.Why != "" {
+		fmt.Fprintf(&b, "  why:   %s\n", Cell(a.Why))
+	}
 	if command != "" {
 		fmt.Fprintf(&b, "  paths: %s\n", Cell(dash(strings.Join(a.Paths, " "))))
 	}
 	if a.Guard != nil {
 		b.WriteString(guarded(*a.Guard))
 	}
+	b.WriteString(deniedBy(a.DeniedBy))
 	return write(w, b.String())
+}
+
+// deniedBy says what denies, the first one in front, and what opens it.
+func deniedBy(all []chat.DeniedBy) (out string) {
+	for _, d := range all {
+		out += fmt.Sprintf("  denied by %s: %s\n    fix: %s\n", d.By, Cell(d.Why), Cell(d.Fix))
+	}
+	return out
 }
 
 // Destination is what a profile's egress says of a port of a host.
@@ -52,7 +64,7 @@ func Destination(w io.Writer, a chat.Explained) error {
 	if a.Rule != "" {
 		fmt.Fprintf(&b, "  entry: %s\n  place: %s\n", Cell(a.Rule), Cell(a.Place))
 	}
-	fmt.Fprintf(&b, "  why:   %s\n", Cell(a.Why))
+	fmt.Fprintf(&b, "  why:   %s\n%s", Cell(a.Why), deniedBy(a.DeniedBy))
 	return write(w, b.String())
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filecall"
+	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/policy"
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/state"
@@ -36,7 +37,7 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 // inside is what only the chat's session can tell of its rules.
 func (m *Manager) inside(ctx context.Context, rec state.Record) policy.Inside {
 	return policy.Inside{
-		Resolve: func(names []string) (real map[string]string, err error) {
+		Resolve: func(names []string) (real map[string]files.Link, err error) {
 			_, err = m.callTool(ctx, rec, filecall.NewResolve(names, &real))
 			return real, err
 		},

@@ -20,7 +20,9 @@ func (m *Manager) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 		return chat.Terms{}, err
 	}
 	p := m.profile(rec)
-	return chat.NewTerms(m.home(id), p.CheckTool(chat.ToolExec) != nil, p.Guard), nil
+	t, may := chat.NewTerms(m.home(id), p.CheckTool(chat.ToolExec) != nil, p.Guard), m.toolGrants(rec)
+	t.ReadOutside, t.AllowRead, t.AllowWrite = may.ReadOutside, may.AllowRead, may.AllowWrite
+	return t, nil
 }
 
 // RefuseRun audits the front's refusal of a run of the caller.

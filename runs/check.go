@@ -45,44 +45,6 @@ func (c *Chats) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (ch
 	return c.root.StartRun(ctx, id, spec)
 }
 
-// Explain is [broker.Chats]. For a command it returns the verdict of the file rules on its paths,
-// and the guard's.
-func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
-	if q.Command == "" || q.Validate() != nil {
-		return c.root.Explain(ctx, id, q)
-	}
-	t, err := c.root.Terms(ctx, id)
-	if err != nil {
-		return chat.Explained{}, err
-	}
-	g, err := c.guards.of(t)
-	if err != nil {
-		return chat.Explained{}, err
-	}
-	leave, err := checking.Take(ctx)
-	if err != nil {
-		return chat.Explained{}, err
-	}
-	// chatd-root asks the chat about links, which may take a minute: nobody's turn lasts so long.
-	v, guarded, wrong := func() (v guard.Verdict, guarded, wrong error) {
-		defer leave()
-		v, guarded = g.Command(q.Command, guard.Place{Home: t.Home, Cwd: t.Home})
-		q.Named, wrong = shell.Named(t.Home, t.Home, q.Command)
-		return v, guarded, wrong
-	}()
-	e, err := c.root.Explain(ctx, id, q)
-	if err == nil && e.Verdict != "deny" {
-		err = wrong
-	}
-	if err != nil {
-		return chat.Explained{}, err
-	}
-	if guarded == nil {
-		e.Guard = v.Explained()
-	}
-	return e, guarded
-}
-
 // checkAudited checks every command of a caller, and has chatd-root audit a refusal by the guard,
 // which is a [chat.ErrDenied]. It adds the paths that the command names.
 func (c *Chats) checkAudited(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunSpec, error) {

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,12 @@ func (r *fake) Explain(ctx context.Context, _ chat.ID, q chat.Question) (chat.Ex
 		return chat.Explained{}, ctx.Err()
 	}
 	r.asked = append(r.asked, q)
-	return chat.Explained{Verdict: "allow"}, nil
+	e := r.answer
+	e.Verdict, e.Name = cmp.Or(e.Verdict, "allow"), cmp.Or(e.Name, q.Path)
+	for _, n := range q.Named {
+		e.Paths = append(e.Paths, n.Text)
+	}
+	return e, nil
 }
 
 // guarded are terms with a guard of custom patterns, as they come over the wire.

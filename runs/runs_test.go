@@ -31,6 +31,8 @@ type fake struct {
 	ran     []chat.RunSpec
 	asked   []chat.Question
 	refused []chat.RefusedRun
+	answer  chat.Explained // of the rules
+	network chat.Network
 }
 
 func (r *fake) PutSchedule(_ context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error) {

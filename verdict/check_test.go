@@ -38,7 +38,7 @@ func TestChecksAreBounded(t *testing.T) {
 func TestLinkedVerdicts(t *testing.T) {
 	const text = "access: {useDefaults: false, deny: ['~/way/key']}\n"
 	rules := rulesOf(t, NewBook(policies(t, text)), one)
-	links := Links{one.Home + "/way/key": one.Home + "/real/key"}
+	links := Links{one.Home + "/way/key": {To: one.Home + "/real/key"}}
 	asked := func([]string) (Links, error) { return links, nil }
 	q := chat.Question{Path: one.Home + "/real/key", Op: "read"}
 	v, got, err := rules.Explain(t.Context(), q, asked)

@@ -4,6 +4,7 @@ import (
 	"path"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/files"
 )
 
 // nameList collects the names whose links the rules need.
@@ -27,11 +28,11 @@ func (l *nameList) add(p string) string {
 
 // Links are the targets of those names that links redirect, as the chat's side reported them: root
 // follows none.
-type Links map[string]string
+type Links map[string]files.Link
 
 // Resolve returns the target of a name, for a [filerules.Scope].
 func (l Links) Resolve(name string) string {
-	if to := l[name]; to != "" {
+	if to := l[name].To; to != "" {
 		return to
 	}
 	return path.Clean(name)

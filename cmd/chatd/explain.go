@@ -25,7 +25,9 @@ func explainCommand() *cli.Command {
 		ArgsUsage: "CHAT PATH | CHAT --to HOST:PORT | --policy FILE [PATH]",
 		Description: "Of a CHAT the daemon is asked: by which rules it lives now, and what links\n" +
 			"make of the path in its view; or, with --to, whether its profile's egress opens a\n" +
-			"port of a host. A name is compared with the list, and not looked up. With\n" +
+			"port of a host. A name is compared with the list, and not looked up. All that deny\n" +
+			"are named: guard, rules, workspace (what file tools may use), view (what the session\n" +
+			"has of the host) and egress, the first in front, each with the key that opens it. With\n" +
 			"--policy no daemon and no root is needed; two names are checked: the path as it\n" +
 			"is written, and what links of this machine make of it. Of a command, the guard's\n" +
 			"word comes too, by the file's guard section or the default one. The exit code is 3\n" +
