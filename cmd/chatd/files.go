@@ -17,7 +17,7 @@ import (
 
 // fileCommands are about a chat's files, and what the rules say of them.
 func fileCommands() []*cli.Command {
-	return []*cli.Command{filesCommand(), shareCommand(), explainCommand(), policyCommand()}
+	return []*cli.Command{filesCommand(), shareCommand(), explainCommand(), policyCommand(), hookCommand()}
 }
 
 func filesCommand() *cli.Command {

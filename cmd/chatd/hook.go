@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/printer"
+)
+
+const (
+	// hookBlocks is the exit code by which a hook of Claude Code or gemini-cli blocks its tool.
+	hookBlocks = 2
+	// maxHookInput bounds what a program sends of one call: its files' content is in it.
+	maxHookInput = 16 << 20
+)
+
+func hookCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "hook",
+		Usage:     "check an agent's tool calls by file rules and guard, as the agent's own hook",
+		ArgsUsage: "check claude|gemini|pi|picoclaw",
+		Description: "Reads on standard input what the program sends before it runs a tool, asks what chatd\n" +
+			"explain would, and answers in the program's form, with the reason of a denial. A tool\n" +
+			"that names no file and no command is left to the program. Input that cannot be read\n" +
+			"blocks the tool. It is advice for a program outside of chats: nothing makes the program\n" +
+			"ask. deploy/agents.md has the line that installs it.\n\n" +
+			"   chatd hook check claude --policy rules.yaml < event\n" +
+			"   chatd hook check picoclaw --chat CHAT",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
+			&cli.StringFlag{Name: "chat", Usage: "the rules of this `CHAT`"},
+			&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules of the file"},
+			&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
+			&cli.StringFlag{Name: "cwd",
+				Usage: "where relative paths begin, if the program does not say (default: here)"},
+		},
+		Action: hookCheck,
+	}
+}
+
+func hookCheck(c *cli.Context) error {
+	program := c.Args().Get(1)
+	tools, known := hookTools[program]
+	if c.NArg() != 2 || c.Args().First() != "check" || !known {
+		return fmt.Errorf("cannot do hook %s: want hook check claude, gemini, pi or picoclaw: %w",
+			chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
+	}
+	endImmediately()
+	h := hook{tools: tools, out: c.App.Writer}
+	err := h.rules(c)
+	if err == nil && program == "picoclaw" {
+		err = h.serve(c.App.Reader)
+	} else if program != "picoclaw" {
+		err = h.once(c.App.Reader, program, err)
+	}
+	if err != nil {
+		fmt.Fprintf(c.App.ErrWriter, "chatd: %s\n", printer.Escape(chat.ErrorText(err)))
+		return &exitError{hookBlocks}
+	}
+	return nil
+}
+
+// hook answers one program.
+type hook struct {
+	tools map[string]hookTool
+	ask   func(explainCase) (chat.Explained, error)
+	terse bool // the reason leaves the rule out
+	cwd   string
+	out   io.Writer
+}
+
+// rules finds out whom to ask.
+func (h *hook) rules(c *cli.Context) (err error) {
+	if h.cwd, err = filepath.Abs(c.String("cwd")); err != nil {
+		return fmt.Errorf("cannot use the working directory: %w", err)
+	}
+	switch {
+	case c.IsSet("policy") == c.IsSet("chat"):
+		return fmt.Errorf("cannot check: want --policy FILE or --chat CHAT: %w", chat.ErrInvalid)
+	case c.IsSet("chat"):
+		id, err := chatArg(c.String("chat"))
+		h.ask = func(q explainCase) (chat.Explained, error) {
+			asked := chat.Question{Path: q.Path, Op: q.Op, Command: q.Command}
+			return client(c).Explain(c.Context, id, asked)
+		}
+		return err
+	}
+	policy, err := loadPolicy(c)
+	if err != nil {
+		return err
+	}
+	e := newExplainer(policy)
+	h.terse = policy.Terse
+	h.ask = func(q explainCase) (chat.Explained, error) {
+		q.Agent, q.Home = c.String("agent"), c.String("home")
+		return e.ask(q)
+	}
+	return nil
+}
+
+// once answers one event; failed is an error that came before it.
+func (h *hook) once(in io.Reader, program string, failed error) error {
+	reason, err := "", failed
+	if err == nil {
+		reason, err = h.event(in)
+	}
+	var answer any = struct{}{}
+	switch {
+	case program == "pi" && (err != nil || reason != ""):
+		if err != nil {
+			reason = "cannot check the call: " + err.Error()
+		}
+		answer = map[string]any{"block": true, "reason": reason}
+	case err != nil:
+		return err
+	case program == "claude" && reason == "":
+		return nil // with an answer the program would not ask its user
+	case program == "claude":
+		answer = map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": "PreToolUse",
+			"permissionDecision": "deny", "permissionDecisionReason": reason}}
+	case reason != "":
+		answer = map[string]string{"decision": "deny", "reason": reason}
+	}
+	return errors.Join(err, printer.JSONLine(h.out, answer))
+}
+
+// event reads one event of Claude Code, gemini-cli or pi, and returns the reason of a denial.
+func (h *hook) event(in io.Reader) (reason string, err error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxHookInput+1))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the event: %w", err)
+	}
+	e, err := object(text)
+	if err != nil {
+		return "", err
+	}
+	call := hookCall{cwd: h.cwd}
+	for _, f := range []struct {
+		names []string
+		to    *string
+	}{{[]string{"tool_name", "toolName"}, &call.tool}, {[]string{"cwd"}, &call.cwd}} {
+		if _, err := argumentOf(e, f.names, f.to); err != nil {
+			return "", err
+		}
+	}
+	args := e["tool_input"]
+	if args == nil {
+		args = e["input"]
+	}
+	if call.args, err = object(args); err != nil {
+		return "", err
+	}
+	return h.check(call)
+}
+
+// object reads a JSON object. Its keys are compared exactly, as the programs do.
+func object(text []byte) (o map[string]json.RawMessage, err error) {
+	if len(text) > maxHookInput || !utf8.Valid(text) || json.Unmarshal(text, &o) != nil || o == nil {
+		return nil, fmt.Errorf("cannot read the event: want a JSON object in UTF-8 of at most %d bytes: %w",
+			maxHookInput, chat.ErrInvalid)
+	}
+	return o, nil
+}
+
+// serve answers PicoClaw's requests, JSON-RPC 2.0 with one message a line, until they end.
+func (h *hook) serve(in io.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxHookInput)
+	for lines.Scan() {
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
+		}
+		if id := string(m.ID); id == "" || id == "0" || id == "null" {
+			continue // a notification
+		}
+		answer := map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": h.result(m.Method, m.Params)}
+		if err := printer.JSONLine(h.out, answer); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
+	}
+	return nil
+}
+
+// result answers one request of PicoClaw.
+func (h *hook) result(method string, params []byte) any {
+	switch method {
+	case "hook.hello":
+		return map[string]any{"ok": true, "name": "chatd"}
+	case "hook.before_tool", "hook.approve_tool":
+	default:
+		return map[string]string{"action": "continue"}
+	}
+	reason, err := h.params(params)
+	if err != nil {
+		reason = "cannot check the call: " + err.Error()
+	}
+	switch {
+	case method == "hook.approve_tool":
+		return map[string]any{"approved": reason == "", "reason": reason}
+	case reason != "":
+		return map[string]string{"action": "deny_tool", "reason": reason}
+	}
+	return map[string]string{"action": "continue"}
+}
+
+func (h *hook) params(text []byte) (reason string, err error) {
+	p, err := object(text)
+	if err != nil {
+		return "", err
+	}
+	call := hookCall{cwd: h.cwd}
+	if _, err := argumentOf(p, []string{"tool"}, &call.tool); err != nil {
+		return "", err
+	}
+	if call.args, err = object(p["arguments"]); err != nil {
+		return "", err
+	}
+	return h.check(call)
+}
