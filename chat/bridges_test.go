@@ -27,7 +27,7 @@ func TestBridgesOfWhatAProfileOpens(t *testing.T) {
 	}
 	// These keys restrict a chat, or grant nothing beyond what the host gives every chat.
 	harmless := map[string]bool{"Name": true, "Limits": true, "Bridges": true, "Commands": true, "CommandsAdd": true, "AccessFile": true,
-		"Defaults": true, "Guard": true, "Env": true, "TimeoutMax": true, "ToolsOff": true,
+		"Defaults": true, "Guard": true, "Env": true, "TimeoutMax": true, "ToolsOff": true, "Agents": true,
 		"SleepAfter": true, "FreezeAfter": true, "ReapAfter": true, "ReapWithoutArchive": true,
 		"KeepAwake": true, "Network": true}
 	for i := range reflect.TypeFor[Profile]().NumField() {

@@ -125,8 +125,7 @@ func Tools() []string {
 
 // CheckTool is an [ErrDenied] for a tool that the profile has switched off.
 func (p Profile) CheckTool(tool string) error {
-	reads := tool == ToolReadFile || tool == ToolListDir
-	if slices.Contains(p.ToolsOff, tool) || !reads && slices.Contains(p.ToolsOff, ToolReadOnly) {
+	if slices.Contains(p.ToolsOff, tool) || writes(tool) && slices.Contains(p.ToolsOff, ToolReadOnly) {
 		return fmt.Errorf("cannot use %s: profile %s has it switched off: %w", tool, p.Name, ErrDenied)
 	}
 	return nil

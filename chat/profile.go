@@ -81,6 +81,8 @@ type Profile struct {
 	ReapWithoutArchive bool `json:"reap_without_archive" yaml:"reap_without_archive"`
 	// ToolsOff are the tools that are switched off in a chat: names of [Tools], or [ToolReadOnly].
 	ToolsOff []string `json:"tools_off" yaml:"tools_off"`
+	// Agents have less, each by its name; see [Profile.As].
+	Agents map[string]AgentTools `json:"agents" yaml:"agents"`
 }
 
 // EffectiveNetwork resolves an empty Network as its doc comment says.
@@ -143,6 +145,9 @@ func (p Profile) Faults() (all []Fault) {
 		if c != "*" && (c == "" || strings.ContainsAny(c, "/\x00") || c == "." || c == "..") {
 			bad("commands", fmt.Errorf("command %s: want a program name without a slash, or *: %w", Quote(c), ErrInvalid))
 		}
+	}
+	for agent := range p.Agents {
+		bad("agents."+agent, CheckName("agent", agent))
 	}
 	name, err := CheckEnv(p.Env)
 	bad(strings.TrimSuffix("env."+name, "."), err)

@@ -317,6 +317,27 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// TestAgentsOfProfile: the tools of an agent are read by its name, also by a variable; a tool that
+// is not one, and another key, are errors with their line.
+func TestAgentsOfProfile(t *testing.T) {
+	cfg, err := loadWith(t, "profiles:\n  p:\n    agents:\n      reader: {tools: [readonly]}\n      main: {tools_off: [exec]}\n",
+		"CHATD_PROFILES_P_AGENTS_MAIN_TOOLS_OFF=terminal,readonly")
+	p := cfg.Profiles["p"]
+	if err != nil || p.As("reader").CheckTool(chat.ToolExec) == nil || p.As("reader").CheckTool(chat.ToolReadFile) != nil ||
+		p.As("main").CheckTool(chat.ToolWriteFile) == nil || p.CheckTool(chat.ToolExec) != nil {
+		t.Errorf("%+v, %v", p.Agents, err)
+	}
+	for text, want := range map[string]string{
+		"a:\n        tools: [bash]": `5: profiles.p.agents.a.tools[0]: "bash": want one of exec`,
+		"a:\n        tool: []":      `5: unknown key "tool"`,
+		"-x: {}":                    `4: profiles.p.agents.-x: cannot use agent "-x"`,
+	} {
+		if _, err := load(t, "profiles:\n  p:\n    agents:\n      "+text+"\n"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
 // TestGuardKeys: a profile's guard keys are read, missing ones inherited, and mistakes reported
 // with their line.
 func TestGuardKeys(t *testing.T) {

@@ -25,7 +25,7 @@ func withoutChecks(cfg Config) Config {
 	cfg.Profiles = maps.Clone(cfg.Profiles)
 	for name, p := range cfg.Profiles {
 		p.Network = p.EffectiveNetwork()
-		p.Limits, p.Env, p.Egress, p.EgressMayAdd = chat.Limits{}, nil, nil, nil
+		p.Limits, p.Env, p.Egress, p.EgressMayAdd, p.Agents = chat.Limits{}, nil, nil, nil, nil
 		p.Guard, p.ToolsOff, p.TimeoutMax, p.AccessFile, p.Defaults = chat.Guard{}, nil, 0, "", false
 		cfg.Profiles[name] = p
 	}

@@ -35,14 +35,17 @@ var checks = map[string]check{
 	// The lowest file_max is the size of a request's text.
 	"file_max": size(func(n uint64) bool { return n >= files.MaxText && n <= 1<<40 }, "1MiB to 1TiB"),
 	// A log of less would hold a few lines, as after a mistaken unit.
-	"audit_max":              size(func(n uint64) bool { return n-1 >= 64<<10-1 }, "0, for never, or at least 64KiB"),
-	"owner_shares.*":         size(func(n uint64) bool { return n <= 1<<31 }, "0, for no bound, to 2147483648"),
-	"owner_shares.run_bytes": size(func(uint64) bool { return true }, ""),
-	"archive.expire_after":   longAge,
-	"profiles.*.reap_after":  longAge,
-	"profiles.*.timeout_max": func(to any, _ string) error { return chat.CheckTimeoutMax(*to.(*chat.Duration)) },
-	"profiles.*.tools_off[]": oneOf(append(chat.Tools(), chat.ToolReadOnly)...),
+	"audit_max":                   size(func(n uint64) bool { return n-1 >= 64<<10-1 }, "0, for never, or at least 64KiB"),
+	"owner_shares.*":              size(func(n uint64) bool { return n <= 1<<31 }, "0, for no bound, to 2147483648"),
+	"owner_shares.run_bytes":      size(func(uint64) bool { return true }, ""),
+	"archive.expire_after":        longAge,
+	"profiles.*.reap_after":       longAge,
+	"profiles.*.timeout_max":      func(to any, _ string) error { return chat.CheckTimeoutMax(*to.(*chat.Duration)) },
+	"profiles.*.tools_off[]":      toolName,
+	"profiles.*.agents.*.tools[]": toolName, "profiles.*.agents.*.tools_off[]": toolName,
 }
+
+var toolName = oneOf(append(chat.Tools(), chat.ToolReadOnly)...)
 
 // setText sets v, whose type a config has, to what the text says.
 func setText(v reflect.Value, text string) (err error) {

@@ -46,7 +46,7 @@ func (m *Manager) profile(rec state.Record) chat.Profile {
 			p.Limits = l
 		}
 	}
-	return p
+	return p.As(rec.Agent)
 }
 
 // sharedTrees returns the trees that every session of a profile sees and no chat can write to. A

@@ -17,6 +17,7 @@ import (
 type ProfileKeys struct {
 	Guard                chat.Guard
 	ToolsOff             []string
+	Agents               map[string]chat.AgentTools
 	TimeoutMax           chat.Duration
 	Limits               chat.Limits
 	Env                  map[string]string
@@ -25,7 +26,7 @@ type ProfileKeys struct {
 }
 
 func keysOf(p chat.Profile) ProfileKeys {
-	return ProfileKeys{p.Guard, p.ToolsOff, p.TimeoutMax, p.Limits, p.Env, p.Egress, p.EgressMayAdd,
+	return ProfileKeys{p.Guard, p.ToolsOff, p.Agents, p.TimeoutMax, p.Limits, p.Env, p.Egress, p.EgressMayAdd,
 		p.EffectiveNetwork()}
 }
 
@@ -70,7 +71,7 @@ func NewKeys(old, profiles map[string]chat.Profile) (Keys, error) {
 func (k Keys) In(p chat.Profile, name string) chat.Profile {
 	if own, ok := k[name]; ok {
 		p.Guard, p.ToolsOff, p.TimeoutMax = own.Guard, own.ToolsOff, own.TimeoutMax
-		p.Limits, p.Env = own.Limits, own.Env
+		p.Limits, p.Env, p.Agents = own.Limits, own.Env, own.Agents
 		if p.EffectiveNetwork() == own.network {
 			p.Egress, p.EgressMayAdd, p.Network = own.Egress, own.EgressMayAdd, own.network
 		}

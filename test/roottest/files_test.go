@@ -264,6 +264,53 @@ func TestToolGrants(t *testing.T) {
 	}
 }
 
+// TestToolsOfAgents: a chat of an agent with tools: [readonly] reads, and has no way to write: no
+// run, no terminal, no schedule's run, no tool. A chat of another agent in the profile has all.
+func TestToolsOfAgents(t *testing.T) {
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.Agents = map[string]chat.AgentTools{"reader": {Tools: []string{chat.ToolReadOnly}}}
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	reader, _, err := m.Create(ctx, chat.Spec{ExternalID: "reads", Agent: "reader"})
+	must(t, err)
+	other := create(t, m, "does all", "default")
+	text := "x"
+	putFile(t, reader, "e", text)
+	putFile(t, other, "e", text)
+	for what, act := range map[string]func(id chat.ID) error{
+		"run": func(id chat.ID) error {
+			_, err := front(t, m).Run(ctx, id, chat.RunSpec{Command: "true"})
+			return err
+		},
+		"input": func(id chat.ID) error { return m.Input(ctx, id, chat.Input{Text: "true", Enter: true}) },
+		"write": func(id chat.ID) error {
+			_, err := m.WriteFile(ctx, id, files.WriteFile{Path: "f", Content: &text}, nil)
+			return err
+		},
+		"append": func(id chat.ID) error {
+			_, err := m.AppendFile(ctx, id, files.WriteFile{Path: "g", Content: &text}, nil)
+			return err
+		},
+		"edit": func(id chat.ID) error {
+			_, err := m.EditFile(ctx, id, files.EditFile{Path: "e", OldText: "x", NewText: "y"})
+			return err
+		},
+	} {
+		if err := act(reader.ID); !errors.Is(err, chat.ErrDenied) {
+			t.Errorf("%s of the reader: %v", what, err)
+		}
+		if err := act(other.ID); errors.Is(err, chat.ErrDenied) {
+			t.Errorf("%s of the other: %v", what, err)
+		}
+	}
+	putFile(t, reader, "r", "to read")
+	if got, err := get(t, m, reader.ID, "r"); err != nil || got != "to read" {
+		t.Errorf("the reader reads %q, %v", got, err)
+	}
+}
+
 // TestExplainInAChat: by the rules of the chat, with the links that it has.
 func TestExplainInAChat(t *testing.T) {
 	m := open(t, withRules(t, options(t)))
