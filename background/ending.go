@@ -1,9 +1,11 @@
 package background
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -85,6 +87,33 @@ func (r *Run) finish(e *End) {
 		r.stdin, r.ended = nil, e
 		close(r.over)
 	}
+}
+
+// Denied adds a refusal of the chat to all of its runs under way.
+func (a *Runs) Denied(id chat.ID, d chat.Denied) {
+	for _, r := range a.Of(id) {
+		r.mu.Lock()
+		if !r.IsOver() && len(r.denied) < chat.MaxDenied && !slices.Contains(r.denied, d) {
+			r.denied = append(r.denied, d)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// Refused is Denied for the refusals among the events of a chat's connections.
+func (a *Runs) Refused(id chat.ID, events []chat.EgressEvent) {
+	for _, e := range events {
+		if e.Verdict == chat.EgressRefused {
+			a.Denied(id, chat.Denied{Op: "connect", Host: cmp.Or(e.Host, e.Address), Port: e.Port})
+		}
+	}
+}
+
+// Denied returns the refusals of the chat while the run was under way.
+func (r *Run) Denied() []chat.Denied {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.denied)
 }
 
 // Because records why the runs of a chat are about to end.

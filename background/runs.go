@@ -89,6 +89,7 @@ type Run struct {
 	stdin   *os.File
 	ended   *End
 	by      chat.EndedBy // see EndedBy
+	denied  []chat.Denied
 	// writing is held by the writer of stdin; see LockStdin.
 	writing sync.Mutex
 }

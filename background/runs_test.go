@@ -195,3 +195,23 @@ func TestStdinOfAForegroundRun(t *testing.T) {
 		t.Errorf("after the last: %v", err)
 	}
 }
+
+// TestDenied: a refusal of the chat is of all its runs under way, once, and a run has a bounded
+// number of them. A run of another chat, or one that has ended, has none.
+func TestDenied(t *testing.T) {
+	a := New(Options{})
+	under, over := admit(t, a, some(1, false, 0)), admit(t, a, some(2, true, 1))
+	over.finish(&End{})
+	about := some(3, false, 0)
+	about.Chat = "fedcba9876543210"
+	other := admit(t, a, about)
+	for n := range 2 * chat.MaxDenied {
+		for range 2 {
+			a.Denied(someone, chat.Denied{Op: "connect", Host: "x", Port: uint16(n + 1)})
+		}
+	}
+	all := under.Denied()
+	if len(all) != chat.MaxDenied || all[0].Port != 1 || all[1].Port != 2 || len(over.Denied())+len(other.Denied()) > 0 {
+		t.Errorf("%+v, ended: %+v, another's: %+v", all, over.Denied(), other.Denied())
+	}
+}

@@ -144,6 +144,8 @@ type RunResult struct {
 	EndedBy EndedBy `json:"ended_by,omitempty" enum:"memory,timeout,request,sleep,reap,session,stop" doc:"What ended the run before its command did by itself."`
 	// Why tells people what ended the run and which limits it reached.
 	Why []string `json:"why,omitempty" doc:"Sentences that say what ended the run and which limits it met."`
+	// Denied is what file rules and egress refused the chat during the run, MaxDenied at most.
+	Denied []Denied `json:"denied,omitempty" doc:"What file rules and egress refused the chat meanwhile."`
 	// PidsRefused counts new processes refused to the chat for pids_max during the run.
 	PidsRefused uint64 `json:"pids_refused,omitempty" doc:"New processes that the chat was refused for pids_max meanwhile."`
 	Stdout      string `json:"stdout"`

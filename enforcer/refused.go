@@ -46,6 +46,8 @@ type Refusal struct {
 	Path, By string
 	// Times is the number of opens.
 	Times uint64
+	// Unsaid means that the chat has no line left: the next sum counts it.
+	Unsaid bool
 }
 
 // FollowRefused calls line for opens that were refused, until ctx ends; the last lines come after
@@ -67,7 +69,7 @@ func (c *Client) FollowRefused(ctx context.Context, needed func() bool, line fun
 }
 
 // TakeRefused asks the enforcer for the opens that it refused since the last call. It calls line
-// for each file, within its chat's allowance, and counts what is over it. When TakeRefused
+// for each file, and counts what is over its chat's allowance. When TakeRefused
 // returns, each refusal that it, or a call at the same time, has taken is written.
 func (c *Client) TakeRefused(ctx context.Context, line func(Refusal)) {
 	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
@@ -92,11 +94,13 @@ func (r *refusals) take(counts orders.Refusals, line func(Refusal)) {
 	of := r.of(counts.Chat)
 	of.unsaid += counts.More
 	for _, f := range counts.Files {
-		if !of.lines.Take() {
+		unsaid := !of.lines.Take()
+		if unsaid {
 			of.unsaid += f.Times
-			continue
 		}
-		line(Refusal{Chat: counts.Chat, Path: string(f.Path), By: string(f.By), Times: f.Times})
+		line(Refusal{
+			Chat: counts.Chat, Path: string(f.Path), By: string(f.By), Times: f.Times, Unsaid: unsaid,
+		})
 	}
 }
 

@@ -47,7 +47,12 @@ func TestTakeRefused(t *testing.T) {
 	c, now := of(dir), time.Unix(1000, 0)
 	c.refused.now = func() time.Time { return now }
 	lines, sums := map[chat.ID]int{}, map[chat.ID]uint64{}
-	c.TakeRefused(t.Context(), func(r Refusal) { lines[r.Chat]++ })
+	count := func(r Refusal) {
+		if !r.Unsaid {
+			lines[r.Chat]++
+		}
+	}
+	c.TakeRefused(t.Context(), count)
 	sum := func(last bool) map[chat.ID]uint64 {
 		clear(sums)
 		c.sumRefused(last, func(r Refusal) { sums[r.Chat] = r.Times })
@@ -62,7 +67,11 @@ func TestTakeRefused(t *testing.T) {
 	if got := sum(true); len(got) != 0 {
 		t.Errorf("told twice: %v", got)
 	}
-	over := func(Refusal) { t.Error("a line over the allowance") }
+	over := func(r Refusal) {
+		if !r.Unsaid {
+			t.Error("a line over the allowance")
+		}
+	}
 	c.refused.take(manyRefused(loud, 1, 4), over)
 	if got := sum(false); len(got) != 0 {
 		t.Errorf("a second sum within %s: %v", refusedEvery, got)
@@ -71,7 +80,7 @@ func TestTakeRefused(t *testing.T) {
 		t.Errorf("the last call: %v", got)
 	}
 	now = now.Add(refusedEvery)
-	c.refused.take(manyRefused(loud, 2, 0), func(Refusal) { lines[loud]++ })
+	c.refused.take(manyRefused(loud, 2, 0), count)
 	if got := sum(false); lines[loud] != refusedBurst+1 || got[loud] != 2 {
 		t.Errorf("after %s: %d lines and %v", refusedEvery, lines[loud], got)
 	}
@@ -94,7 +103,11 @@ func TestFollowRefused(t *testing.T) {
 			c.refused.of(id).summed = time.Now() // so that the sum waits for the end
 			ctx, cancel := context.WithCancel(t.Context())
 			ends := func() bool { cancel(); return needed }
-			c.FollowRefused(ctx, ends, func(r Refusal) { lines[r.Path] += r.Times })
+			c.FollowRefused(ctx, ends, func(r Refusal) {
+				if !r.Unsaid {
+					lines[r.Path] += r.Times
+				}
+			})
 			if len(lines) != want || want > 0 && lines[""] != 2 {
 				t.Errorf("%d lines, want %d: %v", len(lines), want, lines)
 			}

@@ -40,6 +40,15 @@ func (v Verdict) Explained() chat.Explained {
 	return e
 }
 
+// Message is the text that a chat gets about a path that a rule denies, with ~ for the home where the
+// rule has it.
+func (rs *Ruleset) Message(r Rule, p string) string {
+	if (r.Pattern == "~" || strings.HasPrefix(r.Pattern, "~/")) && chat.Within(p, rs.scope.Home) {
+		p = "~" + p[len(rs.scope.Home):]
+	}
+	return rs.policy.Message(p)
+}
+
 // Fold makes a path absolute as it is checked: below cwd unless it begins with /, ~
 // or ~/ at its head replaced by home, without ., .. and empty segments.
 func Fold(home, cwd, p string) string { return path.Clean(Absolute(home, cwd, p)) }

@@ -20,7 +20,7 @@ func CheckBy(rules *filerules.Ruleset) Check {
 			return nil
 		}
 		d.Rule, d.Place, d.Layer = v.Rule.String(), v.Rule.Place, string(v.Layer)
-		d.Message = rules.Policy().Message(name)
+		d.Message = rules.Message(*v.Rule, name)
 		return d
 	}
 }

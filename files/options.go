@@ -58,7 +58,8 @@ func (o Options) Grants() (g Grants, err error) {
 
 // Reaches reports whether name is in a root, or op may leave the roots for name.
 func (g Grants) Reaches(op Op, name string) bool {
-	if g.opt.Unrestricted || slices.ContainsFunc(g.roots, func(r string) bool { return chat.Within(name, r) }) {
+	inRoot := func(r string) bool { return chat.Within(name, r) }
+	if g.opt.Unrestricted || slices.ContainsFunc(g.roots, inRoot) {
 		return true
 	}
 	granted := func(all []*regexp.Regexp) bool {

@@ -104,7 +104,8 @@ func nameOf(fd int) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// fold makes a caller's path absolute, ~ at its head the workspace, and removes "." and ".." lexically, without regard to links.
+// fold makes a caller's path absolute, ~ at its head the workspace, and removes "." and ".."
+// lexically, without regard to links.
 func (t *Tools) fold(p string) string {
 	return filerules.Fold(t.roots[0].name, t.roots[0].name, p)
 }

@@ -81,7 +81,7 @@ func runText(r chat.RunResult) []string {
 	if r.Signal != "" {
 		end = "ended by " + r.Signal
 	}
-	for _, why := range r.Why {
+	for _, why := range r.Reasons() {
 		end += "; " + why
 	}
 	if r.TimedOut {

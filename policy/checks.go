@@ -89,7 +89,7 @@ func denialOf(rs *filerules.Ruleset, call *filecall.Call, d *files.Denial) *file
 			r.Rule.String() == d.Rule && r.Rule.Place == d.Place {
 			return &files.Denial{
 				Tool: call.Tool, Op: call.Op, Path: d.Path, Rule: d.Rule, Place: d.Place,
-				Layer: string(r.Layer), Message: rs.Policy().Message(d.Path),
+				Layer: string(r.Layer), Message: rs.Message(r.Rule, d.Path),
 			}
 		}
 	}

@@ -28,6 +28,8 @@ type Options struct {
 	Unit         bool
 	// Chat returns a chat, or an error if there is none with the id.
 	Chat func(chat.ID) (Chat, error)
+	// Denied hears of each file that a chat was refused.
+	Denied func(id chat.ID, d chat.Denied)
 	// Audit writes a line about an act that was denied to a chat.
 	Audit func(ctx context.Context, id chat.ID, action string, detail map[string]string)
 	Log   *slog.Logger

@@ -21,15 +21,30 @@ func (p *InForce) refused(ctx context.Context) func(enforcer.Refusal) {
 			if err != nil {
 				return // reaped meanwhile
 			}
-			detail = p.refusedFile(c, r)
+			var rule string
+			if detail, rule = p.refusedFile(c, r); p.File(c.Profile).Terse {
+				p.opt.Denied(r.Chat, chat.Denied{Op: "open"})
+			} else {
+				p.opt.Denied(r.Chat, chat.Denied{Op: "open", Path: r.Path, Rule: rule})
+			}
+			if r.Unsaid {
+				return
+			}
 		}
 		p.opt.Audit(ctx, r.Chat, "open", detail)
 	}
 }
 
+// TakeRefused asks for the opens that the enforcer refused the chat until now.
+func (p *InForce) TakeRefused(ctx context.Context, c Chat) {
+	if p.Enforced(c) {
+		p.enforcer.TakeRefused(ctx, p.refused(context.WithoutCancel(ctx)))
+	}
+}
+
 // refusedFile returns the audit detail of one refused file, with the rule that closes it now.
-func (p *InForce) refusedFile(c Chat, r enforcer.Refusal) map[string]string {
-	detail := map[string]string{
+func (p *InForce) refusedFile(c Chat, r enforcer.Refusal) (detail map[string]string, rule string) {
+	detail = map[string]string{
 		"path": chat.QuotePath(r.Path), "times": fmt.Sprint(r.Times), "by": "the kernel",
 	}
 	if r.By != r.Path && r.By != "" {
@@ -38,13 +53,15 @@ func (p *InForce) refusedFile(c Chat, r enforcer.Refusal) map[string]string {
 	rules, err := p.Rules(c)
 	if err != nil {
 		detail["error"] = err.Error()
-		return detail
+		return detail, rule
 	}
 	if h := rules.ClassOf(r.By); r.By != "" && h.Class != filerules.Open {
-		detail["rule"] = chat.QuotePath(h.Why.Rule.String())
+		rule = h.Why.Rule.String()
+		detail["rule"] = chat.QuotePath(rule)
 		detail["place"], detail["layer"] = chat.QuotePath(h.Why.Rule.Place), string(h.Why.Layer)
 	} else {
-		detail["rule"] = "one about a name that it had"
+		rule = "one about a name that it had"
+		detail["rule"] = rule
 	}
-	return detail
+	return detail, rule
 }

@@ -43,6 +43,24 @@ func TestRefusedFile(t *testing.T) {
 	}
 }
 
+// TestRefusalsAreHeard: who keeps runs hears of each refused file, also of one without a line in the
+// audit log, with the rule; of terse rules neither file nor rule.
+func TestRefusalsAreHeard(t *testing.T) {
+	const terse = "access: {useDefaults: false, deny: [secret], messages: vague}"
+	for _, rules := range []string{denySecret, terse} {
+		w := newWorld(t, rules)
+		secret := w.chat.Home + "/secret"
+		w.refused(t.Context())(enforcer.Refusal{Chat: w.chat.ID, Path: secret, By: secret, Times: 1, Unsaid: true})
+		want := chat.Denied{Op: "open", Path: secret, Rule: "deny ~/secret"}
+		if rules == terse {
+			want = chat.Denied{Op: "open"}
+		}
+		if len(w.denied) != 1 || w.denied[0] != want || len(w.lines) > 0 {
+			t.Errorf("by %s: %+v, and %q is audited", rules, w.denied, w.lines)
+		}
+	}
+}
+
 // TestDropAudits: the refusals of a session that ends are audited before it is forgotten.
 func TestDropAudits(t *testing.T) {
 	w := newWorld(t, denySecret)

@@ -32,7 +32,8 @@ type world struct {
 
 	mu     sync.Mutex
 	orders []orders.Order
-	lines  []string // of the audit log
+	lines  []string
+	denied []chat.Denied // of the audit log
 	answer func(orders.Order) orders.Answer
 }
 
@@ -62,6 +63,7 @@ func newWorld(t *testing.T, rules string) *world {
 			}
 			return w.chat, nil
 		},
+		Denied: func(_ chat.ID, d chat.Denied) { w.denied = append(w.denied, d) },
 		Audit: func(_ context.Context, id chat.ID, action string, detail map[string]string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -44,7 +44,7 @@ func Run(out, errOut io.Writer, r chat.Run) error {
 	if r.Result == nil {
 		return nil
 	}
-	reasons(errOut, r.Result.Why)
+	reasons(errOut, r.Result.Reasons())
 	if n := r.Result.StdoutReplaced + r.Result.StderrReplaced; n > 0 {
 		fmt.Fprintf(errOut, "chatd: %d bytes are no UTF-8 and shown as U+FFFD; -f prints them as they are\n", n)
 	}
@@ -60,7 +60,7 @@ func RunEnd(errOut io.Writer, res chat.RunResult) {
 	if res.Truncated {
 		fmt.Fprintln(errOut, "chatd: output truncated: the client read too slowly")
 	}
-	reasons(errOut, res.Why)
+	reasons(errOut, res.Reasons())
 	if !res.TimedOut && res.Signal != "" && res.EndedBy == "" {
 		fmt.Fprintf(errOut, "chatd: the run was ended by %s\n", Escape(res.Signal))
 	}

@@ -93,7 +93,7 @@ func (m *Manager) watchRun(ctx context.Context, rec state.Record, r *background.
 	m.forgetLater(r, e.At)
 }
 
-// explain says in a result what ended the run, and which limits it met.
+// explain says in a result what ended the run, which limits it met, and what the chat was refused.
 func (m *Manager) explain(rec state.Record, r *background.Run, res *chat.RunResult, kills uint64) {
 	now, err := m.hits(rec.ID)
 	if err != nil {
@@ -104,6 +104,7 @@ func (m *Manager) explain(rec state.Record, r *background.Run, res *chat.RunResu
 		by = chat.EndedBySession
 	}
 	met := chat.LimitHits{OOMKills: kills, PidsRefused: now.Since(chat.LimitHits{PidsRefused: r.Refused}).PidsRefused}
+	res.Denied = m.denied(rec, r)
 	res.Explain(by, r.Info.Timeout, met, m.profile(rec).Limits)
 	if len(res.Why) > 0 {
 		m.log.Info("a run was ended or met a limit", "chat", rec.ID, "run", r.Info.ID, "why", strings.Join(res.Why, "; "))

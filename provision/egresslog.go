@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/traffic"
 )
 
@@ -17,9 +19,20 @@ func (m *Manager) newTraffic() *traffic.Log {
 // tookEvents counts what chatd-egress reports of a chat.
 func (m *Manager) tookEvents(id chat.ID, events []chat.EgressEvent) {
 	m.traffic.Add(id, events)
+	m.runs.Refused(id, events)
 	if !m.hasChat(id) { // reaped meanwhile
 		m.traffic.Forget(id)
 	}
+}
+
+// denied returns what the chat was refused during a run, as its enforcer and chatd-egress know by
+// now, or in a moment.
+func (m *Manager) denied(rec state.Record, r *background.Run) []chat.Denied {
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	m.policy.TakeRefused(ctx, m.chatOf(rec))
+	m.gateway.Connections(ctx, rec.ID) // before it answers it tells what it refused
+	return r.Denied()
 }
 
 // EgressLog returns what became of the chat's connections since chatd-root began, and what is

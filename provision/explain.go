@@ -82,9 +82,10 @@ func (m *Manager) notEntered(ctx context.Context, rec state.Record, spec chat.Ru
 		return err
 	}
 	dir := spec.Dir(m.home(rec.ID))
-	if r := m.policy.RuleBehind(ctx, m.chatOf(rec), dir, m.inside(ctx, rec)); r != nil {
+	r := m.policy.RuleBehind(ctx, m.chatOf(rec), dir, m.inside(ctx, rec))
+	if rules, rerr := m.policy.Rules(m.chatOf(rec)); r != nil && rerr == nil {
 		detail["rule"], detail["place"] = chat.QuotePath(r.String()), chat.QuotePath(r.Place)
-		said := m.policy.File(rec.Profile).Message(dir)
+		said := rules.Message(*r, dir)
 		if chat.CallerFrom(ctx).Role == chat.RoleOperator {
 			said = fmt.Sprintf("the file rules close it: %s (%s)", r, r.Place)
 		}

@@ -88,6 +88,7 @@ func (m *Manager) auditDenial(ctx context.Context, rec state.Record, err error) 
 	if !errors.As(err, &d) {
 		return nil
 	}
+	m.logRefused(rec, string(d.Tool), d)
 	by := "rules"
 	var f *files.Failure
 	if errors.As(err, &f) {

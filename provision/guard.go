@@ -35,9 +35,15 @@ func (m *Manager) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) 
 }
 
 func (m *Manager) auditDenied(ctx context.Context, rec state.Record, argv []string, d *chat.RunDenial) error {
+	m.logRefused(rec, chat.ToolExec, d)
 	return m.auditArgv(ctx, rec, "run", "denied", argv, map[string]string{
 		"rule": chat.QuotePath(d.Rule), "place": chat.QuotePath(d.Place), "command": chat.QuotePath(d.Command), "message": chat.QuotePath(d.Message),
 	})
+}
+
+// logRefused logs a refused tool: log_level warn leaves it out.
+func (m *Manager) logRefused(rec state.Record, tool string, err error) {
+	m.log.Info("a tool was refused", "tool", tool, "error", err, "chat", rec.ID)
 }
 
 // checkRun refuses, and audits, a run that the profile has switched off or whose paths the file
@@ -59,5 +65,6 @@ func (m *Manager) switchedOff(ctx context.Context, rec state.Record, tool, actio
 	if err == nil {
 		return nil
 	}
+	m.logRefused(rec, tool, err)
 	return errors.Join(err, m.audit(ctx, rec, action, "denied", map[string]string{"tool": tool, "rule": "tools_off"}))
 }

@@ -165,6 +165,7 @@ func newManager(opt Options) *Manager {
 		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
 		Unit: m.ownUnits(),
 		Chat: m.findChat, Audit: m.auditDeniedTo,
+		Denied: func(id chat.ID, d chat.Denied) { m.runs.Denied(id, d) },
 	})
 	m.gateway, m.traffic = m.newGateway(), m.newTraffic()
 	m.secretValues = map[string]secret.Value{}

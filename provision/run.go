@@ -3,9 +3,7 @@ package provision
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/background"
@@ -83,19 +81,11 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 
 // runEntry returns the entry of a run's command into the session.
 func (m *Manager) runEntry(rec state.Record, r *background.Run, spec chat.RunSpec) session.Entry {
-	e := session.Entry{Run: r.Info.ID, Grace: r.Grace, Argv: spec.CommandLine(), Env: runEnv(spec), Dir: spec.Dir(m.home(rec.ID))}
+	e := session.Entry{Run: r.Info.ID, Grace: r.Grace, Argv: spec.CommandLine(), Env: chat.EnvLines(spec.Env), Dir: spec.Dir(m.home(rec.ID))}
 	if spec.TTY != nil {
 		e.Argv = shims.PTYArgv(*spec.TTY, e.Argv)
 	}
 	return e
-}
-
-func runEnv(spec chat.RunSpec) []string {
-	var env []string
-	for _, k := range slices.Sorted(maps.Keys(spec.Env)) {
-		env = append(env, k+"="+spec.Env[k])
-	}
-	return env
 }
 
 func (m *Manager) runResult(rec state.Record, r *background.Run, out session.CommandResult) chat.RunResult {

@@ -28,7 +28,7 @@ func (r *Rules) CheckRun(ctx context.Context, s chat.RunSpec) (*chat.RunDenial, 
 	}
 	p := r.Policy()
 	return &chat.RunDenial{
-		Rule: v.Rule.String(), Place: v.Rule.Place, Message: p.Message(v.Name), Command: v.Name,
+		Rule: v.Rule.String(), Place: v.Rule.Place, Message: r.Message(*v.Rule, v.Name), Command: v.Name,
 		Reason: "the file rules deny it", Instead: "use another path, or ask an operator",
 		Terse: p.Terse,
 	}, nil
