@@ -191,13 +191,13 @@ func TestRunSpec(t *testing.T) {
 }
 
 func TestInput(t *testing.T) {
-	for _, ok := range []Input{{Text: "x"}, {Enter: true}, {Keys: []string{"C-c"}}, {Text: "x", Wait: &Wait{Until: UntilPrompt, Max: MaxWait}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: 1}},
+	for _, ok := range []Input{{Text: "x"}, {Enter: true}, {Keys: []string{"C-c"}}, {Size: &TTY{40, 500}}, {Size: &TTY{1, 1}, Text: "x"}, {Text: "x", Wait: &Wait{Until: UntilPrompt, Max: MaxWait}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: 1}},
 		{Text: strings.Repeat("é", MaxKeyByKey), KeyByKey: true}, {Enter: true, OnlyIf: &OnlyIf{Prompt: PromptAbsent}}, {Keys: []string{"Up"}, OnlyIf: &OnlyIf{Program: "pi"}}} {
 		if err := ok.Validate(); err != nil {
 			t.Errorf("%+v: %v", ok, err)
 		}
 	}
-	for _, bad := range []Input{{}, {Text: "x", Wait: &Wait{}}, {Text: "x", Wait: &Wait{Until: UntilScreen}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Pattern: "x"}}, {Text: "x", Wait: &Wait{Until: UntilScreen, Pattern: "("}},
+	for _, bad := range []Input{{}, {Size: &TTY{0, 5}}, {Size: &TTY{5, 501}}, {Size: &TTY{5, 5}, Text: "x", OnlyIf: &OnlyIf{Program: "x"}}, {Size: &TTY{5, 5}, Wait: &Wait{Until: UntilPrompt}}, {Text: "x", Wait: &Wait{}}, {Text: "x", Wait: &Wait{Until: UntilScreen}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Pattern: "x"}}, {Text: "x", Wait: &Wait{Until: UntilScreen, Pattern: "("}},
 		{Text: "x", Wait: &Wait{Until: UntilScreen, Pattern: "(a{30}b{30}){30}"}}, {Text: "x", Wait: &Wait{Until: UntilScreen, Pattern: strings.Repeat("x", MaxPattern+1)}}, {Text: "x", Wait: &Wait{Until: UntilOutput, Quiet: 1}}, {Text: "x", Wait: &Wait{Until: "always"}}, {Text: "x", Wait: &Wait{Until: UntilMax}},
 		{Text: "x", Wait: &Wait{Until: UntilPrompt, Quiet: 1}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Max: MaxWait + 1}}, {Text: "x", Wait: &Wait{Until: UntilQuiet, Quiet: -1}},
 		{Text: "x", Keys: []string{"Up"}}, {Enter: true, Keys: []string{"Up"}}, {Text: "\x00"}, {Text: strings.Repeat("x", MaxInput+1)},

@@ -67,10 +67,14 @@ type TTY struct {
 }
 
 func (t TTY) validate() error {
-	if t.Rows < 1 || t.Rows > MaxTTY || t.Cols < 1 || t.Cols > MaxTTY {
+	if !t.isSize(MaxTTY) {
 		return fmt.Errorf("cannot run: tty of %d rows and %d cols: want 1 to %d of each: %w", t.Rows, t.Cols, MaxTTY, ErrInvalid)
 	}
 	return nil
+}
+
+func (t TTY) isSize(most int) bool {
+	return t.Rows >= 1 && t.Rows <= most && t.Cols >= 1 && t.Cols <= most
 }
 
 // RunSignals are the signals that a run may be sent, without SIG.

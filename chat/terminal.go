@@ -12,6 +12,9 @@ const LogSize = 2 << 20
 // Default size of a chat's terminal in cells.
 const TerminalRows, TerminalCols = 40, 120
 
+// MaxTerminal bounds the size of a chat's terminal, either way.
+const MaxTerminal = 500
+
 // MaxLogPage bounds one piece of the log in an answer, in bytes.
 const MaxLogPage = 256 << 10
 

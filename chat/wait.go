@@ -79,8 +79,9 @@ type Typed struct {
 	Output *Span `json:"-"`
 }
 
-// Span is the range between two cursors of a [Log].
+// Span is the range between two cursors of a [Log], and the size of the terminal then.
 type Span struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
+	TTY
 }

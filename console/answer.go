@@ -76,7 +76,7 @@ const maxMatched = 16 << 10
 // it sets out.Plain to the screen and the lines that were scrolled away since.
 func (t *Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, out *chat.Typed) {
 	if w.command && w.began > 0 {
-		out.Output = &chat.Span{From: w.began, To: w.cursor}
+		out.Output = &chat.Span{From: w.began, To: w.cursor, TTY: chat.TTY{Rows: front.Rows, Cols: front.Cols}}
 		if w.over > 0 {
 			out.Output.To = w.over
 		}
@@ -87,7 +87,7 @@ func (t *Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, ou
 		now, err = t.tmux.Screen(ctx, tmux.Printed, min(chat.MaxHistory, now.HistorySize-front.History))
 	}
 	if err != nil { // the session has ended
-		out.Output = &chat.Span{From: out.From, To: out.Cursor}
+		out.Output = &chat.Span{From: out.From, To: out.Cursor, TTY: chat.TTY{Rows: front.Rows, Cols: front.Cols}}
 		return
 	}
 	out.Plain = strings.ToValidUTF8(now.Text[max(0, len(now.Text)-maxPlain):], "\uFFFD")

@@ -47,7 +47,13 @@ func (t *Terminal) Type(
 		return tmux.Front{}, err
 	}
 	defer done()
-	front, err := typist{t.tmux, t.log, t.ring, in, entering}.typeIf(ctx)
+	var front tmux.Front
+	if in.Size != nil {
+		err = t.tmux.Resize(ctx, in.Size.Rows, in.Size.Cols)
+	}
+	if err == nil && in.Types() {
+		front, err = typist{t.tmux, t.log, t.ring, in, entering}.typeIf(ctx)
+	}
 	if err != nil {
 		err = fmt.Errorf("cannot type into the terminal of chat %s: %w", t.id, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/termsafe"
-	"github.com/chatd/chatd/tmux"
 )
 
 // terminals are chats whose terminals are rendered as text. chatd-root passes on a terminal's
@@ -22,7 +21,7 @@ func RenderTerminals(chats broker.Chats) broker.Chats { return terminals{chats} 
 func (c terminals) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	t, err := c.Chats.InputWait(ctx, id, in)
 	if err == nil && t.Output != nil {
-		t.Plain, t.Output = termsafe.Render(between(t.Log, *t.Output), tmux.Rows, tmux.Cols), nil
+		t.Plain, t.Output = termsafe.Render(between(t.Log, *t.Output), t.Output.Rows, t.Output.Cols), nil
 	}
 	return t, err
 }

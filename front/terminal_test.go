@@ -51,6 +51,9 @@ func TestInputWait(t *testing.T) {
 		{"an end before its beginning", &chat.Span{From: 1010, To: 1005}, ""},
 		{"what the terminal shows", nil, "the screen"},
 	} {
+		if c.output != nil {
+			c.output.TTY = chat.TTY{Rows: 40, Cols: 120}
+		}
 		behind := chat.Typed{Log: piece, Plain: "the screen", Output: c.output}
 		chats := RenderTerminals(fixedChats{typed: behind})
 		got, err := chats.InputWait(t.Context(), "a", chat.Input{})

@@ -63,8 +63,10 @@ func ValidProgram(name string) bool {
 type Front struct {
 	Pane    string // "%0"
 	Program string // the name of the program in front
-	Done    int    // how many of the keys, or of the texts, were typed
-	History int    // how many lines were scrolled away before
+	Rows    int    // of its window
+	Cols    int
+	Done    int // how many of the keys, or of the texts, were typed
+	History int // how many lines were scrolled away before
 }
 
 // Shell reports whether the program in front is a shell.
@@ -93,6 +95,13 @@ func (t *Terminal) Type(ctx context.Context, text string, enter bool, cond If) (
 	}
 	argv := append(load, showFront(target)...)
 	return t.typeIf(ctx, []byte(text), append(append(argv, ";"), typeIf(target, cond, do, undo)...))
+}
+
+// Resize sets the size of the window that is shown, and of windows to come.
+func (t *Terminal) Resize(ctx context.Context, rows, cols int) error {
+	_, err := t.client(ctx, nil, []string{"set", "-g", "default-size", fmt.Sprintf("%dx%d", cols, rows), ";",
+		"resize-window", "-t", target, "-x", strconv.Itoa(cols), "-y", strconv.Itoa(rows)})
+	return err
 }
 
 // The server's pauses between two keys, in seconds: a program that reads several keys together may
@@ -162,7 +171,7 @@ const typedMark, unmetMark = "chatd typed", "chatd did not type"
 
 // showFront makes the server print the target pane, and the program in front there.
 func showFront(to string) []string {
-	return []string{"display-message", "-p", "-t", to, "#{pane_id} #{history_size} #{pane_current_command}"}
+	return []string{"display-message", "-p", "-t", to, "#{pane_id} #{history_size} #{window_height} #{window_width} #{pane_current_command}"}
 }
 
 // typeIf is the command that runs do or, if cond does not hold, undo, and prints which it ran.
@@ -180,13 +189,16 @@ func (t *Terminal) typeIf(ctx context.Context, stdin []byte, argv []string) (Fro
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	var f Front
-	var history string
-	f.Pane, history, _ = strings.Cut(lines[0], " ")
-	history, f.Program, _ = strings.Cut(history, " ")
-	f.History, err = strconv.Atoi(history)
-	if err != nil {
+	words := strings.SplitN(lines[0], " ", 5)
+	for i, n := range []*int{&f.History, &f.Rows, &f.Cols} {
+		if len(words) == 5 && err == nil {
+			*n, err = strconv.Atoi(words[i+1])
+		}
+	}
+	if len(words) < 5 || err != nil {
 		return Front{}, fmt.Errorf("cannot type: tmux answered %.80q", out)
 	}
+	f.Pane, f.Program = words[0], words[4]
 	for _, line := range lines[1:] {
 		if line == typedMark {
 			f.Done++

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -37,12 +38,14 @@ func sendCommand() *cli.Command {
 			"   chatd send CHAT --only-if no-prompt,claude and now the tests\n" +
 			"   chatd send CHAT --wait prompt --max 5m make test\n" +
 			"   chatd send CHAT -- -rf\n" +
-			"   chatd send CHAT --keys ctrl-c,up,enter",
+			"   chatd send CHAT --keys ctrl-c,up,enter\n" +
+			"   chatd send CHAT --size 200x50",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "no-enter", Usage: "do not press Enter after the text"},
 			&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
 			&cli.BoolFlag{Name: "key-by-key", Usage: "type the text a character at a time, never as a paste; at most 1000"},
 			&cli.StringSliceFlag{Name: "only-if", Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
+			&cli.StringFlag{Name: "size", Usage: "set the terminal's size first, `COLUMNSxROWS`, at most 500x500; it stays, and needs no text"},
 			&cli.StringFlag{Name: "wait", Aliases: []string{"until"}, Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
 			&cli.StringFlag{Name: "pattern", Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"},
 			&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`", DefaultText: "1s, and 0s for screen"},
@@ -71,8 +74,11 @@ func send(c *cli.Context) error {
 			return err
 		}
 	}
-	in.Enter = len(in.Keys) == 0 && !c.Bool("no-enter")
-	if len(words) == 0 && len(in.Keys) == 0 {
+	if in.Size, err = sizeFlag(c.String("size")); err != nil {
+		return err
+	}
+	in.Enter = len(words) > 0 && len(in.Keys) == 0 && !c.Bool("no-enter")
+	if len(words) == 0 && len(in.Keys) == 0 && in.Size == nil {
 		return fmt.Errorf("cannot send: want a text, - or --keys: %w", chat.ErrInvalid)
 	}
 	if c.IsSet("wait") || c.IsSet("quiet") || c.IsSet("max") || c.IsSet("pattern") {
@@ -86,6 +92,23 @@ func send(c *cli.Context) error {
 	}
 	defer progress(c, "typing")()
 	return client(c).Input(c.Context, id, in)
+}
+
+// sizeFlag reads --size.
+func sizeFlag(s string) (*chat.TTY, error) {
+	if s == "" {
+		return nil, nil
+	}
+	cols, rows, _ := strings.Cut(s, "x")
+	t := new(chat.TTY)
+	var err error
+	if t.Cols, err = strconv.Atoi(cols); err == nil {
+		t.Rows, err = strconv.Atoi(rows)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use --size %s: want COLUMNSxROWS, as 200x50: %w", chat.Quote(s), chat.ErrInvalid)
+	}
+	return t, nil
 }
 
 // onlyIf reads --only-if.

@@ -35,7 +35,10 @@ func TestTerminalOverSleep(t *testing.T) {
 	odd := "a dir\n'\"$(touch no) \xff (deleted)"
 	must(t, os.MkdirAll(filepath.Join(c.Home, odd), 0o777))
 	must(t, os.Chmod(filepath.Join(c.Home, odd), 0o777))
-	typed(t, m, c.ID, "tmux resize-window -x 90 -y 30")
+	must(t, m.Input(ctx, c.ID, chat.Input{Size: &chat.TTY{Rows: 30, Cols: 90}}))
+	if got := typed(t, m, c.ID, `stty size; printf '%0100d\e[5GX'`); got.Plain != "30 90\n"+strings.Repeat("0", 94)+"X00000" {
+		t.Errorf("of another size: %q", got.Plain)
+	}
 	typed(t, m, c.ID, "for i in {1..100}; do echo before-$i; done; cd a*")
 	for round := range 2 {
 		must(t, second(m.Sleep(ctx, c.ID)))
