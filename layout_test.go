@@ -117,7 +117,7 @@ var mayImport = map[string][]string{
 	"api/apitest": {"stream", "chat", "files", "schedule"},
 	"mcp":         {"api", "chat", "files", "termsafe"},
 	"front": {
-		"api", "mcp", "broker", "landlock", "journal", "runs", "termsafe", "tmux", "chat",
+		"api", "mcp", "broker", "landlock", "journal", "runs", "termsafe", "chat",
 	},
 	"cmd/chatd": {
 		"front", "printer", "termsafe", "walls", "mcp", "api", "config", "journal", "state",
@@ -213,7 +213,6 @@ var crossings = map[string]map[string]string{
 		"supervise":   "chatd-shim mind supervises a background run",
 	},
 	"chatd": {
-		"tmux":     "front renders output for the size of a chat's terminal",
 		"state":    "audit and verify need no daemon",
 		"walls":    "policy check says which rules chatd-enforce cannot keep",
 		"files":    "api and mcp have the arguments and answers of the file tools",

@@ -22,7 +22,7 @@ type Input struct {
 	// Keys are names as in "ctrl-c", "up", "f1", or those of tmux(1): "C-c", "Up", "F1".
 	Keys []string `json:"keys,omitempty" maxItems:"64" doc:"Keys by name, as in ctrl-c, up, f1, or those of tmux(1)."`
 	// Size, if set, is the terminal's from now on, also over a sleep. It needs no text and no keys.
-	Size *TTY `json:"size,omitempty" doc:"The terminal's size from now on, at most 500 each way. It needs no text and no keys, and takes no only_if."`
+	Size *TTY `json:"size,omitempty" doc:"The terminal's size from now on, 500 each way at most."`
 	// OnlyIf, if set, is a condition without which nothing is typed.
 	OnlyIf *OnlyIf `json:"only_if,omitempty" doc:"Type only if this holds; else the answer is conflict, and nothing is typed."`
 	// Wait, if it is set, makes the answer a [Typed].
@@ -75,7 +75,8 @@ func (in Input) Validate() error {
 	case len(in.Keys) > 0 && (in.Text != "" || in.Enter):
 		return fmt.Errorf("cannot type: want text or keys, not both: %w", ErrInvalid)
 	case in.Size != nil && !in.Size.isSize(MaxTerminal):
-		return fmt.Errorf("cannot set the size: %d rows and %d cols, want 1 to %d of each: %w", in.Size.Rows, in.Size.Cols, MaxTerminal, ErrInvalid)
+		return fmt.Errorf("cannot set the size: %d rows and %d cols, want 1 to %d of each: %w",
+			in.Size.Rows, in.Size.Cols, MaxTerminal, ErrInvalid)
 	case in.Size != nil && in.OnlyIf != nil:
 		return fmt.Errorf("cannot type: size has no condition: want it without only_if: %w", ErrInvalid)
 	case !in.Types() && (in.Size == nil || in.Wait != nil):

@@ -171,7 +171,8 @@ const typedMark, unmetMark = "chatd typed", "chatd did not type"
 
 // showFront makes the server print the target pane, and the program in front there.
 func showFront(to string) []string {
-	return []string{"display-message", "-p", "-t", to, "#{pane_id} #{history_size} #{window_height} #{window_width} #{pane_current_command}"}
+	return []string{"display-message", "-p", "-t", to,
+		"#{pane_id} #{history_size} #{window_height} #{window_width} #{pane_current_command}"}
 }
 
 // typeIf is the command that runs do or, if cond does not hold, undo, and prints which it ran.
