@@ -75,8 +75,9 @@ const maxMatched = 16 << 10
 // setPlain sets out.Output to the command's output in the log if its bounds are known. Otherwise
 // it sets out.Plain to the screen and the lines that were scrolled away since.
 func (t *Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, out *chat.Typed) {
+	size := chat.TTY{Rows: front.Rows, Cols: front.Cols}
 	if w.command && w.began > 0 {
-		out.Output = &chat.Span{From: w.began, To: w.cursor, TTY: chat.TTY{Rows: front.Rows, Cols: front.Cols}}
+		out.Output = &chat.Span{From: w.began, To: w.cursor, TTY: size}
 		if w.over > 0 {
 			out.Output.To = w.over
 		}
@@ -87,7 +88,7 @@ func (t *Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, ou
 		now, err = t.tmux.Screen(ctx, tmux.Printed, min(chat.MaxHistory, now.HistorySize-front.History))
 	}
 	if err != nil { // the session has ended
-		out.Output = &chat.Span{From: out.From, To: out.Cursor, TTY: chat.TTY{Rows: front.Rows, Cols: front.Cols}}
+		out.Output = &chat.Span{From: out.From, To: out.Cursor, TTY: size}
 		return
 	}
 	out.Plain = strings.ToValidUTF8(now.Text[max(0, len(now.Text)-maxPlain):], "\uFFFD")

@@ -45,7 +45,7 @@ func sendCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
 			&cli.BoolFlag{Name: "key-by-key", Usage: "type the text a character at a time, never as a paste; at most 1000"},
 			&cli.StringSliceFlag{Name: "only-if", Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
-			&cli.StringFlag{Name: "size", Usage: "set the terminal's size first, `COLUMNSxROWS`; needs no text"},
+			&cli.StringFlag{Name: "size", Usage: "set the terminal's size, `COLUMNSxROWS`, first"},
 			&cli.StringFlag{Name: "wait", Aliases: []string{"until"}, Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
 			&cli.StringFlag{Name: "pattern", Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"},
 			&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`", DefaultText: "1s, and 0s for screen"},
