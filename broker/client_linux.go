@@ -41,7 +41,9 @@ func (c *Client) Settings(took func(Settings) error) error {
 			if err := decode(p, &s); err != nil {
 				return err
 			}
-			return took(s)
+			err := took(s)
+			_ = c.control.send(alive, nil) // where it cannot be sent, the next read says why
+			return err
 		})
 		if errors.Is(err, io.EOF) {
 			return nil

@@ -24,6 +24,7 @@ const (
 	toolPart   kind = 'P' // a part of the front's message about a file tool
 	toolSays   kind = 'p' // its last part
 	ready      kind = 'y' // on the control socket: the front answers callers
+	alive      kind = 'v' // on the control socket: the front has taken its settings
 	// Root to front.
 	settings  kind = 'h' // on the control socket
 	streams   kind = 's' // the id of a run, with the descriptors of its two streams

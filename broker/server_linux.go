@@ -38,6 +38,7 @@ type Server struct {
 	calls   sync.WaitGroup
 	closing atomic.Bool
 	answers atomic.Bool
+	untaken atomic.Bool // the front was told its settings, and has not taken them yet
 }
 
 // NewServer takes chatd-root's end of a control socket.
@@ -59,8 +60,12 @@ func (s *Server) Tell(now Settings) error {
 	if err != nil {
 		return err
 	}
+	s.untaken.Store(true)
 	return s.control.send(settings, p)
 }
+
+// Took reports whether the front has taken the settings that it was told last.
+func (s *Server) Took() bool { return !s.untaken.Load() }
 
 // Answers reports whether the front has said that it answers callers.
 func (s *Server) Answers() bool { return s.answers.Load() }
@@ -81,11 +86,14 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer cancel()
 	for {
 		err := s.control.recvFDs(func(k kind, p []byte, fds []int) error {
-			if k == ready && len(p) == 0 && len(fds) == 0 {
+			switch empty := len(p) == 0 && len(fds) == 0; {
+			case k == ready && empty:
 				s.answers.Store(true)
 				return nil
-			}
-			if k != newCall || len(p) > 0 || len(fds) != 1 {
+			case k == alive && empty:
+				s.untaken.Store(false)
+				return nil
+			case k != newCall, len(p) > 0, len(fds) != 1:
 				return errors.Join(fmt.Errorf("cannot use a packet %q of %d bytes and %d descriptors on the control socket", k, len(p), len(fds)), sys.CloseAll(fds))
 			}
 			return s.accept(ctx, fds[0])

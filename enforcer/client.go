@@ -28,6 +28,9 @@ type Options struct {
 	Unit bool
 	// Log may be nil.
 	Log *slog.Logger
+	// Report is told of an enforcer that was killed because it did not answer, and nil each time that
+	// one answers. It may be nil.
+	Report func(error)
 }
 
 // Client is chatd-root's side of the enforcer of one directory. Its methods are safe for
@@ -37,13 +40,16 @@ type Client struct {
 	starting chan struct{} // has an element while the enforcer is looked for or started
 	started  chan struct{} // tells Follow that an enforcer answers
 	refused  refusals
-	silent   atomic.Pointer[time.Time] // when Layer last got no answer in time
+	silent   atomic.Pointer[time.Time] // when look last got no answer in time
 }
 
 // New returns a client. It does nothing before its methods are called.
 func New(opt Options) *Client {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Report == nil {
+		opt.Report = func(error) {}
 	}
 	return &Client{
 		opt: opt, starting: make(chan struct{}, 1), started: make(chan struct{}, 1),
@@ -99,10 +105,25 @@ func (c *Client) hold(ctx context.Context, s Session, r Rules) error {
 }
 
 // Keeps reports whether the enforcer enforces rules in a session or, for the zero Session, whether
-// one answers.
+// one answers. It waits as [Client.Layer] does.
 func (c *Client) Keeps(ctx context.Context, s Session) bool {
-	_, err := c.probe(ctx, s)
+	_, err := c.look(ctx, s)
 	return err == nil
+}
+
+// look is probe for those that only want to know: of those that look at many sessions, one waits
+// for an enforcer that does not answer.
+func (c *Client) look(ctx context.Context, s Session) (a orders.Answer, err error) {
+	if at := c.silent.Load(); at != nil && time.Since(*at) <= 2*whyTimeout {
+		return a, fmt.Errorf("it does not answer: %w", chat.ErrBusy)
+	}
+	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
+	defer cancel()
+	a, err = c.probe(ctx, s)
+	if ctx.Err() != nil {
+		c.silent.Store(new(time.Now()))
+	}
+	return a, err
 }
 
 // Layer adds to the layer view how file rules are enforced in a session now. In it bubblewrap masks
@@ -111,15 +132,7 @@ func (c *Client) Layer(ctx context.Context, s Session, l chat.Layer, masked int)
 	if masked > 0 {
 		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", masked)
 	}
-	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
-	defer cancel()
-	a, err := orders.Answer{}, fmt.Errorf("it does not answer: %w", chat.ErrBusy)
-	if at := c.silent.Load(); at == nil || time.Since(*at) > 2*whyTimeout {
-		a, err = c.probe(ctx, s)
-	}
-	if ctx.Err() != nil { // those that list many chats wait once
-		c.silent.Store(new(time.Now()))
-	}
+	a, err := c.look(ctx, s)
 	if err != nil {
 		l.State = chat.LayerWeaker
 		l.Fix = "start the enforcer of file rules: systemctl start chatd-keeper"

@@ -3,6 +3,7 @@ package enforcer
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,9 @@ const followPause = time.Second
 // answers them. needed reports whether a session has rules that the enforcer enforces.
 func (c *Client) Follow(ctx context.Context, needed func() bool) {
 	held := &groups{dir: c.opt.Dir}
+	var watching sync.WaitGroup
+	watching.Go(func() { c.watch(ctx, needed, aliveEvery, aliveTimeout) })
+	defer watching.Wait()
 	said := ""
 	for ctx.Err() == nil {
 		err := held.follow(ctx)

@@ -23,9 +23,10 @@ type Options struct {
 	Home string
 	// Trees returns the trees that every session of a profile sees and no chat can write to.
 	Trees func(profile string) []chat.Exposed
-	// Dir, Program and Unit are those of [enforcer.Options].
+	// Dir, Program, Unit and Report are those of [enforcer.Options].
 	Dir, Program string
 	Unit         bool
+	Report       func(error)
 	// Chat returns a chat, or an error if there is none with the id.
 	Chat func(chat.ID) (Chat, error)
 	// Denied hears of each file that a chat was refused.
@@ -59,7 +60,7 @@ type InForce struct {
 func New(o Options) *InForce {
 	p := &InForce{opt: o, sessions: map[chat.ID]bool{}}
 	p.enforcer = enforcer.New(
-		enforcer.Options{Dir: o.Dir, Program: o.Program, Unit: o.Unit, Log: o.Log})
+		enforcer.Options{Dir: o.Dir, Program: o.Program, Unit: o.Unit, Log: o.Log, Report: o.Report})
 	p.SetRules(o.Rules)
 	return p
 }

@@ -126,6 +126,15 @@ func (m *Manager) boundedDirs() []string {
 	return []string{m.paths.homes, m.paths.tmp, m.paths.varTmp, "/usr"}
 }
 
+// ReportHung is told of a process of chatd's that did not answer, and nil once another one does. It
+// keeps what was wrong among the failures, and as a finding until then.
+func (m *Manager) ReportHung(who string, err error) {
+	if err != nil {
+		m.remember(chat.Failure{Action: who, By: "chatd", Error: err.Error()})
+	}
+	m.report("the "+who, err)
+}
+
 // BoundFront moves the front, a child of this process, to a cgroup of its own with a bound on
 // memory and tasks.
 func (m *Manager) BoundFront(pid int) error { return m.groups.Bound(cgroup.Front, pid) }

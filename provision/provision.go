@@ -163,7 +163,7 @@ func newManager(opt Options) *Manager {
 	m.policy = policy.New(policy.Options{
 		Profiles: opt.Profiles, Rules: opt.FileRules, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
 		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
-		Unit: m.ownUnits(),
+		Unit: m.ownUnits(), Report: func(err error) { m.ReportHung("enforcer", err) },
 		Chat: m.findChat, Audit: m.auditDeniedTo,
 		Denied: func(id chat.ID, d chat.Denied) { m.runs.Denied(id, d) },
 	})

@@ -17,18 +17,23 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m := newManager(opt)
 	m.bg, m.stop = context.WithCancel(context.WithoutCancel(ctx))
 	checkRules := func(context.Context) error { return m.policy.CheckFirst() }
+	// Before sessions are adopted: the enforcer that they need may be hung.
+	follow := func(context.Context) error {
+		m.done.Go(func() { m.policy.Follow(m.bg) })
+		return nil
+	}
 	for _, step := range []func(context.Context) error{
 		m.checkOptions, checkRules, m.openState, m.claimRules, m.checkYounger, m.openSecrets, m.openGroups,
-		m.prepareBesideWalls, m.adoptSessions, m.adoptOldRuns, m.adoptDue,
+		m.prepareBesideWalls, follow, m.adoptSessions, m.adoptOldRuns, m.adoptDue,
 	} {
 		if err := step(ctx); err != nil {
+			m.stop()
 			return nil, errors.Join(err, m.closeState())
 		}
 	}
 	m.sayOpenings()
 	m.done.Go(func() { m.watchWall(m.bg) })
 	m.done.Go(func() { m.watchLimits(m.bg) })
-	m.done.Go(func() { m.policy.Follow(m.bg) })
 	m.done.Go(func() { m.gateway.Follow(m.bg) })
 	m.done.Go(func() { m.traffic.Run(m.bg) })
 	if !m.without(chat.LayerSockets) {

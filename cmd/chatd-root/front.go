@@ -26,6 +26,7 @@ type front struct {
 	socket   *os.File     // a copy, for the front
 	user     identity
 	bound    func(pid int) error // gives the process a cgroup of its own
+	report   func(error)         // a front that does not answer; nil once one does
 
 	mu       sync.Mutex
 	settings broker.Settings
@@ -36,7 +37,10 @@ type front struct {
 type identity struct{ uid, gid uint32 }
 
 // newFront takes l.
-func newFront(program string, l net.Listener, log *slog.Logger, opt broker.ServerOptions, user, state string, bound func(pid int) error) (*front, error) {
+func newFront(
+	program string, l net.Listener, log *slog.Logger, opt broker.ServerOptions, user, state string,
+	bound func(pid int) error, report func(error),
+) (*front, error) {
 	u, ok := l.(interface{ File() (*os.File, error) })
 	if !ok {
 		return nil, fmt.Errorf("cannot hand over a listener that is %T", l)
@@ -50,7 +54,7 @@ func newFront(program string, l net.Listener, log *slog.Logger, opt broker.Serve
 		return nil, fmt.Errorf("cannot hand over the socket: %w", errors.Join(err, p.Close()))
 	}
 	return &front{log: log, opt: opt, program: p, unlisten: sync.OnceValue(l.Close),
-		socket: socket, user: identityOf(log, "the front", user, state), bound: bound}, nil
+		socket: socket, user: identityOf(log, "the front", user, state), bound: bound, report: report}, nil
 }
 
 // change edits what each front is told at its start, and tells the one that runs.
@@ -119,7 +123,7 @@ func (f *front) once(ctx context.Context) (answered bool, err error) {
 	if err != nil {
 		return false, errors.Join(err, theirs.Close())
 	}
-	exited, err := f.start(ctx, theirs)
+	cmd, exited, err := f.start(ctx, theirs)
 	if err = errors.Join(err, theirs.Close()); err != nil {
 		return false, errors.Join(err, s.Close())
 	}
@@ -132,7 +136,10 @@ func (f *front) once(ctx context.Context) (answered bool, err error) {
 		// A front that violates the protocol loses its connection, and ends.
 		served <- errors.Join(err, s.Close())
 	}()
+	watching, unwatch := context.WithCancel(ctx)
+	go f.watch(watching, s, cmd.Process)
 	err = errors.Join(<-exited, <-served)
+	unwatch()
 	f.introduced(nil)
 	if ctx.Err() != nil {
 		err = errors.Join(err, s.Wait(frontTimeout))
@@ -140,12 +147,47 @@ func (f *front) once(ctx context.Context) (answered bool, err error) {
 	return s.Answers(), err
 }
 
+// A front that runs is told its settings every frontEvery. One that did not take them at frontMisses
+// looks in a row is hung or stopped, and is killed: run starts another, for the same listener. One
+// look is too few: chatd-root may have been stopped itself.
+const (
+	frontEvery  = 5 * time.Second
+	frontMisses = 3
+)
+
+// watch kills a front that does not answer.
+func (f *front) watch(ctx context.Context, s *broker.Server, p *os.Process) {
+	for answered, misses := false, 0; ; {
+		if pause(ctx, frontEvery); ctx.Err() != nil {
+			return
+		}
+		switch misses++; {
+		case s.Took():
+			if misses = 0; !answered {
+				answered = true
+				f.report(nil)
+			}
+		case misses == frontMisses:
+			f.report(errors.New("it did not answer, and was killed: a new one answers the same socket"))
+			_ = p.Kill() // one that has ended needs none
+			return
+		}
+		if err := s.Tell(f.current()); err != nil {
+			return // it has ended
+		}
+	}
+}
+
+func (f *front) current() broker.Settings {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.settings
+}
+
 // introduce tells a new front its settings.
 func (f *front) introduce(s *broker.Server) error {
 	f.introduced(s)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return s.Tell(f.settings)
+	return s.Tell(f.current())
 }
 
 func (f *front) introduced(s *broker.Server) {
@@ -156,9 +198,9 @@ func (f *front) introduced(s *broker.Server) {
 
 // start starts the process. It dies with this one (PR_SET_PDEATHSIG of prctl(2)), which the
 // kernel takes for the end of the thread that started it: that waits here.
-func (f *front) start(ctx context.Context, control *os.File) (exited chan error, err error) {
+func (f *front) start(ctx context.Context, control *os.File) (cmd *exec.Cmd, exited chan error, err error) {
 	// By descriptor: the directory of the program may be root's alone.
-	cmd := exec.Command("/proc/self/fd/5")
+	cmd = exec.Command("/proc/self/fd/5")
 	cmd.Args = []string{"chatd-front", "front"}
 	cmd.ExtraFiles = []*os.File{f.socket, control, f.program}
 	cmd.Env, cmd.Dir, cmd.Stderr = frontEnv(), "/", os.Stderr
@@ -184,9 +226,9 @@ func (f *front) start(ctx context.Context, control *os.File) (exited chan error,
 		stop()
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("cannot start the front: %w", err)
+		return nil, nil, fmt.Errorf("cannot start the front: %w", err)
 	}
-	return exited, nil
+	return cmd, exited, nil
 }
 
 // bind gives a front its cgroup. RLIMIT_DATA holds one that cannot have it.

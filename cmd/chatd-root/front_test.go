@@ -22,7 +22,7 @@ func frontOfProgram(t *testing.T, program string, log *lines) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFront(program, l, slog.New(slog.NewTextHandler(log, nil)), broker.ServerOptions{Log: slog.New(slog.DiscardHandler)}, "chatd-test-nobody", t.TempDir(), func(int) error { return nil })
+	f, err := newFront(program, l, slog.New(slog.NewTextHandler(log, nil)), broker.ServerOptions{Log: slog.New(slog.DiscardHandler)}, "chatd-test-nobody", t.TempDir(), func(int) error { return nil }, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestFrontWithoutProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := newFront("/none/chatd", l, slog.New(slog.DiscardHandler), broker.ServerOptions{}, "chatd", "", nil); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "/none/chatd") {
+	if _, err := newFront("/none/chatd", l, slog.New(slog.DiscardHandler), broker.ServerOptions{}, "chatd", "", nil, nil); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "/none/chatd") {
 		t.Errorf("%v", err)
 	}
 }

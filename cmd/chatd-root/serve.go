@@ -62,7 +62,9 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	if err != nil {
 		return err
 	}
-	f, err := newFront(a.front, l, opt.Log, broker.ServerOptions{Root: m, NameOf: userName, Log: opt.Log}, cfg.User, cfg.State, m.BoundFront)
+	hung := func(err error) { m.ReportHung("front", err) }
+	brokered := broker.ServerOptions{Root: m, NameOf: userName, Log: opt.Log}
+	f, err := newFront(a.front, l, opt.Log, brokered, cfg.User, cfg.State, m.BoundFront, hung)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
