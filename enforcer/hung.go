@@ -18,8 +18,8 @@ import (
 // processes are killed. [Client.Follow] holds its groups and starts another; opens wait until then.
 const (
 	aliveEvery   = 3 * time.Second
-	aliveTimeout = 5 * time.Second
-	maxSilent    = 2
+	aliveTimeout = 10 * time.Second
+	maxSilent    = 3
 )
 
 // watch kills an enforcer that does not answer, until ctx ends.

@@ -152,7 +152,7 @@ func (f *front) once(ctx context.Context) (answered bool, err error) {
 // look is too few: chatd-root may have been stopped itself.
 const (
 	frontEvery  = 5 * time.Second
-	frontMisses = 3
+	frontMisses = 6
 )
 
 // watch kills a front that does not answer.
