@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -25,18 +26,53 @@ type answer struct {
 	http.ResponseWriter
 	timeout time.Duration
 	wrote   bool
+	// room asks for memory for an answer of so many bytes, until the request is over; nil asks for none.
+	// The header waits for the first bytes, which a refusal takes the place of.
+	room    func(size int) *Problem
+	refuse  func(w http.ResponseWriter, p *Problem)
+	status  int
+	size    int // of the whole answer, where the first write is shorter
+	refused bool
 }
 
-// WriteHeader starts the answer.
+// expect tells how long an answer is that is written in pieces.
+func (w *answer) expect(size int) { w.size = size }
+
+// WriteHeader starts the answer, or leaves that to the first Write.
 func (w *answer) WriteHeader(status int) {
-	w.begin(status)
-	w.ResponseWriter.WriteHeader(status)
+	if w.status = status; w.room == nil {
+		w.start()
+	}
 }
 
-// Write starts the answer if WriteHeader did not.
+// Write starts the answer.
 func (w *answer) Write(b []byte) (int, error) {
-	w.begin(http.StatusOK)
+	if room := w.room; room != nil && !w.wrote && !w.refused {
+		w.room = nil
+		if p := room(max(len(b), w.size)); p != nil {
+			w.refuse(w, p)
+			w.refused = true
+		}
+	}
+	if w.refused {
+		return len(b), nil
+	}
+	w.start()
 	return w.ResponseWriter.Write(b)
+}
+
+// FlushError starts the answer.
+func (w *answer) FlushError() error {
+	w.start()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// start writes the header, once.
+func (w *answer) start() {
+	if status := cmp.Or(w.status, http.StatusOK); !w.wrote {
+		w.begin(status)
+		w.ResponseWriter.WriteHeader(status)
+	}
 }
 
 // Unwrap lets http.ResponseController through.

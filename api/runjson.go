@@ -31,6 +31,9 @@ func writeJSON(w io.Writer, v any) error {
 	if stdout == "" && stderr == "" {
 		return huma.DefaultJSONFormat.Marshal(w, v)
 	}
+	if a, ok := w.(interface{ expect(int) }); ok {
+		a.expect(len(stdout) + len(stderr))
+	}
 	return writeOutput(w, v, stdout, stderr)
 }
 

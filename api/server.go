@@ -196,7 +196,19 @@ func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 		}
 		defer leave()
 	}
+	unread := &bodyMemory{bodies: s.bodies, owner: holder(caller)}
+	defer unread.giveBack()
+	w.refuse = s.refuse
+	w.room = func(size int) *Problem {
+		if err := unread.take(size + bodyPiece); err != nil {
+			return s.problem(r.Context(), err)
+		}
+		return nil
+	}
 	s.mux.ServeHTTP(w, r)
+	if w.room = nil; w.status != 0 {
+		w.start() // an answer without a body
+	}
 }
 
 // Bounds on the lists that exist simultaneously: those of all callers, and those of one, whose
