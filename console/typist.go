@@ -125,6 +125,18 @@ func (t typist) text(ctx context.Context, enter bool, cond tmux.If) (tmux.Front,
 	return t.terminal.TypeKeys(ctx, t.in.Text, cond)
 }
 
+// Detail is what the audit log says of an input: no text and no key of it.
+func Detail(in chat.Input) map[string]string {
+	d := map[string]string{"bytes": fmt.Sprint(len(in.Text)), "keys": fmt.Sprint(len(in.Keys))}
+	if in.Size != nil {
+		d["size"] = fmt.Sprintf("%dx%d", in.Size.Cols, in.Size.Rows)
+	}
+	if in.OnlyIf != nil {
+		d["only_if"] = in.OnlyIf.String()
+	}
+	return d
+}
+
 // Check reports what cannot be typed, or be a condition, as [chat.ErrInvalid].
 func Check(in chat.Input) error {
 	if err := in.Validate(); err != nil {

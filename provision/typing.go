@@ -47,13 +47,7 @@ func (m *Manager) openTerminal(ctx context.Context, id chat.ID, in chat.Input) (
 
 // typeInto is [console.Terminal.Type], audited.
 func (m *Manager) typeInto(ctx context.Context, rec state.Record, t *console.Terminal, in chat.Input, entering func(command bool)) (tmux.Front, error) {
-	detail := map[string]string{"bytes": fmt.Sprint(len(in.Text)), "keys": fmt.Sprint(len(in.Keys))}
-	if in.Size != nil {
-		detail["size"] = fmt.Sprintf("%dx%d", in.Size.Cols, in.Size.Rows)
-	}
-	if in.OnlyIf != nil {
-		detail["only_if"] = in.OnlyIf.String()
-	}
+	detail := console.Detail(in)
 	if err := m.audit(ctx, rec, "input", "intent", detail); err != nil {
 		return tmux.Front{}, err
 	}
