@@ -200,6 +200,9 @@ func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 	defer unread.giveBack()
 	w.refuse = s.refuse
 	w.room = func(size int) *Problem {
+		if r.Method != http.MethodGet && rt.name != readFile.name && rt.name != listDir.name {
+			return nil // the act is done, and its answer says so
+		}
 		if err := unread.take(size + bodyPiece); err != nil {
 			return s.problem(r.Context(), err)
 		}

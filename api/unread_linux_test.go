@@ -20,8 +20,14 @@ func (longRuns) ShowRun(context.Context, chat.ID, string) (chat.Run, error) {
 	return chat.Run{ID: "r", Result: &chat.RunResult{Stdout: strings.Repeat("x", 1<<20)}}, nil
 }
 
+// Run is an act that prints as much.
+func (longRuns) Run(context.Context, chat.ID, chat.RunSpec) (chat.RunResult, error) {
+	return chat.RunResult{Stdout: strings.Repeat("x", 1<<20)}, nil
+}
+
 // TestAttackUnreadAnswers: of 100 long answers that a caller asks for and does not read, so many exist
-// as fit into its share; the others are refused as busy, and another caller is answered.
+// as fit into its share; the others are refused as busy, an act that was done is not, and another
+// caller is answered.
 func TestAttackUnreadAnswers(t *testing.T) {
 	needRoot(t)
 	opt := peerServerOpt
@@ -56,6 +62,17 @@ func TestAttackUnreadAnswers(t *testing.T) {
 	}
 	if all[200]+all[503] != cap(statuses) || all[200] == 0 || all[200] > 32 {
 		t.Errorf("answers by status: %v", all)
+	}
+	act, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer act.Close()
+	if _, err := act.Write([]byte(post("/v1/chats/"+someID+"/runs", `{"command": "x"}`))); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := http.ReadResponse(bufio.NewReader(act), nil); err != nil || r.StatusCode != 200 {
+		t.Errorf("an act that was done: %+v, %v", r, err)
 	}
 	if a := as(t, socket, bridgeCred, get(path))[0]; a.Status != 200 {
 		t.Errorf("another caller: %d %.200s", a.Status, a.Body)
