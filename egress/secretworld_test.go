@@ -65,6 +65,12 @@ func leaf(t testing.TB, a *authority.Authority, host string) tls.Certificate {
 // certificate answers as chatd-root: for hosts of the example alone.
 func (r *fakeRoot) certificate(c uplink.Call) (*os.File, error) {
 	r.mu.Lock()
+	silent := r.silent
+	r.mu.Unlock()
+	if silent != nil {
+		<-silent
+	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refuse || !strings.HasSuffix(c.Host, ".example.org") {
 		return nil, errors.New("no secret for it")

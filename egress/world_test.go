@@ -114,6 +114,7 @@ type fakeRoot struct {
 	mu      sync.Mutex
 	sockets []uplink.Call // that were asked for
 	refuse  bool          // certificates
+	silent  chan struct{} // certificates wait for it, unless nil
 	reports []uplink.Event
 	numbers []uint64 // of reports with events
 	carried []uplink.Carried

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,4 +123,22 @@ func TestRefusedOfNobody(t *testing.T) {
 	of(dir).TakeRefused(t.Context(), line)
 	answers(t, dir, with(`{"error":"cannot obey"}`))
 	of(dir).TakeRefused(t.Context(), line)
+}
+
+// TestRefusedOfSilentEnforcer: those that wait together for an enforcer that takes orders and
+// answers none ask it once, and all give up with the first.
+func TestRefusedOfSilentEnforcer(t *testing.T) {
+	dir := t.TempDir()
+	hang := make(chan struct{})
+	f := answers(t, dir, func(*net.UnixConn, orders.Order) { <-hang })
+	defer close(hang)
+	c := of(dir)
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() { c.TakeRefused(t.Context(), func(Refusal) { t.Error("a line") }) })
+	}
+	all.Wait()
+	if n := f.asked(orders.Refused); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
 }
