@@ -189,7 +189,12 @@ func TestArchiveDeep(t *testing.T) {
 	ctx := operator(t.Context())
 	c := kept(t, m, "deep")
 	const tell = `find deep -printf '%P %y %m %s %n %T@\n' | sort | sha256sum; find deep -type f -printf '%s ' -execdir cat {} + `
-	before := run(t, m, c.ID, `mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5 6 7 8; do
+	long := func(command string) chat.RunResult {
+		r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)})
+		must(t, err)
+		return r
+	}
+	before := long(`mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5 6 7 8; do
 		mkdir -p $p && cd -P $p && echo $i >file && ln file ~/deep/up$i && ln ~/kept kept || exit; done; cd && `+tell)
 	if before.Exit != 0 || strings.Count(before.Stdout, "kept") != 8 {
 		t.Fatalf("%+v", before)

@@ -193,7 +193,12 @@ func operator(ctx context.Context) context.Context {
 // create makes a chat of the given profile, awake.
 func create(t testing.TB, m *manager, external, profile string) chat.Chat {
 	t.Helper()
-	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: profile})
+	var c chat.Chat
+	var err error
+	comes(func() bool { // a host that starves cannot try a layer in time: "busy", wait until it can
+		c, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: profile})
+		return !errors.Is(err, chat.ErrBusy)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
