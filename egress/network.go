@@ -62,6 +62,7 @@ type network struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	all    sync.WaitGroup // every goroutine of the chat
+	told   time.Time      // up to when reportAsked has reported it; the server's lock
 
 	slots, web, waiting share
 	connecting          chan struct{}

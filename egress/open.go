@@ -1,8 +1,29 @@
 package egress
 
 import (
+	"time"
+
 	"github.com/chatd/chatd/chat"
 )
+
+// reportAsked tells whoever asks about a chat what was refused before, once a second, and three
+// times more at once: the refusals of a flood are counted together within a second.
+func (s *server) reportAsked(id chat.ID) {
+	s.mu.Lock()
+	n := s.networks[id]
+	now := time.Now()
+	due := n != nil && n.told.Before(now.Add(3*time.Second))
+	if due && n.told.Before(now) {
+		n.told = now
+	}
+	if due {
+		n.told = n.told.Add(time.Second)
+	}
+	s.mu.Unlock()
+	if due {
+		s.reportOf(id)
+	}
+}
 
 // connections are what of a chat is carried now; none of a chat that is not open.
 func (s *server) connections(id chat.ID) chat.EgressOpen {

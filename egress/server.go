@@ -244,7 +244,7 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 		s.grant(call.Chat, call.Grants)
 		return uplink.Answer{}, s.change(call.Chat, call.Allow)
 	case call.Verb == uplink.Connections:
-		s.reportOf(call.Chat) // who asks knows what was refused before
+		s.reportAsked(call.Chat)
 		open := s.connections(call.Chat)
 		return uplink.Answer{Open: &open}, nil
 	case call.Verb == uplink.Resolve:
