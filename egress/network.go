@@ -62,7 +62,8 @@ type network struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	all    sync.WaitGroup // every goroutine of the chat
-	told   time.Time      // up to when reportAsked has reported it; the server's lock
+	// reports are those of reportAsked; the server's lock is held.
+	reports *quota.Allowance
 
 	slots, web, waiting share
 	connecting          chan struct{}
@@ -124,6 +125,7 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 		turned:     make(chan struct{}, maxTurned),
 		grants:     call.Grants,
 		asks:       quota.NewAllowance(freshQuestions, questionEvery, time.Now),
+		reports:    quota.NewAllowance(reportsAtOnce, askedEvery, time.Now),
 		connects:   s.allowance(),
 		begins:     s.allowance(),
 		redials:    s.allowance(),

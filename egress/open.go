@@ -6,19 +6,18 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// reportAsked tells whoever asks about a chat what was refused before, once a second, and three
-// times more at once: the refusals of a flood are counted together within a second.
+// A chat's refusals are reported to who asks about it as often as this: those of a flood are counted
+// together within a second.
+const (
+	reportsAtOnce = 3
+	askedEvery    = time.Second
+)
+
+// reportAsked tells whoever asks about a chat what was refused before.
 func (s *server) reportAsked(id chat.ID) {
 	s.mu.Lock()
 	n := s.networks[id]
-	now := time.Now()
-	due := n != nil && n.told.Before(now.Add(3*time.Second))
-	if due && n.told.Before(now) {
-		n.told = now
-	}
-	if due {
-		n.told = n.told.Add(time.Second)
-	}
+	due := n != nil && n.reports.Take()
 	s.mu.Unlock()
 	if due {
 		s.reportOf(id)

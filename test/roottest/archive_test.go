@@ -195,7 +195,7 @@ func TestArchiveDeep(t *testing.T) {
 		return r
 	}
 	before := long(`mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5 6 7 8; do
-		mkdir -p $p && cd -P $p && echo $i >file && ln file ~/deep/up$i && ln ~/kept kept || exit; done; cd && `+tell)
+		mkdir -p $p && cd -P $p && echo $i >file && ln file ~/deep/up$i && ln ~/kept kept || exit; done; cd && ` + tell)
 	if before.Exit != 0 || strings.Count(before.Stdout, "kept") != 8 {
 		t.Fatalf("%+v", before)
 	}
