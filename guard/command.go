@@ -47,6 +47,7 @@ func newCommand(c *shell.Call) *command {
 		case len(s) > 2 && s[:2] == "--":
 			name, _, _ := strings.Cut(s[2:], "=")
 			k.long = append(k.long, name)
+		case k.signals() && signalOption.MatchString(s): // no letter of it is an option
 		case len(s) > 1 && s[0] == '-':
 			short.WriteString(s[1:])
 		default:
@@ -83,12 +84,8 @@ func (k *command) asksHelp() bool {
 	return len(k.args) == 1 && (k.args[0].Text == "--help" || k.args[0].Text == "--version")
 }
 
-// endsUsers reports pkill(1) of all that a user has. -SIGUSR1 is a signal, not -U.
-func (k *command) endsUsers() bool {
-	return k.has("", "user", "euid", "uid") || slices.ContainsFunc(k.args, func(a shell.Arg) bool {
-		return strings.HasPrefix(a.Text, "-") && !strings.HasPrefix(a.Text, "--") && !signalOption.MatchString(a.Text) && strings.ContainsAny(a.Text, "uU")
-	})
-}
+// signals reports a program that takes a signal for an option.
+func (k *command) signals() bool { return k.name == "pkill" || k.name == "killall" }
 
 func (k *command) verb(words ...string) bool {
 	return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return slices.Contains(words, a.Text) })
@@ -195,7 +192,7 @@ var (
 	languages = set("python python2 python3 perl ruby node php lua")
 	fetchers  = set("curl wget fetch aria2c http https lynx ftp nc ncat netcat socat")
 	decoders  = set("base64 base32 basenc xxd uudecode rev tr openssl")
-	// signalOption is a signal of pkill(1) by name.
+	// signalOption is a signal by name, as -HUP or -SIGUSR1.
 	signalOption = regexp.MustCompile(`^-[A-Z][A-Z]+[0-9]*([+-][0-9]+)?$`)
 	setModes     = regexp.MustCompile(`^([2-7][0-7]{3}|[0-7][2-7][0-7]{3}|[augo]*[+=][rwxXt]*s[rwxXst]*)$`)
 	octalModes   = regexp.MustCompile(`^[0-7]{3,4}$`)

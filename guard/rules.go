@@ -92,7 +92,7 @@ var ownRules = []rule{
 		return n > 0 && k.args[0].Text != "-0" && (k.args[n-1].Text == "-1" && n > 1 || slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return a.Text == "1" || a.Text == "-1" }))
 	}},
 	{"kill-everything", byDefault, noKillAll, orPid, set("pkill killall killall5"), func(k *command) bool {
-		return k.name == "killall5" || k.endsUsers() || k.verb(".", ".*", "", "^", "tmux", "bwrap")
+		return k.name == "killall5" || k.has("uU", "user", "euid", "uid") || k.verb(".", ".*", "", "^", "tmux", "bwrap")
 	}},
 	{"fetched-code", byDefault, noFetched, orLook, nil, func(k *command) bool { return k.code(fetchers) }},
 	{"decoded-code", byDefault, noFetched, orLook, nil, func(k *command) bool { return k.code(decoders) }},
