@@ -47,7 +47,8 @@ func (m *bodyMemory) take(size int) error {
 	for len(m.taken) < size/bodyPiece-1 {
 		giveBack, ok := m.bodies.Take(m.owner)
 		if !ok {
-			return fmt.Errorf("cannot take the body: the bodies and unread answers of %s's other requests hold all the memory that they may, ask again when they are done: %w", m.owner, chat.ErrBusy)
+			return fmt.Errorf("cannot take the body: the bodies and unread answers of %s's other requests "+
+				"hold all the memory that they may, ask again when they are done: %w", m.owner, chat.ErrBusy)
 		}
 		m.taken = append(m.taken, giveBack)
 	}

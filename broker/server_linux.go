@@ -64,7 +64,7 @@ func (s *Server) Tell(now Settings) error {
 	return s.control.send(settings, p)
 }
 
-// Took reports whether the front has taken the settings that it was told last.
+// Took reports whether the front has answered the last [Server.Tell].
 func (s *Server) Took() bool { return !s.untaken.Load() }
 
 // Answers reports whether the front has said that it answers callers.

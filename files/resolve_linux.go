@@ -33,7 +33,8 @@ func (s *toolCall) sendLinks(names []string) error {
 	return writeLine(s.w, out)
 }
 
-// refused is the No of a name. What is not there is about its directory.
+// refused is what [Link.No] says of a name. Of a name that is not there it says whether the chat may
+// make it in its directory.
 func refused(name string) (no string) {
 	may := func(name string, mode uint32) error {
 		return unix.Faccessat(unix.AT_FDCWD, name, mode, unix.AT_EACCESS)

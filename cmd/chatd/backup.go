@@ -28,7 +28,6 @@ func backUp(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	defer client(c).Close()
 	done := progress(c, "backing up")
 	b, err := client(c).Backup(c.Context)
 	done()

@@ -48,7 +48,6 @@ func doctor(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	defer client(c).Close()
 	h, err := client(c).Host(c.Context)
 	if noDaemon(err) {
 		h, err = doctorAlone(c)

@@ -27,7 +27,6 @@ func statusAction(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	defer client(c).Close()
 	st, err := client(c).Status(c.Context)
 	if err != nil {
 		return err

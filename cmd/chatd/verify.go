@@ -118,7 +118,6 @@ func needRoot(what string) error {
 
 // verify reports a uid only if no chat has it before the walk or after it: chats come meanwhile.
 func verify(c *cli.Context, cfg config.Config) (v verified, err error) {
-	defer client(c).Close()
 	before, err := livingUIDs(c)
 	if err != nil {
 		return v, err
