@@ -143,7 +143,7 @@ var owners = map[string]string{
 	"github.com/mattn/go-runewidth":               "termsafe",
 	"go.etcd.io/bbolt":                            "state",
 	"github.com/danielgtaylor/huma/v2":            "api",
-	"github.com/goccy/go-yaml":                    "config filerules", // adrs/0016
+	"github.com/goccy/go-yaml":                    "config filerules", // adrs/0006
 	"github.com/titanous/json5":                   "filerules",
 	"github.com/bmatcuk/doublestar/v4":            "filerules",
 	"mvdan.cc/sh/v3":                              "shell",

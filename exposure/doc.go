@@ -5,7 +5,7 @@
 // A profile names paths (expose_paths) and expressions (allow_read_paths, allow_write_paths).
 // [Host.Exposed] finds their matches in the host's tree, from the root, name by name. It
 // follows no link and passes only directories that only root may write to, so that bubblewrap,
-// which opens the same path as the chat, finds the file that was checked (adrs/0018). It refuses
+// which opens the same path as the chat, finds the file that was checked (adrs/0005). It refuses
 // chatd's own directories through any mount, and file systems that show the kernel. It compares
 // an expression only with names that may lead to a match: see reacher.
 //
