@@ -86,7 +86,7 @@ func (h *Host) granted(p chat.Profile, rules int) (all []chat.Exposed, notes []s
 		if g.Mode == chat.ReadWrite {
 			key = fmt.Sprintf("allow_write_paths[%d]", i-len(p.AllowReadPaths))
 		}
-		e, err := h.expand(g)
+		e, err := h.searches.expand(g, h.expand)
 		if err == nil {
 			err = h.passable(e.names())
 		}

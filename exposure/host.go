@@ -24,6 +24,8 @@ type Host struct {
 	own []string
 	// uid is the user that must be able to reach each path; 0 means no such check.
 	uid uint32
+	// searches has recent results, which serve in place of new ones; nil if none may.
+	searches *Searches
 }
 
 // errNotThere reports that a directory of the host has no such name.
@@ -38,8 +40,8 @@ type hostPath struct {
 }
 
 // Open opens the tree that sessions are made from. With systemd that is the tree of process
-// 1: chatd's own may be hardened.
-func Open(units bool, own []string, uid uint32) (*Host, error) {
+// 1: chatd's own may be hardened. Recent results of searches serve, unless searches is nil.
+func Open(units bool, own []string, uid uint32, searches *Searches) (*Host, error) {
 	root, mounts := "/", "/proc/self/mountinfo"
 	if units {
 		root, mounts = "/proc/1/root", "/proc/1/mountinfo"
@@ -48,7 +50,7 @@ func Open(units bool, own []string, uid uint32) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the root of the host: %w", err)
 	}
-	h := &Host{root: os.NewFile(uintptr(fd), "/"), own: own, uid: uid}
+	h := &Host{root: os.NewFile(uintptr(fd), "/"), own: own, uid: uid, searches: searches}
 	if h.mounts, err = sys.ReadMounts(mounts); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

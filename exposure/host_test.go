@@ -99,7 +99,7 @@ func TestOpenHost(t *testing.T) {
 		if os.Geteuid() == 0 {
 			uid = 1895825322
 		}
-		h, err := Open(units, nil, uid)
+		h, err := Open(units, nil, uid, nil)
 		if units && errors.Is(err, fs.ErrPermission) {
 			t.Log("NOT TRIED: process 1 of this machine lets not even root look through it")
 			continue

@@ -108,7 +108,8 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *liveSession, error) {
 }
 
 // toolPlan returns what a tool of the chat sees, and the paths that it may use there: its home, its
-// temporary directories, and what its session sees of the host or, without one, would see.
+// temporary directories, and what its session sees of the host or, without one, would see. A tool
+// also sees what matches an expression of the profile only since the session began.
 func (m *Manager) toolPlan(rec state.Record) (may shims.FileTool, err error) {
 	c := m.viewer(rec)
 	trees := []chat.Exposed{
@@ -118,13 +119,13 @@ func (m *Manager) toolPlan(rec state.Record) (may shims.FileTool, err error) {
 	if m.without(chat.LayerTmp) {
 		trees[1].Source, trees[2].Source = "/tmp", "/var/tmp"
 	}
-	var exposed []chat.Exposed
+	var has []chat.Exposed
 	if s := m.session(rec.ID); s.lives() {
-		exposed = s.Exposed
-	} else if v, _, verr := m.views.Next(c); verr != nil {
-		return may, verr
-	} else {
-		exposed, err = v.Exposed, m.views.MakeMountPoints(c, v.Exposed)
+		has = append([]chat.Exposed{}, s.Exposed...)
+	}
+	exposed, err := m.views.ForTools(c, has)
+	if err != nil {
+		return may, err
 	}
 	may = m.toolGrants(rec)
 	may.Confine = &shims.ToolView{

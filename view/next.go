@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
@@ -21,14 +22,17 @@ func (p *Planner) Next(c Chat) (shims.View, []string, error) {
 	v.PolicyDir, v.Etc = c.Dir.Policy(), shims.ReadEtc()
 	var notes []string
 	var err error
-	v.Exposed, notes, err = p.exposed(c, c.UID)
-	if err != nil {
-		// The profile was valid when chatd started, so the host has changed. The error has no
-		// kind: a bridge learns only where the log has it, and not the paths.
-		err = fmt.Errorf(
-			"cannot make the view of chat %s: profile %s: %v", c.ID, c.Profile.Name, err)
+	v.Exposed, notes, err = p.exposed(c, c.UID, nil)
+	return v, notes, viewError(c, err)
+}
+
+// viewError has no kind: the profile was valid when chatd started, so the host has changed. A
+// bridge learns only where the log has it, and not the paths.
+func viewError(c Chat, err error) error {
+	if err == nil {
+		return nil
 	}
-	return v, notes, err
+	return fmt.Errorf("cannot make the view of chat %s: profile %s: %v", c.ID, c.Profile.Name, err)
 }
 
 // Check checks on this host everything that the chat's profile exposes, as its session would: each
@@ -36,9 +40,9 @@ func (p *Planner) Next(c Chat) (shims.View, []string, error) {
 // Only root can check all of it: what another user may not look at counts as right.
 func (p *Planner) Check(c Chat) (all []chat.Exposed, notes []string, err error) {
 	if os.Geteuid() == 0 {
-		return p.exposed(c, c.UID)
+		return p.exposed(c, c.UID, nil)
 	}
-	all, notes, err = p.exposed(c, 0)
+	all, notes, err = p.exposed(c, 0, nil)
 	if errors.Is(err, fs.ErrPermission) {
 		err = nil
 	}
@@ -47,11 +51,11 @@ func (p *Planner) Check(c Chat) (all []chat.Exposed, notes []string, err error) 
 
 // exposed looks up, on the host as it is now, the paths that the chat's profile exposes. The user
 // must be able to reach each; 0 is none.
-func (p *Planner) exposed(c Chat, user uint32) (all []chat.Exposed, notes []string, err error) {
+func (p *Planner) exposed(c Chat, user uint32, recent *exposure.Searches) (all []chat.Exposed, notes []string, err error) {
 	if !exposure.OpensHost(c.Profile) || p.opt.Layers.Without(chat.LayerView) {
 		return nil, nil, nil
 	}
-	h, err := exposure.Open(p.opt.Units, p.opt.Own, user)
+	h, err := exposure.Open(p.opt.Units, p.opt.Own, user, recent)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,6 +64,34 @@ func (p *Planner) exposed(c Chat, user uint32) (all []chat.Exposed, notes []stri
 		return nil, nil, err
 	}
 	return all, notes, nil
+}
+
+// ForTools returns what of the host the file tools of a chat see: what its session sees, or would
+// see, and what matches an expression of the profile by now. The session is nil for a chat asleep,
+// whose home gets the mount points.
+// Results of searches serve for 2 seconds, for all chats of the profile.
+func (p *Planner) ForTools(c Chat, session []chat.Exposed) ([]chat.Exposed, error) {
+	grants := len(c.Profile.AllowReadPaths) + len(c.Profile.AllowWritePaths)
+	if session != nil && grants == 0 {
+		return session, nil
+	}
+	now, _, err := p.exposed(c, c.UID, &p.searches)
+	if session == nil && err == nil {
+		return now, p.MakeMountPoints(c, now)
+	}
+	if session == nil {
+		return nil, viewError(c, err)
+	}
+	if err != nil {
+		p.opt.Log.Warn("file tools see the matches of the session's start alone", "chat", c.ID, "why", err)
+	}
+	all := slices.Clone(session)
+	for _, e := range now {
+		if exposure.Holder(all, e.Target) == nil && strings.HasPrefix(e.By, "allow_") {
+			all = append(all, e)
+		}
+	}
+	return all, nil
 }
 
 // MakeMountPoints makes the mount points of exposed paths in the chat's home. A mount inside

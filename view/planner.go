@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/exposure"
 	"github.com/chatd/chatd/layers"
 	"github.com/chatd/chatd/session"
 	"github.com/chatd/chatd/shims"
@@ -32,7 +33,10 @@ type Options struct {
 }
 
 // Planner plans what sessions see on one host. Its methods are safe for concurrent use.
-type Planner struct{ opt Options }
+type Planner struct {
+	opt      Options
+	searches exposure.Searches // for file tools
+}
 
 // New returns a Planner.
 func New(o Options) *Planner { return &Planner{opt: o} }

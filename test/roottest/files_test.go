@@ -309,6 +309,11 @@ func TestToolsOfAgents(t *testing.T) {
 	if got, err := get(t, m, reader.ID, "r"); err != nil || got != "to read" {
 		t.Errorf("the reader reads %q, %v", got, err)
 	}
+	for _, to := range [][2]chat.Chat{{reader, other}, {other, reader}} {
+		if got, err := get(t, m, to[0].ID, to[1].Home+"/e"); !errors.Is(err, chat.ErrDenied) {
+			t.Errorf("%s reads %q of %s, %v", to[0].Agent, got, to[1].Agent, err)
+		}
+	}
 }
 
 // TestExplainInAChat: by the rules of the chat, with the links that it has.

@@ -68,6 +68,44 @@ func grantedToTools(t *testing.T, m *manager, c chat.Chat, s shop) {
 	}
 }
 
+// TestLaterMatches: what matches an expression only since a session began is there for the file
+// tools, which read the host's file, and for programs in the next session. What does not match, or
+// is a link, is not.
+func TestLaterMatches(t *testing.T) {
+	opt := options(t)
+	s := newShop(t, opt)
+	s.write(t, "later/one.txt", "one\n")
+	p := opt.Profiles["default"]
+	p.Name, p.AllowReadPaths = "later", []string{"^" + s.at("later") + `/[a-z/]+\.txt$`}
+	opt.Profiles["later"] = p
+	m := open(t, opt)
+	c := create(t, m, "later", "later")
+	tryAll(t, m, c, []want{{"cat " + s.at("later/one.txt"), "one"}})
+	s.write(t, "later/two.txt", "two\n")
+	s.write(t, "later/deep/three.txt", "three\n")
+	s.write(t, "later/two.log", "no\n")
+	must(t, os.Symlink("/etc/passwd", s.at("later/link.txt")))
+	for name, want := range map[string]string{
+		"one.txt": "one\n", "two.txt": "two\n", "deep/three.txt": "three\n", "two.log": "", "link.txt": "", "none.txt": "",
+	} {
+		got, err := get(t, m, c.ID, s.at("later/"+name))
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("the tool reads %q of %s, %v; want %q", got, name, err, want)
+		}
+	}
+	must(t, os.WriteFile(s.at("later/two.txt"), []byte("changed\n"), 0o644))
+	if got, err := get(t, m, c.ID, s.at("later/two.txt")); got != "changed\n" {
+		t.Errorf("the tool reads %q, %v: not the host's file", got, err)
+	}
+	text := "x"
+	if _, err := m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: s.at("later/two.txt"), Content: &text}, nil); err == nil {
+		t.Error("the tool writes what may be read")
+	}
+	tryAll(t, m, c, []want{{"cat " + s.at("later/two.txt"), "No such file"}})
+	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	tryAll(t, m, c, []want{{"cat " + s.at("later/two.txt"), "changed"}})
+}
+
 // TestReadOutsideWorkspace: it opens to the file tools what their view shows, and
 // nothing else: not the trees of the session's view.
 func TestReadOutsideWorkspace(t *testing.T) {
