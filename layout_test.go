@@ -388,7 +388,7 @@ const maxLines = 300
 // TestStyle holds files to maxLines, functions to 80, exported names to a doc comment and
 // identifiers and files to the project's words.
 func TestStyle(t *testing.T) {
-	fset := token.NewFileSet()
+	fset, elsewhere := token.NewFileSet(), documentedElsewhere(t)
 	for _, path := range goFiles(t) {
 		if forbidden.MatchString(strings.TrimSuffix(filepath.Base(path), ".go")) {
 			t.Errorf("%s: a file of that name holds anything", path)
@@ -397,11 +397,45 @@ func TestStyle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkFile(t, fset, path, f)
+		checkFile(t, fset, path, f, elsewhere)
 	}
 }
 
-func checkFile(t *testing.T, fset *token.FileSet, path string, f *ast.File) {
+// asserted matches "var _ Interface = (*Type)(nil)".
+var asserted = regexp.MustCompile(`(?m)^var _ \S+ = \(\*(\w+)\)\(nil\)`)
+
+// documentedElsewhere returns the methods, as folder.Type.Method, that need no comment: their type
+// is asserted to implement an interface, and an interface documents a method of that name.
+func documentedElsewhere(t *testing.T) func(path string, fn *ast.FuncDecl) bool {
+	types, methods := map[string]bool{}, map[string]bool{}
+	for _, path := range goFiles(t) {
+		for _, m := range asserted.FindAllSubmatch(read(t, path), -1) {
+			types[filepath.Dir(path)+"."+string(m[1])] = true
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if in, ok := n.(*ast.InterfaceType); ok {
+				for _, m := range in.Methods.List {
+					if m.Doc != nil && len(m.Names) == 1 {
+						methods[m.Names[0].Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	return func(path string, fn *ast.FuncDecl) bool {
+		return types[filepath.Dir(path)+"."+receiver(fn)] && methods[fn.Name.Name]
+	}
+}
+
+func checkFile(
+	t *testing.T, fset *token.FileSet, path string, f *ast.File,
+	elsewhere func(string, *ast.FuncDecl) bool,
+) {
 	if lines := fset.Position(f.FileEnd).Line; lines > maxLines && !strings.HasSuffix(path, "_test.go") {
 		t.Errorf("%s has %d lines, want at most %d: split it by what it is about", path, lines, maxLines)
 	}
@@ -414,7 +448,8 @@ func checkFile(t *testing.T, fset *token.FileSet, path string, f *ast.File) {
 		if lines := fset.Position(fn.End()).Line - at.Line + 1; lines > 80 {
 			t.Errorf("%s: %s has %d lines, want at most 80", at, fn.Name.Name, lines)
 		}
-		if !strings.HasSuffix(path, "_test.go") && fn.Name.IsExported() && fn.Doc == nil && !isMethodOfHidden(fn) {
+		if !strings.HasSuffix(path, "_test.go") && fn.Name.IsExported() && fn.Doc == nil &&
+			!isMethodOfHidden(fn) && !elsewhere(path, fn) {
 			t.Errorf("%s: exported %s has no doc comment", at, fn.Name.Name)
 		}
 	}
@@ -446,12 +481,16 @@ func declared(n ast.Node) []*ast.Ident {
 // isMethodOfHidden reports a method of an unexported type, which no reader of
 // the documentation sees.
 func isMethodOfHidden(fn *ast.FuncDecl) bool {
+	return fn.Recv != nil && !ast.IsExported(receiver(fn))
+}
+
+// receiver is the name of the type that a method belongs to; empty for a function.
+func receiver(fn *ast.FuncDecl) string {
 	if fn.Recv == nil {
-		return false
+		return ""
 	}
-	name := fmt.Sprint(fn.Recv.List[0].Type)
 	if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
-		name = fmt.Sprint(star.X)
+		return fmt.Sprint(star.X)
 	}
-	return !ast.IsExported(name)
+	return fmt.Sprint(fn.Recv.List[0].Type)
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -73,11 +72,6 @@ func named[R any](ask func(Chats, context.Context, chat.ArchiveName) (R, error))
 	})
 }
 
-// Archive is POST /v1/chats/{id}/archive. It may take hours, and ends with ctx.
-func (c *Client) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
-	return askFor[chat.Archive](ctx, c, archive, target{chat: id}, how)
-}
-
 // Resolve refuses an archive without a value, which huma takes for none: the chat would be gone.
 func (reapInput) Resolve(ctx huma.Context) []error {
 	if u := ctx.URL(); u.Query().Has("archive") && u.Query().Get("archive") == "" {
@@ -118,34 +112,6 @@ func (s *Server) listArchives(ctx context.Context, in *archivesInput) (*bodyOf[c
 	return &bodyOf[chat.ArchiveList]{list}, err
 }
 
-// Archives is GET /v1/archives.
-func (c *Client) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Archive, error) {
-	q := url.Values{}
-	for k, v := range map[string]string{
-		"owner": f.Owner, "external_id": f.ExternalID, "chat": string(f.Chat),
-	} {
-		if v != "" {
-			q.Set(k, v)
-		}
-	}
-	t := target{}
-	if len(q) > 0 {
-		t.query = "?" + q.Encode()
-	}
-	list, err := askFor[chat.ArchiveList](ctx, c, listArchives, t, nil)
-	return list.Archives, err
-}
-
-// VerifyArchive is POST /v1/archives/{name}/verify. It may take hours.
-func (c *Client) VerifyArchive(ctx context.Context, name chat.ArchiveName) (chat.ArchiveCheck, error) {
-	return askFor[chat.ArchiveCheck](ctx, c, verifyArchive, target{name: string(name)}, nil)
-}
-
-// Unarchive is POST /v1/archives/{name}/unarchive. It may take hours, and ends with ctx.
-func (c *Client) Unarchive(ctx context.Context, name chat.ArchiveName) (chat.Chat, error) {
-	return askFor[chat.Chat](ctx, c, unarchive, target{name: string(name)}, nil)
-}
-
 func (s *Server) removeArchive(ctx context.Context, in *inArchive) (*emptyOutput, error) {
 	name, err := chat.ParseArchiveName(in.Name)
 	if err == nil {
@@ -154,7 +120,9 @@ func (s *Server) removeArchive(ctx context.Context, in *inArchive) (*emptyOutput
 	return nil, err
 }
 
-// RemoveArchive is DELETE /v1/archives/{name}.
-func (c *Client) RemoveArchive(ctx context.Context, name chat.ArchiveName) error {
-	return c.order(ctx, removeArchive, target{name: string(name)}, nil)
+// Archives is GET /v1/archives.
+func (c *Client) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Archive, error) {
+	var list chat.ArchiveList
+	err := c.call(ctx, listArchives.name, "", f, &list)
+	return list.Archives, err
 }

@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
+	"slices"
 	"syscall"
 	"time"
 
@@ -40,6 +42,7 @@ type ClientOptions struct {
 // because a daemon that restarts answers later, and wraps the cause (fs.ErrNotExist, ECONNREFUSED).
 // It may be used by many goroutines.
 type Client struct {
+	broker.Calls
 	http   *http.Client
 	socket string
 }
@@ -49,17 +52,63 @@ func NewClient(opt ClientOptions) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", opt.Socket)
 	}
-	return &Client{
+	c := &Client{
 		socket: opt.Socket,
 		http: &http.Client{
 			Transport:     &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, ExpectContinueTimeout: 5 * time.Second},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	c.Calls = c.call
+	return c
 }
 
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// call is broker.Calls: arguments go where the row has a place for them.
+func (c *Client) call(ctx context.Context, verb string, id chat.ID, args, answer any) (err error) {
+	i := slices.IndexFunc(routes, func(r route) bool { return r.name == verb })
+	r, t := routes[i], target{chat: id}
+	switch name, ok := nameOf(args); {
+	case ok && r.body == nothing:
+		t.name, args = name, nil
+	case r.body == nothing:
+		t.query, err = queryOf(args)
+		args = nil
+	}
+	if err == nil {
+		_, err = c.do(ctx, r, t, args, answer)
+	}
+	return err
+}
+
+// nameOf is the name of an object in a path, if args are one.
+func nameOf(args any) (string, bool) {
+	v := reflect.ValueOf(args)
+	return v.String(), v.Kind() == reflect.String
+}
+
+// queryOf is a query with the fields that args have in JSON.
+func queryOf(args any) (string, error) {
+	text, err := json.Marshal(args)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the query: %w", err)
+	}
+	fields, q := map[string]any{}, url.Values{}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&fields); err != nil {
+		return "", fmt.Errorf("cannot write the query: %w", err)
+	}
+	for name, value := range fields {
+		q.Set(name, fmt.Sprint(value))
+	}
+	if len(q) == 0 {
+		return "", nil
+	}
+	return "?" + q.Encode(), nil
+}
 
 // askFor asks for an answer in JSON.
 func askFor[R any](ctx context.Context, c *Client, r route, t target, in any) (out R, err error) {

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -74,32 +72,6 @@ func (s *Server) list(ctx context.Context, in *listInput) (*bodyOf[chat.Page], e
 	return &bodyOf[chat.Page]{page}, err
 }
 
-// List is GET /v1/chats.
-func (c *Client) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
-	q := url.Values{}
-	for k, v := range map[string]string{"owner": f.Owner, "external_id": f.ExternalID, "label": f.Label, "cursor": f.Cursor} {
-		if v != "" {
-			q.Set(k, v)
-		}
-	}
-	if f.Awake != nil {
-		q.Set("awake", strconv.FormatBool(*f.Awake))
-	}
-	if f.Limit != 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
-	}
-	t := target{}
-	if len(q) > 0 {
-		t.query = "?" + q.Encode()
-	}
-	return askFor[chat.Page](ctx, c, list, t, nil)
-}
-
-// Get is GET /v1/chats/{id}.
-func (c *Client) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return askFor[chat.Chat](ctx, c, show, target{chat: id}, nil)
-}
-
 // patchType is the media type of PATCH (RFC 7396); plain JSON is accepted as well.
 const patchType = "application/merge-patch+json"
 
@@ -142,29 +114,4 @@ func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat
 		return chat.Chat{}, err
 	}
 	return askFor[chat.Chat](ctx, c, patch, target{chat: id}, p)
-}
-
-// Reap is DELETE /v1/chats/{id}.
-func (c *Client) Reap(ctx context.Context, id chat.ID) error {
-	return c.order(ctx, reap, target{chat: id}, nil)
-}
-
-// Wake is POST /v1/chats/{id}/wake.
-func (c *Client) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return askFor[chat.Chat](ctx, c, wake, target{chat: id}, nil)
-}
-
-// Sleep is POST /v1/chats/{id}/sleep.
-func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return askFor[chat.Chat](ctx, c, sleep, target{chat: id}, nil)
-}
-
-// Freeze is POST /v1/chats/{id}/freeze.
-func (c *Client) Freeze(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return askFor[chat.Chat](ctx, c, freeze, target{chat: id}, nil)
-}
-
-// Thaw is POST /v1/chats/{id}/thaw.
-func (c *Client) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return askFor[chat.Chat](ctx, c, thaw, target{chat: id}, nil)
 }

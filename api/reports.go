@@ -38,25 +38,10 @@ func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat
 	return askFor[chat.Explained](ctx, c, explain, target{chat: id}, q)
 }
 
-// EgressLog is GET …/egress.
-func (c *Client) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error) {
-	return askFor[chat.EgressLog](ctx, c, egress, target{chat: id}, nil)
-}
-
-// Plan is GET /v1/chats/{id}/plan.
-func (c *Client) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
-	return askFor[chat.Plan](ctx, c, plan, target{chat: id}, nil)
-}
-
 func (s *Server) host(ctx context.Context, _ *noInput) (*bodyOf[chat.Host], error) {
 	h, err := s.opt.Chats.Host(ctx)
 	s.addStreams(&h)
 	return &bodyOf[chat.Host]{h}, err
-}
-
-// Host is GET /v1/host.
-func (c *Client) Host(ctx context.Context) (chat.Host, error) {
-	return askFor[chat.Host](ctx, c, host, target{}, nil)
 }
 
 func (s *Server) status(ctx context.Context, _ *noInput) (*bodyOf[chat.Status], error) {
@@ -64,19 +49,9 @@ func (s *Server) status(ctx context.Context, _ *noInput) (*bodyOf[chat.Status], 
 	return &bodyOf[chat.Status]{st}, err
 }
 
-// Status is GET /v1/status.
-func (c *Client) Status(ctx context.Context) (chat.Status, error) {
-	return askFor[chat.Status](ctx, c, status, target{}, nil)
-}
-
 func (s *Server) backup(ctx context.Context, _ *noInput) (*bodyOf[chat.Backup], error) {
 	b, err := s.opt.Chats.Backup(ctx)
 	return &bodyOf[chat.Backup]{b}, err
-}
-
-// Backup is POST /v1/backup.
-func (c *Client) Backup(ctx context.Context) (chat.Backup, error) {
-	return askFor[chat.Backup](ctx, c, backup, target{}, nil)
 }
 
 // health reports whether the daemon can begin something, and nothing about its chats.

@@ -96,16 +96,6 @@ func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (c
 	return askFor[chat.Run](ctx, c, run, target{chat: id}, spec)
 }
 
-// Runs is GET /v1/chats/{id}/runs.
-func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
-	return askFor[chat.Runs](ctx, c, listRuns, target{chat: id}, nil)
-}
-
-// Processes is GET /v1/chats/{id}/processes.
-func (c *Client) Processes(ctx context.Context, id chat.ID) (chat.Processes, error) {
-	return askFor[chat.Processes](ctx, c, processes, target{chat: id}, nil)
-}
-
 func runOf(ctx context.Context, c Chats, id chat.ID, in *inRun) (chat.Run, error) {
 	return c.ShowRun(ctx, id, in.Run)
 }
@@ -117,11 +107,6 @@ func (c *Client) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run,
 
 func endRunOf(ctx context.Context, c Chats, id chat.ID, in *inRun) error {
 	return c.EndRun(ctx, id, in.Run)
-}
-
-// EndRun is DELETE /v1/chats/{id}/runs/{run}.
-func (c *Client) EndRun(ctx context.Context, id chat.ID, run string) error {
-	return c.order(ctx, endRun, target{chat: id, name: run}, nil)
 }
 
 func signalRunOf(ctx context.Context, c Chats, id chat.ID, in *signalInput) error {

@@ -26,25 +26,10 @@ func (c *Client) AddSchedule(ctx context.Context, id chat.ID, spec chat.Schedule
 	return askFor[chat.Schedule](ctx, c, addSchedule, target{chat: id}, spec)
 }
 
-// Schedules is GET /v1/chats/{id}/schedules.
-func (c *Client) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
-	return askFor[chat.Schedules](ctx, c, listSchedules, target{chat: id}, nil)
-}
-
 func scheduleOf(ctx context.Context, c Chats, id chat.ID, in *inSchedule) (chat.Schedule, error) {
 	return c.Schedule(ctx, id, in.Schedule)
 }
 
-// Schedule is GET /v1/chats/{id}/schedules/{schedule}.
-func (c *Client) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
-	return askFor[chat.Schedule](ctx, c, showSchedule, target{chat: id, name: name}, nil)
-}
-
 func removeScheduleOf(ctx context.Context, c Chats, id chat.ID, in *inSchedule) error {
 	return c.RemoveSchedule(ctx, id, in.Schedule)
-}
-
-// RemoveSchedule is DELETE /v1/chats/{id}/schedules/{schedule}.
-func (c *Client) RemoveSchedule(ctx context.Context, id chat.ID, name string) error {
-	return c.order(ctx, removeSchedule, target{chat: id, name: name}, nil)
 }

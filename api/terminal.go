@@ -44,11 +44,6 @@ func (s *Server) input(ctx context.Context, in *chatBody[chat.Input]) (*typedOut
 	return &typedOutput{Status: http.StatusOK, Body: &t}, err
 }
 
-// Input is POST /v1/chats/{id}/input.
-func (c *Client) Input(ctx context.Context, id chat.ID, in chat.Input) error {
-	return c.order(ctx, send, target{chat: id}, in)
-}
-
 // InputWait is POST /v1/chats/{id}/input with a wait.
 func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	if in.Wait == nil {
@@ -59,20 +54,6 @@ func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat
 
 func screenOf(ctx context.Context, c Chats, id chat.ID, in *screenInput) (chat.Screen, error) {
 	return c.ScreenWith(ctx, id, chat.ScreenSpec{Styles: in.Styles, History: in.History})
-}
-
-// ScreenWith is GET /v1/chats/{id}/screen?styles=…&history=….
-func (c *Client) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
-	if err := spec.Validate(); err != nil {
-		return chat.Screen{}, err
-	}
-	query := fmt.Sprintf("?styles=%t&history=%d", spec.Styles, spec.History)
-	return askFor[chat.Screen](ctx, c, screen, target{chat: id, query: query}, nil)
-}
-
-// Screen is GET /v1/chats/{id}/screen.
-func (c *Client) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
-	return askFor[chat.Screen](ctx, c, screen, target{chat: id}, nil)
 }
 
 // serveAttach registers a route of its own because the answer does not end by itself.

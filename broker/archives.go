@@ -24,9 +24,9 @@ type Archives interface {
 }
 
 var (
-	archive = of("archive", Root.Archive)
+	archive = chatVerbArg("archive", Root.Archive)
 	// The call's chat is used because it is checked; the one in the arguments is not.
-	archives = by("archives", func(
+	archives = verbFunc("archives", func(
 		ctx context.Context, c *call, f chat.ArchiveFilter,
 	) ([]chat.Archive, error) {
 		f.Chat = c.Chat
@@ -39,8 +39,6 @@ var (
 	) (nothing, error) {
 		return nothing{}, root.RemoveArchive(ctx, name)
 	})
-
-	archiveVerbs = verbs{archive, archives, verifyArchive, unarchive, removeArchive}
 )
 
 // named is the verb of a method that takes the name of an archive. A front may send anything in its
@@ -48,7 +46,7 @@ var (
 func named[R any](
 	name string, do func(Root, context.Context, chat.ArchiveName) (R, error),
 ) verb[chat.ArchiveName, R] {
-	return by(name, func(ctx context.Context, c *call, a chat.ArchiveName) (R, error) {
+	return verbFunc(name, func(ctx context.Context, c *call, a chat.ArchiveName) (R, error) {
 		sound, err := chat.ParseArchiveName(string(a))
 		if err != nil {
 			var none R
@@ -58,27 +56,6 @@ func named[R any](
 	})
 }
 
-// Archive is [Archives].
-func (c *Client) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
-	return archive.ask(ctx, c, id, how)
-}
-
-// Archives is [Archives].
 func (c *Client) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Archive, error) {
-	return archives.ask(ctx, c, f.Chat, f)
-}
-
-// VerifyArchive is [Archives].
-func (c *Client) VerifyArchive(ctx context.Context, name chat.ArchiveName) (chat.ArchiveCheck, error) {
-	return verifyArchive.ask(ctx, c, "", name)
-}
-
-// Unarchive is [Archives].
-func (c *Client) Unarchive(ctx context.Context, name chat.ArchiveName) (chat.Chat, error) {
-	return unarchive.ask(ctx, c, "", name)
-}
-
-// RemoveArchive is [Archives].
-func (c *Client) RemoveArchive(ctx context.Context, name chat.ArchiveName) error {
-	return removeArchive.order(ctx, c, "", name)
+	return archives.call(ctx, c.Calls, f.Chat, f)
 }

@@ -97,7 +97,7 @@ func TestAttackArchiveNames(t *testing.T) {
 		t.Errorf("a filter: %v", err)
 	}
 	// The chat of a filter is the call's, which was checked.
-	if _, err := archives.ask(ctx, d.Client, "", chat.ArchiveFilter{Chat: "../x"}); err != nil {
+	if _, err := archives.call(ctx, d.Calls, "", chat.ArchiveFilter{Chat: "../x"}); err != nil {
 		t.Error(err)
 	}
 	if len(reached) != 1 || reached[0] != "filter " {

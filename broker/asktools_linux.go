@@ -15,22 +15,18 @@ import (
 )
 
 var (
-	fileTool = by("file_tool", func(ctx context.Context, c *call, u files.Use) (nothing, error) {
+	fileTool = verbFunc("file_tool", func(ctx context.Context, c *call, u files.Use) (nothing, error) {
 		return nothing{}, c.root.FileTool(ctx, c.Chat, u, c.talk)
 	})
-	share = by("share", func(ctx context.Context, c *call, s chat.Share) (nothing, error) {
+	share = verbFunc("share", func(ctx context.Context, c *call, s chat.Share) (nothing, error) {
 		return nothing{}, c.root.ShareFile(ctx, c.Chat, s, c.talk)
 	})
-
-	toolVerbs = verbs{fileTool, share}
 )
 
-// FileTool is [FileTools].
 func (c *Client) FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error {
 	return talking(ctx, c, fileTool, id, u, talk)
 }
 
-// ShareFile is [FileTools].
 func (c *Client) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
 	return talking(ctx, c, share, id, s, talk)
 }
@@ -41,7 +37,7 @@ func talking[A any](
 ) error {
 	within, cancel := context.WithCancel(ctx)
 	t := &talks{ctx: within, talk: talk}
-	_, err := v.askWith(ctx, c, id, a, hooks{talks: t})
+	_, err := v.callWith(ctx, c, id, a, hooks{talks: t})
 	cancel()
 	t.done.Wait()
 	return err

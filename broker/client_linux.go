@@ -14,8 +14,11 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// Client is the front's end of the control socket. It satisfies [Root].
-type Client struct{ control *link }
+// Client is the front's end of the control socket. [Root] says what its methods do.
+type Client struct {
+	Calls
+	control *link
+}
 
 var _ Root = (*Client)(nil)
 
@@ -25,8 +28,10 @@ func NewClient(f *os.File) (*Client, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("cannot use the control socket: %w", err)
 	}
-	l, err := newLink(fd)
-	return &Client{l}, err
+	c := &Client{}
+	c.control, err = newLink(fd)
+	c.Calls = c.call
+	return c, err
 }
 
 // Settings passes the settings from chatd-root to took, the first and each change, until the
@@ -70,32 +75,30 @@ type hooks struct {
 	talks *talks
 }
 
-// ask makes one call.
-func (v verb[A, R]) ask(ctx context.Context, c *Client, id chat.ID, a A) (R, error) {
-	return v.askWith(ctx, c, id, a, hooks{})
+func (c *Client) call(ctx context.Context, verb string, id chat.ID, args, answer any) error {
+	return c.callWith(ctx, verb, id, args, answer, hooks{})
 }
 
-func (v verb[A, R]) askWith(ctx context.Context, c *Client, id chat.ID, a A, h hooks) (R, error) {
-	var result R
+func (c *Client) callWith(ctx context.Context, verb string, id chat.ID, args, answer any, h hooks) error {
 	l, err := c.open()
 	if err != nil {
-		return result, err
+		return err
 	}
 	defer func() { _ = l.close() }() // the call is over either way
-	raw, err := encode(a)
+	raw, err := encode(args)
 	if err != nil {
-		return result, err
+		return err
 	}
-	m, err := encode(message{Verb: v.name, Caller: chat.CallerFrom(ctx), Chat: id, Args: raw})
+	m, err := encode(message{Verb: verb, Caller: chat.CallerFrom(ctx), Chat: id, Args: raw})
 	if err != nil {
-		return result, err
+		return err
 	}
 	if err := l.sendAll(request, requestEnd, m); err != nil {
-		return result, gone(err)
+		return gone(err)
 	}
 	// The link is shut down and not closed, so that the call's last answer still arrives.
 	defer context.AfterFunc(ctx, func() { _ = l.hangUp() })()
-	result, err = hear[R](h.receiver(l), func(k kind, p []byte) error {
+	err = hear(h.receiver(l), answer, func(k kind, p []byte) error {
 		switch {
 		case h.talks != nil && k == toolStop:
 			return h.talks.receive(p)
@@ -107,7 +110,7 @@ func (v verb[A, R]) askWith(ctx context.Context, c *Client, id chat.ID, a A, h h
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
-	return result, err
+	return err
 }
 
 // open begins a call: chatd-root has the other end.
@@ -157,9 +160,13 @@ func (h hooks) receiver(l *link) receiver {
 	}
 }
 
-// hear reads until the answer. If chatd-root closed the call before it read everything, read(2)
-// first fails with ECONNRESET and then returns the queued packets.
-func hear[R any](recv receiver, on func(kind, []byte) error) (result R, err error) {
+// hear reads until the answer, and decodes it; into is nil for an answer that says nothing. If
+// chatd-root closed the call before it read everything, read(2) first fails with ECONNRESET and
+// then returns the queued packets.
+func hear(recv receiver, into any, on func(kind, []byte) error) error {
+	if into == nil {
+		into = &nothing{}
+	}
 	var all []byte
 	for reset := false; ; {
 		var last kind
@@ -178,17 +185,17 @@ func hear[R any](recv receiver, on func(kind, []byte) error) (result R, err erro
 		case errors.Is(err, unix.ECONNRESET) && !reset:
 			reset = true
 		case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
-			return result, gone(errors.New("the call was cut off"))
+			return gone(errors.New("the call was cut off"))
 		case err != nil:
-			return result, err
+			return err
 		case last == failed:
 			var f failure
 			if err := decode(all, &f); err != nil {
-				return result, err
+				return err
 			}
-			return result, f.err()
+			return f.err()
 		case last == answerEnd:
-			return result, decode(all, &result)
+			return decode(all, into)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // chatd-root and its front run on Linux only: elsewhere neither end of a call exists.
 type (
 	// Client is the front's end of the control socket.
-	Client struct{}
+	Client struct{ Calls }
 	call   struct {
 		message
 		root   Root
@@ -24,10 +24,6 @@ type (
 
 func (*call) frame(any) error { return errors.ErrUnsupported }
 
-func (v verb[A, R]) ask(ctx context.Context, c *Client, id chat.ID, a A) (R, error) {
-	return v.askWith(ctx, c, id, a, hooks{})
-}
-
-func (verb[A, R]) askWith(context.Context, *Client, chat.ID, A, hooks) (r R, err error) {
-	return r, errors.ErrUnsupported
+func (*Client) callWith(context.Context, string, chat.ID, any, any, hooks) error {
+	return errors.ErrUnsupported
 }

@@ -11,8 +11,9 @@
 //
 // A request is JSON with no unknown member: the verb, the caller, the chat and the arguments of one
 // method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in chatd-root. A
-// verb defines each method once for both ends: the request of [Client] and the handler of [Server].
-// It is in the file of its topic, beside the interface. A run's output and input are in no packet.
+// verb defines each method once for both ends: the request of [Calls] or [Client] and the handler of
+// [Server]. It is in the file of its topic, beside the interface. [Calls] has the methods that the
+// API's client calls alike, by the name of their route. A run's output and input are in no packet.
 // streams passes the descriptors to read ([Streams]), stdin the one to write, and the front reports
 // (end | broken) when it has finished. Nor are a file tool's answer and content. tool passes its
 // descriptors ([FileTools]), and the front reports how the tool ended (toolSays). Errors keep their kind, their words, and what the API shows of a denial.

@@ -218,7 +218,7 @@ func TestHostileRequests(t *testing.T) {
 		"an unknown member": `{"verb":"list",` + who + `,"args":{},"uid":0}`, "something behind it": `{"verb":"list",` + who + `,"args":{}} {}`,
 		"a role that is none": `{"verb":"list","caller":{"role":"root"},"args":{}}`, "a long name": `{"verb":"list","caller":{"name":"` + strings.Repeat("a", 300) + `","role":"bridge"},"args":{}}`,
 		"a negative uid": `{"verb":"list","caller":{"uid":-1},"args":{}}`, "a huge uid": `{"verb":"name_of",` + who + `,"args":4294967296}`,
-		"a path for a chat": `{"verb":"get",` + who + `,"chat":"../../../etc","args":{}}`, "a NUL in a chat": `{"verb":"get",` + who + `,"chat":"\u0000","args":{}}`,
+		"a path for a chat": `{"verb":"show",` + who + `,"chat":"../../../etc","args":{}}`, "a NUL in a chat": `{"verb":"show",` + who + `,"chat":"\u0000","args":{}}`,
 		"deep":                `{"verb":"list",` + who + `,"args":` + strings.Repeat("[", 20000) + `}`,
 		"an unknown argument": `{"verb":"create",` + who + `,"args":{"external_id":"a","uid":0}}`, "no arguments": `{"verb":"create",` + who + `}`,
 	} {
@@ -441,6 +441,6 @@ func FuzzAnswer(f *testing.F) {
 		if err := errors.Join(r.send(kind(k1), p1), r.send(kind(k2), p2), r.close()); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = hear[chat.Page](l.recv, values(func(chat.Log) error { return nil }))
+		_ = hear(l.recv, &chat.Page{}, values(func(chat.Log) error { return nil }))
 	})
 }

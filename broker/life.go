@@ -37,70 +37,31 @@ type createAnswer struct {
 }
 
 var (
-	create = by("create", func(ctx context.Context, c *call, s chat.Spec) (createAnswer, error) {
+	create = verbFunc("create", func(ctx context.Context, c *call, s chat.Spec) (createAnswer, error) {
 		made, is, err := c.root.Create(ctx, s)
 		return createAnswer{made, is}, err
 	})
-	list = by("list", func(ctx context.Context, c *call, f chat.Filter) (chat.Page, error) {
+	list = verbFunc("list", func(ctx context.Context, c *call, f chat.Filter) (chat.Page, error) {
 		c.lists <- struct{}{}
 		c.listed = true
 		return c.root.List(ctx, f)
 	})
-	get   = plain("get", Root.Get)
-	patch = of("patch", Root.Patch)
-	reap  = by("reap", func(ctx context.Context, c *call, _ nothing) (nothing, error) {
+	get   = chatVerb("show", Root.Get)
+	patch = chatVerbArg("patch", Root.Patch)
+	reap  = verbFunc("reap", func(ctx context.Context, c *call, _ nothing) (nothing, error) {
 		return nothing{}, c.root.Reap(ctx, c.Chat)
 	})
-	wake   = plain("wake", Root.Wake)
-	sleep  = plain("sleep", Root.Sleep)
-	freeze = plain("freeze", Root.Freeze)
-	thaw   = plain("thaw", Root.Thaw)
-
-	lifeVerbs = verbs{create, list, get, patch, reap, wake, sleep, freeze, thaw}
+	wake   = chatVerb("wake", Root.Wake)
+	sleep  = chatVerb("sleep", Root.Sleep)
+	freeze = chatVerb("freeze", Root.Freeze)
+	thaw   = chatVerb("thaw", Root.Thaw)
 )
 
-// Create is [Life].
 func (c *Client) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
-	r, err := create.ask(ctx, c, "", spec)
+	r, err := create.call(ctx, c.Calls, "", spec)
 	return r.Chat, r.Made, err
 }
 
-// List is [Life].
-func (c *Client) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
-	return list.ask(ctx, c, "", f)
-}
-
-// Get is [Life].
-func (c *Client) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return get.ask(ctx, c, id, nothing{})
-}
-
-// Patch is [Life].
 func (c *Client) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
-	return patch.ask(ctx, c, id, p)
-}
-
-// Reap is [Life].
-func (c *Client) Reap(ctx context.Context, id chat.ID) error {
-	return reap.order(ctx, c, id, nothing{})
-}
-
-// Wake is [Life].
-func (c *Client) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return wake.ask(ctx, c, id, nothing{})
-}
-
-// Sleep is [Life].
-func (c *Client) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return sleep.ask(ctx, c, id, nothing{})
-}
-
-// Freeze is [Life].
-func (c *Client) Freeze(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return freeze.ask(ctx, c, id, nothing{})
-}
-
-// Thaw is [Life].
-func (c *Client) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return thaw.ask(ctx, c, id, nothing{})
+	return patch.call(ctx, c.Calls, id, p)
 }

@@ -36,50 +36,16 @@ func (n namedQuestion) question() chat.Question {
 }
 
 var (
-	explain = by("explain", func(ctx context.Context, c *call, a namedQuestion) (chat.Explained, error) {
+	explain = verbFunc("explain", func(ctx context.Context, c *call, a namedQuestion) (chat.Explained, error) {
 		return c.root.Explain(ctx, c.Chat, a.question())
 	})
-	egressLog = plain("egress_log", Root.EgressLog)
-	plan      = plain("plan", Root.Plan)
-	host      = by("host", func(ctx context.Context, c *call, _ nothing) (chat.Host, error) {
-		return c.root.Host(ctx)
-	})
-	status = by("status", func(ctx context.Context, c *call, _ nothing) (chat.Status, error) {
-		return c.root.Status(ctx)
-	})
-	backup = by("backup", func(ctx context.Context, c *call, _ nothing) (chat.Backup, error) {
-		return c.root.Backup(ctx)
-	})
-
-	reportVerbs = verbs{explain, egressLog, plan, host, status, backup}
+	egressLog = chatVerb("egress", Root.EgressLog)
+	plan      = chatVerb("plan", Root.Plan)
+	host      = hostVerb("host", Root.Host)
+	status    = hostVerb("status", Root.Status)
+	backup    = hostVerb("backup", Root.Backup)
 )
 
-// Explain is [Reports].
 func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
-	return explain.ask(ctx, c, id, namedQuestion{q, q.Named})
-}
-
-// EgressLog is [Reports].
-func (c *Client) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error) {
-	return egressLog.ask(ctx, c, id, nothing{})
-}
-
-// Plan is [Reports].
-func (c *Client) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
-	return plan.ask(ctx, c, id, nothing{})
-}
-
-// Host is [Reports].
-func (c *Client) Host(ctx context.Context) (chat.Host, error) {
-	return host.ask(ctx, c, "", nothing{})
-}
-
-// Status is [Reports].
-func (c *Client) Status(ctx context.Context) (chat.Status, error) {
-	return status.ask(ctx, c, "", nothing{})
-}
-
-// Backup is [Reports].
-func (c *Client) Backup(ctx context.Context) (chat.Backup, error) {
-	return backup.ask(ctx, c, "", nothing{})
+	return explain.call(ctx, c.Calls, id, namedQuestion{q, q.Named})
 }

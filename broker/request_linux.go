@@ -14,18 +14,14 @@ const (
 	packetTime  = 2 * time.Minute
 )
 
-// handlers are all verbs that a front may call.
-var handlers = byName(lifeVerbs, archiveVerbs, runVerbs, scheduleVerbs, terminalVerbs,
-	reportVerbs, streamVerbs, toolVerbs, verbs{nameOf})
-
 // nameOf is the one verb that is not a method of [Root].
-var nameOf = by("name_of", func(_ context.Context, c *call, uid uint32) (string, error) {
+var nameOf = verbFunc("name_of", func(_ context.Context, c *call, uid uint32) (string, error) {
 	return c.nameOf(uid)
 })
 
 // NameOf is the name of a user of the host.
 func (c *Client) NameOf(uid uint32) (string, error) {
-	return nameOf.ask(context.Background(), c, "", uid)
+	return nameOf.call(context.Background(), c.Calls, "", uid)
 }
 
 // read reads and checks the request.

@@ -42,40 +42,21 @@ func (n namedRun) spec() chat.RunSpec {
 }
 
 var (
-	startRun = by("start_run", func(ctx context.Context, c *call, a namedRun) (chat.Run, error) {
+	startRun = verbFunc("start_run", func(ctx context.Context, c *call, a namedRun) (chat.Run, error) {
 		return c.root.StartRun(ctx, c.Chat, a.spec())
 	})
-	runs      = plain("runs", Root.Runs)
-	processes = plain("processes", Root.Processes)
-	endRun    = doing("end_run", Root.EndRun)
-	signalRun = by("signal_run", func(ctx context.Context, c *call, a inRun) (nothing, error) {
+	runs      = chatVerb("runs", Root.Runs)
+	processes = chatVerb("processes", Root.Processes)
+	endRun    = chatOrder("run_end", Root.EndRun)
+	signalRun = verbFunc("signal_run", func(ctx context.Context, c *call, a inRun) (nothing, error) {
 		return nothing{}, c.root.SignalRun(ctx, c.Chat, a.Run, a.Signal)
 	})
-
-	runVerbs = verbs{startRun, runs, processes, endRun, signalRun}
 )
 
-// StartRun is [Runs].
 func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
-	return startRun.ask(ctx, c, id, namedRun{spec, spec.Named})
+	return startRun.call(ctx, c.Calls, id, namedRun{spec, spec.Named})
 }
 
-// Runs is [Runs].
-func (c *Client) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
-	return runs.ask(ctx, c, id, nothing{})
-}
-
-// Processes is [Runs].
-func (c *Client) Processes(ctx context.Context, id chat.ID) (chat.Processes, error) {
-	return processes.ask(ctx, c, id, nothing{})
-}
-
-// EndRun is [Runs].
-func (c *Client) EndRun(ctx context.Context, id chat.ID, run string) error {
-	return endRun.order(ctx, c, id, run)
-}
-
-// SignalRun is [Runs].
 func (c *Client) SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error {
-	return signalRun.order(ctx, c, id, inRun{Run: run, Signal: s})
+	return signalRun.order(ctx, c.Calls, id, inRun{Run: run, Signal: s})
 }

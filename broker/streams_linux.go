@@ -19,37 +19,33 @@ type openAnswer struct {
 }
 
 var (
-	run = by("run", func(ctx context.Context, c *call, a namedRun) (chat.RunResult, error) {
+	run = verbFunc("run", func(ctx context.Context, c *call, a namedRun) (chat.RunResult, error) {
 		return c.root.Run(ctx, c.Chat, a.spec(), c.streams)
 	})
-	attach = by("attach", func(ctx context.Context, c *call, a chat.Attach) (chat.RunResult, error) {
+	attach = verbFunc("attach", func(ctx context.Context, c *call, a chat.Attach) (chat.RunResult, error) {
 		return c.root.Attach(ctx, c.Chat, a, c.streams)
 	})
-	openRun = by("open_run", func(ctx context.Context, c *call, run string) (openAnswer, error) {
+	openRun = verbFunc("open_run", func(ctx context.Context, c *call, run string) (openAnswer, error) {
 		o, err := c.root.OpenRun(ctx, c.Chat, run)
 		if err == nil && o.Stdout != nil {
 			err = c.tellFiles(streams, []byte(run), o.Stdout, o.Stderr)
 		}
 		return openAnswer{o.Run, o.Max}, errors.Join(err, o.Close())
 	})
-	awaitRun   = of("await_run", Root.AwaitRun)
-	writeStdin = by("write_stdin", func(ctx context.Context, c *call, a inRun) (nothing, error) {
+	awaitRun   = chatVerbArg("await_run", Root.AwaitRun)
+	writeStdin = verbFunc("write_stdin", func(ctx context.Context, c *call, a inRun) (nothing, error) {
 		return nothing{}, c.root.WriteStdin(ctx, c.Chat, a.Run, a.Last, c.writes(a.Run))
 	})
-
-	streamVerbs = verbs{run, attach, openRun, awaitRun, writeStdin}
 )
 
-// Run is [Streams].
 func (c *Client) Run(
 	ctx context.Context, id chat.ID, spec chat.RunSpec, begun Begun,
 ) (chat.RunResult, error) {
-	return run.askWith(ctx, c, id, namedRun{spec, spec.Named}, hooks{streams: pipes(begun)})
+	return run.callWith(ctx, c, id, namedRun{spec, spec.Named}, hooks{streams: pipes(begun)})
 }
 
-// Attach is [Streams].
 func (c *Client) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun Begun) (chat.RunResult, error) {
-	return attach.askWith(ctx, c, id, a, hooks{streams: pipes(begun)})
+	return attach.callWith(ctx, c, id, a, hooks{streams: pipes(begun)})
 }
 
 // pipes passes the streams of a run to begun as files whose reads deadlines can cancel.
@@ -65,9 +61,8 @@ func pipes(begun Begun) func(run string, fds [2]int) error {
 	}
 }
 
-// OpenRun is [Streams].
 func (c *Client) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.OpenRun, err error) {
-	answer, err := openRun.askWith(ctx, c, id, run,
+	answer, err := openRun.callWith(ctx, c, id, run,
 		hooks{streams: func(_ string, fds [2]int) error {
 			o.Stdout = os.NewFile(uintptr(fds[0]), chat.Stdout)
 			o.Stderr = os.NewFile(uintptr(fds[1]), chat.Stderr)
@@ -80,17 +75,15 @@ func (c *Client) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.
 	return o, nil
 }
 
-// AwaitRun is [Streams].
 func (c *Client) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error) {
-	return awaitRun.ask(ctx, c, id, run)
+	return awaitRun.call(ctx, c.Calls, id, run)
 }
 
-// WriteStdin is [Streams].
 func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, last bool, write Writes) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := stdinWriter{write: write, result: make(chan error, 1)}
-	_, err := writeStdin.askWith(ctx, c, id, inRun{Run: run, Last: last},
+	_, err := writeStdin.callWith(ctx, c, id, inRun{Run: run, Last: last},
 		hooks{stdin: func(l *link, to stream.Input) { w.begin(within, l, to) }})
 	return w.explain(ctx, cancel, err)
 }

@@ -185,7 +185,7 @@ func TestHostileStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := hooks{streams: c.takes}
-			_, err = hear[nothing](h.receiver(l), func(k kind, _ []byte) error {
+			err = hear(h.receiver(l), nil, func(k kind, _ []byte) error {
 				return fmt.Errorf("unwanted %q", k)
 			})
 			if (err != nil) != c.fails {

@@ -35,51 +35,31 @@ type (
 )
 
 var (
-	input     = doing("input", Root.Input)
-	inputWait = by("input_wait", func(ctx context.Context, c *call, in chat.Input) (typedAnswer, error) {
+	input     = chatOrder("send", Root.Input)
+	inputWait = verbFunc("input_wait", func(ctx context.Context, c *call, in chat.Input) (typedAnswer, error) {
 		t, err := c.root.InputWait(ctx, c.Chat, in)
 		return typedAnswer{t, t.Output}, err
 	})
-	screen  = of("screen", Root.ScreenWith)
-	logFrom = by("log", func(ctx context.Context, c *call, a since) (chat.Log, error) {
+	screen  = chatVerbArg("screen", Root.ScreenWith)
+	logFrom = verbFunc("log", func(ctx context.Context, c *call, a since) (chat.Log, error) {
 		return c.root.Log(ctx, c.Chat, a.Since)
 	})
-	followLog = by("follow_log", func(ctx context.Context, c *call, a since) (nothing, error) {
+	followLog = verbFunc("follow_log", func(ctx context.Context, c *call, a since) (nothing, error) {
 		return nothing{}, c.root.FollowLog(ctx, c.Chat, a.Since, func(l chat.Log) error { return c.frame(l) })
 	})
-
-	terminalVerbs = verbs{input, inputWait, screen, logFrom, followLog}
 )
 
-// Input is [Terminals].
-func (c *Client) Input(ctx context.Context, id chat.ID, in chat.Input) error {
-	return input.order(ctx, c, id, in)
-}
-
-// InputWait is [Terminals].
 func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
-	t, err := inputWait.ask(ctx, c, id, in)
+	t, err := inputWait.call(ctx, c.Calls, id, in)
 	t.Typed.Output = t.Output
 	return t.Typed, err
 }
 
-// Screen is [Terminals].
-func (c *Client) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
-	return c.ScreenWith(ctx, id, chat.ScreenSpec{})
-}
-
-// ScreenWith is [Terminals].
-func (c *Client) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
-	return screen.ask(ctx, c, id, spec)
-}
-
-// Log is [Terminals].
 func (c *Client) Log(ctx context.Context, id chat.ID, from int64) (chat.Log, error) {
-	return logFrom.ask(ctx, c, id, since{from})
+	return logFrom.call(ctx, c.Calls, id, since{from})
 }
 
-// FollowLog is [Terminals].
 func (c *Client) FollowLog(ctx context.Context, id chat.ID, n int64, out func(chat.Log) error) error {
-	_, err := followLog.askWith(ctx, c, id, since{n}, hooks{on: values(out)})
+	_, err := followLog.callWith(ctx, c, id, since{n}, hooks{on: values(out)})
 	return err
 }

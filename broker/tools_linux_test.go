@@ -325,7 +325,8 @@ func TestAnswerBeforeAReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := hear[string](l.recv, nil)
+	got := ""
+	err = hear(l.recv, &got, nil)
 	if err != nil || got != "an answer" {
 		t.Errorf("%q, %v", got, err)
 	}

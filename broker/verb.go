@@ -2,72 +2,80 @@ package broker
 
 import (
 	"context"
-	"slices"
 
 	"github.com/chatd/chatd/chat"
 )
 
-// verb is one method of [Root] at both ends of a call: [Client] sends its name, and [Server] calls
-// do. A and R are the types of its arguments and its answer.
-type verb[A, R any] struct {
-	name string
-	do   func(ctx context.Context, c *call, a A) (R, error)
-}
+// verb is one method of [Root] at both ends of a call: [Calls] sends this name, and [Server] finds
+// its handler by it. A and R are the types of its arguments and its answer.
+type verb[A, R any] string
 
-func by[A, R any](name string, do func(ctx context.Context, c *call, a A) (R, error)) verb[A, R] {
-	return verb[A, R]{name, do}
-}
-
-// of is the verb of a method that takes a chat and one argument.
-func of[A, R any](name string, do func(Root, context.Context, chat.ID, A) (R, error)) verb[A, R] {
-	return by(name, func(ctx context.Context, c *call, a A) (R, error) {
-		return do(c.root, ctx, c.Chat, a)
-	})
-}
-
-// doing is such a method without an answer.
-func doing[A any](name string, do func(Root, context.Context, chat.ID, A) error) verb[A, nothing] {
-	return by(name, func(ctx context.Context, c *call, a A) (nothing, error) {
-		return nothing{}, do(c.root, ctx, c.Chat, a)
-	})
-}
-
-// plain is the verb of a method that takes only a chat.
-func plain[R any](name string, do func(Root, context.Context, chat.ID) (R, error)) verb[nothing, R] {
-	return by(name, func(ctx context.Context, c *call, _ nothing) (R, error) {
-		return do(c.root, ctx, c.Chat)
-	})
-}
-
-// order makes a call that has no answer.
-func (v verb[A, R]) order(ctx context.Context, c *Client, id chat.ID, a A) error {
-	_, err := v.ask(ctx, c, id, a)
-	return err
-}
+// plainVerb is the verb of a method that takes only a chat.
+type plainVerb[R any] string
 
 // handler serves one call and returns its answer.
 type handler func(ctx context.Context, c *call) (any, error)
 
-// handler returns the verb's name, and a handler that decodes the arguments and calls do.
-func (v verb[A, R]) handler() (name string, do handler) {
-	return v.name, func(ctx context.Context, c *call) (any, error) {
+// handlers are all verbs that a front may call, by name.
+var handlers = map[string]handler{}
+
+// verbFunc makes a verb: its handler decodes the arguments and calls do.
+func verbFunc[A, R any](name string, do func(context.Context, *call, A) (R, error)) verb[A, R] {
+	handlers[name] = func(ctx context.Context, c *call) (any, error) {
 		var a A
 		if err := decode(c.Args, &a); err != nil {
 			return nil, err
 		}
-		return v.do(ctx, c, a)
+		return do(ctx, c, a)
 	}
+	return verb[A, R](name)
 }
 
-// verbs are the verbs of one topic.
-type verbs []interface{ handler() (string, handler) }
+// chatVerb is the verb of a method that takes only a chat.
+func chatVerb[R any](name string, do func(Root, context.Context, chat.ID) (R, error)) plainVerb[R] {
+	return plainVerb[R](verbFunc(name, func(ctx context.Context, c *call, _ nothing) (R, error) {
+		return do(c.root, ctx, c.Chat)
+	}))
+}
 
-// byName is the table of all topics.
-func byName(topics ...verbs) map[string]handler {
-	table := map[string]handler{}
-	for _, v := range slices.Concat(topics...) {
-		name, do := v.handler()
-		table[name] = do
-	}
-	return table
+// chatVerbArg is the verb of a method that takes a chat and one argument.
+func chatVerbArg[A, R any](name string, do func(Root, context.Context, chat.ID, A) (R, error)) verb[A, R] {
+	return verbFunc(name, func(ctx context.Context, c *call, a A) (R, error) {
+		return do(c.root, ctx, c.Chat, a)
+	})
+}
+
+// chatOrder is the verb of such a method without an answer.
+func chatOrder[A any](name string, do func(Root, context.Context, chat.ID, A) error) verb[A, nothing] {
+	return verbFunc(name, func(ctx context.Context, c *call, a A) (nothing, error) {
+		return nothing{}, do(c.root, ctx, c.Chat, a)
+	})
+}
+
+// hostVerb is the verb of a method that takes nothing.
+func hostVerb[R any](name string, do func(Root, context.Context) (R, error)) plainVerb[R] {
+	return plainVerb[R](verbFunc(name, func(ctx context.Context, c *call, _ nothing) (R, error) {
+		return do(c.root, ctx)
+	}))
+}
+
+func (v verb[A, R]) call(ctx context.Context, c Calls, id chat.ID, a A) (r R, err error) {
+	err = c(ctx, string(v), id, a, &r)
+	return r, err
+}
+
+func (v verb[A, R]) callWith(
+	ctx context.Context, c *Client, id chat.ID, a A, h hooks,
+) (r R, err error) {
+	err = c.callWith(ctx, string(v), id, a, &r, h)
+	return r, err
+}
+
+// order makes a call whose answer is only whether it succeeded.
+func (v verb[A, R]) order(ctx context.Context, c Calls, id chat.ID, a A) error {
+	return c(ctx, string(v), id, a, nil)
+}
+
+func (v plainVerb[R]) call(ctx context.Context, c Calls, id chat.ID) (R, error) {
+	return verb[nothing, R](v).call(ctx, c, id, nothing{})
 }

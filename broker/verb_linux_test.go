@@ -11,7 +11,9 @@ import (
 // TestVerbs: each method of Root has a verb of its own name, which chatd-root knows.
 func TestVerbs(t *testing.T) {
 	var called atomic.Value
-	other := map[string]string{"Screen": "screen", "ScreenWith": "screen", "ShareFile": "share"}
+	other := map[string]string{"Screen": "screen", "ScreenWith": "screen", "ShareFile": "share",
+		"Get": "show", "EndRun": "run_end", "Schedules": "list_schedules", "Schedule": "show_schedule",
+		"Input": "send", "EgressLog": "egress"}
 	all := map[any]bool{}
 	d := serve(t)
 	for name, do := range handlers {

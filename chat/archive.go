@@ -77,9 +77,9 @@ type ToArchive struct {
 
 // ArchiveFilter narrows a list of archives. Zero fields do not narrow.
 type ArchiveFilter struct {
-	Owner      string
-	ExternalID string
-	Chat       ID
+	Owner      string `json:"owner,omitempty"`
+	ExternalID string `json:"external_id,omitempty"`
+	Chat       ID     `json:"chat,omitempty"`
 }
 
 // ArchiveList is what a list of archives answers, the newest last.

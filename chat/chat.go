@@ -215,13 +215,13 @@ type Changed struct {
 
 // Filter narrows a list. Zero fields do not narrow.
 type Filter struct {
-	Owner      string
-	ExternalID string
+	Owner      string `json:"owner,omitempty"`
+	ExternalID string `json:"external_id,omitempty"`
 	// Label is "key=value", or "key" for any value.
-	Label  string
-	Awake  *bool
-	Limit  int
-	Cursor string
+	Label  string `json:"label,omitempty"`
+	Awake  *bool  `json:"awake,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
 }
 
 // Page is one part of a list. Next is the cursor of the following part, empty at the end.

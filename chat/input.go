@@ -104,8 +104,8 @@ const MaxHistory = 2000
 
 // ScreenSpec selects what a [Screen] contains.
 type ScreenSpec struct {
-	Styles  bool // with the sequences of colours and the like (SGR), and no others
-	History int  // lines scrolled off the top, if there are as many
+	Styles  bool `json:"styles,omitempty"`  // with the sequences of colours and the like (SGR), and no others
+	History int  `json:"history,omitempty"` // lines scrolled off the top, if there are as many
 }
 
 // Validate reports an invalid number of lines, as [ErrInvalid].
