@@ -135,7 +135,7 @@ func TestBypasses(t *testing.T) {
 	run(t, m, other.ID, "umask 0; echo "+baitSecret+" >note")
 	fill := strings.NewReplacer("{secret}", b.dir+"/secret", "{target}", b.target, "{note}", filepath.Join(other.Home, "note"), "{pid}", fmt.Sprint(b.pid), "{port}", b.port)
 	tried, denied := 0, 0
-	for _, l := range corpus(t, "bypasses.txt") {
+	for i, l := range corpus(t, "bypasses.txt") {
 		effect, seen, command := l[0], l[1] == "seen", fill.Replace(l[2])
 		uid := b.owner
 		if effect == "neighbour" {
@@ -149,6 +149,9 @@ func TestBypasses(t *testing.T) {
 		}
 		tried++
 		for _, c := range []chat.Chat{free, strict} {
+			if testing.Short() && c.ID == strict.ID && i%4 != 0 {
+				continue // walls stop it in both; what the guard says of it, package guard has
+			}
 			b.restore(t)
 			before, calls = b.state(), b.calls.Load()
 			r, err := k.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: command})
@@ -179,7 +182,10 @@ func TestHarmless(t *testing.T) {
 	tried := map[string]int{}
 	for _, profile := range []string{"default", "guarded"} {
 		c := create(t, m, "harmless "+profile, profile)
-		for _, l := range corpus(t, "harmless.txt") {
+		for i, l := range corpus(t, "harmless.txt") {
+			if testing.Short() && profile == "default" && i%4 != 0 {
+				continue
+			}
 			if _, err := os.Stat("/usr/bin/" + l[0]); l[0] != "-" && err != nil {
 				continue
 			}
@@ -191,7 +197,7 @@ func TestHarmless(t *testing.T) {
 		}
 	}
 	t.Logf("tried: %v", tried)
-	if tried["guarded"] < 150 || tried["guarded"] != tried["default"] {
-		t.Errorf("tried: %v, want at least 150 each", tried)
+	if tried["guarded"] < 150 || tried["default"] < 150/5 {
+		t.Errorf("tried: %v, want at least 150, and with -short 30 without a guard", tried)
 	}
 }

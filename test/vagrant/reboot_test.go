@@ -23,13 +23,16 @@ const (
 	probeProgram = "/usr/local/lib/chatd-e2e/probe"
 	rebootNotes  = notes + "/reboot.json"
 	probeNotes   = notes + "/probe.json"
-	rebooters    = 50
 )
 
-// TestBeforeReboot makes 50 chats, 25 of them awake, and installs the probe that
+// TestBeforeReboot makes 50 chats, with -short 12, half of them awake, and installs the probe that
 // starts with the network.
 func TestBeforeReboot(t *testing.T) {
 	must(t, os.MkdirAll(notes, 0o700))
+	rebooters := 50
+	if testing.Short() {
+		rebooters = 12
+	}
 	made := make([]chat.Chat, rebooters)
 	each(4, rebooters, func(i int) {
 		awake := i%2 == 0
@@ -147,7 +150,7 @@ func monotonic() uint64 {
 	return uint64(now.Nano() / 1000)
 }
 
-// TestAfterReboot: all 50 are there with their uids, asleep; waking works, the home
+// TestAfterReboot: all are there with their uids, asleep; waking works, the home
 // is what it was, and the wall stood before the first packet.
 func TestAfterReboot(t *testing.T) {
 	var made []chat.Chat
