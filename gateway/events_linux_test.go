@@ -149,6 +149,11 @@ func TestCarriedIsLost(t *testing.T) {
 	egress := newCarrier(t, dir)
 	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
+	until(t, func() bool { // the answer is there
+		g.telling.Lock()
+		defer g.telling.Unlock()
+		return g.chats[a].handed
+	})
 	report := func(n int) {
 		t.Helper()
 		egress.mu.Lock()
