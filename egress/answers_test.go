@@ -73,7 +73,8 @@ func TestManyAnswers(t *testing.T) {
 	}
 }
 
-// TestPipelinedIsCharged: requests that come at once cost what others do, one after the other.
+// TestPipelinedIsCharged: requests that come at once cost what others do, one after the other,
+// though the second and third are read with the first.
 func TestPipelinedIsCharged(t *testing.T) {
 	asked, answer := make(chan string), make(chan struct{})
 	w := newSecretWorld(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -91,13 +92,23 @@ func TestPipelinedIsCharged(t *testing.T) {
 	}
 	for range 3 {
 		path := <-asked
-		w.s.web.costs.mu.Lock()
-		if held := w.n.web.held; held != activeCost {
+		if held := w.held(); held != activeCost {
 			t.Errorf("%d while %s is answered", held, path)
 		}
-		w.s.web.costs.mu.Unlock()
 		answer <- struct{}{}
 	}
+}
+
+// TestUnfinishedHeaderIsCharged: a request costs what others do from its first byte on, because
+// net/http holds its header before it says that the connection is active.
+func TestUnfinishedHeaderIsCharged(t *testing.T) {
+	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
+	c := tls.Client(w.dialAPI(apiHost), &tls.Config{RootCAs: pool(t, authorities().own), ServerName: apiHost})
+	defer c.Close()
+	if _, err := c.Write([]byte("GET / HTTP/1.1\r\nX-Unfinished: ")); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, func() bool { return w.held() == activeCost })
 }
 
 // holdMany begins answers over the chats of an owner, and returns what each takes.

@@ -138,26 +138,28 @@ func TestWaitsForEnd(t *testing.T) {
 func TestRests(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http2 bool) {
 		w, finish := slowWorld(t)
-		held := func() int64 {
-			w.s.web.costs.mu.Lock()
-			defer w.s.web.costs.mu.Unlock()
-			return w.n.web.held
-		}
 		c := w.client(http2)
 		a := w.ask(c, w.n)
 		want := int64(activeCost)
 		if http2 {
 			want = streamsCost
 		}
-		if got := held(); got != want {
+		if got := w.held(); got != want {
 			t.Errorf("%d while a request is answered", got)
 		}
 		close(finish)
 		_, _ = io.Copy(io.Discard, a.Body)
-		waitUntil(t, func() bool { return held() == idleCost })
+		waitUntil(t, func() bool { return w.held() == idleCost })
 		c.CloseIdleConnections()
-		waitUntil(t, func() bool { return held() == 0 })
+		waitUntil(t, func() bool { return w.held() == 0 })
 	})
+}
+
+// held is what the chat's connections cost.
+func (w *secretWorld) held() int64 {
+	w.s.web.costs.mu.Lock()
+	defer w.s.web.costs.mu.Unlock()
+	return w.n.web.held
 }
 
 func waitUntil(t *testing.T, is func() bool) {
