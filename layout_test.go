@@ -108,10 +108,10 @@ var mayImport = map[string][]string{
 		"sockets", "shares", "secret", "authority", "quota", "traffic", "diskquota", "chat",
 		"archives", "archiver", // adrs/0091
 	},
-	"runs": { // adrs/0041
+	"runs": { // adrs/0039
 		"broker", "fileops", "schedule", "stream", "guard", "shell", "filerules", "files", "chat",
 	},
-	"fileops":     {"broker", "files", "chat"}, // adrs/0047
+	"fileops":     {"broker", "files", "chat"}, // adrs/0046
 	"broker":      {"sys", "stream", "chat", "files", "quota"},
 	"api":         {"broker", "chat", "files", "quota"},
 	"api/apitest": {"stream", "chat", "files", "schedule"},
@@ -157,7 +157,7 @@ var owners = map[string]string{
 	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
-	"github.com/elastic/go-seccomp-bpf":           "shims landlock", // adrs/0094
+	"github.com/elastic/go-seccomp-bpf":           "shims landlock", // what is refused; what is allowed
 	"golang.org/x/net":                            "shims resolver", // adrs/0073
 	"github.com/google/nftables":                  "netns",          // adrs/0073
 	"github.com/vishvananda/netlink":              "netns",          // adrs/0073
@@ -169,7 +169,7 @@ var owners = map[string]string{
 	"github.com/charmbracelet/x":                  "termsafe",
 	"github.com/robfig/cron/v3":                   "schedule",      // adrs/0027
 	"pgregory.net/rapid":                          "test/roottest", // adrs/0086
-	"golang.org/x/tools":                          ".",             // the tests of this folder alone: adrs/0037
+	"golang.org/x/tools":                          ".",             // the tests of this folder alone: adrs/0039
 	"filippo.io/age":                              "archive",       // adrs/0081
 	"github.com/klauspost/compress":               "archive",       // adrs/0081
 	"golang.org/x/sys":                            "",

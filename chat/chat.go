@@ -23,7 +23,8 @@ const (
 )
 
 // DefaultAgent and DefaultProfile fill the empty fields of a [Spec]. ShellProfile is an alias of
-// DefaultProfile unless the config has a profile of that name.
+// DefaultProfile unless the config has a profile of that name: a rename would leave the uid blocks
+// and packet rules of "default" behind, which are kept by the profile's name.
 const (
 	DefaultAgent   = "main"
 	DefaultProfile = "default"

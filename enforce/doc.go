@@ -16,7 +16,7 @@
 // Before the first code of the chat runs, and whenever the rules change, the worker walks every
 // tree that the session sees (walls.Walker). Of a closed file that the session could rename or
 // remove, on a file system whose names the kernel reports, it records the file handle, so that
-// the chat's own trees have no mounts in them (adrs/0101). It mounts something over each other
+// the chat's own trees have no mounts in them (adrs/0033). It mounts something over each other
 // closed or read-only path (masks.Mounter): an empty file without a mode, an empty
 // directory without a mode, or the file itself, read-only. It keeps the masks that the new rules
 // also want, and adds new masks before it removes old ones. So a path that both rule sets deny is

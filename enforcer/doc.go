@@ -12,7 +12,7 @@
 // again.
 //
 // [Client.Follow] holds the two fanotify(7) groups of the enforcer open beside it (groups.go):
-// while no process of the enforcer is left, opens wait, and Follow starts another (adrs/0049).
+// while no process of the enforcer is left, opens wait, and Follow starts another (adrs/0019).
 // [Client.FollowRefused] collects the opens that the enforcer refused, within an allowance of each
 // chat, so that no chat fills the audit log and none takes another's lines. [Client.Masks] is for
 // sessions that begin: bubblewrap closes some paths before the enforcer comes.

@@ -10,7 +10,7 @@ import (
 
 // terminals are chats whose terminals are rendered as text. chatd-root passes on a terminal's
 // output and does not parse it: it says where a command's output lies in the log
-// ([chat.Typed].Output), and returns a screen with styles unchanged from tmux (adrs/0042).
+// ([chat.Typed].Output), and returns a screen with styles unchanged from tmux (adrs/0039).
 type terminals struct{ broker.Chats }
 
 // RenderTerminals returns chats with their terminals rendered by package termsafe. A screen without

@@ -16,8 +16,7 @@
 //	enforcer      mounts masks and answers fanotify(7): [InForce.Barrier], [InForce.Apply]
 //
 // [InForce.Began] and [InForce.Drop] tell the life of a session. Between them an enforcer that ends
-// is started again if the chat's rules need one, and its refusals and those of the shims go to the
-// audit log.
+// is started again if the chat's rules need one, and its refusals go to the audit log.
 //
 // Runs and file tools are checked against the rules before they start ([InForce.CheckRun],
 // [InForce.Admit]). A file tool has the rules itself. To a program the kernel answers EACCES, EPERM or
@@ -37,6 +36,5 @@
 // # What it does not stop
 //
 // Processes of a session between the end of its rules and the end of the session: the caller ends
-// it. A chat can suppress what its shims report, or forge it; the lines are bounded, and marked as
-// the chat's word. A denial by the kernel whose rule the enforcer cannot find stays without one.
+// it. A denial by the kernel whose rule the enforcer cannot find stays without one.
 package policy
