@@ -16,29 +16,14 @@ import (
 
 // archiveCommands write chats into archives, and make chats of them again.
 func archiveCommands() []*cli.Command {
-	return []*cli.Command{archiveCommand(), archivesCommand(), unarchiveCommand()}
+	return []*cli.Command{archiveCommand(), archivesCommand(), command("unarchive", unarchive)}
 }
 
 func archiveCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "archive",
-		Usage:     "write a chat into an archive, and reap it",
-		ArgsUsage: "CHAT",
-		Description: "Puts the chat to sleep and writes its home, record, schedules and log\n" +
-			"into one archive. Reaps the chat once the archive is checked. If anything\n" +
-			"fails, or Ctrl-C ends it, the chat stays. Prints the archive's name, and what\n" +
-			"it leaves out, as sockets. On a terminal it asks first, unless --keep or --yes;\n" +
-			"elsewhere it refuses a chat that is at work. With --keep an awake chat stays\n" +
-			"awake where the file system of its home has reflinks: a snapshot is archived.\n" +
-			"Else it sleeps, but for one at work without --yes, which is refused.\n\n" +
-			"   chatd archive CHAT\n" +
-			"   chatd archive --keep CHAT",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "keep", Usage: "keep the chat"},
-			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
-		},
-		Action: archiveChat,
-	}
+	return command("archive", archiveChat,
+		&cli.BoolFlag{Name: "keep", Usage: "keep the chat"},
+		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
+	)
 }
 
 func archiveChat(c *cli.Context) error {
@@ -115,21 +100,6 @@ func archiveProgress(c *cli.Context, what string, id chat.ID) (done func()) {
 		cancel()
 		end()
 		asked.Close()
-	}
-}
-
-func unarchiveCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "unarchive",
-		Usage:     "make a chat of its archive again",
-		ArgsUsage: "NAME|CHAT",
-		Description: "A CHAT takes its newest archive. The chat has its id, external id,\n" +
-			"labels, schedules and home again, is asleep, and has a new uid. A chat that\n" +
-			"exists is an error, and stays as it is. The archive stays too. For backups of\n" +
-			"chatd itself see chatd backup.\n\n" +
-			"   chatd unarchive 0123456789abcdef-20261125T160000Z\n" +
-			"   chatd unarchive 0123456789abcdef",
-		Action: unarchive,
 	}
 }
 

@@ -15,26 +15,13 @@ import (
 )
 
 func archivesCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "archives",
-		Usage:     "list archives of chats, verify or remove them",
-		ArgsUsage: "[NAME…]",
-		Description: "--verify reads the archives that are named, or else all that the filters\n" +
-			"leave. Each has a line; the exit code is that of the first that is not whole.\n" +
-			"Of an encrypted one that chatd has no key for, only the hash is compared.\n" +
-			"--remove removes those that are named, for ever.\n\n" +
-			"   chatd archives --external-id telegram:-100123\n" +
-			"   chatd archives --verify\n" +
-			"   chatd archives --remove NAME",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "owner", Usage: "only archives of this owner's chats"},
-			&cli.StringFlag{Name: "external-id", Usage: "only those of this external id"},
-			&cli.StringFlag{Name: "chat", Usage: "only those of this `CHAT`"},
-			&cli.BoolFlag{Name: "verify", Usage: "read them, and say which are whole"},
-			&cli.BoolFlag{Name: "remove", Usage: "remove those that are named"},
-		},
-		Action: archives,
-	}
+	return command("archives", archives,
+		&cli.StringFlag{Name: "owner", Usage: "only archives of this owner's chats"},
+		&cli.StringFlag{Name: "external-id", Usage: "only those of this external id"},
+		&cli.StringFlag{Name: "chat", Usage: "only those of this `CHAT`"},
+		&cli.BoolFlag{Name: "verify", Usage: "read them, and say which are whole"},
+		&cli.BoolFlag{Name: "remove", Usage: "remove those that are named"},
+	)
 }
 
 func archives(c *cli.Context) error {

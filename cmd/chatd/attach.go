@@ -20,21 +20,6 @@ import (
 // detachKey is Ctrl-\, which few programs want.
 const detachKey = 0x1c
 
-func attachCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "attach",
-		Usage:     "show a chat's terminal on this one, and type into it",
-		ArgsUsage: "CHAT",
-		Description: "Ctrl-\\ lets go of it again, whatever runs there; the chat goes on. The chat's own tmux\n" +
-			"shows its terminal, so that tmux's keys work too (Ctrl-b d). Of what the chat prints this\n" +
-			"terminal gets text, colours and moves of the cursor, and nothing that changes its title,\n" +
-			"its clipboard or its keys, or that it would answer. For operators; it wakes a sleeping chat.\n\n" +
-			"   chatd attach CHAT\n   chatd attach -r CHAT    # look, and type nothing",
-		Flags:  []cli.Flag{&cli.BoolFlag{Name: "read-only", Aliases: []string{"r"}, Usage: "take no keys but Ctrl-\\"}},
-		Action: attach,
-	}
-}
-
 func attach(c *cli.Context) error {
 	id, err := oneChat(c)
 	if err != nil {

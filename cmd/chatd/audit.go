@@ -18,28 +18,14 @@ import (
 )
 
 func auditCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "audit",
-		Usage:     "show the audit log, or verify that nobody changed it",
-		ArgsUsage: "[show]",
-		Description: "Reads the log in the state directory, all of its files, the oldest first. It needs\n" +
-			"root, and no daemon. Each line has the SHA-256 of the one before; --verify exits 1\n" +
-			"with the first line that was changed, added, dropped or moved. Lines that were cut\n" +
-			"off the end it sees where no daemon holds the database beside the log.\n\n" +
-			"   chatd audit --since 1h\n" +
-			"   chatd audit --chat CHAT --json | jq 'select(.outcome == \"denied\")'\n" +
-			"   chatd audit -f\n" +
-			"   chatd audit --verify",
-		Flags: []cli.Flag{
-			configFlag(),
-			stateFlag(),
-			&cli.StringFlag{Name: "chat", Usage: "only what is about this `CHAT`"},
-			&cli.StringFlag{Name: "since", Usage: "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"},
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is written"},
-			&cli.BoolFlag{Name: "verify", Usage: "check the whole log instead"},
-		},
-		Action: audit,
-	}
+	return command("audit", audit,
+		configFlag(),
+		stateFlag(),
+		&cli.StringFlag{Name: "chat", Usage: "only what is about this `CHAT`"},
+		&cli.StringFlag{Name: "since", Usage: "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"},
+		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is written"},
+		&cli.BoolFlag{Name: "verify", Usage: "check the whole log instead"},
+	)
 }
 
 func audit(c *cli.Context) error {

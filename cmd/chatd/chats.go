@@ -14,32 +14,22 @@ import (
 
 // chatCommands make chats, and say and change what is kept of them.
 func chatCommands() []*cli.Command {
-	return []*cli.Command{createCommand(), lsCommand(), showCommand(), setCommand(),
-		labelCommand(), egressCommand()}
+	plan := &cli.BoolFlag{Name: "plan", Usage: "show what its session is made of"}
+	return []*cli.Command{createCommand(), lsCommand(), command("show", show, plan), setCommand(),
+		command("label", label), command("egress", egress)}
 }
 
 func createCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "create",
-		Usage:     "create the chat of an external id, or find it",
-		ArgsUsage: "EXTERNAL-ID",
-		Description: "Creates a user, a home and a session, and prints the chat's id. The same owner\n" +
-			"and external id always give the same chat. EXTERNAL-ID is any text of up to 512\n" +
-			"bytes; put -- in front of one that begins with a dash.\n\n" +
-			"   chatd create 'telegram:-100123' --profile web --label team=ops\n" +
-			"   chatd create --asleep -- '-rf'",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "profile", Usage: "the `NAME` of the policy (default: default, also called shell)"},
-			&cli.StringFlag{Name: "agent", Usage: "the `NAME` of the agent (default: main)"},
-			&cli.StringFlag{Name: "owner", Usage: "whose chat it is; for operators (default: who asks)"},
-			again("env", "a variable `NAME=VALUE` of its terminal and runs, no secret"),
-			again("label", "a note `KEY=VALUE`"),
-			&cli.StringSliceFlag{Name: "egress", Usage: "a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"},
-			&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
-			&cli.BoolFlag{Name: "unarchive", Usage: "make it of the newest archive of its conversation, if there is one and no chat"},
-		},
-		Action: create,
-	}
+	return command("create", create,
+		&cli.StringFlag{Name: "profile", Usage: "the `NAME` of the policy (default: default, also called shell)"},
+		&cli.StringFlag{Name: "agent", Usage: "the `NAME` of the agent (default: main)"},
+		&cli.StringFlag{Name: "owner", Usage: "whose chat it is; for operators (default: who asks)"},
+		again("env", "a variable `NAME=VALUE` of its terminal and runs, no secret"),
+		again("label", "a note `KEY=VALUE`"),
+		&cli.StringSliceFlag{Name: "egress", Usage: "a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"},
+		&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
+		&cli.BoolFlag{Name: "unarchive", Usage: "make it of the newest archive of its conversation, if there is one and no chat"},
+	)
 }
 
 func create(c *cli.Context) error {
@@ -95,21 +85,6 @@ func pairs(flag string, args []string) (map[string]string, error) {
 	return out, nil
 }
 
-func showCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "show",
-		Usage:     "show one chat, its limits and its walls",
-		ArgsUsage: "CHAT",
-		Description: "egress is where it may connect, and how often it did or was refused since chatd-root\n" +
-			"began: see chatd log --egress. --plan shows what its session is made of, or would be if it\n" +
-			"is asleep: mounts, Landlock rules, names of the environment, network, namespaces, system\n" +
-			"calls. It is for operators.\n\n" +
-			"   chatd show 0123456789abcdef\n   chatd show chat-0123456789abcdef --json\n   chatd show --plan 0123456789abcdef",
-		Flags:  []cli.Flag{&cli.BoolFlag{Name: "plan", Usage: "show what its session is made of"}},
-		Action: show,
-	}
-}
-
 func show(c *cli.Context) error {
 	id, err := oneChat(c)
 	if err != nil {
@@ -137,18 +112,6 @@ func showPlan(c *cli.Context, id chat.ID) error {
 		return err
 	}
 	return answer(c, p, func(w io.Writer) error { return printer.Plan(w, p) })
-}
-
-func labelCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "label",
-		Usage:     "change the labels of a chat",
-		ArgsUsage: "CHAT KEY=VALUE|KEY-...",
-		Description: "KEY=VALUE sets a label, KEY- takes it away; the others stay. Prints the labels\n" +
-			"that the chat has then.\n\n" +
-			"   chatd label 0123456789abcdef team=ops ticket-",
-		Action: label,
-	}
 }
 
 func label(c *cli.Context) error {

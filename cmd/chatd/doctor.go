@@ -25,22 +25,8 @@ var probeHost = func(context.Context, config.Flags) (chat.Host, error) {
 // hostCommands are about the host, and the daemon as a whole.
 func hostCommands() []*cli.Command {
 	return []*cli.Command{
-		doctorCommand(), statusCommand(), auditCommand(), backupCommand(),
-		verifyCommand(), wallCommand(), frontCommand(),
-	}
-}
-
-func doctorCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "doctor",
-		Usage: "try every wall of this host, and say what to install or change",
-		Description: "Asks the daemon; when none answers, it tries the walls itself, which needs root.\n" +
-			"Exits 69 when a layer that is required is missing or something is broken, and 75 when one could not be tried:\n" +
-			"chatd has just started, or there is no room or no time to try it.\n\n" +
-			"   chatd doctor\n" +
-			"   chatd doctor --json | jq '.layers[] | select(.state != \"on\")'",
-		Flags:  []cli.Flag{configFlag()},
-		Action: doctor,
+		command("doctor", doctor, configFlag()), command("status", statusAction), auditCommand(),
+		command("backup", backUp), verifyCommand(), command("wall", wall, configFlag()), frontCommand(),
 	}
 }
 

@@ -12,19 +12,6 @@ import (
 	"github.com/chatd/chatd/printer"
 )
 
-func egressCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "egress",
-		Usage:     "show and change where a chat may connect",
-		ArgsUsage: "CHAT [ENTRY|ENTRY-...]",
-		Description: "ENTRY gives the chat a destination that its profile's egress_may_add covers, or one\n" +
-			"of its profile's again; ENTRY- takes one away, and cuts its connections. Both hold until\n" +
-			"they are taken back. Prints what the chat may connect to then.\n\n" +
-			"   chatd egress 0123456789abcdef api.example.com:443 git.example.org:22-",
-		Action: egress,
-	}
-}
-
 func egress(c *cli.Context) error {
 	if c.NArg() < 1 {
 		return fmt.Errorf("cannot show egress: want one CHAT, and ENTRY or ENTRY-: %w",

@@ -19,40 +19,15 @@ import (
 )
 
 func explainCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "explain",
-		Usage:     "say whether a policy lets a path or a host be used, and which rule decides",
-		ArgsUsage: "CHAT PATH | CHAT --to HOST:PORT | --policy FILE [PATH]",
-		Description: "Of a CHAT the daemon is asked: by which rules it lives now, and what links\n" +
-			"make of the path in its view; or, with --to, whether its profile's egress opens a\n" +
-			"port of a host. A name is compared with the list, and not looked up. All that deny\n" +
-			"are named: guard, rules, workspace (what file tools may use), view (what the session\n" +
-			"has of the host) and egress, the first in front, each with the key that opens it. With\n" +
-			"--policy no daemon and no root is needed; two names are checked: the path as it\n" +
-			"is written, and what links of this machine make of it. Of a command, the guard's\n" +
-			"word comes too, by the file's guard section or the default one. The exit code is 3\n" +
-			"if rules, guard or egress deny it, also with --json. With --json and\n" +
-			"no PATH it reads one case a line, {agent, home, cwd, path, op} or {agent, home,\n" +
-			"cwd, command}, and writes one answer a line; a line that is no case gets an\n" +
-			"answer with \"error\", and the exit code is 2.\n\n" +
-			"   chatd explain CHAT .env --op write\n" +
-			"   chatd explain CHAT --command 'cat *.pem'\n" +
-			"   chatd explain CHAT --to api.example.com:443\n" +
-			"   chatd explain CHAT --to udp:192.0.2.1:53\n" +
-			"   chatd explain --policy rules.yaml --op write '~/.ssh/config'\n" +
-			"   chatd explain --policy rules.yaml --agent helper --command 'cat *.pem > /tmp/x'\n" +
-			"   chatd explain --policy rules.json5 --json < cases",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
-			&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules"},
-			&cli.StringFlag{Name: "op", Value: "read", Usage: "read, write, edit or bash"},
-			&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "check the paths of a shell command"},
-			&cli.StringFlag{Name: "to", Usage: "ask about HOST:PORT, with udp: in front for UDP"},
-			&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
-			&cli.StringFlag{Name: "cwd", Usage: "where relative paths and patterns begin (default: here)"},
-		},
-		Action: explain,
-	}
+	return command("explain", explain,
+		&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
+		&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules"},
+		&cli.StringFlag{Name: "op", Value: "read", Usage: "read, write, edit or bash"},
+		&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "check the paths of a shell command"},
+		&cli.StringFlag{Name: "to", Usage: "ask about HOST:PORT, with udp: in front for UDP"},
+		&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
+		&cli.StringFlag{Name: "cwd", Usage: "where relative paths and patterns begin (default: here)"},
+	)
 }
 
 // explainCase is one question, as a line of standard input has it.

@@ -17,36 +17,21 @@ import (
 
 // fileCommands are about a chat's files, and what the rules say of them.
 func fileCommands() []*cli.Command {
-	return []*cli.Command{filesCommand(), shareCommand(), explainCommand(), policyCommand(), hookCommand()}
+	return []*cli.Command{filesCommand(), command("share", share), explainCommand(),
+		command("policy", policyCheck), hookCommand()}
 }
 
 func filesCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "files",
-		Usage:     "read, write, edit, append to and list files of a chat, as the chat",
-		ArgsUsage: "read|write|edit|append|ls CHAT [PATH] [TEXT|-]",
-		Description: "The file rules of the chat's profile are kept, and so are its walls. A chat that is asleep\n" +
-			"stays asleep. PATH is absolute or below the home. - takes the content from what chatd\n" +
-			"reads, and read writes bytes as they are: but not to a terminal, where they are escaped.\n\n" +
-			"   chatd files write CHAT notes.txt 'one line'\n" +
-			"   chatd files write CHAT photo.jpg - < photo.jpg\n" +
-			"   chatd files append CHAT log -\n" +
-			"   chatd files read CHAT photo.jpg > photo.jpg\n" +
-			"   chatd files read CHAT log --line 100 --lines 20\n" +
-			"   chatd files edit CHAT notes.txt --old one --new two\n" +
-			"   chatd files ls CHAT src",
-		Flags: []cli.Flag{
-			&cli.Int64Flag{Name: "offset", Usage: "read from this `BYTE`"},
-			&cli.Int64Flag{Name: "length", Usage: "read so many `BYTES`", DefaultText: "all"},
-			&cli.Int64Flag{Name: "line", Usage: "read from this `LINE`, counted from 1", DefaultText: "1"},
-			&cli.Int64Flag{Name: "lines", Usage: "read so many `LINES`", DefaultText: "all"},
-			&cli.StringFlag{Name: "old", Usage: "the `TEXT` to replace, which must be there exactly once"},
-			&cli.StringFlag{Name: "new", Usage: "the `TEXT` to put in its place"},
-			&cli.StringFlag{Name: "after", Usage: "list the entries after this `NAME`"},
-			&cli.IntFlag{Name: "limit", Usage: "list at most `N` entries", DefaultText: "1000"},
-		},
-		Action: filesTool,
-	}
+	return command("files", filesTool,
+		&cli.Int64Flag{Name: "offset", Usage: "read from this `BYTE`"},
+		&cli.Int64Flag{Name: "length", Usage: "read so many `BYTES`", DefaultText: "all"},
+		&cli.Int64Flag{Name: "line", Usage: "read from this `LINE`, counted from 1", DefaultText: "1"},
+		&cli.Int64Flag{Name: "lines", Usage: "read so many `LINES`", DefaultText: "all"},
+		&cli.StringFlag{Name: "old", Usage: "the `TEXT` to replace, which must be there exactly once"},
+		&cli.StringFlag{Name: "new", Usage: "the `TEXT` to put in its place"},
+		&cli.StringFlag{Name: "after", Usage: "list the entries after this `NAME`"},
+		&cli.IntFlag{Name: "limit", Usage: "list at most `N` entries", DefaultText: "1000"},
+	)
 }
 
 // fileAction is one of the command's actions: which flags it knows, and how many
@@ -168,20 +153,6 @@ func fileDone(c *cli.Context, a files.Answer, err error) error {
 	return answer(c, api.NewFileAnswer(a, nil), func(w io.Writer) error {
 		return printer.ChatText(w, a.Message+"\n"+a.Diff)
 	})
-}
-
-func shareCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "share",
-		Usage:     "copy one regular file from a chat to another",
-		ArgsUsage: "CHAT PATH TO [TO-PATH]",
-		Description: "The file is read as the one chat and written as the other, and the rules of both decide.\n" +
-			"The audit log gets its SHA-256. It is the only way across. TO-PATH is PATH if it is left\n" +
-			"out, and PATH then is below the home.\n\n" +
-			"   chatd share CHAT report.pdf OTHER\n" +
-			"   chatd share CHAT /tmp/report.pdf OTHER in/report.pdf",
-		Action: share,
-	}
 }
 
 func share(c *cli.Context) error {

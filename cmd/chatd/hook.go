@@ -24,27 +24,14 @@ const (
 )
 
 func hookCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "hook",
-		Usage:     "check an agent's tool calls by file rules and guard, as the agent's own hook",
-		ArgsUsage: "check claude|gemini|pi|picoclaw",
-		Description: "Reads on standard input what the program sends before it runs a tool, asks what chatd\n" +
-			"explain would, and answers in the program's form, with the reason of a denial. A tool\n" +
-			"that names no file and no command is left to the program. Input that cannot be read\n" +
-			"blocks the tool. It is advice for a program outside of chats: nothing makes the program\n" +
-			"ask. deploy/agents.md has the line that installs it.\n\n" +
-			"   chatd hook check claude --policy rules.yaml < event\n" +
-			"   chatd hook check picoclaw --chat CHAT",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
-			&cli.StringFlag{Name: "chat", Usage: "the rules of this `CHAT`"},
-			&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules of the file"},
-			&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
-			&cli.StringFlag{Name: "cwd",
-				Usage: "where relative paths begin, if the program does not say (default: here)"},
-		},
-		Action: hookCheck,
-	}
+	return command("hook", hookCheck,
+		&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
+		&cli.StringFlag{Name: "chat", Usage: "the rules of this `CHAT`"},
+		&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules of the file"},
+		&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
+		&cli.StringFlag{Name: "cwd",
+			Usage: "where relative paths begin, if the program does not say (default: here)"},
+	)
 }
 
 func hookCheck(c *cli.Context) error {

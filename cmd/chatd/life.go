@@ -18,37 +18,25 @@ import (
 // lifeCommands change whether a chat is awake, and whether it is there.
 func lifeCommands() []*cli.Command {
 	return []*cli.Command{
-		wakeCommand(), sleepCommand(), freezeCommand(), thawCommand(), reapCommand(),
+		command("wake", change("waking", (*api.Client).Wake)),
+		command("sleep", change("putting to sleep", (*api.Client).Sleep)),
+		command("freeze", change("freezing", (*api.Client).Freeze)),
+		command("thaw", change("thawing", (*api.Client).Thaw)),
+		reapCommand(),
 	}
 }
 
 func reapCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "reap",
-		Usage:     "end chats and remove every trace of them, homes included",
-		ArgsUsage: "CHAT… | --idle TIME | --all",
-		Description: "On a terminal it says what would be lost, and asks. Elsewhere a chat that is at\n" +
-			"work, with a run, a file tool, an attached client or a program of its own, is\n" +
-			"reaped only with --yes. --idle and --all print what they would take, and take it\n" +
-			"only with --yes. A chat at work, with a run, an attached client or a terminal that\n" +
-			"prints, is not idle. Each chat is reported; the exit code is that of the first\n" +
-			"that could not be reaped. With --archive a chat whose archive fails stays.\n\n" +
-			"   chatd reap CHAT\n" +
-			"   chatd reap --yes CHAT          (does not ask)\n" +
-			"   chatd reap --idle 30d          (prints what it would take)\n" +
-			"   chatd reap --idle 30d --yes",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "idle", Usage: "chats not used for this `TIME`: 30d, 2w, 24h or 90m", DefaultText: "none"},
-			&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
-			&cli.BoolFlag{
-				Name: "yes", Aliases: []string{"y"},
-				Usage: "do not ask; take what --idle or --all names",
-			},
-			&cli.BoolFlag{Name: "archive", Usage: "archive each first, as chatd archive does"},
+	return command("reap", reap,
+		&cli.StringFlag{Name: "idle", Usage: "chats not used for this `TIME`: 30d, 2w, 24h or 90m", DefaultText: "none"},
+		&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
+		&cli.BoolFlag{
+			Name: "yes", Aliases: []string{"y"},
+			Usage: "do not ask; take what --idle or --all names",
 		},
-		Action: reap,
-	}
+		&cli.BoolFlag{Name: "archive", Usage: "archive each first, as chatd archive does"},
+	)
 }
 
 // reapLine is one line of reap --json.
@@ -218,64 +206,25 @@ func reapNamed(args []string) ([]chat.ID, error) {
 	return ids, nil
 }
 
-func wakeCommand() *cli.Command {
-	return &cli.Command{
-		Name:        "wake",
-		Usage:       "give a chat a session; one that is awake keeps its own",
-		ArgsUsage:   "CHAT",
-		Description: "   chatd wake CHAT",
-		Action:      func(c *cli.Context) error { return change(c, "waking", (*api.Client).Wake) },
-	}
-}
-
 // change is wake, sleep, freeze and thaw: a CHAT in, the chat as it is then out.
-func change(c *cli.Context, what string, do func(*api.Client, context.Context, chat.ID) (chat.Chat, error)) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
-	done := progress(c, what)
-	ch, err := do(client(c), c.Context, id)
-	done()
-	if err != nil {
-		return err
-	}
-	return answer(c, ch, func(w io.Writer) error {
-		state := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
-		_, err := fmt.Fprintln(w, ch.ID, cmp.Or(ch.Frozen.Words(), state))
-		return err
-	})
-}
-
-func sleepCommand() *cli.Command {
-	return &cli.Command{
-		Name:        "sleep",
-		Usage:       "end a chat's processes and keep its home",
-		ArgsUsage:   "CHAT",
-		Description: "   chatd sleep CHAT",
-		Action:      func(c *cli.Context) error { return change(c, "putting to sleep", (*api.Client).Sleep) },
-	}
-}
-
-func freezeCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "freeze",
-		Usage:     "stop a chat's processes where they are",
-		ArgsUsage: "CHAT",
-		Description: "They keep their memory and run no code. As an operator: everything in\n" +
-			"the chat, whatever it does, until chatd thaw. As its owner: if the chat\n" +
-			"is not at work, until its next use.\n\n" +
-			"   chatd freeze CHAT",
-		Action: func(c *cli.Context) error { return change(c, "freezing", (*api.Client).Freeze) },
-	}
-}
-
-func thawCommand() *cli.Command {
-	return &cli.Command{
-		Name:        "thaw",
-		Usage:       "let a frozen chat's processes go on",
-		ArgsUsage:   "CHAT",
-		Description: "   chatd thaw CHAT",
-		Action:      func(c *cli.Context) error { return change(c, "thawing", (*api.Client).Thaw) },
+func change(
+	what string, do func(*api.Client, context.Context, chat.ID) (chat.Chat, error),
+) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		id, err := oneChat(c)
+		if err != nil {
+			return err
+		}
+		done := progress(c, what)
+		ch, err := do(client(c), c.Context, id)
+		done()
+		if err != nil {
+			return err
+		}
+		return answer(c, ch, func(w io.Writer) error {
+			state := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
+			_, err := fmt.Fprintln(w, ch.ID, cmp.Or(ch.Frozen.Words(), state))
+			return err
+		})
 	}
 }

@@ -13,27 +13,14 @@ import (
 )
 
 func lsCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "ls",
-		Usage: "list the chats you may see",
-		Description: "AWAKE is yes,old-plan where the session has something otherwise than its\n" +
-			"chat by now: see chatd show. It is yes,frozen where the processes stand still\n" +
-			"until the next use, and yes,frozen-until-thawed where an operator froze them.\n" +
-			"LAYERS names the walls of a chat that are not fully on; - means all are. DISK is\n" +
-			"what a chat has on disk; with --disk, what its home takes up, counted here as root.\n" +
-			"The user of chat ID is chat-ID, in ps and ls -l, and its home is named ID; every verb takes either.\n\n" +
-			"   chatd ls --awake --label team=ops\n" +
-			"   chatd ls --json | jq -r '.[].id'",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "label", Usage: "only chats with `KEY=VALUE`, or KEY with any value"},
-			&cli.StringFlag{Name: "profile", Usage: "only chats of this `NAME`d policy"},
-			&cli.StringFlag{Name: "owner", Usage: "only chats of this owner"},
-			&cli.StringFlag{Name: "external-id", Usage: "only the chats of this external id"},
-			&cli.BoolFlag{Name: "disk", Usage: "count what each home takes up, file by file"},
-			&cli.BoolFlag{Name: "awake", Usage: "only chats with a session; --awake=false only without"},
-		},
-		Action: ls,
-	}
+	return command("ls", ls,
+		&cli.StringFlag{Name: "label", Usage: "only chats with `KEY=VALUE`, or KEY with any value"},
+		&cli.StringFlag{Name: "profile", Usage: "only chats of this `NAME`d policy"},
+		&cli.StringFlag{Name: "owner", Usage: "only chats of this owner"},
+		&cli.StringFlag{Name: "external-id", Usage: "only the chats of this external id"},
+		&cli.BoolFlag{Name: "disk", Usage: "count what each home takes up, file by file"},
+		&cli.BoolFlag{Name: "awake", Usage: "only chats with a session; --awake=false only without"},
+	)
 }
 
 func ls(c *cli.Context) error {

@@ -78,7 +78,7 @@ func newApp() *cli.App {
 			&cli.BoolFlag{Name: "json", Usage: "write one JSON value, for programs"},
 		},
 		Commands: slices.Concat([]*cli.Command{serveCommand()}, chatCommands(), runCommands(), terminalCommands(),
-			lifeCommands(), archiveCommands(), fileCommands(), []*cli.Command{mcpCommand()},
+			lifeCommands(), archiveCommands(), fileCommands(), []*cli.Command{command("mcp", serveMCP)},
 			hostCommands()),
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   usageError,

@@ -18,20 +18,6 @@ import (
 	"github.com/chatd/chatd/walls"
 )
 
-func policyCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "policy",
-		Usage:     "check a file of rules",
-		ArgsUsage: "check FILE",
-		Description: "Prints every error of the file at once, with its line and what was expected, and exits 2: also\n" +
-			"rules that no session could start with, and those that match too many places in this host's /usr. Of a file without errors, what loads but is probably not meant. Needs no daemon and no root;\n" +
-			"chatd-root, beside chatd, looks through /usr.\n\n" +
-			"   chatd policy check /etc/chatd/access.yaml\n" +
-			"   chatd policy check rules.json5 --json",
-		Action: policyCheck,
-	}
-}
-
 // checkAnswer is the answer of policy check --json.
 type checkAnswer struct {
 	File     string         `json:"file"`

@@ -16,39 +16,19 @@ import (
 const timeoutExit = 124
 
 func runCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "run",
-		Usage:     "run one command in a chat, beside its terminal, and wait for it",
-		ArgsUsage: "CHAT -- COMMAND [ARGUMENT…]",
-		Description: "Like ssh: passes standard input, stdout and stderr on as they come, apart, and the signals INT,\n" +
-			"TERM, HUP, QUIT, USR1 and USR2; a second INT, once the grace is over, ends the run. Exits with the\n" +
-			"command's own exit code, 128 and the signal's number when a signal ended it, 124 when\n" +
-			"the timeout did; standard error says which limit or act ended it. With --json it exits 0\n" +
-			"once the command has ended, however that was, and reads no standard input but with --stdin.\n\n" +
-			"With -t the command has a terminal of its own in the chat. Yours is sent text, colours\n" +
-			"and the moves of the cursor; whatever else a terminal obeys is left out.\n\n" +
-			"With --background it prints the run's id and ends; see chatd runs.\n\n" +
-			"With --json and with --background the first and the last half of --output-max are kept of\n" +
-			"each stream, with a line between them that says how much was left out.\n\n" +
-			"   chatd run CHAT -- ls -l\n" +
-			"   chatd run CHAT -c 'make 2>&1 | tail' --cwd src --timeout 10m\n" +
-			"   chatd run CHAT -- python3 - < script.py\n" +
-			"   chatd run CHAT -t -- bash",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
-			&cli.StringFlag{Name: "cwd", Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
-			&cli.StringSliceFlag{Name: "env", Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
-			&cli.StringFlag{Name: "stdin", Usage: "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"},
-			&cli.BoolFlag{Name: "n", Usage: "read no standard input, as within a loop that reads its own"},
-			&cli.BoolFlag{Name: "t", Usage: "give the command a terminal of its own"},
-			&cli.BoolFlag{Name: "background", Usage: "print the run's id, and leave it running"},
-			&cli.BoolFlag{Name: "open-stdin", Usage: "with --background: standard input comes later, by chatd runs --stdin"},
-			&cli.DurationFlag{Name: "grace", Usage: "the `TIME` it may take to end after SIGTERM, before SIGKILL; at most 30s", Value: chat.DefaultGrace.D()},
-			&cli.StringFlag{Name: "output-max", Usage: "with --json or --background: keep `SIZE` of each stream, head and tail, as in 64KiB; 1KiB to 4MiB (default: 1MiB)"},
-			&cli.DurationFlag{Name: "timeout", Usage: "end the run after this `TIME`, at most the profile's timeout_max", DefaultText: "60s"},
-		},
-		Action: run,
-	}
+	return command("run", run,
+		&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
+		&cli.StringFlag{Name: "cwd", Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
+		&cli.StringSliceFlag{Name: "env", Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
+		&cli.StringFlag{Name: "stdin", Usage: "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"},
+		&cli.BoolFlag{Name: "n", Usage: "read no standard input, as within a loop that reads its own"},
+		&cli.BoolFlag{Name: "t", Usage: "give the command a terminal of its own"},
+		&cli.BoolFlag{Name: "background", Usage: "print the run's id, and leave it running"},
+		&cli.BoolFlag{Name: "open-stdin", Usage: "with --background: standard input comes later, by chatd runs --stdin"},
+		&cli.DurationFlag{Name: "grace", Usage: "the `TIME` it may take to end after SIGTERM, before SIGKILL; at most 30s", Value: chat.DefaultGrace.D()},
+		&cli.StringFlag{Name: "output-max", Usage: "with --json or --background: keep `SIZE` of each stream, head and tail, as in 64KiB; 1KiB to 4MiB (default: 1MiB)"},
+		&cli.DurationFlag{Name: "timeout", Usage: "end the run after this `TIME`, at most the profile's timeout_max", DefaultText: "60s"},
+	)
 }
 
 func run(c *cli.Context) error {

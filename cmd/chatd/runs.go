@@ -12,33 +12,17 @@ import (
 
 // runCommands are about what runs in a chat, now and by the clock.
 func runCommands() []*cli.Command {
-	return []*cli.Command{runCommand(), runsCommand(), psCommand(), scheduleCommand()}
+	return []*cli.Command{runCommand(), runsCommand(), command("ps", listProcesses), scheduleCommand()}
 }
 
 func runsCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "runs",
-		Usage:     "list the runs of a chat, or look after one of them",
-		ArgsUsage: "CHAT [RUN]",
-		Description: "Lists what is under way, and what ran in the background and is kept: 30 minutes from its end, and\n" +
-			"gone when the chat is reaped. With RUN it says what became of it and prints what is kept of its output:\n" +
-			"head and tail, as many bytes as chatd run --output-max said, with U+FFFD for\n" +
-			"bytes that are no UTF-8. -f prints everything as it is until it ends, says on stderr how much is not\n" +
-			"kept any more, and exits as chatd run does. To end a run is SIGTERM, its grace, then all of it.\n\n" +
-			"   chatd run CHAT --background -c 'make test'\n" +
-			"   chatd runs CHAT\n" +
-			"   chatd runs CHAT RUN -f\n" +
-			"   chatd runs CHAT RUN --end\n" +
-			"   echo yes | chatd runs CHAT RUN --stdin",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "f", Usage: "follow the output until the run ends"},
-			&cli.StringFlag{Name: "cursor", Usage: "with -f: begin at this `PLACE`, as the API names it"},
-			&cli.BoolFlag{Name: "end", Usage: "end the run"},
-			&cli.StringFlag{Name: "signal", Usage: "send `SIGNAL` to every process of the run: INT, TERM, HUP, QUIT, USR1, USR2 or KILL"},
-			&cli.BoolFlag{Name: "stdin", Usage: "send standard input to the run, and close its own then"},
-		},
-		Action: showRuns,
-	}
+	return command("runs", showRuns,
+		&cli.BoolFlag{Name: "f", Usage: "follow the output until the run ends"},
+		&cli.StringFlag{Name: "cursor", Usage: "with -f: begin at this `PLACE`, as the API names it"},
+		&cli.BoolFlag{Name: "end", Usage: "end the run"},
+		&cli.StringFlag{Name: "signal", Usage: "send `SIGNAL` to every process of the run: INT, TERM, HUP, QUIT, USR1, USR2 or KILL"},
+		&cli.BoolFlag{Name: "stdin", Usage: "send standard input to the run, and close its own then"},
+	)
 }
 
 func showRuns(c *cli.Context) error {
@@ -110,20 +94,6 @@ func followRun(c *cli.Context, id chat.ID, run string) error {
 	}
 	res.Truncated = false // everything that is kept was printed
 	return writeEnd(c, res)
-}
-
-func psCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "ps",
-		Usage:     "list the processes in a chat, with what each takes",
-		ArgsUsage: "CHAT",
-		Description: "PID is the process's number as the chat sees it, MEMORY what is resident, CPU the time it has\n" +
-			"taken, RUN the run that it belongs to; - is the terminal's session. A process chooses its name:\n" +
-			"what is not printable in it is escaped. A chat that is asleep has none.\n\n" +
-			"   chatd ps CHAT\n" +
-			"   chatd ps CHAT --json | jq '.processes | max_by(.memory_bytes)'",
-		Action: listProcesses,
-	}
 }
 
 func listProcesses(c *cli.Context) error {

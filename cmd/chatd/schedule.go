@@ -11,33 +11,17 @@ import (
 )
 
 func scheduleCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "schedule",
-		Usage:     "have a chat run a command by the clock",
-		ArgsUsage: "add|ls|show|rm CHAT [SCHEDULE] [-- COMMAND [ARGUMENT…]]",
-		Description: "A scheduled run wakes the chat and is checked, limited and audited as any other. One runs at\n" +
-			"a time in a chat. What comes due while its own run goes on is skipped; what was missed,\n" +
-			"because chatd was down or the host slept, is run once. It goes on over a restart of chatd. show\n" +
-			"tells how the last run went, and its id: chatd runs CHAT RUN prints all that is kept of it.\n\n" +
-			"   chatd schedule add CHAT --cron '30 9 * * 1-5' --time-zone Europe/Berlin -- ./report\n" +
-			"   chatd schedule add CHAT --every 30m -c 'git pull -q && make' --cwd src\n" +
-			"   chatd schedule add CHAT --at 2026-12-24T18:00:00Z -- ./greet\n" +
-			"   chatd schedule ls CHAT\n" +
-			"   chatd schedule show CHAT SCHEDULE\n" +
-			"   chatd schedule rm CHAT SCHEDULE",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "cron", Usage: "run at `TIMES`: minute hour day-of-month month day-of-week, or @daily and so on"},
-			&cli.DurationFlag{Name: "every", Usage: "run once in this `TIME`, at least 1m", DefaultText: "none"},
-			&cli.StringFlag{Name: "at", Usage: "run once at this `TIME`: RFC 3339, or without an offset in --time-zone"},
-			&cli.StringFlag{Name: "time-zone", Usage: "the `ZONE` of --cron and --at, as in Europe/Berlin (default: UTC)"},
-			&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
-			&cli.StringFlag{Name: "cwd", Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
-			&cli.StringSliceFlag{Name: "env", Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
-			&cli.DurationFlag{Name: "timeout", Usage: "end each run after this `TIME`, at most the profile's timeout_max", DefaultText: "5m"},
-			&cli.DurationFlag{Name: "grace", Usage: "the `TIME` a run may take to end after SIGTERM, before SIGKILL; at most 30s", DefaultText: "2s"},
-		},
-		Action: scheduleAction,
-	}
+	return command("schedule", scheduleAction,
+		&cli.StringFlag{Name: "cron", Usage: "run at `TIMES`: minute hour day-of-month month day-of-week, or @daily and so on"},
+		&cli.DurationFlag{Name: "every", Usage: "run once in this `TIME`, at least 1m", DefaultText: "none"},
+		&cli.StringFlag{Name: "at", Usage: "run once at this `TIME`: RFC 3339, or without an offset in --time-zone"},
+		&cli.StringFlag{Name: "time-zone", Usage: "the `ZONE` of --cron and --at, as in Europe/Berlin (default: UTC)"},
+		&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
+		&cli.StringFlag{Name: "cwd", Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
+		&cli.StringSliceFlag{Name: "env", Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
+		&cli.DurationFlag{Name: "timeout", Usage: "end each run after this `TIME`, at most the profile's timeout_max", DefaultText: "5m"},
+		&cli.DurationFlag{Name: "grace", Usage: "the `TIME` a run may take to end after SIGTERM, before SIGKILL; at most 30s", DefaultText: "2s"},
+	)
 }
 
 // scheduleActions are the command's actions, and how many arguments after CHAT each

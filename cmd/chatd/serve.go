@@ -20,25 +20,10 @@ func serveCommand() *cli.Command {
 	for _, s := range settings {
 		flags = append(flags, &cli.StringFlag{Name: s.name, Usage: s.usage})
 	}
-	return &cli.Command{
-		Name:  "serve",
-		Usage: "serve the API; this is the service, and runs as root",
-		Description: "Reads its config file over the defaults it was built with, the CHATD_ variables over\n" +
-			"that, and the flags over those. Every key has a variable: CHATD_MAX_AWAKE, or\n" +
-			"CHATD_PROFILES_DEFAULT_GUARD_PRESET; a list has commas. The socket is --socket, by default\n" +
-			"chatd.sock in --run. A layer that this host lacks stops it, unless --allow-missing names it; what is\n" +
-			"missing then shows in every answer. chatd doctor says what to install.\n\n" +
-			"It becomes chatd-root, which keeps the privilege, and which starts a front that has none\n" +
-			"and reads what callers write: as the user of the key user, or without one as a uid of nobody's.\n\n" +
-			"   chatd serve\n" +
-			"   chatd serve --check      (prints the config it would run with, and where each value is from)\n" +
-			"   chatd serve --allow-missing=cpu,memory --state /tmp/chatd",
-		Flags: append(flags,
-			&cli.StringSliceFlag{Name: "allow-missing", Usage: "start without this `LAYER`; may be given again, or with commas"},
-			&cli.BoolFlag{Name: "check", Usage: "check the config, print all of it, and end"},
-		),
-		Action: serveAction,
-	}
+	return command("serve", serveAction, append(flags,
+		&cli.StringSliceFlag{Name: "allow-missing", Usage: "start without this `LAYER`; may be given again, or with commas"},
+		&cli.BoolFlag{Name: "check", Usage: "check the config, print all of it, and end"},
+	)...)
 }
 
 func serveAction(c *cli.Context) error {

@@ -27,30 +27,17 @@ func setCommand() *cli.Command {
 		flags = append(flags, &cli.StringFlag{Name: flagOf(key), Aliases: limitAliases[key],
 			Usage: "`VALUE` of limits." + key + ", as in the config, or " + ofProfile})
 	}
-	return &cli.Command{
-		Name:      "set",
-		Usage:     "change limits, profile, variables, labels and egress of a chat",
-		ArgsUsage: "CHAT --FLAG VALUE...",
-		Description: "The change is recorded as a whole, or refused as a whole. Limits and egress hold in the\n" +
-			"session immediately; variables, nofile, fsize, shm_size and what a profile opens wait for\n" +
-			"the next wake, and are marked in ls and show until then. Prints which is which.\n" +
-			"A bridge sets no limit above that of the profile, which an operator can.\n\n" +
-			"   chatd set CHAT --memory 1GiB --pids 400 --cpu 0.5\n" +
-			"   chatd set CHAT --memory " + ofProfile + "\n" +
-			"   chatd set CHAT --profile agent --env KEY=VALUE --env-remove OTHER --label team=ops",
-		Flags: append(flags,
-			&cli.StringFlag{Name: "cpu", Usage: "`CPUS` that it may use, as in 0.5 or 2: cpu_quota of a cpu_period of 1s"},
-			&cli.StringFlag{Name: "profile", Usage: "the `NAME` of another policy; home and uid stay"},
-			again("env", "a variable `NAME=VALUE`, no secret"),
-			again("env-remove", "a variable's `NAME`"),
-			again("label", "a note `KEY=VALUE`"),
-			again("label-remove", "a note's `KEY`"),
-			again("egress-add", "a destination `ENTRY`, see chatd egress --help"),
-			again("egress-remove", "a destination `ENTRY` that goes"),
-			&cli.BoolFlag{Name: "force", Usage: "set a memory_max below what it holds: cgroup v2 ends processes"},
-		),
-		Action: set,
-	}
+	return command("set", set, append(flags,
+		&cli.StringFlag{Name: "cpu", Usage: "`CPUS` that it may use, as in 0.5 or 2: cpu_quota of a cpu_period of 1s"},
+		&cli.StringFlag{Name: "profile", Usage: "the `NAME` of another policy; home and uid stay"},
+		again("env", "a variable `NAME=VALUE`, no secret"),
+		again("env-remove", "a variable's `NAME`"),
+		again("label", "a note `KEY=VALUE`"),
+		again("label-remove", "a note's `KEY`"),
+		again("egress-add", "a destination `ENTRY`, see chatd egress --help"),
+		again("egress-remove", "a destination `ENTRY` that goes"),
+		&cli.BoolFlag{Name: "force", Usage: "set a memory_max below what it holds: cgroup v2 ends processes"},
+	)...)
 }
 
 // texts are the values of a flag that may be given again. Those of cli end at commas too.

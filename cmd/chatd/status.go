@@ -11,18 +11,6 @@ import (
 	"github.com/chatd/chatd/printer"
 )
 
-func statusCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "status",
-		Usage: "show the daemon on one screen: what is awake, what does not hold, what is nearly spent, what failed",
-		Description: "Asks the daemon, which tries nothing for it: chatd doctor tries the walls. Exits 69 when\n" +
-			"a wall that is required does not stand, and 75 while chatd starts or cannot tell.\n\n" +
-			"   chatd status\n" +
-			"   chatd status --json | jq .findings",
-		Action: statusAction,
-	}
-}
-
 func statusAction(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err

@@ -14,46 +14,23 @@ import (
 
 // terminalCommands are about a chat's terminal.
 func terminalCommands() []*cli.Command {
-	return []*cli.Command{sendCommand(), screenCommand(), logCommand(), attachCommand()}
+	look := &cli.BoolFlag{Name: "read-only", Aliases: []string{"r"}, Usage: "take no keys but Ctrl-\\"}
+	return []*cli.Command{sendCommand(), screenCommand(), logCommand(), command("attach", attach, look)}
 }
 
 func sendCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "send",
-		Usage:     "type into a chat's terminal; this wakes a sleeping one",
-		ArgsUsage: "CHAT TEXT…|-",
-		Description: "Types the words with spaces between them and presses Enter. - types what chatd\n" +
-			"reads. --keys presses keys by their tmux(1) names in place of text. --wait waits for the\n" +
-			"shell's next prompt, for output, for quiet after it, or for --pattern on the screen, and writes\n" +
-			"as text what the command printed or, under another program, what the terminal shows; with\n" +
-			"--raw every byte that was printed. Then the exit code is that of the command, as the chat's\n" +
-			"shell has it, 124 when --max was over, and 2 when the shell wants the rest of the line; with\n" +
-			"--json it is 0.\n\n" +
-			"A program other than the shell gets Enter for itself, a moment after the text. That it took\n" +
-			"the text is not known: see chatd screen. --only-if types nothing where it does not hold, and\n" +
-			"the exit code is 7: prompt, no-prompt (a program reads), or the name of the program in front,\n" +
-			"as chatd screen --json has it. It is what the chat's own tmux and shell say.\n\n" +
-			"   chatd send CHAT make test\n" +
-			"   chatd send CHAT --wait screen --pattern '^> *$' --quiet 2s --max 10m and now the tests\n" +
-			"   chatd send CHAT --only-if no-prompt,claude and now the tests\n" +
-			"   chatd send CHAT --wait prompt --max 5m make test\n" +
-			"   chatd send CHAT -- -rf\n" +
-			"   chatd send CHAT --keys ctrl-c,up,enter\n" +
-			"   chatd send CHAT --size 200x50",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "no-enter", Usage: "do not press Enter after the text"},
-			&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
-			&cli.BoolFlag{Name: "key-by-key", Usage: "type the text a character at a time, never as a paste; at most 1000"},
-			&cli.StringSliceFlag{Name: "only-if", Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
-			&cli.StringFlag{Name: "size", Usage: "set the terminal's size, `COLUMNSxROWS`, first"},
-			&cli.StringFlag{Name: "wait", Aliases: []string{"until"}, Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
-			&cli.StringFlag{Name: "pattern", Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"},
-			&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`", DefaultText: "1s, and 0s for screen"},
-			&cli.BoolFlag{Name: "raw", Usage: "with --wait: every byte that was printed"},
-			&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m", DefaultText: "1m"},
-		},
-		Action: send,
-	}
+	return command("send", send,
+		&cli.BoolFlag{Name: "no-enter", Usage: "do not press Enter after the text"},
+		&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
+		&cli.BoolFlag{Name: "key-by-key", Usage: "type the text a character at a time, never as a paste; at most 1000"},
+		&cli.StringSliceFlag{Name: "only-if", Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
+		&cli.StringFlag{Name: "size", Usage: "set the terminal's size, `COLUMNSxROWS`, first"},
+		&cli.StringFlag{Name: "wait", Aliases: []string{"until"}, Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
+		&cli.StringFlag{Name: "pattern", Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"},
+		&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`", DefaultText: "1s, and 0s for screen"},
+		&cli.BoolFlag{Name: "raw", Usage: "with --wait: every byte that was printed"},
+		&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m", DefaultText: "1m"},
+	)
 }
 
 func send(c *cli.Context) error {
@@ -162,19 +139,10 @@ func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 }
 
 func screenCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "screen",
-		Usage:     "show what a chat's terminal shows",
-		ArgsUsage: "CHAT",
-		Description: "Control bytes are escaped when standard output is a terminal. --styles leaves colours and\n" +
-			"the like in the text, and nothing else that is no text.\n\n" +
-			"   chatd screen CHAT\n   chatd screen CHAT --history 500\n   chatd screen CHAT --styles | less -R\n   chatd screen CHAT --json | jq .cursor_row",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "styles", Usage: "with colours, bold and the like"},
-			&cli.IntFlag{Name: "history", Usage: "and this `NUMBER` of lines that were scrolled away, at most 2000"},
-		},
-		Action: screen,
-	}
+	return command("screen", screen,
+		&cli.BoolFlag{Name: "styles", Usage: "with colours, bold and the like"},
+		&cli.IntFlag{Name: "history", Usage: "and this `NUMBER` of lines that were scrolled away, at most 2000"},
+	)
 }
 
 func screen(c *cli.Context) error {

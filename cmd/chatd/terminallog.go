@@ -13,27 +13,12 @@ import (
 )
 
 func logCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "log",
-		Usage:     "print what a chat's terminal printed, or where the chat connected",
-		ArgsUsage: "CHAT",
-		Description: "The last 1 to 2 MiB are kept, also of a chat that is asleep. On a terminal, and with --text, it is\n" +
-			"the text that a terminal would show, its last 256 KiB: what was drawn over is there once. Elsewhere\n" +
-			"it is every byte as it was printed. -f goes on until it is interrupted, on a terminal with the\n" +
-			"text as it comes; with --json each piece is a line.\n\n" +
-			"--egress lists connections, datagrams and questions for names in place of that: allowed ones,\n" +
-			"when they have ended, refused, failed and open ones. Alike ones of a minute are one line; the\n" +
-			"last 200 are kept until the chat is reaped or chatd restarts. chatd audit keeps refusals.\n\n" +
-			"   chatd log CHAT --text | tail\n   chatd log -f CHAT\n   chatd log CHAT --since 81920 --json | jq .cursor\n" +
-			"   chatd log --egress CHAT",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as the terminal prints"},
-			&cli.BoolFlag{Name: "egress", Usage: "where the chat connected, and what was refused"},
-			&cli.BoolFlag{Name: "text", Usage: "the text that a terminal would show"},
-			&cli.Int64Flag{Name: "since", Usage: "from this `CURSOR` on, which --json and send --wait say", Value: -1, DefaultText: "all that is kept"},
-		},
-		Action: printLog,
-	}
+	return command("log", printLog,
+		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as the terminal prints"},
+		&cli.BoolFlag{Name: "egress", Usage: "where the chat connected, and what was refused"},
+		&cli.BoolFlag{Name: "text", Usage: "the text that a terminal would show"},
+		&cli.Int64Flag{Name: "since", Usage: "from this `CURSOR` on, which --json and send --wait say", Value: -1, DefaultText: "all that is kept"},
+	)
 }
 
 func printLog(c *cli.Context) error {

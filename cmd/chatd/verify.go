@@ -37,25 +37,14 @@ func stateFlag() cli.Flag {
 }
 
 func verifyCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "verify",
-		Usage: "look on every local file system for files of reaped chats",
-		Description: "Needs root and a daemon. A process that can only list directories walks\n" +
-			"every local file system and names the files whose uid belongs to no chat. It\n" +
-			"removes nothing: somebody put them there, and no other chat ever gets the uid.\n" +
-			"Exits 1 when it found files.\n\n" +
-			"   chatd verify\n" +
-			"   chatd verify --under /srv --json | jq .strays",
-		Flags: []cli.Flag{
-			configFlag(),
-			stateFlag(),
-			&cli.StringSliceFlag{
-				Name:  "under",
-				Usage: "look only at the file system mounted at `DIRECTORY`; may be repeated",
-			},
+	return command("verify", verifyAction,
+		configFlag(),
+		stateFlag(),
+		&cli.StringSliceFlag{
+			Name:  "under",
+			Usage: "look only at the file system mounted at `DIRECTORY`; may be repeated",
 		},
-		Action: verifyAction,
-	}
+	)
 }
 
 // stray is what a uid without a chat has on the host.

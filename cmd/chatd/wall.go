@@ -16,21 +16,6 @@ var raiseWall = func(context.Context, config.Flags) error {
 	return fmt.Errorf("cannot raise the wall: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
 }
 
-func wallCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "wall",
-		Usage: "raise the packet wall around every uid that chats may have",
-		Description: "For boot, before the network is up: from then on a chat's uid reaches nothing but its\n" +
-			"own servers, by IPv4 and IPv6, and is refused at once. chatd serve opens what the\n" +
-			"profiles name. Beside a running daemon it keeps those and mends what is under them. It\n" +
-			"needs root, and no daemon; it waits a minute for the lock of iptables.\n\n" +
-			"   chatd wall\n" +
-			"   chatd wall --config my.yaml --json",
-		Flags:  []cli.Flag{configFlag()},
-		Action: wall,
-	}
-}
-
 // wallAnswer is the answer of wall --json.
 type wallAnswer struct {
 	UIDs config.UIDRange `json:"uids"`
