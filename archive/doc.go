@@ -22,8 +22,8 @@
 // A chat can make a home that Pack refuses, by a path over 64 KiB. It says which. The depth of a tree
 // has no other bound. tar(1) unpacks no path over 4,096 bytes; [Unpack] does. Pack is for a tree that
 // nothing changes: a file that changes in size while it is read is an error, and other changes are
-// not seen. A Pack that is killed may leave a file or directory that its owner cannot read with the
-// bits 0600 or 0700.
+// not seen. A Pack that is killed may leave 0400 added to the mode of a file that its owner cannot
+// read, or 0500 to that of a directory.
 //
 // Set-uid, set-gid, access control lists and file capabilities are not kept. Owners become the uid
 // that unpacks. Whoever changed the stream can have made any tree in it: keep its hash elsewhere.
