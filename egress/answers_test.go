@@ -3,15 +3,10 @@ package egress
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"runtime"
 	"sync"
 	"testing"
@@ -128,37 +123,6 @@ func (w *secretWorld) holdMany(http2 bool) int64 {
 	return holdAnswers(w.t, func(i int) (*http.Response, error) {
 		return clients[i].Do(requests[i])
 	})
-}
-
-// BenchmarkSlowAnswers is the memory of 500 answers that go on, in KiB each: of their clients and
-// their server alone, through a plain ReverseProxy that ends TLS, and through chatd-egress.
-func BenchmarkSlowAnswers(b *testing.B) {
-	direct := func(b *testing.B, addr string) int64 {
-		p := pool(b, authorities().outside)
-		return holdAnswers(b, func(int) (*http.Response, error) {
-			t := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p, ServerName: apiHost},
-				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-					return new(net.Dialer).DialContext(ctx, "tcp", addr)
-				}}
-			b.Cleanup(t.CloseIdleConnections)
-			return (&http.Client{Transport: t}).Get("https://" + apiHost)
-		})
-	}
-	for b.Loop() {
-		w, finish := slowWorld(b)
-		none := direct(b, w.addr.String())
-		proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: w.addr.String()})
-		proxy.Transport = &http.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{
-			RootCAs: pool(b, authorities().outside), ServerName: apiHost}}
-		proxy.ErrorLog = log.New(io.Discard, "", 0)
-		plain := direct(b, serveTLS(b, apiHost, proxy.ServeHTTP, nil).String()) - none
-		ours := w.holdMany(false) - none
-		close(finish)
-		b.ReportMetric(float64(none)/1024, "KiB-direct")
-		b.ReportMetric(float64(plain)/1024, "KiB-ReverseProxy")
-		b.ReportMetric(float64(ours)/1024, "KiB-egress")
-		b.ReportMetric(float64(ours)/float64(plain), "ratio")
-	}
 }
 
 // TestIdleMemory: what a connection without a request takes is less than what it counts, with the

@@ -27,13 +27,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if path := os.Getenv(rootEnv); path != "" {
-		if err := rootProcess(path); err != nil {
-			fmt.Println("FAIL", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	os.Exit(m.Run())
 }
 

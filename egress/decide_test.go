@@ -41,17 +41,6 @@ func TestUnlistedAddress(t *testing.T) {
 	w.event(Refused, "does not list "+server.String())
 }
 
-func TestListedName(t *testing.T) {
-	w := newWorld(t)
-	server := listenTCP(t, echo)
-	c := w.byName("api.example.org", server)
-	wantEcho(t, c, "\x00binary")
-	c.Close()
-	if e := w.event(Allowed, ""); e.Host != "api.example.org" || e.Out != 7 {
-		t.Errorf("%+v", e)
-	}
-}
-
 func TestUnlistedName(t *testing.T) {
 	w := newWorld(t)
 	n := w.open(one, "api.example.org:443", "udp:api.example.org:80", "0.0.0.0/0:1-65535")
@@ -85,14 +74,6 @@ func TestRebinding(t *testing.T) {
 			t.Errorf("it asked for a socket: %+v", c)
 		}
 	}
-}
-
-func TestRebindingSaysWhy(t *testing.T) {
-	w := newWorld(t)
-	w.dns.set("api.example.org", "127.0.0.1", "10.0.0.1")
-	n := w.open(one, "api.example.org:443")
-	wantReset(t, w.dial(n, w.named(n, "api.example.org", 443)))
-	w.event(Refused, "resolves to private addresses")
 }
 
 func TestFailedConnect(t *testing.T) {

@@ -160,23 +160,6 @@ func TestGrantGone(t *testing.T) {
 	}
 }
 
-// TestUnreadable: a secret whose file cannot be read for a while keeps its value, and the one
-// before the next is still known.
-func TestUnreadable(t *testing.T) {
-	w := newSecretWorld(t, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, r.Header.Get("X-Api-Key") == apiValue, " ", apiValue)
-	})
-	w.setValue("x-api-key: $", "")
-	stars := strings.Repeat("*", len(apiValue))
-	if _, body := w.do(w.client(true), w.request("GET", "/", nil)); body != "true "+stars {
-		t.Errorf("without its file: %q", body)
-	}
-	w.setValue("x-api-key: $", "sk-next-9876543210")
-	if _, body := w.do(w.client(true), w.request("GET", "/", nil)); body != "false "+stars {
-		t.Errorf("with the next value: %q", body)
-	}
-}
-
 // TestQuotedError: an error that quotes what a server sent does not show the value.
 func TestQuotedError(t *testing.T) {
 	const value = `sk-"0123"\456789abcdef`

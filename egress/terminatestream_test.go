@@ -284,7 +284,10 @@ func TestOtherUpgrades(t *testing.T) {
 // TestUpload: what is sent is not kept: far more than the memory that is used meanwhile.
 func TestUpload(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, http2 bool) {
-		const size = 100 << 20
+		size := int64(100 << 20)
+		if testing.Short() {
+			size = 48 << 20
+		}
 		var peak atomic.Uint64
 		w := newSecretWorld(t, func(w http.ResponseWriter, r *http.Request) {
 			sum := sha256.New()

@@ -20,7 +20,8 @@ import (
 // name, and change nothing. With every wall nothing that is denied gets through; with one switched
 // off something does, and the table says how much hangs on which.
 //
-// CHATD_TEST_RULES is how many rule sets; 150 without it, and half of that with -short.
+// CHATD_TEST_RULES is how many rule sets; 150 without it. With -short it is half of that, and where
+// a wall is switched off no more than it takes until something gets through.
 func TestDifferential(t *testing.T) {
 	rounds := 150
 	if testing.Short() {
@@ -39,6 +40,9 @@ func TestDifferential(t *testing.T) {
 			d.k.watch.noNames = tt.bare // where names are reported, closed files need no mount
 			for range rounds {
 				d.round(t)
+				if testing.Short() && !d.strict && d.through > 0 && d.denied > 0 && d.paths > d.denied {
+					break // the table has its figures in a long run
+				}
 			}
 			t.Logf("%-22s %8d %8d %8d %8d %8d %8d", tt.name, d.sets, d.refused, d.paths, d.denied, d.through, d.tooMuch)
 			if !d.strict && d.through == 0 {

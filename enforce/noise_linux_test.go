@@ -4,90 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// noiseEnv marks this binary where it renames without end what the directory holds that is
-// its value.
-const noiseEnv = "KEEPER_TEST_NOISE"
-
-// makeNoise renames each of the directory's entries to a new name and back, until it is killed.
-func makeNoise(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil || unix.Chdir(dir) != nil {
-		os.Exit(1)
-	}
-	for {
-		for _, e := range entries {
-			if os.Rename(e.Name(), e.Name()+"x") != nil || os.Rename(e.Name()+"x", e.Name()) != nil {
-				os.Exit(1)
-			}
-		}
-	}
-}
-
-// noise has somebody rename in a directory of the session.
-func (s *inside) noise(t testing.TB, dir string) {
-	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env, cmd.Stderr = []string{noiseEnv + "=" + filepath.Join(s.home, dir)}, os.Stderr
-	must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-}
-
-// BenchmarkNoise is what one chat's opens take while another renames without end: files, or
-// directories.
-func BenchmarkNoise(b *testing.B) {
-	for _, what := range []string{"idle", "file", "dir", "dirs"} {
-		b.Run(what, func(b *testing.B) {
-			noisy := newInside(b, false, false)
-			quiet := noisy.beside(b)
-			for _, s := range []*inside{noisy, quiet} {
-				makeFree(b, filepath.Join(s.home, "d/f"))
-				must(b, os.MkdirAll(filepath.Join(s.home, "n"), 0o755))
-				_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden', '~/n/no/*']}")
-				must(b, err)
-			}
-			switch what {
-			case "file":
-				makeFree(b, filepath.Join(noisy.home, "n/a"))
-			case "dir":
-				must(b, os.MkdirAll(filepath.Join(noisy.home, "n/a"), 0o755))
-			case "dirs":
-				for i := range 100 {
-					must(b, os.MkdirAll(filepath.Join(noisy.home, "n", fmt.Sprint(i), "in"), 0o755))
-				}
-			}
-			if what != "idle" {
-				noisy.noise(b, "n")
-			}
-			var from, to unix.Rusage
-			must(b, unix.Getrusage(unix.RUSAGE_SELF, &from))
-			for b.Loop() {
-				if got := quiet.try(b, []string{filepath.Join(quiet.home, "d/f")}); !got[0].Read {
-					b.Fatalf("%+v", got[0])
-				}
-			}
-			must(b, unix.Getrusage(unix.RUSAGE_SELF, &to))
-			b.ReportMetric(100*cpuTime(from, to).Seconds()/b.Elapsed().Seconds(), "%cpu")
-			if b.N > 1 { // what it takes when nobody opens anything
-				const alone = 2 * time.Second
-				time.Sleep(alone)
-				must(b, unix.Getrusage(unix.RUSAGE_SELF, &from))
-				b.ReportMetric(100*cpuTime(to, from).Seconds()/alone.Seconds(), "%cpu-alone")
-			}
-		})
-	}
-}
-
-func cpuTime(from, to unix.Rusage) time.Duration {
-	return time.Duration(to.Utime.Nano() + to.Stime.Nano() - from.Utime.Nano() - from.Stime.Nano())
-}
 
 // TestTurns: the backlogs of several sessions are looked at in turn, a part at a time, so that a
 // session with a long one holds up itself alone.

@@ -30,9 +30,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(insideEnv) != "" {
 		beInside()
 	}
-	if dir := os.Getenv(noiseEnv); dir != "" {
-		makeNoise(dir)
-	}
 	os.Exit(m.Run())
 }
 

@@ -61,23 +61,3 @@ func BenchmarkExplain(b *testing.B) {
 		}
 	})
 }
-
-// BenchmarkLoad is a file of 1,000 rules, read and compiled.
-func BenchmarkLoad(b *testing.B) {
-	text := []byte(rulesOf("mixed", many))
-	b.Run("load", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := Load("p.yaml", text); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	p := mustLoad(b, string(text))
-	b.Run("compile", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := p.For(Scope{Home: "/home/u"}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -46,21 +45,6 @@ func BenchmarkRatio(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%dKiB", c.what, size>>10), func(b *testing.B) { ratio(b, c.tool, c.rest) })
 		}
 	}
-}
-
-// BenchmarkRatioServe is a read through the wire, beside os.ReadFile.
-func BenchmarkRatioServe(b *testing.B) {
-	w := newWorld(b)
-	content := strings.Repeat("x", 64<<20)
-	put1(b, w.home+"/f", content)
-	req, err := NewRequest(ReadFileTool, ReadFile{Path: "f", Stream: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ratio(b, func() error {
-		_, err := w.callTo(b, req, nil, io.Discard, 1<<40)
-		return err
-	}, func() error { _, err := os.ReadFile(w.home + "/f"); return err })
 }
 
 func syncedWrite(name string, content []byte) error {

@@ -50,7 +50,11 @@ func TestExactlyOne(t *testing.T) {
 // TestSearch compares search with a naive one, on repetitive texts.
 func TestSearch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for range 20_000 {
+	rounds := 20_000
+	if testing.Short() {
+		rounds = 4_000
+	}
+	for range rounds {
 		text, old := randomText(rng, 40, "ab\n"), randomText(rng, 5, "ab\n")
 		if old != "" {
 			checkSearch(t, text, old)
@@ -117,8 +121,11 @@ func TestDiff(t *testing.T) {
 	need(t, err == nil, "patch: it says what a diff means")
 	rng := rand.New(rand.NewPCG(5, 6))
 	w := newWorld(t)
-	tried := 0
-	for tried < 150 {
+	tried, rounds := 0, 150
+	if testing.Short() {
+		rounds = 40
+	}
+	for tried < rounds {
 		var b strings.Builder
 		for range rng.IntN(20) {
 			b.WriteString(randomText(rng, 3, "abc") + "\n")

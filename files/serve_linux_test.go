@@ -246,7 +246,7 @@ func TestHostileAnswers(t *testing.T) {
 func TestHugeFile(t *testing.T) {
 	size := int64(1 << 30)
 	if testing.Short() {
-		size = 256 << 20
+		size = 128 << 20
 	}
 	for _, tool := range []Tool{ReadFileTool, WriteFileTool, AppendFileTool, EditFileTool, "read lines"} {
 		t.Run(string(tool), func(t *testing.T) {

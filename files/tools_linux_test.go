@@ -234,6 +234,9 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if err := (WriteFile{Path: "f"}).Validate(); !strings.Contains(err.Error(), `"f": content is missing`) {
+		t.Error(err)
+	}
 	if _, err := w.write("long", strings.Repeat("x", MaxText+1)); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("content of more than MaxText: %v", err)
 	}

@@ -439,27 +439,6 @@ func TestOpenRefusesTheHost(t *testing.T) {
 	}
 }
 
-// BenchmarkFurnish is what its own network adds to the wake of a session.
-func BenchmarkFurnish(b *testing.B) {
-	for b.Loop() {
-		b.StopTimer()
-		n := namespace(b)
-		b.StartTimer()
-		if err := n.Furnish(); err != nil {
-			b.Fatal(err)
-		}
-		tcp, udp, err := n.Listen()
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.StopTimer()
-		if err := errors.Join(tcp.Close(), udp.Close()); err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-	}
-}
-
 func TestTry(t *testing.T) {
 	namespace(t) // needs root
 	if err := Try(); err != nil {

@@ -51,12 +51,3 @@ func TestPidsOf(t *testing.T) {
 		t.Errorf("living %v, dead %v of a process that was waited for", living, dead)
 	}
 }
-
-// BenchmarkPidsOf asks for a uid that has no process.
-func BenchmarkPidsOf(b *testing.B) {
-	for b.Loop() {
-		if _, _, err := PidsOf(4000000007); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -162,15 +162,3 @@ func FuzzWriter(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkWriter(b *testing.B) {
-	page := []byte(strings.Repeat("\x1b[32mok\x1b[m some text of a line é\r\n", 1000))
-	b.SetBytes(int64(len(page)))
-	w := NewWriter(&bytes.Buffer{}, Full)
-	for b.Loop() {
-		w.w.(*bytes.Buffer).Reset()
-		if _, err := w.Write(page); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

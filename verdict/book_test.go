@@ -1,13 +1,11 @@
 package verdict
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/chatd/chatd/filerules"
 )
@@ -130,30 +128,5 @@ func TestSimultaneousRules(t *testing.T) {
 	all.Wait()
 	if !denied(t, inForce.Load(), one, "secret-29/x") {
 		t.Error("the new rules do not hold")
-	}
-}
-
-// BenchmarkRatioRules is what the rules of a chat cost that are kept, beside compiling
-// them for each run, in turn.
-func BenchmarkRatioRules(b *testing.B) {
-	for _, n := range []int{10, 1000} {
-		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
-			book := NewBook(policies(b, manyRules(n)))
-			key := ruleKey{book.Policy(one.Profile), one.Agent, one.Home}
-			var kept, compiled time.Duration
-			for b.Loop() {
-				begun := time.Now()
-				_, err := book.Rules(one)
-				between := time.Now()
-				_, err2 := compile(key)
-				kept, compiled = kept+between.Sub(begun), compiled+time.Since(between)
-				if err := errors.Join(err, err2); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(kept.Nanoseconds())/float64(b.N), "ns/kept")
-			b.ReportMetric(float64(compiled.Nanoseconds())/float64(b.N), "ns/compiled")
-			b.ReportMetric(float64(compiled)/float64(kept), "compiled/kept")
-		})
 	}
 }
