@@ -116,12 +116,6 @@ func askFor[R any](ctx context.Context, c *Client, r route, t target, in any) (o
 	return out, err
 }
 
-// order sends a request whose answer has no body.
-func (c *Client) order(ctx context.Context, r route, t target, in any) error {
-	_, err := c.do(ctx, r, t, in, nil)
-	return err
-}
-
 // do sends in as JSON, if there is any, and reads the answer into out.
 func (c *Client) do(ctx context.Context, r route, t target, in, out any) (status int, err error) {
 	resp, err := c.send(ctx, r, t, "", in)

@@ -21,9 +21,9 @@ var (
 	}
 	plan    = route{"GET", "/v1/chats/{id}/plan", operators, nothing, "plan", 200, "Show what a chat's session is made of: mounts, rules, names of the environment.", plain(Chats.Plan)}
 	host    = route{"GET", "/v1/host", operators, nothing, "host", 200, "Describe the host and its walls.", serve((*Server).host)}
-	status  = route{"GET", "/v1/status", operators, nothing, "status", 200, "Show the daemon at a glance: since when, its chats, the walls that do not stand, what is nearly spent, what failed lately.", serve((*Server).status)}
+	status  = route{"GET", "/v1/status", operators, nothing, "status", 200, "Show the daemon at a glance: since when, its chats, the walls that do not stand, what is nearly spent, what failed lately.", daemon(Chats.Status)}
 	health  = route{"GET", "/healthz", anyone, nothing, "health", 200, "Say whether the daemon can begin something: 503 if not, as on a full disk.", serve((*Server).health)}
-	backup  = route{"POST", "/v1/backup", operators, nothing, "backup", 200, "Write records, key and audit log into one tar, which root alone can read.", serve((*Server).backup)}
+	backup  = route{"POST", "/v1/backup", operators, nothing, "backup", 200, "Write records, key and audit log into one tar, which root alone can read.", daemon(Chats.Backup)}
 	openapi = route{"GET", "/openapi.json", bridges, nothing, "openapi", 200, "This description (OpenAPI 3.1).", serveOpenAPI}
 
 	reportRoutes = []route{explain, egress, plan, host, status, health, backup, openapi}
@@ -42,16 +42,6 @@ func (s *Server) host(ctx context.Context, _ *noInput) (*bodyOf[chat.Host], erro
 	h, err := s.opt.Chats.Host(ctx)
 	s.addStreams(&h)
 	return &bodyOf[chat.Host]{h}, err
-}
-
-func (s *Server) status(ctx context.Context, _ *noInput) (*bodyOf[chat.Status], error) {
-	st, err := s.opt.Chats.Status(ctx)
-	return &bodyOf[chat.Status]{st}, err
-}
-
-func (s *Server) backup(ctx context.Context, _ *noInput) (*bodyOf[chat.Backup], error) {
-	b, err := s.opt.Chats.Backup(ctx)
-	return &bodyOf[chat.Backup]{b}, err
 }
 
 // health reports whether the daemon can begin something, and nothing about its chats.

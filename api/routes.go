@@ -152,6 +152,14 @@ func of[A, R any](method func(Chats, context.Context, chat.ID, A) (R, error)) re
 	})
 }
 
+// daemon is a row whose method takes nothing.
+func daemon[R any](method func(Chats, context.Context) (R, error)) register {
+	return serve(func(s *Server, ctx context.Context, _ *noInput) (*bodyOf[R], error) {
+		v, err := method(s.opt.Chats, ctx)
+		return &bodyOf[R]{v}, err
+	})
+}
+
 // doing is a row that acts on one chat and has no answer.
 func doing[I inChat](do func(context.Context, Chats, chat.ID, *I) error) register {
 	return serve(func(s *Server, ctx context.Context, in *I) (*emptyOutput, error) {

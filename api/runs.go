@@ -115,7 +115,8 @@ func signalRunOf(ctx context.Context, c Chats, id chat.ID, in *signalInput) erro
 
 // SignalRun is POST /v1/chats/{id}/runs/{run}/signal.
 func (c *Client) SignalRun(ctx context.Context, id chat.ID, run string, s chat.RunSignal) error {
-	return c.order(ctx, signalRun, target{chat: id, name: run}, s)
+	_, err := c.do(ctx, signalRun, target{chat: id, name: run}, s, nil)
+	return err
 }
 
 func outputOf(ctx context.Context, c Chats, id chat.ID, in *readRunInput) (chat.RunOutput, error) {

@@ -56,6 +56,26 @@ func named[R any](
 	})
 }
 
+// Archive archives a chat, and reaps it unless how.Keep. It may take hours, and ends with ctx.
+func (c Calls) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
+	return archive.call(ctx, c, id, how)
+}
+
+// VerifyArchive reads an archive. It may take hours.
+func (c Calls) VerifyArchive(ctx context.Context, name chat.ArchiveName) (chat.ArchiveCheck, error) {
+	return verifyArchive.call(ctx, c, "", name)
+}
+
+// Unarchive makes the chat of an archive again. It may take hours, and ends with ctx.
+func (c Calls) Unarchive(ctx context.Context, name chat.ArchiveName) (chat.Chat, error) {
+	return unarchive.call(ctx, c, "", name)
+}
+
+// RemoveArchive removes an archive for ever.
+func (c Calls) RemoveArchive(ctx context.Context, name chat.ArchiveName) error {
+	return removeArchive.order(ctx, c, "", name)
+}
+
 func (c *Client) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Archive, error) {
 	return archives.call(ctx, c.Calls, f.Chat, f)
 }

@@ -57,6 +57,33 @@ var (
 	thaw   = chatVerb("thaw", Root.Thaw)
 )
 
+// List returns one page of the caller's chats.
+func (c Calls) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
+	return list.call(ctx, c, "", f)
+}
+
+// Get returns one chat as it is now.
+func (c Calls) Get(ctx context.Context, id chat.ID) (chat.Chat, error) { return get.call(ctx, c, id) }
+
+// Reap ends a chat and removes every trace of it.
+func (c Calls) Reap(ctx context.Context, id chat.ID) error { return reap.order(ctx, c, id, nothing{}) }
+
+// Wake starts a chat's session if it has none.
+func (c Calls) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) { return wake.call(ctx, c, id) }
+
+// Sleep ends a chat's processes and keeps its home.
+func (c Calls) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return sleep.call(ctx, c, id)
+}
+
+// Freeze stops an awake chat's processes, which keep their memory.
+func (c Calls) Freeze(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return freeze.call(ctx, c, id)
+}
+
+// Thaw lets the processes of a frozen chat go on.
+func (c Calls) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) { return thaw.call(ctx, c, id) }
+
 func (c *Client) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
 	r, err := create.call(ctx, c.Calls, "", spec)
 	return r.Chat, r.Made, err

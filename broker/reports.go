@@ -46,6 +46,23 @@ var (
 	backup    = hostVerb("backup", Root.Backup)
 )
 
+// EgressLog returns what became of a chat's connections.
+func (c Calls) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error) {
+	return egressLog.call(ctx, c, id)
+}
+
+// Plan describes a chat's session.
+func (c Calls) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) { return plan.call(ctx, c, id) }
+
+// Host describes the machine and its walls.
+func (c Calls) Host(ctx context.Context) (chat.Host, error) { return host.call(ctx, c, "") }
+
+// Status summarizes the daemon's state.
+func (c Calls) Status(ctx context.Context) (chat.Status, error) { return status.call(ctx, c, "") }
+
+// Backup writes the daemon's state into an archive.
+func (c Calls) Backup(ctx context.Context) (chat.Backup, error) { return backup.call(ctx, c, "") }
+
 func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	return explain.call(ctx, c.Calls, id, namedQuestion{q, q.Named})
 }

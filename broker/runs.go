@@ -53,6 +53,19 @@ var (
 	})
 )
 
+// Runs lists the runs in progress and the background runs that are kept.
+func (c Calls) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) { return runs.call(ctx, c, id) }
+
+// Processes lists all processes in a chat.
+func (c Calls) Processes(ctx context.Context, id chat.ID) (chat.Processes, error) {
+	return processes.call(ctx, c, id)
+}
+
+// EndRun ends a run and returns when none of its processes is left.
+func (c Calls) EndRun(ctx context.Context, id chat.ID, run string) error {
+	return endRun.order(ctx, c, id, run)
+}
+
 func (c *Client) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
 	return startRun.call(ctx, c.Calls, id, namedRun{spec, spec.Named})
 }

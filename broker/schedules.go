@@ -65,6 +65,21 @@ var (
 	})
 )
 
+// Schedules lists a chat's schedules.
+func (c Calls) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
+	return schedules.call(ctx, c, id)
+}
+
+// Schedule returns one schedule.
+func (c Calls) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
+	return schedule.call(ctx, c, id, name)
+}
+
+// RemoveSchedule removes a schedule. Its current run continues.
+func (c Calls) RemoveSchedule(ctx context.Context, id chat.ID, name string) error {
+	return removeSchedule.order(ctx, c, id, name)
+}
+
 func (c *Client) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 	return terms.call(ctx, c.Calls, id)
 }

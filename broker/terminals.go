@@ -49,6 +49,24 @@ var (
 	})
 )
 
+// Input types into a chat's terminal.
+func (c Calls) Input(ctx context.Context, id chat.ID, in chat.Input) error {
+	return input.order(ctx, c, id, in)
+}
+
+// Screen returns the screen of a chat's terminal.
+func (c Calls) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
+	return c.ScreenWith(ctx, id, chat.ScreenSpec{})
+}
+
+// ScreenWith is Screen with the colours and the scrolled-off lines that spec asks for.
+func (c Calls) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSpec) (chat.Screen, error) {
+	if err := spec.Validate(); err != nil {
+		return chat.Screen{}, err
+	}
+	return screen.call(ctx, c, id, spec)
+}
+
 func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	t, err := inputWait.call(ctx, c.Calls, id, in)
 	t.Typed.Output = t.Output

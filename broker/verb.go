@@ -13,6 +13,11 @@ type verb[A, R any] string
 // plainVerb is the verb of a method that takes only a chat.
 type plainVerb[R any] string
 
+// Calls makes one call of a verb, and so is every method of [Base] whose arguments and answer are
+// alike over the control socket ([Client]) and over the API (package api's client). The verb is the
+// name of the API's route. answer is nil for an answer that says only that the call succeeded.
+type Calls func(ctx context.Context, verb string, id chat.ID, args, answer any) error
+
 // handler serves one call and returns its answer.
 type handler func(ctx context.Context, c *call) (any, error)
 

@@ -50,10 +50,7 @@ func archiveChat(c *cli.Context) error {
 		return fmt.Errorf("%w\nthe chat is at work (%s), so it must stay awake; --yes lets it sleep",
 			err, work)
 	}
-	if err != nil {
-		return err
-	}
-	return answer(c, a, func(w io.Writer) error { return printer.Archived(w, a, time.Now()) })
+	return answer(c, a, err, func(w io.Writer) error { return printer.Archived(w, a, time.Now()) })
 }
 
 // mayArchive asks on a terminal. Elsewhere a chat at work is refused: nobody was asked about what it
@@ -115,10 +112,7 @@ func unarchive(c *cli.Context) error {
 	done := archiveProgress(c, "unarchiving", name.ID())
 	ch, err := client(c).Unarchive(c.Context, name)
 	done()
-	if err != nil {
-		return err
-	}
-	return answer(c, ch, func(w io.Writer) error {
+	return answer(c, ch, err, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s asleep, uid %d, of archive %s\n", ch.ID, ch.UID, name)
 		return err
 	})

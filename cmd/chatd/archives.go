@@ -48,7 +48,7 @@ func archives(c *cli.Context) error {
 		return err
 	}
 	if !verify {
-		return answer(c, all, func(w io.Writer) error {
+		return answer(c, all, nil, func(w io.Writer) error {
 			return printer.Archives(w, all, time.Now())
 		})
 	}

@@ -16,10 +16,7 @@ func backUp(c *cli.Context) error {
 	done := progress(c, "backing up")
 	b, err := client(c).Backup(c.Context)
 	done()
-	if err != nil {
-		return err
-	}
-	return answer(c, b, func(w io.Writer) error {
+	return answer(c, b, err, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s: %d chats, audit log to line %d\n", printer.Escape(b.Path), b.Chats, b.AuditSeq)
 		return err
 	})

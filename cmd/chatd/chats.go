@@ -66,7 +66,7 @@ func create(c *cli.Context) error {
 	if len(made.Ignored) > 0 {
 		fmt.Fprintf(c.App.ErrWriter, "chatd: the chat is there, and stays as it is: %s not changed; see chatd set --help\n", strings.Join(made.Ignored, ", "))
 	}
-	return answer(c, made, func(w io.Writer) error {
+	return answer(c, made, nil, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, made.ID)
 		return err
 	})
@@ -94,10 +94,7 @@ func show(c *cli.Context) error {
 		return showPlan(c, id)
 	}
 	ch, err := client(c).Get(c.Context, id)
-	if err != nil {
-		return err
-	}
-	return answer(c, ch, func(w io.Writer) error {
+	return answer(c, ch, err, func(w io.Writer) error {
 		l, err := client(c).EgressLog(c.Context, id)
 		if err != nil {
 			return err
@@ -108,10 +105,7 @@ func show(c *cli.Context) error {
 
 func showPlan(c *cli.Context, id chat.ID) error {
 	p, err := client(c).Plan(c.Context, id)
-	if err != nil {
-		return err
-	}
-	return answer(c, p, func(w io.Writer) error { return printer.Plan(w, p) })
+	return answer(c, p, err, func(w io.Writer) error { return printer.Plan(w, p) })
 }
 
 func label(c *cli.Context) error {
@@ -127,10 +121,7 @@ func label(c *cli.Context) error {
 		return err
 	}
 	ch, err := client(c).Patch(c.Context, id, p)
-	if err != nil {
-		return err
-	}
-	return answer(c, ch, func(w io.Writer) error { return printer.Labels(w, ch.Labels) })
+	return answer(c, ch, err, func(w io.Writer) error { return printer.Labels(w, ch.Labels) })
 }
 
 // labelChanges reads KEY=VALUE and KEY- arguments.

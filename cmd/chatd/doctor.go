@@ -41,7 +41,7 @@ func doctor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := answer(c, h, func(w io.Writer) error { return printer.Host(w, h) }); err != nil {
+	if err := answer(c, h, nil, func(w io.Writer) error { return printer.Host(w, h) }); err != nil {
 		return err
 	}
 	if len(h.Missing) > 0 {

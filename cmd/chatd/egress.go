@@ -36,7 +36,7 @@ func egress(c *cli.Context) error {
 			return err
 		}
 	}
-	return answer(c, ch, func(w io.Writer) error { return printer.Egress(w, ch) })
+	return answer(c, ch, nil, func(w io.Writer) error { return printer.Egress(w, ch) })
 }
 
 // egressEntry is one entry of the command line.

@@ -23,10 +23,7 @@ func printEgressLog(c *cli.Context, id chat.ID) error {
 		return followEgress(c, id)
 	}
 	l, err := client(c).EgressLog(c.Context, id)
-	if err != nil {
-		return err
-	}
-	return answer(c, l, func(w io.Writer) error { return printer.EgressLog(w, l) })
+	return answer(c, l, err, func(w io.Writer) error { return printer.EgressLog(w, l) })
 }
 
 // followEgress prints what is there and what comes, until it is interrupted or the chat is reaped.

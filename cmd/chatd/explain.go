@@ -64,10 +64,7 @@ func explain(c *cli.Context) error {
 		return fmt.Errorf("cannot use the working directory: %w", err)
 	}
 	a, err := newExplainer(policy).ask(q)
-	if err != nil {
-		return err
-	}
-	return answerExplained(c, a, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
+	return answerExplained(c, a, err, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
 }
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.

@@ -30,10 +30,7 @@ func explainChat(c *cli.Context) error {
 		return err
 	}
 	a, err := client(c).Explain(c.Context, id, q)
-	if err != nil {
-		return err
-	}
-	return answerExplained(c, a, func(w io.Writer) error {
+	return answerExplained(c, a, err, func(w io.Writer) error {
 		if q.Host != "" {
 			return printer.Destination(w, a)
 		}
@@ -42,8 +39,8 @@ func explainChat(c *cli.Context) error {
 }
 
 // answerExplained is answer, with the exit code of a denial for what is denied.
-func answerExplained(c *cli.Context, a chat.Explained, people func(io.Writer) error) error {
-	if err := answer(c, a, people); err != nil {
+func answerExplained(c *cli.Context, a chat.Explained, err error, people func(io.Writer) error) error {
+	if err := answer(c, a, err, people); err != nil {
 		return err
 	}
 	if a.Verdict == "deny" || a.Guard != nil && a.Guard.Verdict == "deny" {

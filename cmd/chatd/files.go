@@ -147,10 +147,7 @@ func editFile(c *cli.Context, id chat.ID, args []string) error {
 
 // fileDone writes what was done: the tool's words, and the diff.
 func fileDone(c *cli.Context, a files.Answer, err error) error {
-	if err != nil {
-		return err
-	}
-	return answer(c, api.NewFileAnswer(a, nil), func(w io.Writer) error {
+	return answer(c, api.NewFileAnswer(a, nil), err, func(w io.Writer) error {
 		return printer.ChatText(w, a.Message+"\n"+a.Diff)
 	})
 }
@@ -174,8 +171,5 @@ func share(c *cli.Context) error {
 	done := progress(c, "copying")
 	got, err := client(c).Share(c.Context, from, s)
 	done()
-	if err != nil {
-		return err
-	}
-	return answer(c, got, func(w io.Writer) error { return printer.Shared(w, got) })
+	return answer(c, got, err, func(w io.Writer) error { return printer.Shared(w, got) })
 }

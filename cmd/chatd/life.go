@@ -103,7 +103,7 @@ func answerReaped(c *cli.Context, results []reapLine, dry bool) error {
 	if results == nil {
 		results = []reapLine{} // in JSON a list
 	}
-	return answer(c, results, func(w io.Writer) error {
+	return answer(c, results, nil, func(w io.Writer) error {
 		return writeReaped(w, c.App.ErrWriter, results, dry)
 	})
 }
@@ -218,10 +218,7 @@ func change(
 		done := progress(c, what)
 		ch, err := do(client(c), c.Context, id)
 		done()
-		if err != nil {
-			return err
-		}
-		return answer(c, ch, func(w io.Writer) error {
+		return answer(c, ch, err, func(w io.Writer) error {
 			state := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
 			_, err := fmt.Fprintln(w, ch.ID, cmp.Or(ch.Frozen.Words(), state))
 			return err

@@ -44,7 +44,7 @@ func ls(c *cli.Context) error {
 			return err
 		}
 	}
-	return answer(c, chats, func(w io.Writer) error { return printer.Chats(w, chats, disk, time.Now()) })
+	return answer(c, chats, nil, func(w io.Writer) error { return printer.Chats(w, chats, disk, time.Now()) })
 }
 
 // listAll reads every page and keeps what the daemon cannot filter on.

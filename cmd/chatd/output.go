@@ -9,9 +9,13 @@ import (
 	"github.com/chatd/chatd/printer"
 )
 
-// answer writes v as JSON with --json, else what people calls for.
-func answer(c *cli.Context, v any, people func(io.Writer) error) error {
-	if c.Bool("json") {
+// answer writes v as JSON with --json, else what people calls for. It returns err if there is one,
+// and writes nothing.
+func answer(c *cli.Context, v any, err error, people func(io.Writer) error) error {
+	switch {
+	case err != nil:
+		return err
+	case c.Bool("json"):
 		return printer.JSON(c.App.Writer, v)
 	}
 	return people(c.App.Writer)

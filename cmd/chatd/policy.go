@@ -60,7 +60,7 @@ func policyCheck(c *cli.Context) error {
 		out.Warnings = append(out.Warnings, p.Warnings()...)
 		out.Agents = append(out.Agents, p.Agents()...)
 	}
-	if err := answer(c, out, func(w io.Writer) error { return writeChecked(w, out) }); err != nil {
+	if err := answer(c, out, nil, func(w io.Writer) error { return writeChecked(w, out) }); err != nil {
 		return err
 	}
 	if !out.Valid {

@@ -60,18 +60,12 @@ func showRuns(c *cli.Context) error {
 
 func listRuns(c *cli.Context, id chat.ID) error {
 	list, err := client(c).Runs(c.Context, id)
-	if err != nil {
-		return err
-	}
-	return answer(c, list, func(w io.Writer) error { return printer.Runs(w, list.Runs) })
+	return answer(c, list, err, func(w io.Writer) error { return printer.Runs(w, list.Runs) })
 }
 
 func showRun(c *cli.Context, id chat.ID, run string) error {
 	r, err := client(c).ShowRun(c.Context, id, run)
-	if err != nil {
-		return err
-	}
-	return answer(c, r, func(w io.Writer) error { return printer.Run(w, c.App.ErrWriter, r) })
+	return answer(c, r, err, func(w io.Writer) error { return printer.Run(w, c.App.ErrWriter, r) })
 }
 
 // followRun prints what a run prints; to be interrupted ends only that.
@@ -108,5 +102,5 @@ func listProcesses(c *cli.Context) error {
 	if list.LeftOut > 0 {
 		fmt.Fprintf(c.App.ErrWriter, "chatd: %d processes more are not listed\n", list.LeftOut)
 	}
-	return answer(c, list, func(w io.Writer) error { return printer.Processes(w, list.Processes) })
+	return answer(c, list, nil, func(w io.Writer) error { return printer.Processes(w, list.Processes) })
 }

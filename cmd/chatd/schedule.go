@@ -64,26 +64,17 @@ func addSchedule(c *cli.Context, id chat.ID, argv []string) error {
 		Command: c.String("c"), Argv: argv, Cwd: c.String("cwd"), Env: env,
 		Timeout: chat.Duration(c.Duration("timeout")), Grace: chat.Duration(c.Duration("grace")),
 	})
-	if err != nil {
-		return err
-	}
-	return answer(c, s, func(w io.Writer) error { return printer.NewSchedule(w, s) })
+	return answer(c, s, err, func(w io.Writer) error { return printer.NewSchedule(w, s) })
 }
 
 func listSchedules(c *cli.Context, id chat.ID, _ []string) error {
 	all, err := client(c).Schedules(c.Context, id)
-	if err != nil {
-		return err
-	}
-	return answer(c, all, func(w io.Writer) error { return printer.Schedules(w, all.Schedules) })
+	return answer(c, all, err, func(w io.Writer) error { return printer.Schedules(w, all.Schedules) })
 }
 
 func showSchedule(c *cli.Context, id chat.ID, args []string) error {
 	s, err := client(c).Schedule(c.Context, id, args[0])
-	if err != nil {
-		return err
-	}
-	return answer(c, s, func(w io.Writer) error { return printer.Schedule(w, s) })
+	return answer(c, s, err, func(w io.Writer) error { return printer.Schedule(w, s) })
 }
 
 func removeSchedule(c *cli.Context, id chat.ID, args []string) error {

@@ -45,10 +45,7 @@ func serveAction(c *cli.Context) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n", unchecked("what profiles open of this host"))
 	}
-	if err != nil {
-		return err
-	}
-	return answer(c, cfg, func(w io.Writer) error {
+	return answer(c, cfg, err, func(w io.Writer) error {
 		text, err := cfg.Explained()
 		if err != nil {
 			return err

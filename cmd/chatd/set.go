@@ -76,10 +76,7 @@ func set(c *cli.Context) error {
 		return err
 	}
 	ch, err := client(c).Patch(c.Context, id, p)
-	if err != nil {
-		return err
-	}
-	return answer(c, ch, func(w io.Writer) error {
+	return answer(c, ch, err, func(w io.Writer) error {
 		return printer.Changed(w, *ch.Changed)
 	})
 }

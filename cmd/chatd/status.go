@@ -19,7 +19,7 @@ func statusAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := answer(c, st, func(w io.Writer) error { return printer.Status(w, st, time.Now()) }); err != nil {
+	if err := answer(c, st, nil, func(w io.Writer) error { return printer.Status(w, st, time.Now()) }); err != nil {
 		return err
 	}
 	return statusError(st)

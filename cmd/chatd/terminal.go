@@ -151,8 +151,5 @@ func screen(c *cli.Context) error {
 		return err
 	}
 	s, err := client(c).ScreenWith(c.Context, id, chat.ScreenSpec{Styles: c.Bool("styles"), History: c.Int("history")})
-	if err != nil {
-		return err
-	}
-	return answer(c, s, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
+	return answer(c, s, err, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
 }

@@ -87,7 +87,7 @@ func verifyAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := answer(c, v, func(w io.Writer) error { return printStrays(w, v) }); err != nil {
+	if err := answer(c, v, nil, func(w io.Writer) error { return printStrays(w, v) }); err != nil {
 		return err
 	}
 	if len(v.Strays) > 0 {

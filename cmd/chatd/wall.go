@@ -36,7 +36,7 @@ func wall(c *cli.Context) error {
 	if err := raiseWall(c.Context, flags); err != nil {
 		return err
 	}
-	return answer(c, wallAnswer{cfg.UIDs}, func(w io.Writer) error {
+	return answer(c, wallAnswer{cfg.UIDs}, nil, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "uids %d-%d are walled\n", cfg.UIDs.Low, cfg.UIDs.High)
 		return err
 	})
