@@ -15,7 +15,6 @@ import (
 // checking bounds the commands that are parsed simultaneously: one takes up to 70 MB (shell.Calls).
 var checking = make(chat.Turns, 4)
 
-// Run is [broker.Chats].
 func (c *Chats) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
 	spec, err := c.checkAudited(ctx, id, spec)
 	if err != nil {
@@ -24,7 +23,6 @@ func (c *Chats) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Ru
 	return c.streams.Run(ctx, id, spec)
 }
 
-// RunTo is [broker.Chats].
 func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
 	if err := spec.CheckStreamed(); err != nil {
 		return chat.RunResult{}, err
@@ -36,7 +34,6 @@ func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out ch
 	return c.streams.RunTo(ctx, id, spec, out)
 }
 
-// StartRun is [broker.Chats].
 func (c *Chats) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {
 	spec, err := c.checkAudited(ctx, id, spec)
 	if err != nil {

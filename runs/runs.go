@@ -114,7 +114,6 @@ func (c *Chats) Close() {
 	c.done.Wait()
 }
 
-// AddSchedule is [broker.Chats].
 func (c *Chats) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {
 	now := c.clock.Now().Round(0).UTC()
 	when, err := schedule.Parse(spec, now)
@@ -137,7 +136,6 @@ func (c *Chats) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleS
 	return c.show(id, s), nil
 }
 
-// Schedules is [broker.Chats].
 func (c *Chats) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
 	all, err := c.root.Schedules(ctx, id)
 	for i, s := range all.Schedules {
@@ -146,7 +144,6 @@ func (c *Chats) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, erro
 	return all, err
 }
 
-// Schedule is [broker.Chats].
 func (c *Chats) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
 	s, err := c.root.Schedule(ctx, id, name)
 	if err != nil {
@@ -155,7 +152,6 @@ func (c *Chats) Schedule(ctx context.Context, id chat.ID, name string) (chat.Sch
 	return c.show(id, s), nil
 }
 
-// RemoveSchedule is [broker.Chats].
 func (c *Chats) RemoveSchedule(ctx context.Context, id chat.ID, name string) error {
 	err := c.root.RemoveSchedule(ctx, id, name)
 	if err == nil {
@@ -164,7 +160,6 @@ func (c *Chats) RemoveSchedule(ctx context.Context, id chat.ID, name string) err
 	return err
 }
 
-// Reap is [broker.Chats].
 func (c *Chats) Reap(ctx context.Context, id chat.ID) error {
 	err := c.root.Reap(ctx, id)
 	if err == nil {
@@ -192,31 +187,26 @@ func gone(err error) bool {
 	return errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrWrongPhase)
 }
 
-// Attach is [broker.Chats].
 func (c *Chats) Attach(
 	ctx context.Context, id chat.ID, a chat.Attach, out chat.Output,
 ) (chat.RunResult, error) {
 	return c.streams.Attach(ctx, id, a, out)
 }
 
-// WriteStdin is [broker.Chats].
 func (c *Chats) WriteStdin(
 	ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool,
 ) error {
 	return c.streams.WriteStdin(ctx, id, run, body, last)
 }
 
-// ShowRun is [broker.Chats].
 func (c *Chats) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
 	return c.streams.ShowRun(ctx, id, run)
 }
 
-// ReadRun is [broker.Chats].
 func (c *Chats) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
 	return c.streams.ReadRun(ctx, id, run, cursor)
 }
 
-// FollowRun is [broker.Chats].
 func (c *Chats) FollowRun(
 	ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame),
 ) (chat.RunResult, error) {
