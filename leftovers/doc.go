@@ -7,8 +7,8 @@
 // they would act for, or be open to, the next user of the uid or the name. [Search] only reports
 // files, which may be someone's work. Processes end first: they could make the rest again.
 //
-// [Search] knows where a chat can have left files. `chatd verify` looks everywhere else: see package
-// scan.
+// [Search] knows where a chat can have left files that other chats can reach: in exposed
+// directories. `chatd verify` looks everywhere else: see package scan.
 //
 // # Runs as
 //

@@ -1,48 +1,52 @@
 package leftovers
 
 import (
+	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/sys"
 )
 
-// MaxLooks bounds the files that one search examines in its directories.
+// MaxLooks bounds the files that one search examines.
 const MaxLooks = 20000
+
+var errEnough = errors.New("the search has looked at MaxLooks files")
 
 // Search calls found once for each file of the uid in the directories, which may lie in each
 // other, and at the top of the host's /tmp and /var/tmp. It reports whether it saw all: MaxLooks
-// may have ended it.
+// may have ended it, and it crosses no mount.
 func Search(uid uint32, dirs []string, found func(path string)) (all bool) {
-	looks := MaxLooks
-	seen := map[string]bool{}
-	record := func(path string, d fs.DirEntry) {
-		fi, err := d.Info()
+	looks, named := MaxLooks, map[string]bool{}
+	all = true
+	search := func(top string, below error) {
+		fd, err := unix.Open(top, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return // removed meanwhile
+			all = all && err == unix.ENOENT
+			return
 		}
-		if u, _ := sys.OwnerOf(fi); u == uid && !seen[path] {
-			seen[path] = true
-			found(path)
+		seen := func(path string, st *unix.Stat_t) error {
+			if looks--; looks < 0 {
+				return errEnough
+			}
+			if st.Uid == uid && !named[path] {
+				named[path] = true
+				found(path)
+			}
+			if path == top {
+				return nil
+			}
+			return below
 		}
-	}
-	for _, dir := range []string{"/tmp", "/var/tmp"} {
-		entries, _ := os.ReadDir(dir) // a directory that does not exist holds no file
-		for _, e := range entries {
-			record(filepath.Join(dir, e.Name()), e)
-		}
+		unseen := func(string, error) { all = all && below != nil }
+		err = sys.Walk{Seen: seen, Unseen: unseen}.From(fd, top)
+		all = all && err == nil
 	}
 	for _, dir := range dirs {
-		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // what cannot be read is not named
-			if looks--; looks < 0 {
-				return fs.SkipAll
-			}
-			if err == nil {
-				record(path, d)
-			}
-			return nil
-		})
+		search(dir, nil)
 	}
-	return looks >= 0
+	search("/tmp", fs.SkipDir)
+	search("/var/tmp", fs.SkipDir)
+	return all
 }

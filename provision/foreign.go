@@ -60,7 +60,7 @@ func (m *Manager) reportForeign(ctx context.Context, rec state.Record) {
 	}
 	detail := map[string]string{"uid": fmt.Sprint(rec.UID), "files": fmt.Sprint(left), "first": strings.Join(first, " ")}
 	if !all {
-		detail["looked"] = fmt.Sprintf("at %d files and no more", leftovers.MaxLooks)
+		detail["looked"] = fmt.Sprintf("at %d files at most, and at none below a mount", leftovers.MaxLooks)
 	}
 	m.log.Warn("files of a reaped chat are left where they do not belong to it", "chat", rec.ID, "uid", rec.UID, "files", left, "first", detail["first"])
 	if err := m.audit(ctx, rec, "reap", "left", detail); err != nil {

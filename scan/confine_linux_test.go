@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/landlock"
+	"github.com/chatd/chatd/sys"
 )
 
 // confinedEnv names a directory for the second run of the test binary, which confines itself.
@@ -130,7 +131,7 @@ func confined(dir string) error {
 			return fmt.Errorf("%s: %w, want EPERM or EACCES", name, err)
 		}
 	}
-	fd, err := openBelow(unix.AT_FDCWD, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := sys.OpenOnMount(unix.AT_FDCWD, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("cannot open a directory: %w", err)
 	}

@@ -8,13 +8,14 @@
 // chatd-shim. `chatd verify` starts it as root, with the lowest priorities for CPU and disk. It
 // reads one [chat.StrayRequest] and writes one [chat.StrayLine] after another.
 //
-// The walk never leaves the file system that it is on: each name is opened by openat2(2), which
-// crosses no mount and follows no link, and only what was opened is looked at. So neither a rename
-// nor a mount leads it elsewhere, and it waits for no server: [localMounts] has the file systems
-// that it walks, each from its own root. It sends no name to a file system behind a mount, not even
-// to ask for its owner, because a FUSE file system answers when its owner likes.
+// The walk never leaves the file system that it is on ([sys.Walk]): it opens each name by openat2(2),
+// which crosses no mount and follows no link, and looks at what it opened. So neither a rename nor a
+// mount leads it elsewhere. It sends no name to a file system behind a mount, not even to ask for its
+// owner, because a FUSE file system answers when its owner likes. [chooseMounts] has the file systems
+// that it walks, each from its own root.
 //
-// A directory with more directories than memory is for is read again after each maxBelow of them.
+// A chat can make more directories than a walk has time for, and rename them ahead of it. So the walk
+// ends after a time, holds 256 names of a directory, and names what it did not look into.
 //
 // # Runs as
 //
@@ -25,7 +26,7 @@
 // # What it does not stop
 //
 // It finds by uid: a file that root owns and a chat wrote is not found, nor one in an archive. It
-// does not see what lies under a mount, below 64 directories, on network and FUSE file systems, in
-// containers' overlays (but in the layers below them), and what moves ahead of it each time. On a
-// kernel without Landlock it could read files, and tell of them only by its pipe.
+// does not see files under a mount, below 64 directories, on network and FUSE file systems, nor those
+// that move ahead of it each time. It walks containers' layers, not their overlays. A local disk that
+// hangs holds it up. On a kernel without Landlock it could read files, and tell of them only by its pipe.
 package scan

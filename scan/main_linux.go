@@ -5,13 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
-	"strings"
-	"sync"
-	"time"
-	"unsafe"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -19,76 +15,40 @@ import (
 	"github.com/chatd/chatd/sys"
 )
 
-// progressEvery is how often a walk says where it is.
-const progressEvery = time.Second
-
 // Main is the mode "scan" of chatd-shim. It reads a [chat.StrayRequest] from standard input and
-// writes lines to standard output; the end of its input ends it. It returns the exit code.
+// writes lines to standard output. It returns the exit code.
 func Main() int {
 	runtime.LockOSThread() // priorities are those of a thread
-	nameThread("chatd-scan")
-	in := json.NewDecoder(os.Stdin)
 	var req chat.StrayRequest
-	if err := in.Decode(&req); err != nil {
+	if err := json.NewDecoder(os.Stdin).Decode(&req); err != nil {
 		return 2
 	}
-	out := &output{w: bufio.NewWriter(os.Stdout)}
-	if err := out.say(chat.StrayLine{End: search(req, out)}); err != nil {
+	w := bufio.NewWriter(os.Stdout)
+	out := json.NewEncoder(w)
+	end, err := search(req, func(l chat.StrayLine) error { return out.Encode(l) })
+	if err != nil {
+		end.Error = err.Error()
+	}
+	if errors.Join(out.Encode(chat.StrayLine{End: &end}), w.Flush()) != nil {
 		return 1
 	}
 	return 0
 }
 
-func search(req chat.StrayRequest, out *output) *chat.StrayEnd {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+func search(req chat.StrayRequest, say func(chat.StrayLine) error) (end chat.StrayEnd, err error) {
+	mounts, err := sys.ReadMounts("/proc/self/mountinfo")
 	if err != nil {
-		return &chat.StrayEnd{Error: fmt.Sprintf("cannot read the mounts: %v", err)}
+		return end, err
 	}
-	mounts, err := sys.ParseMounts(string(text))
-	if err != nil {
-		return &chat.StrayEnd{Error: err.Error()}
-	}
-	missing, err := confine()
-	if err != nil {
-		return &chat.StrayEnd{Error: err.Error()}
-	}
-	w := newWalk(req, out.say)
-	go endWithParent()
-	go func() {
-		for range time.Tick(progressEvery) {
-			if at := w.at.Load(); at != nil {
-				_ = out.say(chat.StrayLine{At: *at}) // if nobody reads, the walk ends with its next find
-			}
+	for _, dir := range req.Under {
+		if !slices.ContainsFunc(mounts, func(m sys.Mount) bool { return m.Path == dir }) {
+			return end, fmt.Errorf("cannot look under %s: want a mount point", chat.Quote(dir))
 		}
-	}()
-	end := w.all(localMounts(mounts, req.Under))
-	end.Missing = strings.Join(missing, ", ")
-	return &end
-}
-
-// nameThread sets what ps(1) shows; the kernel's choice is the number of a descriptor.
-func nameThread(name string) {
-	if b, err := unix.ByteSliceFromString(name); err == nil {
-		_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
 	}
-}
-
-// endWithParent ends the process when its caller has: then nobody holds the other end.
-func endWithParent() {
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	os.Exit(1)
-}
-
-// output writes lines; the walk and its progress share it.
-type output struct {
-	mu sync.Mutex
-	w  *bufio.Writer
-}
-
-func (o *output) say(l chat.StrayLine) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return errors.Join(json.NewEncoder(o.w).Encode(l), o.w.Flush())
+	if _, err := confine(); err != nil {
+		return end, err
+	}
+	return newWalk(req, say).all(mounts), nil
 }
 
 // lowestPriority gives this thread the idle classes of CPU and disk (sched(7), ioprio_set(2)).

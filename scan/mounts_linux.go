@@ -2,7 +2,7 @@ package scan
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 
@@ -22,9 +22,17 @@ const localKinds = " bcachefs btrfs ext2 ext3 ext4 f2fs jfs nilfs2 overlay ramfs
 // passedKinds have no file of a user, and a path may lead through them.
 const passedKinds = " devtmpfs proc sysfs "
 
-// localMounts are the mounts to walk, sorted by path. A mount that is reached through a file system
-// of another kind is left out: its name could not be looked up without that.
-func localMounts(all []sys.Mount, under []string) []sys.Mount {
+// pseudoKinds have no file of a user, or such as a reap removes. An overlay is in them because its
+// layers are walked.
+const pseudoKinds = passedKinds + "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts " +
+	"efivarfs fusectl mqueue nsfs overlay pstore rpc_pipefs securityfs selinuxfs tracefs "
+
+var errKind = errors.New("not a local file system, or reached through one that is not")
+
+// chooseMounts are the mounts to walk, sorted by path, and those that may have files of users and
+// are not walked. A mount that is reached through a file system of another kind is one of those:
+// its name could not be looked up without that.
+func chooseMounts(all []sys.Mount, under []string) (chosen, left []sys.Mount) {
 	byID := map[int]sys.Mount{}
 	for _, m := range all {
 		byID[m.ID] = m
@@ -42,14 +50,20 @@ func localMounts(all []sys.Mount, under []string) []sys.Mount {
 		}
 		return false // a circle
 	}
-	chosen := slices.DeleteFunc(slices.Clone(all), func(m sys.Mount) bool {
-		return !is(localKinds, m) || m.Kind == "overlay" && m.Path != "/" || !reached(m) ||
-			len(under) > 0 && !slices.Contains(under, m.Path)
-	})
+	for _, m := range all {
+		local := is(localKinds, m) && (m.Kind != "overlay" || m.Path == "/")
+		switch {
+		case len(under) > 0 && !slices.Contains(under, m.Path):
+		case local && reached(m):
+			chosen = append(chosen, m)
+		case len(under) > 0 || local || !is(pseudoKinds, m):
+			left = append(left, m)
+		}
+	}
 	slices.SortFunc(chosen, func(a, b sys.Mount) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.ID, b.ID))
 	})
-	return chosen
+	return chosen, left
 }
 
 // top is an open mount.
@@ -64,12 +78,12 @@ func (w *walk) openMounts(mounts []sys.Mount) (tops []top) {
 	var open []top
 	for _, m := range mounts {
 		if len(open) == maxMounts {
-			w.leaveOut(m.Path, errMany)
-			break
+			w.unseen(m.Path, errMany)
+			continue
 		}
 		fd, err := openMount(m)
 		if err != nil {
-			w.leaveOut(m.Path, err)
+			w.unseen(m.Path, err)
 		} else if fd >= 0 {
 			open = append(open, top{m, fd})
 		}
@@ -93,7 +107,7 @@ func contains(dir, path string) bool {
 	return dir == "/" || path == dir || strings.HasPrefix(path, dir+"/")
 }
 
-// openMount opens the root of a mount for reading; -1 is a mount that another one hides.
+// openMount opens the root of a mount; -1 is a mount that another one hides.
 func openMount(m sys.Mount) (int, error) {
 	fd, err := sys.Openat2(unix.AT_FDCWD, m.Path, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
@@ -105,26 +119,15 @@ func openMount(m sys.Mount) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(fd)
 	var st unix.Statx_t
 	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
-	if err := unix.Statx(fd, "", flags, unix.STATX_MNT_ID, &st); err != nil {
+	err = unix.Statx(fd, "", flags, unix.STATX_MNT_ID, &st)
+	if err == nil && st.Mask&unix.STATX_MNT_ID == 0 {
+		err = errors.New("cannot tell mounts apart: the kernel is older than 5.8")
+	}
+	if err != nil || st.Mnt_id != uint64(m.ID) {
+		_ = unix.Close(fd)
 		return -1, err
 	}
-	if st.Mask&unix.STATX_MNT_ID == 0 {
-		return -1, fmt.Errorf("cannot tell mounts apart: the kernel is older than 5.8")
-	}
-	if st.Mnt_id != uint64(m.ID) {
-		return -1, nil
-	}
-	return openBelow(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY)
-}
-
-// openBelow opens a name of a directory. It follows no link, and stays in the directory and on its
-// mount.
-func openBelow(dir int, name string, flags uint64) (int, error) {
-	return sys.Openat2(dir, name, &unix.OpenHow{
-		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	return fd, nil
 }

@@ -54,9 +54,9 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// TestLocalMounts: network and FUSE file systems are left out, and so is all that is reached
-// through them, whatever it is.
-func TestLocalMounts(t *testing.T) {
+// TestMounts: network and FUSE file systems are left out by name, and so is all that is
+// reached through them, whatever it is.
+func TestMounts(t *testing.T) {
 	mounts, err := sys.ParseMounts(`1 0 254:0 / / rw - ext4 /dev/vda rw
 2 1 0:1 / /proc rw - proc proc rw
 3 1 0:2 / /dev rw - devtmpfs devtmpfs rw
@@ -72,29 +72,31 @@ func TestLocalMounts(t *testing.T) {
 13 13 8:4 / /self rw - xfs /dev/sdd rw
 `)
 	must(t, err)
-	paths := func(all []sys.Mount) (paths []string) {
-		for _, m := range all {
+	same := func(what string, got []sys.Mount, want ...string) {
+		var paths []string
+		for _, m := range got {
 			paths = append(paths, m.Path)
 		}
-		return paths
+		if !slices.Equal(paths, want) {
+			t.Errorf("%s %q, want %q", what, paths, want)
+		}
 	}
-	got := paths(localMounts(mounts, nil))
-	if !slices.Equal(got, []string{"/", "/dev/shm", "/self", "/srv"}) {
-		t.Errorf("it walks %q", got)
-	}
-	got = paths(localMounts(mounts, []string{"/srv", "/net"}))
-	if !slices.Equal(got, []string{"/srv"}) {
-		t.Errorf("of two it walks %q", got)
-	}
+	walked, left := chooseMounts(mounts, nil)
+	same("it walks", walked, "/", "/dev/shm", "/self", "/srv")
+	same("it leaves out", left, "/home/u/far", "/home/u/far/near", "/home/u/far/near/t", "/net", "/auto/x")
+	merged := "/var/lib/docker/overlay2/a/merged"
+	walked, left = chooseMounts(mounts, []string{"/srv", "/net", "/proc", merged})
+	same("of four it walks", walked, "/srv")
+	same("of four it leaves out", left, "/proc", "/net", merged)
 	mounts[0].Kind = "overlay"
-	if got := paths(localMounts(mounts, []string{"/"})); len(got) != 1 {
+	if walked, _ := chooseMounts(mounts, []string{"/"}); len(walked) != 1 {
 		t.Error("it leaves out a root that is an overlay")
 	}
 	for _, circle := range [][2]int{{20, 21}, {21, 20}} {
 		m := sys.Mount{ID: circle[0], Parent: circle[1], Kind: "ext4", Path: "/circle"}
 		mounts = append(mounts, m)
 	}
-	if got := paths(localMounts(mounts, []string{"/circle"})); len(got) != 0 {
+	if walked, _ := chooseMounts(mounts, []string{"/circle"}); len(walked) != 0 {
 		t.Error("it walks mounts that no root carries")
 	}
 }
@@ -122,20 +124,24 @@ func mounted(t *testing.T, dir string) func() {
 
 // under is a request for files of anyUID on the mounts.
 func under(mounts ...string) chat.StrayRequest {
-	return chat.StrayRequest{Spent: [][2]uint32{{anyUID, anyUID}}, Under: mounts}
+	return chat.StrayRequest{Spent: [][2]uint32{{anyUID, anyUID}}, Under: mounts, For: time.Hour}
 }
 
 // walkOf walks mounts of this thread's namespace.
-func walkOf(t *testing.T, req chat.StrayRequest) (finds []chat.Stray, end chat.StrayEnd) {
+func walkOf(t *testing.T, req chat.StrayRequest) (finds, unseen []string, end chat.StrayEnd) {
 	t.Helper()
 	mounts, err := sys.ReadMounts("/proc/thread-self/mountinfo")
 	check(t, err)
-	w := newWalk(req, func(l chat.StrayLine) error {
-		finds = append(finds, *l.Find)
+	end = newWalk(req, func(l chat.StrayLine) error {
+		if l.Find != nil {
+			finds = append(finds, string(l.Find.Path))
+		} else {
+			unseen = append(unseen, string(l.Unseen.Path)+": "+l.Unseen.Why)
+		}
 		return nil
-	})
-	end = w.all(localMounts(mounts, req.Under))
-	return finds, end
+	}).all(mounts)
+	slices.Sort(finds)
+	return finds, unseen, end
 }
 
 const anyUID = 1999990000
@@ -144,14 +150,6 @@ func owned(t *testing.T, name string) {
 	t.Helper()
 	check(t, os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0),
 		os.Chown(name, anyUID, 0))
-}
-
-func pathsOf(finds []chat.Stray) (paths []string) {
-	for _, f := range finds {
-		paths = append(paths, fmt.Sprintf("%s %d", f.First, f.Files))
-	}
-	slices.Sort(paths)
-	return paths
 }
 
 // TestWalk: a walk finds by uid, whatever the name; it follows no link and enters no mount, neither
@@ -174,56 +172,76 @@ func TestWalk(t *testing.T) {
 			unix.Mount(other+"/elsewhere", filepath.Join(top, "file"), "", unix.MS_BIND, ""),
 			os.Chown(filepath.Join(top, "a/b"), anyUID+1, 0),
 		)
-		finds, end := walkOf(t, under(top))
-		got := pathsOf(finds)
-		either := slices.Contains(got, top+"/a/y1 2") || slices.Contains(got, top+"/a/y2 2")
-		if len(got) != 3 || !slices.Contains(got, top+"/a/b/c/x 1") || !either ||
-			end.Error != "" || end.Unseen > 0 {
-			t.Errorf("%q, %+v", got, end)
+		finds, unseen, end := walkOf(t, under(top))
+		var want []string
+		for _, name := range []string{"-rf", "a/b/c/x", "a/y1", "a/y2", "bad\xff", "new\nline"} {
+			want = append(want, filepath.Join(top, name))
 		}
-		files := 0
-		for _, f := range finds {
-			files += f.Files
-		}
-		if files != 6 {
-			t.Errorf("%d files, want 6", files)
+		if !slices.Equal(finds, want) || len(unseen) > 0 || end.Error != "" || end.Entries != 11 {
+			t.Errorf("%q, %q, %+v", finds, unseen, end)
 		}
 		// The same files on a second mount are not walked again, nor is one that is hidden.
-		finds, _ = walkOf(t, under(other, top+"/mount", top+"/file"))
+		finds, _, _ = walkOf(t, under(other, top+"/mount", top+"/file"))
 		if len(finds) != 1 {
-			t.Errorf("of one file system that is mounted twice: %q", pathsOf(finds))
+			t.Errorf("of one file system that is mounted twice: %q", finds)
 		}
 	})
 }
 
-// TestManyDirectories: of a directory with more directories than are held, all are walked.
+// TestManyDirectories: of a directory with more names than are held, all are walked.
 func TestManyDirectories(t *testing.T) {
 	needsRoot(t)
 	top := t.TempDir()
-	const many = 2*maxBelow + batch // the last batch is the one that is too many
+	const many = 1000
 	inMounts(t, func() {
 		defer mounted(t, top)()
 		for i := range many {
 			owned(t, fmt.Sprintf("%s/%d/x", top, i))
 		}
-		finds, end := walkOf(t, under(top))
-		if got := slices.Compact(pathsOf(finds)); len(got) != many || end.Error != "" {
-			t.Errorf("%d of %d directories, %+v", len(got), many, end)
+		finds, unseen, end := walkOf(t, under(top))
+		if len(slices.Compact(finds)) != many || len(unseen) > 0 || end.Error != "" {
+			t.Errorf("%d of %d directories, %q, %+v", len(finds), many, unseen, end)
 		}
 	})
 }
 
-// TestDeep: what is below maxDepth directories is not walked, and the end says so.
-func TestDeep(t *testing.T) {
+// TestSaysWhatItLeavesOut: a walk names what is too deep, a file system that is not local, and where
+// its time was over.
+func TestSaysWhatItLeavesOut(t *testing.T) {
 	needsRoot(t)
 	top := t.TempDir()
 	inMounts(t, func() {
 		defer mounted(t, top)()
-		owned(t, top+strings.Repeat("/d", maxDepth-1)+"/seen")
-		owned(t, top+strings.Repeat("/d", maxDepth)+"/unseen")
-		finds, end := walkOf(t, under(top))
-		if len(finds) != 1 || end.Unseen != 1 || !strings.Contains(end.Why, "below 64 dir") {
-			t.Errorf("%q, %+v", pathsOf(finds), end)
+		owned(t, top+strings.Repeat("/d", 63)+"/seen")
+		owned(t, top+strings.Repeat("/d", 64)+"/unseen")
+		finds, unseen, _ := walkOf(t, under(top, "/proc"))
+		if len(finds) != 1 || len(unseen) != 2 || !strings.HasPrefix(unseen[0], "/proc: proc: ") ||
+			!strings.HasSuffix(unseen[1], "below 64 directories") {
+			t.Errorf("%q, %q", finds, unseen)
+		}
+		late := under(top)
+		late.For = 0
+		finds, unseen, end := walkOf(t, late)
+		if len(finds) > 0 || len(unseen) != 1 || !strings.HasPrefix(unseen[0], top+": the time is over") ||
+			end.Entries != 1 {
+			t.Errorf("without time: %q, %q, %+v", finds, unseen, end)
+		}
+	})
+}
+
+// TestNobodyReads: a walk whose lines nobody reads ends.
+func TestNobodyReads(t *testing.T) {
+	needsRoot(t)
+	top := t.TempDir()
+	inMounts(t, func() {
+		defer mounted(t, top)()
+		owned(t, top+"/a")
+		owned(t, top+"/b")
+		mounts, err := sys.ReadMounts("/proc/thread-self/mountinfo")
+		check(t, err)
+		end := newWalk(under(top), func(chat.StrayLine) error { return unix.EPIPE }).all(mounts)
+		if end.Entries != 2 || !strings.Contains(end.Error, "cannot report a file: broken pipe") {
+			t.Errorf("%+v", end)
 		}
 	})
 }
@@ -256,10 +274,10 @@ func TestRenames(t *testing.T) {
 			}
 		}()
 		for end := time.Now().Add(time.Second); time.Now().Before(end); {
-			finds, _ := walkOf(t, under(top))
-			for _, f := range finds {
-				if strings.HasSuffix(string(f.First), "/x") {
-					t.Errorf("a link led it to %s", f.First)
+			finds, _, _ := walkOf(t, under(top))
+			for _, path := range finds {
+				if strings.HasSuffix(path, "/x") {
+					t.Errorf("a link led it to %s", path)
 				}
 			}
 		}
@@ -295,9 +313,9 @@ func TestWaitsForNoServer(t *testing.T) {
 			options := fmt.Sprintf("fd=%d,rootmode=%o,user_id=0,group_id=0,allow_other", fuse, kind)
 			check(t, unix.Mount("hangs", filepath.Join(top, name), "fuse", 0, options))
 		}
-		finds, end := walkOf(t, under(top))
-		if got := pathsOf(finds); !slices.Equal(got, []string{top + "/a 1", top + "/z/y 1"}) {
-			t.Errorf("found %q, %+v", got, end)
+		finds, _, end := walkOf(t, under(top))
+		if !slices.Equal(finds, []string{top + "/a", top + "/z/y"}) {
+			t.Errorf("found %q, %+v", finds, end)
 		}
 	})
 }

@@ -18,6 +18,14 @@ func OpenBeneath(dir int, name string, flags uint64) (int, error) {
 	})
 }
 
+// OpenOnMount is OpenBeneath that crosses no mount either.
+func OpenOnMount(dir int, name string, flags uint64) (int, error) {
+	return Openat2(dir, name, &unix.OpenHow{
+		Flags:   flags | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+}
+
 // Gone reports whether an entry was removed or replaced, by the error of an open
 // beneath a directory.
 func Gone(err error) bool {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/sys"
 )
 
 // Remove removes the named trees below a root-owned parent. Their content is the chat's
@@ -77,10 +79,7 @@ type remover struct {
 
 // OpenDir opens a directory in the directory at; name may be no link and no other file system.
 func OpenDir(at int, name string) (int, error) {
-	fd, err := unix.Openat2(at, name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	fd, err := sys.OpenOnMount(at, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, fmt.Errorf("cannot open %s: %w", strconv.QuoteToASCII(name), err)
 	}

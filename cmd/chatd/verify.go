@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -44,6 +46,11 @@ func verifyCommand() *cli.Command {
 			Name:  "under",
 			Usage: "look only at the file system mounted at `DIRECTORY`; may be repeated",
 		},
+		&cli.DurationFlag{
+			Name:  "for",
+			Value: time.Hour,
+			Usage: "end after this `TIME`, and say where",
+		},
 	)
 }
 
@@ -52,7 +59,7 @@ type stray struct {
 	UID   uint32   `json:"uid"`
 	Chat  string   `json:"chat,omitempty"` // empty if the audit log does not have it any more
 	Files int      `json:"files"`
-	First []string `json:"first"` // up to maxStrayPaths paths, one of a directory, quoted
+	First []string `json:"first"` // up to maxStrayPaths paths, quoted
 	Find  string   `json:"find"`  // the command that lists all
 
 	mounts []string
@@ -62,14 +69,21 @@ type stray struct {
 type verified struct {
 	Strays  []stray `json:"strays"`
 	Entries int     `json:"entries"`
-	Unseen  int     `json:"unseen,omitempty"`
-	Why     string  `json:"why,omitempty"`
+	// Unnamed are files of further uids than Strays has.
+	Unnamed int `json:"unnamed,omitempty"`
+	// Unseen counts the directories and file systems that were not looked into. Why has the first.
+	Unseen int      `json:"unseen,omitempty"`
+	Why    []string `json:"why,omitempty"`
+
+	found map[uint32]*stray
 }
 
 const (
 	maxStrayPaths = 5
 	// maxStrays bounds the uids that one answer names.
 	maxStrays = 10_000
+	// maxWhy bounds the places of which one answer says why they were not looked into.
+	maxWhy = 20
 )
 
 func verifyAction(c *cli.Context) error {
@@ -111,14 +125,13 @@ func verify(c *cli.Context, cfg config.Config) (v verified, err error) {
 	if err != nil {
 		return v, err
 	}
-	found := map[uint32]*stray{}
-	req := chat.StrayRequest{Spent: between(cfg.UIDs, before), Under: c.StringSlice("under")}
+	v.Strays, v.found = []stray{}, map[uint32]*stray{}
+	req := chat.StrayRequest{Spent: between(cfg.UIDs, before), For: c.Duration("for")}
+	for _, dir := range c.StringSlice("under") {
+		req.Under = append(req.Under, filepath.Clean(dir))
+	}
 	done := progress(c, "looking for files of reaped chats")
-	end, err := findStrays(c.Context, cfg, req, func(l chat.StrayLine) {
-		if l.Find != nil {
-			addStray(found, *l.Find)
-		}
-	})
+	end, err := findStrays(c.Context, cfg, req, v.add)
 	done()
 	if err != nil {
 		return v, err
@@ -127,16 +140,16 @@ func verify(c *cli.Context, cfg config.Config) (v verified, err error) {
 	if err != nil {
 		return v, err
 	}
-	maps.DeleteFunc(found, func(uid uint32, _ *stray) bool {
+	maps.DeleteFunc(v.found, func(uid uint32, _ *stray) bool {
 		_, living := slices.BinarySearch(after, uid)
 		return living
 	})
-	if err := nameChats(c.Context, cfg.State, found); err != nil {
+	if err := nameChats(c.Context, cfg.State, v.found); err != nil {
 		return v, err
 	}
-	v = verified{Strays: []stray{}, Entries: end.Entries, Unseen: end.Unseen, Why: end.Why}
-	for _, uid := range slices.Sorted(maps.Keys(found)) {
-		v.Strays = append(v.Strays, *found[uid])
+	v.Entries = end.Entries
+	for _, uid := range slices.Sorted(maps.Keys(v.found)) {
+		v.Strays = append(v.Strays, *v.found[uid])
 	}
 	return v, nil
 }
@@ -163,24 +176,35 @@ func between(all config.UIDRange, taken []uint32) (ranges [][2]uint32) {
 	return ranges
 }
 
-func addStray(found map[uint32]*stray, f chat.Stray) {
-	s := found[f.UID]
+// add takes in a line of the walk.
+func (v *verified) add(l chat.StrayLine) {
+	if u := l.Unseen; u != nil {
+		if v.Unseen++; len(v.Why) < maxWhy {
+			v.Why = append(v.Why, chat.QuotePath(string(u.Path))+": "+u.Why)
+		}
+	}
+	f := l.Find
+	if f == nil {
+		return
+	}
+	s := v.found[f.UID]
 	if s == nil {
-		if len(found) == maxStrays {
+		if len(v.found) == maxStrays {
+			v.Unnamed++
 			return
 		}
 		s = &stray{UID: f.UID}
-		found[f.UID] = s
+		v.found[f.UID] = s
 	}
-	s.Files += f.Files
+	s.Files++
 	if len(s.First) < maxStrayPaths {
-		s.First = append(s.First, chat.QuotePath(string(f.First)))
+		s.First = append(s.First, chat.QuotePath(string(f.Path)))
 	}
 	mount := shellWord(string(f.Mount))
 	if len(s.mounts) < maxStrayPaths && !slices.Contains(s.mounts, mount) {
 		s.mounts = append(s.mounts, mount)
+		s.Find = fmt.Sprintf("find %s -xdev -uid %d", strings.Join(s.mounts, " "), s.UID)
 	}
-	s.Find = fmt.Sprintf("find %s -xdev -uid %d", strings.Join(s.mounts, " "), s.UID)
 }
 
 // shellWord quotes a path for a shell, and what a terminal would act on by $'…' of bash.
@@ -227,9 +251,12 @@ func printStrays(w io.Writer, v verified) (err error) {
 		say("%d files of uid %d, of the reaped chat %s:\n  %s\n  all: %s\n", s.Files, s.UID,
 			cmp.Or(s.Chat, "(not in the audit log)"), strings.Join(s.First, "\n  "), s.Find)
 	}
+	if v.Unnamed > 0 {
+		say("%d files of further uids\n", v.Unnamed)
+	}
 	say("%d names looked at, files of %d reaped chats\n", v.Entries, len(v.Strays))
 	if v.Unseen > 0 {
-		say("%d directories not seen, the first: %s\n", v.Unseen, v.Why)
+		say("not looked into: %d, among them\n  %s\n", v.Unseen, strings.Join(v.Why, "\n  "))
 	}
 	return err
 }

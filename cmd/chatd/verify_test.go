@@ -43,14 +43,19 @@ func TestShellWord(t *testing.T) {
 
 // TestStraysAreBounded: a host with files of many uids takes no more room than maxStrays of them.
 func TestStraysAreBounded(t *testing.T) {
-	found := map[uint32]*stray{}
+	v := verified{found: map[uint32]*stray{}}
 	for i := range 3 * maxStrays {
 		for range 3 * maxStrayPaths {
-			addStray(found, chat.Stray{UID: uint32(i), Files: 1, First: []byte("/x"), Mount: []byte("/")})
+			v.add(chat.StrayLine{
+				Find:   &chat.Stray{UID: uint32(i), Path: []byte("/x"), Mount: []byte("/")},
+				Unseen: &chat.Unseen{Path: []byte("/x")},
+			})
 		}
 	}
-	one := found[0]
-	if len(found) != maxStrays || len(one.First) != maxStrayPaths || one.Files != 3*maxStrayPaths {
-		t.Errorf("%d uids, the first with %+v", len(found), one)
+	one := v.found[0]
+	if len(v.found) != maxStrays || len(one.First) != maxStrayPaths || one.Files != 3*maxStrayPaths ||
+		v.Unnamed != 2*maxStrays*one.Files || len(v.Why) != maxWhy || v.Unseen != 3*maxStrays*one.Files {
+		t.Errorf("%d uids, the first with %+v, %d of others, not seen %d (%d)",
+			len(v.found), one, v.Unnamed, v.Unseen, len(v.Why))
 	}
 }
