@@ -29,7 +29,7 @@
 // # Full logs
 //
 // A log that reaches Options.AuditMax bytes is renamed, and the first line of the next log chains
-// to its last. So all logs form one chain, and [VerifyAudit] reads them as one. Beyond
+// to its last. So all logs form one chain, and [CheckAudit] reads them as one. Beyond
 // Options.AuditKeep full logs the oldest are removed, after a line that records how they ended;
 // without this line verification reports them missing. A process may end at any step of a rotation
 // ([Store.rotate]).

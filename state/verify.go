@@ -27,13 +27,6 @@ type reading struct {
 
 func newReading() *reading { return &reading{chain: chain{hash: noHash}} }
 
-// verify reads one log from its beginning to its first broken line.
-func verify(r io.Reader) (lines int, c chain, err error) {
-	v := newReading()
-	lines, err = v.verdict(v.file(r))
-	return lines, v.chain, err
-}
-
 // verdict returns how many lines are valid, and why no more are. The lines before the first can be
 // checked only after all files were read.
 func (v *reading) verdict(err error) (int, error) {
@@ -100,71 +93,16 @@ func AuditFiles(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// VerifyAudit reads the files as one log, the oldest first, and returns how many lines hold from
-// the beginning. [chat.ErrInvalid] with the number of the first line that was changed, added,
-// dropped or moved, or that has no end, or where logs are missing that no line says were removed. A
-// chain whose end is cut off is still valid here: only [Store.VerifyAudit] detects that.
-func VerifyAudit(paths ...string) (lines int, err error) {
-	v := newReading()
-	for _, path := range paths {
-		if err = v.path(path); err != nil {
-			break
-		}
-	}
-	if lines, err = v.verdict(err); err != nil {
-		return lines, fmt.Errorf("cannot verify audit log: %w", err)
-	}
-	return lines, nil
-}
-
+// path verifies the next file by its name.
 func (v *reading) path(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(v.named(f, f), f.Close())
-}
-
-// named verifies f, and adds the file's name to an error.
-func (v *reading) named(f *os.File, in io.Reader) error {
-	if err := v.file(in); err != nil {
-		return fmt.Errorf("%s: %w", f.Name(), err)
+	if err := errors.Join(v.file(f), f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
-}
-
-// VerifyAudit verifies the whole log of the open store, and that it ends with the last line that
-// this process wrote.
-func (s *Store) VerifyAudit() (lines int, err error) {
-	files, want, err := s.log.snapshot(s.opts.Dir)
-	if err == nil {
-		lines, err = verifyUpTo(files, want)
-	}
-	for _, f := range files {
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		return lines, fmt.Errorf("cannot verify audit log %s: %w", filepath.Join(s.opts.Dir, auditName), err)
-	}
-	return lines, nil
-}
-
-// verifyUpTo reads the files, of which the last ends with the head.
-func verifyUpTo(files []*os.File, want head) (int, error) {
-	v := newReading()
-	for i, f := range files {
-		in := io.Reader(f)
-		if i == len(files)-1 {
-			in = io.LimitReader(f, want.Offset)
-		}
-		if err := v.named(f, in); err != nil {
-			return v.verdict(err)
-		}
-	}
-	if v.seq != want.Seq || v.hash != want.Hash {
-		return v.verdict(fmt.Errorf("it ends with line %d, want line %d as written: %w", v.seq, want.Seq, chat.ErrInvalid))
-	}
-	return v.verdict(nil)
 }
 
 // snapshot opens every file of the log in dir while audit.jsonl is the open log and has exactly the

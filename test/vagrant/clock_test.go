@@ -87,7 +87,7 @@ func checkAudit(t *testing.T) {
 		var err error
 		files, err = state.AuditFiles(stateDir)
 		if err == nil {
-			_, err = state.VerifyAudit(files...) // a line may be half written at any moment
+			_, _, err = state.CheckAudit(stateDir) // a line may be half written at any moment
 		}
 		return err == nil
 	})
