@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -138,21 +137,6 @@ func TestKillGivesUpWithItsContext(t *testing.T) {
 	if alive(session) {
 		t.Fatal("Kill returned with the session alive")
 	}
-}
-
-func TestCPUIsThrottled(t *testing.T) {
-	f := open(t)
-	must(t, f.Create(idA, limits()))
-	must(t, f.CreateRun(idA, "spin"))
-	start(t, f, idA, "session", "while :; do :; done")
-	start(t, f, idA, "runs/spin", "while :; do :; done")
-	if u, err := f.Usage(idA); err != nil || u.Throttled != 0 {
-		t.Fatalf("before LimitCPU: %+v, %v", u, err)
-	}
-	l := limits()
-	l.CPUQuota, l.CPUPeriod = chat.Duration(5*time.Millisecond), chat.Duration(50*time.Millisecond)
-	must(t, f.LimitCPU(idA, l))
-	await(t, "three throttled periods", func() bool { u, err := f.Usage(idA); must(t, err); return u.Throttled >= 3 })
 }
 
 func TestLiveLimits(t *testing.T) {

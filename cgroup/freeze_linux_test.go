@@ -171,7 +171,11 @@ func TestHoldMeetsStarts(t *testing.T) {
 		}
 	})
 	started, refused := 0, 0
-	for i := 0; i < 200 || started == 0 || refused == 0; i++ {
+	rounds := 200
+	if testing.Short() {
+		rounds = 60
+	}
+	for i := 0; i < rounds || started == 0 || refused == 0; i++ {
 		run := fmt.Sprint("r", i)
 		must(t, f.CreateRun(idA, run))
 		cmd := shell("exit 0")

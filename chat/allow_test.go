@@ -81,10 +81,10 @@ func TestMatchesHost(t *testing.T) {
 	}
 }
 
-// FuzzAllowNames: what is read as a name is written as it is read, and matches only what it says.
-func FuzzAllowNames(f *testing.F) {
+// FuzzAllow: an entry is written as it is read, and a name matches only what it says.
+func FuzzAllow(f *testing.F) {
 	for _, s := range []string{"api.example.com:443", "*.Example.com.:1-2", "udp:a.b:53",
-		"tcp:udp:1"} {
+		"tcp:udp:1", "203.0.113.5:443", "[2001:db8::/32]:443", "udp:10.0.0.0/8:1-2"} {
 		f.Add(s, "a.example.com")
 	}
 	f.Fuzz(func(t *testing.T, s, name string) {
@@ -94,6 +94,9 @@ func FuzzAllowNames(f *testing.F) {
 		}
 		if again, err := ParseAllow(a.String()); err != nil || again != a {
 			t.Errorf("%q reads as %v, which reads as %v, %v", s, a, again, err)
+		}
+		if strings.ContainsAny(a.String(), " \t\n\"'") || a.Low == 0 || a.Low > a.High {
+			t.Errorf("%q reads as %v", s, a)
 		}
 		if a.Named() == a.Prefix.IsValid() {
 			t.Errorf("%q reads as %+v: want a name or an address", s, a)

@@ -73,7 +73,11 @@ func TestNoWindow(t *testing.T) {
 				}
 			}()
 			last := 0
-			for n := range 200 {
+			rounds := 200
+			if testing.Short() {
+				rounds = 60
+			}
+			for n := range rounds {
 				next := r.IntN(len(keyRules))
 				now.Store(fmt.Sprintf("%d: %q and %q", n, keyRules[last], keyRules[next]))
 				last = next
@@ -219,6 +223,9 @@ func TestStanding(t *testing.T) {
 			stood := 0
 			for i, from := range keyRules {
 				for j, to := range keyRules {
+					if testing.Short() && rand.IntN(3) > 0 {
+						continue
+					}
 					for dir, names := range map[string][]string{"x": {"key", "pub/key", "pub/d/key"}, "x/pub": {"key", "d/key"}, "x/pub/d": {"key"}} {
 						_, err := s.hold(rulesOfKeys(i))
 						must(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/stream"
 )
 
 // flood are runs that print more than is kept, and wait for each other's end.
@@ -17,9 +18,8 @@ type flood struct {
 	broker.Streams
 	printed chan struct{}
 	end     chan struct{}
+	bytes   int // that each prints
 }
-
-const flooded = 3 << 20
 
 func (f flood) Run(
 	_ context.Context, _ chat.ID, _ chat.RunSpec, begun broker.Begun,
@@ -33,7 +33,7 @@ func (f flood) Run(
 		return chat.RunResult{}, err
 	}
 	begun("run-1", r, none)
-	_, err = io.WriteString(w, strings.Repeat("x", flooded))
+	_, err = io.WriteString(w, strings.Repeat("x", f.bytes))
 	f.printed <- struct{}{}
 	<-f.end
 	return chat.RunResult{}, errors.Join(err, w.Close(), nothing.Close())
@@ -42,8 +42,12 @@ func (f flood) Run(
 // TestOutputIsBounded: of a run no more than its output_max is kept, of all runs of a caller no
 // more than is one caller's, and one more is refused; another caller has its own bound.
 func TestOutputIsBounded(t *testing.T) {
-	f := flood{printed: make(chan struct{}, 100), end: make(chan struct{})}
-	s := NewStreams(f)
+	f := flood{printed: make(chan struct{}, 100), end: make(chan struct{}), bytes: 3 << 20}
+	s, each := NewStreams(f), maxOutputEach
+	if testing.Short() { // an eighth of everything
+		f.bytes, each = f.bytes/8, each/8
+		s = &Streams{f, stream.NewRoom(maxOutput/8, int64(each))}
+	}
 	as := func(name string) context.Context {
 		return chat.WithCaller(t.Context(), chat.Caller{Name: name, Role: chat.RoleBridge})
 	}
@@ -71,7 +75,7 @@ func TestOutputIsBounded(t *testing.T) {
 	kept, cut := 0, 0
 	for range many + 1 {
 		res := <-results
-		if res.StdoutBytes != flooded || res.Truncated != (len(res.Stdout) < flooded) {
+		if res.StdoutBytes != int64(f.bytes) || res.Truncated != (len(res.Stdout) < f.bytes) {
 			t.Errorf("%d bytes are counted, %d kept, truncated %t",
 				res.StdoutBytes, len(res.Stdout), res.Truncated)
 		}
@@ -79,7 +83,7 @@ func TestOutputIsBounded(t *testing.T) {
 			cut++
 		}
 	}
-	const maxStored = maxOutputEach + flooded + many*100
+	maxStored := each + f.bytes + many*100
 	if kept > maxStored || kept < maxStored/2 || cut == 0 || cut == many+1 {
 		t.Errorf("%d bytes are kept, want at most %d; %d of %d are cut", kept, maxStored, cut, many+1)
 	}
