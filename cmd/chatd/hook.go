@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
@@ -22,6 +24,10 @@ const (
 	// maxHookInput bounds what a program sends of one call: its files' content is in it.
 	maxHookInput = 16 << 20
 )
+
+// hookTimeout bounds one question to the daemon: a program runs the tool if its hook takes longer
+// than it waits, which is 60 s in gemini-cli.
+var hookTimeout = 20 * time.Second
 
 func hookCommand() *cli.Command {
 	return command("hook", hookCheck,
@@ -77,7 +83,12 @@ func (h *hook) rules(c *cli.Context) (err error) {
 		id, err := chatArg(c.String("chat"))
 		h.ask = func(q explainCase) (chat.Explained, error) {
 			asked := chat.Question{Path: q.Path, Op: q.Op, Command: q.Command}
-			return client(c).Explain(c.Context, id, asked)
+			if q.Command != "" {
+				asked.Command = "cd '" + strings.ReplaceAll(q.Cwd, "'", `'\''`) + "'\n" + q.Command
+			}
+			ctx, cancel := context.WithTimeout(c.Context, hookTimeout)
+			defer cancel()
+			return client(c).Explain(ctx, id, asked)
 		}
 		return err
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestHookHostile: what a hook cannot read, or cannot ask about, blocks the tool.
@@ -36,6 +38,26 @@ func TestHookHostile(t *testing.T) {
 		if code != hookBlocks || !strings.HasPrefix(out.String(), `{"block":true,"reason":"cannot check the call: `) {
 			t.Errorf("pi: %.80q: code %d, %q", text, code, out.String())
 		}
+	}
+}
+
+// TestHookSilentDaemon: a daemon that does not answer blocks the tool, before the program gives up.
+func TestHookSilentDaemon(t *testing.T) {
+	old := hookTimeout
+	t.Cleanup(func() { hookTimeout = old })
+	hookTimeout = time.Millisecond
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var out, errOut strings.Builder
+	args := []string{"chatd", "--socket", socket, "hook", "check", "claude", "--chat", strings.Repeat("a", 16)}
+	event := strings.NewReader(`{"tool_name":"Read","cwd":"/w","tool_input":{"file_path":"x"}}`)
+	code := mainWith(t.Context(), args, event, &out, &errOut)
+	if code != hookBlocks || out.Len() > 0 || !strings.Contains(errOut.String(), "deadline exceeded") {
+		t.Errorf("code %d, %q, %q", code, out.String(), errOut.String())
 	}
 }
 

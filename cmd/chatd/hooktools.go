@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -14,8 +15,20 @@ import (
 type hookTool struct {
 	op       string // empty for a command
 	names    []string
-	optional bool // without the argument it is the working directory
+	optional bool // without the argument it is the working directory, or no command
 	list     bool // the argument is a list
+	dir      []string
+	clean    func(path string) string // what the tool does to a path first
+}
+
+// piPath is what pi does to a path: its expandPath of dist/core/tools/path-utils.js, 0.73.1.
+func piPath(path string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Zs, r) && r != '\u1680' {
+			return ' '
+		}
+		return r
+	}, strings.TrimPrefix(path, "@"))
 }
 
 var (
@@ -36,8 +49,9 @@ var hookTools = map[string]map[string]hookTool{
 		"LS":           {op: "read", names: hookDir, optional: true},
 	},
 	"gemini": {
-		"run_shell_command": {names: []string{"command"}}, "read_file": {op: "read", names: hookFile},
-		"write_file": {op: "write", names: hookFile}, "replace": {op: "edit", names: hookFile},
+		"run_shell_command": {names: []string{"command"}, dir: []string{"dir_path", "directory"}},
+		"read_file":         {op: "read", names: hookFile},
+		"write_file":        {op: "write", names: hookFile}, "replace": {op: "edit", names: hookFile},
 		"list_directory":      {op: "read", names: hookDir, optional: true},
 		"glob":                {op: "read", names: hookDir, optional: true},
 		"search_file_content": {op: "read", names: hookDir, optional: true},
@@ -45,15 +59,19 @@ var hookTools = map[string]map[string]hookTool{
 		"read_many_files":     {op: "read", names: []string{"include", "paths"}, list: true},
 	},
 	"pi": {
-		"bash": {names: []string{"command"}}, "read": {op: "read", names: hookFile},
-		"write": {op: "write", names: hookFile}, "edit": {op: "edit", names: hookFile},
-		"grep": {op: "read", names: hookDir, optional: true},
-		"find": {op: "read", names: hookDir, optional: true},
-		"ls":   {op: "read", names: hookDir, optional: true},
+		"bash":  {names: []string{"command"}},
+		"read":  {op: "read", names: hookFile, clean: piPath},
+		"write": {op: "write", names: hookFile, clean: piPath},
+		"edit":  {op: "edit", names: hookFile, clean: piPath},
+		"grep":  {op: "read", names: hookDir, optional: true, clean: piPath},
+		"find":  {op: "read", names: hookDir, optional: true, clean: piPath},
+		"ls":    {op: "read", names: hookDir, optional: true, clean: piPath},
 	},
 	"picoclaw": {
-		"exec": {names: []string{"command"}}, "bash": {names: []string{"command"}},
+		// exec has a command if its action is run.
+		"exec":      {names: []string{"command"}, optional: true, dir: []string{"cwd"}},
 		"read_file": {op: "read", names: hookFile}, "write_file": {op: "write", names: hookFile},
+		"load_image": {op: "read", names: hookFile}, "send_file": {op: "read", names: hookFile},
 		"append_file": {op: "write", names: hookFile}, "edit_file": {op: "edit", names: hookFile},
 		"list_dir": {op: "read", names: hookDir, optional: true},
 	},
@@ -74,6 +92,11 @@ func (h *hook) check(call hookCall) (reason string, err error) {
 	if !known {
 		return "", nil
 	}
+	var dir string
+	if _, err := argumentOf(call.args, tool.dir, &dir); err != nil {
+		return "", err
+	}
+	call.cwd = call.path(dir)
 	targets, err := call.targets(tool)
 	if err != nil {
 		return "", err
@@ -81,10 +104,10 @@ func (h *hook) check(call hookCall) (reason string, err error) {
 	for _, target := range targets {
 		q := explainCase{Cwd: call.cwd, Command: target}
 		if tool.op != "" {
-			q.Command, q.Op, q.Path = "", tool.op, target
-			if !filepath.IsAbs(target) && !strings.HasPrefix(target, "~") {
-				q.Path = filepath.Join(call.cwd, target)
+			if tool.clean != nil {
+				target = tool.clean(target)
 			}
+			q.Command, q.Op, q.Path = "", tool.op, call.path(target)
 		}
 		a, err := h.ask(q)
 		if err != nil || a.Verdict == "deny" || a.Guard != nil && a.Guard.Verdict == "deny" {
@@ -92,6 +115,14 @@ func (h *hook) check(call hookCall) (reason string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// path is where a path of the call leads.
+func (call hookCall) path(p string) string {
+	if filepath.IsAbs(p) || strings.HasPrefix(p, "~") {
+		return p
+	}
+	return filepath.Join(call.cwd, p)
 }
 
 // targets are the command or the paths of a call.
@@ -103,6 +134,9 @@ func (call hookCall) targets(tool hookTool) (all []string, err error) {
 	} else if given, err = argumentOf(call.args, tool.names, &one); one != "" {
 		all = []string{one}
 	} else if !given && tool.optional {
+		if tool.op == "" {
+			return nil, err
+		}
 		all = []string{call.cwd}
 	}
 	pattern := func(target string) bool { return strings.ContainsAny(target, "*?[{") }

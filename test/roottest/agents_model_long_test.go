@@ -19,8 +19,8 @@ type object = map[string]any
 
 // model is a scripted server of models. It speaks the streaming part of four protocols: Anthropic
 // Messages, OpenAI Responses and Chat Completions, and Gemini generateContent. A question that
-// has "slowly" in it is answered after a while, and one that begins with "run: " by a
-// call of the agent's shell tool.
+// has "slowly" in it is answered after a while, one that begins with "run: " by a call of the
+// agent's shell tool, and one that begins with "call: " by a call of the tool that it names.
 type model struct {
 	mu      sync.Mutex
 	asked   []string // texts of the conversation, as the agent's requests ended with them
@@ -89,7 +89,7 @@ func answerTo(text string) string {
 	return fmt.Sprintf("Answer-%06d.", sum)
 }
 
-// reply is what a request is answered by: a text, or a call of a tool with a command.
+// reply is what a request is answered by: a text, or a call of a tool with its arguments.
 type reply struct {
 	text    string
 	tool    string
@@ -142,6 +142,13 @@ func (m *model) reply(req object) reply {
 		m.mu.Unlock()
 		time.Sleep(slowly)
 		m.mu.Lock()
+	}
+	if call, found := strings.CutPrefix(text, "call: "); found {
+		var args object
+		name, said, _ := strings.Cut(call, " ")
+		if json.Unmarshal([]byte(said), &args) == nil {
+			return reply{tool: name, command: args}
+		}
 	}
 	if command, found := strings.CutPrefix(text, "run: "); found {
 		return callOf(tools, command)
