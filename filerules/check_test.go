@@ -334,9 +334,9 @@ func TestMessage(t *testing.T) {
 
 // TestMessageHasTheHome: a denial names a path below ~ where its rule does, and as it is elsewhere.
 func TestMessageHasTheHome(t *testing.T) {
-	rs := ruleset(t, "access: {useDefaults: false, deny: [~/.ssh/**, '**/.env', '~x']}", "/home/u", "/home/u")
+	rs := ruleset(t, "access: {useDefaults: false, deny: [~/.ssh/**, '**/.env', '~x', '~']}", "/home/u", "/home/u")
 	for path, want := range map[string]string{
-		"/home/u/.ssh/id": "~/.ssh/id", "/home/u/a/.env": "/home/u/a/.env", "/home/u/~x": "/home/u/~x", "/srv/.env": "/srv/.env",
+		"/home/u": "~", "/home/u/.ssh/id": "~/.ssh/id", "/home/u/a/.env": "/home/u/a/.env", "/home/u/~x": "/home/u/~x", "/srv/.env": "/srv/.env",
 	} {
 		v, err := rs.Check(path, Read)
 		if got := rs.Message(*v.Rule, v.Name); err != nil || got != "Access denied: "+want+" blocked by policy" {
