@@ -114,9 +114,7 @@ func (f hostPath) step(at int, name string) (int, hostPath, error) {
 }
 
 func openName(at int, name, p string) (int, error) {
-	fd, err := unix.Openat2(at, name, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
+	fd, err := sys.OpenBeneath(at, name, unix.O_PATH)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return -1, fmt.Errorf("cannot use %s: %w: %w", chat.Quote(p), errNotThere, chat.ErrInvalid)

@@ -13,9 +13,6 @@ import (
 	"github.com/chatd/chatd/trees"
 )
 
-// beneath is the resolve flags for every open in a home: a chat owns every name in it.
-const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
-
 // MakeInstanceDirs makes the directories and links that every home has, unless their names are
 // taken. It acts as the chat, so that the chat owns them from the start. A file that the chat
 // put in their place stays: it can mislead only the chat. The home is name in parent, as for
@@ -55,7 +52,7 @@ func Inside(parent, name string, uid uint32, act func(home int) error) error {
 // makeDirBeneath makes one directory in an existing parent. A parent that the chat has replaced,
 // and a name that is taken, stay as they are.
 func makeDirBeneath(home int, rel string) error {
-	parent, err := unix.Openat2(home, path.Dir(rel), &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: beneath})
+	parent, err := sys.OpenOnMount(home, path.Dir(rel), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return unlessItsOwn(err)
 	}

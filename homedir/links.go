@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // makeLinkBeneath gives a directory of a home its second name, as the chat. A file of the chat's
 // with that name stays.
 func makeLinkBeneath(home int, l chat.InstanceLink) error {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: beneath}
-	names, err := unix.Openat2(home, path.Dir(l.Name), &how)
+	names, err := sys.OpenOnMount(home, path.Dir(l.Name), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return unlessItsOwn(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/sys"
 )
 
 // MakeMountPoint makes sure, as the chat, that the home has a directory at rel, or with file a
@@ -60,11 +61,11 @@ func stepInto(at int, name string, file bool) (fd int, aside string, err error) 
 
 // openPoint opens a directory that the chat may use, or a regular file.
 func openPoint(at int, name string, file bool) (int, error) {
-	flags := uint64(unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC)
+	flags := uint64(unix.O_PATH)
 	if !file {
 		flags |= unix.O_DIRECTORY
 	}
-	fd, err := unix.Openat2(at, name, &unix.OpenHow{Flags: flags, Resolve: beneath})
+	fd, err := sys.OpenOnMount(at, name, flags)
 	if err != nil {
 		return -1, err
 	}
