@@ -18,13 +18,13 @@ import (
 
 // These bounds may only fall. "make layout" prints the figures.
 const (
-	maxCode     = 76_460 // lines of code, without tests
+	maxCode     = 76_376 // lines of code, without tests
 	maxPackage  = 6_520  // of one package
 	minPackage  = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian   = 11     // lines of the median function
 	maxColumns  = 100    // of a line of a page; a tab counts as 4
 	wideColumns = 110    // of a line of code; maxWide lines outside tests may have more
-	maxWide     = 1_130
+	maxWide     = 1_121
 )
 
 // sizes are the figures of some Go files.

@@ -12,12 +12,15 @@ import (
 // callers simultaneously, cost the host one search in that time.
 const searchAge = 2 * time.Second
 
-// Searches keeps what grants matched in the last 2 seconds. Its zero value is ready, and safe for
-// concurrent use. A grant that is being searched is waited for by those that ask for the same one.
+// Searches keeps what grants matched in the last 2 seconds. It is safe for concurrent use. A grant
+// that is being searched is waited for by those that ask for the same one.
 type Searches struct {
 	mu   sync.Mutex
 	last map[chat.Grant]*search
 }
+
+// NewSearches returns an empty Searches.
+func NewSearches() *Searches { return &Searches{last: map[chat.Grant]*search{}} }
 
 type search struct {
 	done  chan struct{}
@@ -53,9 +56,6 @@ func (s *Searches) of(g chat.Grant) (now *search, mine bool) {
 	})
 	if now := s.last[g]; now != nil {
 		return now, false
-	}
-	if s.last == nil {
-		s.last = map[chat.Grant]*search{}
 	}
 	s.last[g] = &search{done: make(chan struct{})}
 	return s.last[g], true

@@ -14,7 +14,7 @@ import (
 // result serves for 2 seconds, an error too, and is forgotten then.
 func TestSearches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s Searches
+		s := NewSearches()
 		var mu sync.Mutex
 		counts := map[string]int{}
 		search := func(g chat.Grant) (*expansion, error) {

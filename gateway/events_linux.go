@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/quota"
 	"github.com/chatd/chatd/uplink"
 )
 
@@ -35,10 +34,6 @@ const (
 
 // lostWhy is what became of connections that ended with chatd-egress.
 const lostWhy = "cut: chatd-egress ended, and what they carried is not known"
-
-func newReports() *quota.Allowance {
-	return quota.NewAllowance(maxReports, reportEvery, time.Now)
-}
 
 // takeEvents takes a report of chatd-egress, which may be taken over, unless it was the last that
 // was taken: its answer did not come in time. A chat that is being closed is heard to its end; what

@@ -91,7 +91,7 @@ func New(opt Options) *Gateway {
 		resolving: make(chan struct{}, maxResolving), flows: newFlows(opt.MaxFlows, time.Now),
 		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
 		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1),
-		reports: newReports()}
+		reports: quota.NewAllowance(maxReports, reportEvery, time.Now)}
 }
 
 // tellTimeout bounds one answer of chatd-egress about a chat.

@@ -124,9 +124,6 @@ func (m *Manager) toolPlan(rec state.Record) (may shims.FileTool, err error) {
 		has = append([]chat.Exposed{}, s.Exposed...)
 	}
 	exposed, err := m.views.ForTools(c, has)
-	if err != nil {
-		return may, err
-	}
 	may = m.toolGrants(rec)
 	may.Confine = &shims.ToolView{
 		UID: rec.UID, Limits: m.processLimits(rec), Trees: append(trees, exposed...),

@@ -164,7 +164,11 @@ func newManager(opt Options) *Manager {
 		Profiles: opt.Profiles, Rules: opt.FileRules, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
 		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
 		Unit: m.ownUnits(), Report: func(err error) { m.ReportHung("enforcer", err) },
-		Chat: m.findChat, Audit: m.auditDeniedTo,
+		Chat: func(id chat.ID) (policy.Chat, error) {
+			rec, err := m.store.Get(id)
+			return m.chatOf(rec), err
+		},
+		Audit:  m.auditDeniedTo,
 		Denied: func(id chat.ID, d chat.Denied) { m.runs.Denied(id, d) },
 	})
 	m.gateway, m.traffic = m.newGateway(), m.newTraffic()

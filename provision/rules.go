@@ -21,11 +21,6 @@ func (m *Manager) chatOf(rec state.Record) policy.Chat {
 	}
 }
 
-func (m *Manager) findChat(id chat.ID) (policy.Chat, error) {
-	rec, err := m.store.Get(id)
-	return m.chatOf(rec), err
-}
-
 func (m *Manager) raiseEnforcer(ctx context.Context) error {
 	return m.policy.Raise(ctx, m.allChats())
 }

@@ -31,7 +31,7 @@ func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk 
 	if err != nil {
 		return err
 	}
-	sh := newSharing(m, from, to, s, talk)
+	sh := &sharing{filecall.NewCopy(from.ID, s, talk), m, from, to, s}
 	if err := errors.Join(m.allowFirst(ctx, from, sh.Read), m.allowFirst(ctx, to, sh.Write)); err != nil {
 		return err
 	}
@@ -51,10 +51,6 @@ type sharing struct {
 	m        *Manager
 	from, to state.Record
 	share    chat.Share
-}
-
-func newSharing(m *Manager, from, to state.Record, s chat.Share, talk files.Talk) *sharing {
-	return &sharing{filecall.NewCopy(from.ID, s, talk), m, from, to, s}
 }
 
 // copy does the two calls, each in its chat.

@@ -68,19 +68,16 @@ func (p *Planner) exposed(c Chat, user uint32, recent *exposure.Searches) (all [
 
 // ForTools returns what of the host the file tools of a chat see: what its session sees, or would
 // see, and what matches an expression of the profile by now. The session is nil for a chat asleep,
-// whose home gets the mount points.
-// Results of searches serve for 2 seconds, for all chats of the profile.
+// whose home gets the mount points. Results of searches serve for 2 seconds, for all chats of the
+// profile.
 func (p *Planner) ForTools(c Chat, session []chat.Exposed) ([]chat.Exposed, error) {
 	grants := len(c.Profile.AllowReadPaths) + len(c.Profile.AllowWritePaths)
 	if session != nil && grants == 0 {
 		return session, nil
 	}
-	now, _, err := p.exposed(c, c.UID, &p.searches)
-	if session == nil && err == nil {
-		return now, p.MakeMountPoints(c, now)
-	}
+	now, _, err := p.exposed(c, c.UID, p.searches)
 	if session == nil {
-		return nil, viewError(c, err)
+		return now, errors.Join(viewError(c, err), p.MakeMountPoints(c, now))
 	}
 	if err != nil {
 		p.opt.Log.Warn("file tools see the matches of the session's start alone", "chat", c.ID, "why", err)

@@ -35,11 +35,11 @@ type Options struct {
 // Planner plans what sessions see on one host. Its methods are safe for concurrent use.
 type Planner struct {
 	opt      Options
-	searches exposure.Searches // for file tools
+	searches *exposure.Searches // for file tools
 }
 
 // New returns a Planner.
-func New(o Options) *Planner { return &Planner{opt: o} }
+func New(o Options) *Planner { return &Planner{opt: o, searches: exposure.NewSearches()} }
 
 // Chat is a chat, with what holds for its sessions.
 type Chat struct {
