@@ -42,6 +42,9 @@ func argumentRules(numbers map[string]int, may Openings) []bpf.Instruction {
 		rule(unix.SYS_SETSOCKOPT, optionRule(may.Netlink)),
 		filterRules(may.Filters),
 		rule(unix.SYS_FCNTL, anyOf(1, unix.EINVAL, unix.F_OFD_SETLK, unix.F_OFD_SETLKW)),
+		// It would drop pages of /usr for everybody, which another chat can time. As advice it may
+		// have no effect, and succeeds (posix_fadvise(2)).
+		rule(unix.SYS_FADVISE64, anyOf(3, 0, unix.FADV_DONTNEED)),
 		rule(unix.SYS_MKNODAT, deviceRule(2)),
 		// RENAME_WHITEOUT leaves a whiteout in place of the file. A file system without
 		// whiteouts returns EINVAL.

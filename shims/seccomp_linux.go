@@ -25,6 +25,9 @@ var refused = []string{
 	"mbind", "set_mempolicy", "set_mempolicy_home_node",
 	// One call for all socket operations, with its arguments where no filter sees them.
 	"socketcall",
+	// It counts the pages of /usr in memory, and so tells what others run. mincore(2) tells that
+	// only of files that the caller may write.
+	"cachestat",
 	// The view is final.
 	"mount", "umount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount",
 	"fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "setns", "open_by_handle_at",

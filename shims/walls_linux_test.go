@@ -77,6 +77,13 @@ func call(n ...uint64) []string {
 	return out
 }
 
+const cachestat = 451 // since Linux 6.5
+
+func cachestatSays() string {
+	_, _, e := unix.Syscall6(cachestat, 99, 0, 0, 0, 0, 0)
+	return unix.ErrnoName(e)
+}
+
 // callAttacks are for the filter. high is a bit that the kernel drops.
 func callAttacks() []wallAttack {
 	const high = 1 << 32
@@ -110,6 +117,9 @@ func callAttacks() []wallAttack {
 		{"which actions filters have", "", call(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, 0), "EFAULT", ""},
 		{"lock of an open file", chat.LayerSeccomp, call(unix.SYS_FCNTL, 99, high|unix.F_OFD_SETLK, 0), "EINVAL", "EBADF"},
 		{"waiting lock of an open file", chat.LayerSeccomp, call(unix.SYS_FCNTL, 99, unix.F_OFD_SETLKW, 0), "EINVAL", "EBADF"},
+		{"dropping pages", chat.LayerSeccomp, call(unix.SYS_FADVISE64, 99, 0, 0, high|unix.FADV_DONTNEED), "ok", "EBADF"},
+		{"advice of another kind", "", call(unix.SYS_FADVISE64, 99, 0, 0, unix.FADV_SEQUENTIAL), "EBADF", ""},
+		{"counting pages", chat.LayerSeccomp, call(cachestat, 99, 0, 0, 0), "EPERM", cachestatSays()},
 		{"lock of a process", "", call(unix.SYS_FCNTL, 99, unix.F_SETLK, 0), "EBADF", ""},
 		// The kernel refuses CLONE_SIGHAND without CLONE_VM.
 		{"share descriptors", chat.LayerSeccomp, call(unix.SYS_CLONE, unix.CLONE_FILES|unix.CLONE_SIGHAND, 0), "EPERM", "EINVAL"},

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -87,6 +88,7 @@ func offCases() []offCase {
 		{chat.LayerSeccomp, nil, func(t *testing.T, m *manager) string {
 			return inmateOf(t, m, "uevent", "default").try(t, "socket", strconv.Itoa(unix.AF_NETLINK), strconv.Itoa(unix.SOCK_DGRAM), strconv.Itoa(unix.NETLINK_KOBJECT_UEVENT))
 		}},
+		{chat.LayerSeccomp, nil, dropShared},
 		{chat.LayerSeccomp, []chat.LayerName{chat.LayerLandlock}, func(t *testing.T, m *manager) string {
 			a := inmateOf(t, m, "whiteout", "default")
 			return a.try(t, "mknod", a.in("whiteout"), strconv.Itoa(unix.S_IFCHR), "0")
@@ -380,4 +382,41 @@ func overheard(heard string) string {
 		return "ok"
 	}
 	return "heard " + strconv.Quote(heard)
+}
+
+// dropShared asks the kernel, by dd(1), to drop a program of the host from the page cache: whether
+// it has to be read again is a message to another chat. A host may drop it by itself, but not each
+// time.
+func dropShared(t *testing.T, m *manager) string {
+	const file = "/usr/bin/ptx"
+	a := inmateOf(t, m, "drop", "default")
+	for range 3 {
+		content, err := os.ReadFile(file)
+		must(t, err)
+		a.sh(t, "dd if="+file+" iflag=nocache count=0 status=none")
+		if n := pagesInMemory(t, file, len(content)); n > 0 {
+			return fmt.Sprintf("%d pages stay", n)
+		}
+	}
+	return "ok"
+}
+
+// pagesInMemory counts the pages of a file in the page cache (mincore(2)).
+func pagesInMemory(t *testing.T, file string, size int) (n int) {
+	t.Helper()
+	f, err := os.Open(file)
+	must(t, err)
+	defer f.Close()
+	at, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	must(t, err)
+	defer func() { must(t, unix.Munmap(at)) }()
+	in := make([]byte, (size+os.Getpagesize()-1)/os.Getpagesize())
+	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&at[0])), uintptr(size), uintptr(unsafe.Pointer(&in[0])))
+	if e != 0 {
+		t.Fatal(e)
+	}
+	for _, page := range in {
+		n += int(page & 1)
+	}
+	return n
 }
