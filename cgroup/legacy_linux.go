@@ -141,7 +141,7 @@ func (g *legacy) createRun(id chat.ID, run string) error {
 }
 
 func (g *legacy) removeRun(id chat.ID, run string) error {
-	kills, err := g.oomKills(g.dir("memory", id, run))
+	kills, err := cgroupfs.ReadFlat(g.dir("memory", id, run), "memory.oom_control", "oom_kill")
 	if err != nil && !errors.Is(err, chat.ErrNotFound) {
 		return err
 	}
@@ -154,10 +154,6 @@ func (g *legacy) removeRun(id chat.ID, run string) error {
 		g.oom[id] += kills
 	}
 	return nil
-}
-
-func (g *legacy) oomKills(dir string) (uint64, error) {
-	return cgroupfs.ReadFlat(dir, "memory.oom_control", "oom_kill")
 }
 
 // lendThread moves the calling thread, so that what it clones is born in the chat's cgroups of
