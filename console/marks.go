@@ -81,12 +81,20 @@ func (l *Recording) runs(ctx context.Context, while time.Duration) bool {
 // input must not count as output after it.
 const promptPast = 500 * time.Millisecond
 
+// firstPrompt is the same, once for each session, for the prompt with which a session begins: what
+// the terminal shows comes to chatd later than the shell's word that it is ready.
+const firstPrompt = 10 * time.Second
+
 // awaitPrompt returns when the shell's marks show a prompt, or after promptPast.
 func (l *Recording) awaitPrompt(ctx context.Context, r *ring.Ring) {
 	if l == nil {
 		return
 	}
-	for late := time.After(promptPast); ; {
+	past := promptPast
+	if l.lastMark() == markNone && !l.begun.Swap(true) {
+		past = firstPrompt
+	}
+	for late := time.After(past); ; {
 		_, _, changed := r.Bounds()
 		if l.atPrompt.Load() {
 			return

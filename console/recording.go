@@ -28,6 +28,7 @@ type Recording struct {
 	atPrompt atomic.Bool
 	last     atomic.Int32 // the shell's last state; see look
 	more     bool         // the prompt that has begun is for the rest of a line
+	begun    atomic.Bool  // the session's first prompt was waited for
 	// over is closed when all output of the session is kept.
 	over chan struct{}
 }

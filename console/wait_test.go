@@ -2,10 +2,12 @@ package console
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/ring"
+	"github.com/chatd/chatd/tmux"
 )
 
 // TestEnters: after these a shell may show a prompt anew, under whichever name a key is pressed;
@@ -74,4 +76,34 @@ func TestScreenAheadOfTheLog(t *testing.T) {
 	if _, end, _ := log.Bounds(); err != nil || until != chat.UntilScreen || w.cursor != end || looks != 2 {
 		t.Errorf("until %s at %d of %d after %d looks: %v", until, w.cursor, end, looks, err)
 	}
+}
+
+// TestFirstPromptIsLate: what a new session's terminal shows comes late on a busy host; an input
+// waits for its first prompt, so that this does not count as the answer. It is waited for once.
+func TestFirstPromptIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, err := ring.Open(t.TempDir(), 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		await := func(l *Recording, most time.Duration) {
+			begin := time.Now()
+			l.awaitPrompt(t.Context(), log)
+			if took := time.Since(begin); took > most || took < most-time.Second {
+				t.Errorf("it was waited for %s, want %s", took, most)
+			}
+		}
+		l := new(Recording)
+		go func() {
+			time.Sleep(3 * time.Second)
+			l.look([]tmux.Mark{{Kind: 'A'}, {Kind: 'B'}})
+			if err := log.Append([]byte("$ ")); err != nil {
+				t.Error(err)
+			}
+		}()
+		await(l, 3*time.Second)
+		silent := new(Recording)
+		await(silent, firstPrompt)
+		await(silent, promptPast)
+	})
 }

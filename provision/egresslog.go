@@ -7,14 +7,7 @@ import (
 	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/traffic"
 )
-
-func (m *Manager) newTraffic() *traffic.Log {
-	return traffic.New(traffic.Options{Now: time.Now, Audit: func(id chat.ID, d map[string]string) {
-		m.auditDeniedTo(context.Background(), id, "egress", d)
-	}})
-}
 
 // tookEvents counts what chatd-egress reports of a chat.
 func (m *Manager) tookEvents(id chat.ID, events []chat.EgressEvent) {

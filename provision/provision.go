@@ -171,7 +171,10 @@ func newManager(opt Options) *Manager {
 		Audit:  m.auditDeniedTo,
 		Denied: func(id chat.ID, d chat.Denied) { m.runs.Denied(id, d) },
 	})
-	m.gateway, m.traffic = m.newGateway(), m.newTraffic()
+	m.gateway = m.newGateway()
+	m.traffic = traffic.New(traffic.Options{Now: time.Now, Audit: func(id chat.ID, d map[string]string) {
+		m.auditDeniedTo(context.Background(), id, "egress", d)
+	}})
 	m.secretValues = map[string]secret.Value{}
 	m.logs, m.later = console.NewLogs(m.paths.logs), session.NewLater(opt.Log)
 	m.programs = session.NewPrograms(m.paths.profiles, opt.Log)

@@ -173,19 +173,20 @@ func TestBypasses(t *testing.T) {
 	}
 }
 
-// TestHarmless runs the corpus of everyday commands for effect, with the guard and
-// without: each ends well.
+// TestHarmless runs the corpus of everyday commands for effect, with the guard and,
+// but for -short, without: each ends well.
 func TestHarmless(t *testing.T) {
 	opt := guardedOptions(t)
 	m := open(t, opt)
 	k := front(t, m)
 	tried := map[string]int{}
-	for _, profile := range []string{"default", "guarded"} {
+	profiles := []string{"guarded", "default"}
+	if testing.Short() {
+		profiles = profiles[:1]
+	}
+	for _, profile := range profiles {
 		c := create(t, m, "harmless "+profile, profile)
-		for i, l := range corpus(t, "harmless.txt") {
-			if testing.Short() && profile == "default" && i%4 != 0 {
-				continue
-			}
+		for _, l := range corpus(t, "harmless.txt") {
 			if _, err := os.Stat("/usr/bin/" + l[0]); l[0] != "-" && err != nil {
 				continue
 			}
@@ -197,7 +198,7 @@ func TestHarmless(t *testing.T) {
 		}
 	}
 	t.Logf("tried: %v", tried)
-	if tried["guarded"] < 150 || tried["default"] < 150/5 {
-		t.Errorf("tried: %v, want at least 150, and with -short 30 without a guard", tried)
+	if tried["guarded"] < 150 || len(tried) > 1 && tried["guarded"] != tried["default"] {
+		t.Errorf("tried: %v, want at least 150 each", tried)
 	}
 }
