@@ -51,7 +51,7 @@ func TestInputsWakeOnce(t *testing.T) {
 func TestWorkKeepsAwake(t *testing.T) {
 	opt := options(t)
 	p := opt.Profiles["default"]
-	p.SleepAfter = chat.Duration(5 * time.Second)
+	p.SleepAfter = chat.Duration(15 * time.Second) // a starved host must not take longer for a line
 	opt.Profiles["default"] = p
 	m := open(t, opt)
 	ctx, leave := context.WithCancel(operator(t.Context()))

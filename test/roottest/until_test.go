@@ -10,7 +10,7 @@ import (
 
 // longEnough bounds every wait for something that must come: no test fails because a machine
 // is slow, and one that waits for what never comes says what that is.
-const longEnough = 3 * time.Minute
+const longEnough = 8 * time.Minute
 
 // until waits for ok, and fails the test with what it waited for where that never comes.
 func until(t testing.TB, what string, ok func() bool) {
