@@ -87,7 +87,7 @@ func (t *Tools) write(
 	if a.Content != nil {
 		body = strings.NewReader(*a.Content)
 	}
-	c := newContent(body)
+	c := &content{body, make(chan struct{}, 1), make(chan error, 1)}
 	out, err := t.use(ctx, id, tool, a, func(files.LiveTool) files.Exchange {
 		return files.Exchange{Body: c.body()}
 	})
@@ -148,10 +148,6 @@ type content struct {
 	from   io.Reader
 	reads  chan struct{} // has a token while it is read
 	failed chan error
-}
-
-func newContent(from io.Reader) *content {
-	return &content{from, make(chan struct{}, 1), make(chan error, 1)}
 }
 
 // body is nil where there is none.
