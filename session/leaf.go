@@ -76,15 +76,22 @@ func (l Leaf) Term(grace time.Duration, nsenter int) error {
 	if grace <= 0 {
 		return nil
 	}
-	left, err := l.Groups.SignalRun(l.Chat, l.Run, unix.SIGTERM, nsenter)
+	left, err := l.signal(unix.SIGTERM, nsenter)
 	for end := time.Now().Add(grace); err == nil && left > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
-		left, err = l.Groups.SignalRun(l.Chat, l.Run, 0, 0)
-	}
-	if errors.Is(err, chat.ErrNotFound) {
-		return nil // the session ended, and took the leaf with it
+		left, err = l.signal(0, 0)
 	}
 	return err
+}
+
+// signal signals every process in the leaf but one, and returns how many there are: none where the
+// session has ended, and took the leaf with it.
+func (l Leaf) signal(sig unix.Signal, spare int) (left int, err error) {
+	left, err = l.Groups.SignalRun(l.Chat, l.Run, sig, spare)
+	if errors.Is(err, chat.ErrNotFound) {
+		return 0, nil
+	}
+	return left, err
 }
 
 // Kill kills the leaf even if ctx has ended. The wait is bounded: a process in

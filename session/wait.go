@@ -16,7 +16,7 @@ func (l Leaf) wait(ctx context.Context, grace time.Duration, cmd *exec.Cmd) (w w
 	select {
 	case w.err = <-ended:
 		w.over = true
-		w.left, termErr = l.Groups.SignalRun(l.Chat, l.Run, 0, 0)
+		w.left, termErr = l.signal(0, 0)
 	case <-ctx.Done():
 		w.timedOut = errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 		termErr = l.Term(grace, cmd.Process.Pid)
@@ -30,7 +30,10 @@ func (l Leaf) wait(ctx context.Context, grace time.Duration, cmd *exec.Cmd) (w w
 		default:
 		}
 	}
-	w.err = waitErrAnd(w.err, errors.Join(termErr, killErr))
+	// A command's own end stays apart from trouble in cleaning up.
+	if err := errors.Join(termErr, killErr); err != nil {
+		w.err = errors.Join(err, w.err)
+	}
 	return w
 }
 
@@ -41,12 +44,4 @@ type waitedRun struct {
 	over     bool // the command was waited for
 	left     int  // the processes that the command left running
 	late     bool // some process of its leaf still lives, and ends in the background
-}
-
-// waitErrAnd keeps a command's own end apart from trouble in cleaning up.
-func waitErrAnd(waitErr, killErr error) error {
-	if killErr != nil {
-		return errors.Join(killErr, waitErr)
-	}
-	return waitErr
 }
