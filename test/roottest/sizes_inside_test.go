@@ -74,8 +74,9 @@ func TestRuntimesFitTheChat(t *testing.T) {
 		// It holds 120 MiB, and makes 700 MiB of garbage.
 		const garbage = `node -e 'const q=[];for(let i=0;i<10000;i++){q.push(Array.from({length:9000},(_,k)=>k+i+.5));` +
 			`if(q.length>1750)q.shift()}console.log("done")'`
-		if r := run(t, m, c.ID, garbage); r.Stdout != "done\n" {
-			t.Errorf("garbage: %q, exit %d, %v", r.Stdout, r.Exit, r.Why)
+		r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: garbage, Timeout: tryTimeout})
+		if err != nil || r.Stdout != "done\n" {
+			t.Errorf("garbage: %q, exit %d, %v, %v", r.Stdout, r.Exit, r.Why, err)
 		}
 	}
 	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `echo "in the terminal: $NODE_OPTIONS"`, Enter: true}))
