@@ -37,7 +37,7 @@ func TestOnceMore(t *testing.T) {
 		failure("TestA"):                                     "^(TestA)$\n",
 		failure("TestA", "TestB") + of:                       "x/y ^(TestA|TestB)$\n",
 		failure("TestA", "TestB", "TestC") + of:              "x/y ^(TestA|TestB|TestC)$\n",
-		failure("TestA", "TestB", "TestC", "TD"):             "",
+		failure("TestA", "TB", "TC", "TD", "TE", "TF", "TG"): "",
 		failure("TestA") + "panic: oh\n" + of:                "",
 		"WARNING: DATA RACE\n" + failure("TestA") + of:       "",
 		failure("TestA") + of + "FAIL\tx/z [build failed]\n": "",
