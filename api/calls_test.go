@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
@@ -46,6 +47,9 @@ func TestQuery(t *testing.T) {
 		if _, name := nameOf(args); err != nil || got != want || name {
 			t.Errorf("%+v: %s, %v", args, got, err)
 		}
+	}
+	if got, err := queryOf(chat.Filter{ExternalID: "half \xe9"}); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("bytes that are no UTF-8 become %s, %v: another text", got, err)
 	}
 	if name, ok := nameOf(chat.ArchiveName("a")); !ok || name != "a" {
 		t.Errorf("a name of an archive: %q, %v", name, ok)

@@ -91,7 +91,7 @@ func nameOf(args any) (string, bool) {
 
 // queryOf is a query with the fields that args have in JSON.
 func queryOf(args any) (string, error) {
-	text, err := json.Marshal(args)
+	text, err := encode(args)
 	if err != nil {
 		return "", fmt.Errorf("cannot write the query: %w", err)
 	}
