@@ -18,7 +18,7 @@ import (
 
 // These bounds may only fall. "make layout" prints the figures.
 const (
-	maxCode     = 76_375 // lines of code, without tests
+	maxCode     = 76_374 // lines of code, without tests
 	maxPackage  = 6_520  // of one package
 	minPackage  = 100    // of one that is no program: a smaller topic belongs to its user
 	maxMedian   = 11     // lines of the median function

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,13 +93,10 @@ func nameOf(args any) (string, bool) {
 // queryOf is a query with the fields that args have in JSON.
 func queryOf(args any) (string, error) {
 	text, err := encode(args)
-	if err != nil {
-		return "", fmt.Errorf("cannot write the query: %w", err)
-	}
 	fields, q := map[string]any{}, url.Values{}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(&fields); err != nil {
+	if err = cmp.Or(err, d.Decode(&fields)); err != nil {
 		return "", fmt.Errorf("cannot write the query: %w", err)
 	}
 	for name, value := range fields {

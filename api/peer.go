@@ -46,10 +46,6 @@ type guard struct {
 	open map[uint32]int
 }
 
-func newGuard(l net.Listener, opt ServerOptions) *guard {
-	return &guard{Listener: l, opt: opt, open: map[uint32]int{}}
-}
-
 // Accept returns the next connection that guard allows, and closes the others.
 func (g *guard) Accept() (net.Conn, error) {
 	for {

@@ -113,7 +113,7 @@ func NewServer(opt ServerOptions) *Server {
 // Serve answers on l until [Server.Shutdown]; then it returns nil. It closes l. Connections of
 // anything but a unix socket are closed immediately, because their peer is unknown.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(newGuard(l, s.opt))
+	err := s.http.Serve(&guard{Listener: l, opt: s.opt, open: map[uint32]int{}})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
