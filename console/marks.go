@@ -85,7 +85,8 @@ const promptPast = 500 * time.Millisecond
 // the terminal shows comes to chatd later than the shell's word that it is ready.
 const firstPrompt = 10 * time.Second
 
-// awaitPrompt returns when the shell's marks show a prompt, or after promptPast.
+// awaitPrompt returns when the shell's marks show a prompt, or after promptPast, the first time after
+// firstPrompt.
 func (l *Recording) awaitPrompt(ctx context.Context, r *ring.Ring) {
 	if l == nil {
 		return
