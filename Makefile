@@ -62,32 +62,32 @@ race: packages ## the tests in which callers race, under the race detector
 check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, types on other systems
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-clean:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
-	go vet -tags failpoints ./sys ./cmd/chatd-root ./cmd/chatd-enforce
+	go vet -tags failpoints ./internal/sys ./cmd/chatd-root ./cmd/chatd-enforce
 	go run $(STATICCHECK) ./...
 	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt ./...
-	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt -tags failpoints ./sys ./cmd/chatd-root ./cmd/chatd-enforce
+	go run $(ERRCHECK) -ignoretests -exclude test/errcheck.txt -tags failpoints ./internal/sys ./cmd/chatd-root ./cmd/chatd-enforce
 	test/deadcode $(DEADCODE)
 	test/vulnerabilities $(GOVULNCHECK)
 	test/licences $(LICENCES)
 	go vet -tags e2e ./test/vagrant
-	test/types darwin/arm64 ./chat ./api ./state ./netpolicy ./filerules ./files ./cmd/chatd
-	test/types windows/amd64 ./chat ./api ./filerules ./files ./cmd/chatd
+	test/types darwin/arm64 ./chat ./front/api ./state ./netpolicy ./filerules ./shims/files ./cmd/chatd
+	test/types windows/amd64 ./chat ./front/api ./filerules ./shims/files ./cmd/chatd
 	test/types linux/arm64 ./...
 	go mod verify >/dev/null && go mod tidy -diff
 
 layout: ## print what each program links and reaches, and the sizes of packages
-	go test -count 1 -v -run 'TestSizes|StaysSmall' . | sed -n 's/^ *[a-z]*_test.go:[0-9]*: //p'
+	go test -count 1 -v -run 'TestSizes|StaysSmall' ./test/layout | sed -n 's/^ *[a-z]*_test.go:[0-9]*: //p'
 
 bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 10,000 chats, and file rules and tools
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/roottest
 	go test -run '^$$' -bench Packet -timeout 20m ./netpolicy
-	go test -run '^$$' -bench 'Explain|Ratio|CheckCommand' -timeout 20m ./filerules ./shell ./files ./provision
+	go test -run '^$$' -bench 'Explain|Ratio|CheckCommand' -timeout 20m ./filerules ./internal/shell ./shims/files ./provision
 
 install: build ## install the programs under /usr/local
 	install -D -m 0755 bin/chatd /usr/local/sbin/chatd
 	install -D -m 0755 -t /usr/local/lib/chatd bin/chatd-root bin/chatd-enforce bin/chatd-egress \
 		bin/chatd-shim bin/chatd-archive
-	install -D -m 0644 -t /usr/local/share/chatd config/defaults.yaml
+	install -D -m 0644 -t /usr/local/share/chatd internal/config/defaults.yaml
 
 clean: ## remove what was built
 	rm -rf bin

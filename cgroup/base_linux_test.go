@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )

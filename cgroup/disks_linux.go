@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // disks are those under the directories that chats use, and why a directory has none. They are

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 

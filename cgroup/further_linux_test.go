@@ -1,7 +1,7 @@
 package cgroup
 
 import (
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"os"
 	"path/filepath"
 	"slices"

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 	"golang.org/x/sys/unix"
 )
 

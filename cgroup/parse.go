@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // mount is a mount of a cgroup file system.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )

@@ -7,9 +7,9 @@ import (
 	"os"
 	"slices"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
+	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/systemd"
 	"github.com/containerd/cgroups/v3/cgroup2"
 	"golang.org/x/sys/unix"
 )

@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // SignalRun sends a signal to every process of one run but except, and SIGCONT after

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 	"golang.org/x/sys/unix"
 )
 

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
+	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/systemd"
 	"golang.org/x/sys/unix"
 )
 

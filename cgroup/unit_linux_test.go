@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/systemd"
 )
 
 func unitsFS(name string) *FS { return newUnitsFS(Options{Name: name}, "/sys/fs/cgroup/x.slice") }

@@ -8,9 +8,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
+	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/systemd"
 )
 
 // unitName is the service of a chat: chatd-<id>.service.

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
+	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/systemd"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,9 +7,9 @@ import (
 	"os/exec"
 	"strconv"
 
-	"github.com/chatd/chatd/cgroupfs"
+	"github.com/chatd/chatd/cgroup/cgroupfs"
+	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/systemd"
 )
 
 // Start starts a run as [FS.Start] does. A session becomes a transient service

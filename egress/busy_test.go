@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/secret"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // ofOwner opens one more chat of an owner, with the secret.

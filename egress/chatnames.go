@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/resolver"
+	"github.com/chatd/chatd/egress/resolver"
 )
 
 // resolvers answer for names.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // TestChange: what the list no longer opens ends before the answer, and the rest goes on.

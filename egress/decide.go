@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/resolver"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/egress/resolver"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // dnsPort is where questions for names go.

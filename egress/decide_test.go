@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/quota"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 func TestListedAddress(t *testing.T) {

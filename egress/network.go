@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/quota"
-	"github.com/chatd/chatd/resolver"
-	"github.com/chatd/chatd/secret"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/egress/resolver"
+	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 const (

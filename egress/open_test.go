@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // TestOpen: what is carried is told while it is, with its name, its age and its bytes so far, and

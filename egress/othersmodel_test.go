@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // misbehaviours are what a server or a client does behind its first bytes, until stop.

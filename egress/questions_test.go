@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/internal/quota"
 )
 
 var anyResolver = netip.MustParseAddrPort("127.0.0.53:53")

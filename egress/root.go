@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // rootTimeout bounds a call of chatd-root, with the time until there is one: a restart takes less.

@@ -11,9 +11,9 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/scrub"
-	"github.com/chatd/chatd/secret"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/egress/scrub"
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // maxSecrets bounds the file that has all secrets, in bytes: JSON may write a character of a value

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/authority"
-	"github.com/chatd/chatd/secret"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/netpolicy/authority"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // counts are how many events there are of each chat and verdict.

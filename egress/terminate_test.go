@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/authority"
-	"github.com/chatd/chatd/secret"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/netpolicy/authority"
 )
 
 // TestSecret: the server gets the value in the header of the secret, and the chat never does.

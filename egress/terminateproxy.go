@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chatd/chatd/scrub"
+	"github.com/chatd/chatd/egress/scrub"
 )
 
 // serveTerminated passes one request on, or refuses it.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // listenUDP is a socket of the test.

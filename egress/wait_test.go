@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/uplink"
 )
 
 // switches answers each request with 101 and the protocol, and never closes its side.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/internal/quota"
 )
 
 // tiny is a header of the shortest lines, which cost the most memory for each byte.

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforce/walls"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // allows says whether what fd is open on, which was found at a spot, may be opened, by the names

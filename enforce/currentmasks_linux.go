@@ -3,10 +3,10 @@ package enforce
 import (
 	"slices"
 
+	"github.com/chatd/chatd/enforce/masks"
+	"github.com/chatd/chatd/enforce/walls"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/masks"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // currentMasks are the places that have a mask now. By the same rules each mask stays. A file that

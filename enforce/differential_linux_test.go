@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/enforce/walls"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/walls"
 )
 
 // TestDifferential brings one session through random rules and trees, at its start and with what is

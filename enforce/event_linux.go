@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/enforce/walls"
 )
 
 // fanEvent is one event of fanotify(7). fd is of a permission event; the rest is of

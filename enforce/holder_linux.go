@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/orders"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // The descriptors that the holder hands to the worker. A worker that becomes the holder has the

@@ -10,7 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // journalLine is one record of a session: a file that had a denied name, or an earlier name of a

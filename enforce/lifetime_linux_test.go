@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/orders"
+	"github.com/chatd/chatd/internal/orders"
 )
 
 // TestAskedWhileReleased: a session is let go of and taken again while others ask about

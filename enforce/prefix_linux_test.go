@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/enforce/walls"
 )
 
 // TestSwappedPrefix: a pattern goes through a link of the chat's, and the chat makes that

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/orders"
+	"github.com/chatd/chatd/internal/orders"
 )
 
 // Bounds of the refused opens that are held until chatd asks: files of a chat, the first bytes of

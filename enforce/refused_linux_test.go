@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/orders"
+	"github.com/chatd/chatd/internal/orders"
 )
 
 // TestRefusals: what is counted is bounded, fits on the wire however long the names are, is

@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/enforce/masks"
+	"github.com/chatd/chatd/enforce/walls"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/masks"
-	"github.com/chatd/chatd/orders"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // session is one session whose rules are session. The fields before mu never change, and any

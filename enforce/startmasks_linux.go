@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforce/masks"
+	"github.com/chatd/chatd/enforce/walls"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/masks"
-	"github.com/chatd/chatd/orders"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // makeMasks creates and opens the two files that masks are copies of.

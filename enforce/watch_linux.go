@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforce/walls"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // watch enforces the rules for files that are made later, with two groups of fanotify(7). Group

@@ -9,8 +9,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/orders"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // why names what closes, or makes read-only, the file that an order names: the path itself where a

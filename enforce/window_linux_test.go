@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // keys are denied by every one of these rules, each time by other mounts.

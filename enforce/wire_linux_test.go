@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/orders"
+	"github.com/chatd/chatd/internal/orders"
 )
 
 // FuzzOrder: whatever comes over the socket is an order or an error, an order says the

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/masks"
-	"github.com/chatd/chatd/orders"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/enforce/masks"
+	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // enforcer is the worker: the sessions that it keeps, and what they share.

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/api"
-	"github.com/chatd/chatd/api/apitest"
-	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/listen"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/provision/listen"
 )
 
 // hanging are chats in which a run hangs.

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/journal"
-	"github.com/chatd/chatd/runs"
+	"github.com/chatd/chatd/front/runs"
+	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/journal"
 )
 
 // The descriptors that chatd-root hands over: the listener, the control socket, and this program.

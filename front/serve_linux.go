@@ -7,9 +7,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/chatd/chatd/api"
-	"github.com/chatd/chatd/broker"
-	"github.com/chatd/chatd/mcp"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/mcp"
+	"github.com/chatd/chatd/internal/broker"
 )
 
 func serverOptions(

@@ -3,9 +3,9 @@ package front
 import (
 	"context"
 
-	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/termsafe"
+	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/termsafe"
 )
 
 // terminals are chats whose terminals are rendered as text. chatd-root passes on a terminal's

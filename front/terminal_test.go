@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/broker"
 	"github.com/chatd/chatd/tmux"
 )
 

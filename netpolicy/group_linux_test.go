@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // carrierGID is the gid of the sockets that the tests make as chatd-root does.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 func apply(t testing.TB, table *Table, policies []Policy) {

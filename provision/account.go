@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/state"
 )
 

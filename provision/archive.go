@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chatd/chatd/archiver"
-	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/archiver"
+	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // Archive writes a chat down: its home, its record, its schedules and the log of its terminal. The

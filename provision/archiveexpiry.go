@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/state"
 )
 

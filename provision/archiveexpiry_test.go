@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/state"
 )
 

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/state"
 )
 

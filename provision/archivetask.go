@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/chatd/chatd/archiver"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/archiver"
+	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/trees"
 )
 
 // archiveTask does a command of chatd-archive for a sleeping chat. The caller holds the chat's lock

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/background"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/due"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/background"
+	"github.com/chatd/chatd/provision/due"
+	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
 )
 

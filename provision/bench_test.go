@@ -7,7 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
 )
 

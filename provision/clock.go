@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/trees"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/trees"
 )
 
 // savedClock is what the next chatd of the same boot knows of the wall clock; see [idle.Clock].

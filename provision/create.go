@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // Create returns a conversation's chat, and makes it if there is none. It is idempotent: among

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/diskquota"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/diskquota"
+	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
 )
 

@@ -11,12 +11,12 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/hostprobe"
-	"github.com/chatd/chatd/layers"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/netpolicy"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/trees"
-	"github.com/chatd/chatd/unshare"
+	"github.com/chatd/chatd/provision/hostprobe"
+	"github.com/chatd/chatd/provision/layers"
+	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/unshare"
 )
 
 // Host describes the layers in force on this host. It tries every wall again,

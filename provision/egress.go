@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/layers"
 	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/state"
 )
 

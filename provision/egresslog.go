@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/background"
 	"github.com/chatd/chatd/state"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/session"
 )
 
 // goneGroups are those of a session that ended just now.

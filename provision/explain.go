@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filecall"
-	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/policy"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/filecall"
+	"github.com/chatd/chatd/provision/policy"
+	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // Explain answers whether the chat's file rules allow an operation, or its egress a destination,

@@ -8,9 +8,9 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filecall"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
 )
 

@@ -7,11 +7,11 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filecall"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision/filecall"
+	"github.com/chatd/chatd/provision/view"
 	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/view"
 )
 
 // FileTool is one of the five tools in the chat, with which talk speaks. The chat may be asleep,

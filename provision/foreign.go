@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/leftovers"
+	"github.com/chatd/chatd/provision/leftovers"
 	"github.com/chatd/chatd/state"
 )
 

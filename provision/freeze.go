@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/idle"
+	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/state"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/idle"
+	"github.com/chatd/chatd/provision/background"
+	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/state"
 )
 

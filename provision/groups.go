@@ -7,15 +7,15 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/due"
-	"github.com/chatd/chatd/idle"
-	"github.com/chatd/chatd/session"
-	"github.com/chatd/chatd/shares"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/unshare"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/background"
+	"github.com/chatd/chatd/provision/due"
+	"github.com/chatd/chatd/provision/idle"
+	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/provision/shares"
+	"github.com/chatd/chatd/provision/unshare"
 )
 
 // Backends that bound and start sessions.

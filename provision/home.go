@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/homedir"
+	"github.com/chatd/chatd/provision/homedir"
+	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/trees"
 )
 
 // home is the path of the chat's home, which is the same on the host and in the session.

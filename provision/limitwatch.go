@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/session"
-	"github.com/chatd/chatd/sockets"
+	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/provision/sockets"
 	"github.com/chatd/chatd/state"
 )
 

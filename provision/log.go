@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/console"
+	"github.com/chatd/chatd/provision/console"
 	"github.com/chatd/chatd/state"
 )
 

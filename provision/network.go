@@ -8,10 +8,10 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/gateway"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // newGateway returns what carries the connections of chats with a network of their own.

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/quota"
-	"github.com/chatd/chatd/secret"
+	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/state"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // Patch changes a chat: its record as a whole or not at all, and its session as far as the kernel

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
 

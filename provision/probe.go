@@ -4,9 +4,9 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/hostprobe"
+	"github.com/chatd/chatd/provision/account"
+	"github.com/chatd/chatd/provision/hostprobe"
 	"github.com/chatd/chatd/state"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // processStates are the states of proc_pid_stat(5), but for sleeping.

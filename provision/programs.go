@@ -1,6 +1,6 @@
 package provision
 
-import "github.com/chatd/chatd/trees"
+import "github.com/chatd/chatd/provision/trees"
 
 // installPrograms installs chatd-shim and the PATH of each profile into root's own directories.
 // The directory that chatd itself was started from may be writable.

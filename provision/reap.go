@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // Reap removes every trace of the chat from the host; its uid is never reused. A reap that has

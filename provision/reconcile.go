@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/trees"
 )
 
 // aboutWalls is the subject of the finding about walls that could not be probed.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/policy"
-	"github.com/chatd/chatd/secret"
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/exposure"
-	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/provision/exposure"
+	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
 

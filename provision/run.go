@@ -6,9 +6,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/background"
+	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"

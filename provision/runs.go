@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/provision/background"
+	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/stream"
 )
 
 // admitRun makes a run known under an id of its own, or is [chat.ErrBusy].

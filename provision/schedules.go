@@ -7,9 +7,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/due"
+	"github.com/chatd/chatd/provision/background"
+	"github.com/chatd/chatd/provision/due"
 	"github.com/chatd/chatd/state"
 )
 

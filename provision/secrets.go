@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chatd/chatd/authority"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/secret"
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/netpolicy/authority"
+	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/trees"
 )
 
 // hostBundle is what the host trusts: the file that most programs read.

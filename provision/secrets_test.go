@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/secret"
+	"github.com/chatd/chatd/internal/secret"
 )
 
 // TestSecretFindings: doctor without a daemon names each secret whose file cannot be used, and shows

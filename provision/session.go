@@ -10,8 +10,8 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/console"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/console"
+	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/layers"
+	"github.com/chatd/chatd/provision/layers"
 )
 
 // Start opens the state directory, applies the packet rules and adopts surviving sessions and

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filecall"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/provision/filecall"
+	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
 

@@ -10,12 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chatd/chatd/archiver"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/homedir"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/archiver"
+	"github.com/chatd/chatd/provision/homedir"
+	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
-	"github.com/chatd/chatd/trees"
 )
 
 // A snapshot is a clone of the home of an awake chat, which is made while all of the chat stands

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // step is one layer's part in the life of a chat. create applies it, drift describes how the

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/console"
+	"github.com/chatd/chatd/provision/console"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/chatd/chatd/archiver"
-	"github.com/chatd/chatd/archives"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/archiver"
+	"github.com/chatd/chatd/provision/archives"
+	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // Unarchive makes the chat of an archive again: its id, its record, its home, its schedules and its

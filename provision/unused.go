@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/idle"
+	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/state"
 )
 

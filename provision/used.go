@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/idle"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 // touch records that the chat is used now.

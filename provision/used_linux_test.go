@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/background"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/idle"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/background"
+	"github.com/chatd/chatd/provision/idle"
+	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/sys"
 )
 
 func must(t *testing.T, err error) {

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/session"
+	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/provision/view"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/view"
 )
 
 // newViews returns what plans the views of sessions.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shares"
+	"github.com/chatd/chatd/provision/shares"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/netpolicy"
+	"github.com/chatd/chatd/provision/account"
 )
 
 // wallTimeout is how long [Wall] waits for the xtables lock. It is longer than a

@@ -4,7 +4,7 @@ import (
 	"context"
 	"maps"
 
-	"github.com/chatd/chatd/homedir"
+	"github.com/chatd/chatd/provision/homedir"
 	"github.com/chatd/chatd/state"
 )
 

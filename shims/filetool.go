@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // FileTool is what chatd-shim filetool may reach. It is the first line of the tool's standard

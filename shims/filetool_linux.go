@@ -9,7 +9,7 @@ import (
 	"os/signal"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 	"golang.org/x/sys/unix"
 )
 

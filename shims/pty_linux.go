@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/stream"
+	"github.com/chatd/chatd/internal/stream"
 )
 
 // PTYArgv runs argv in a terminal of the session's devpts, which a process of the chat makes

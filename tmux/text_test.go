@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/chatd/chatd/termsafe"
+	"github.com/chatd/chatd/internal/termsafe"
 )
 
 func TestText(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/chatd/chatd/archive"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims/archive"
 )
 
 // version is set by the linker: -ldflags "-X main.version=…".

@@ -10,7 +10,7 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/chatd/chatd/archive"
+	"github.com/chatd/chatd/shims/archive"
 )
 
 // owner is any uid but root's.

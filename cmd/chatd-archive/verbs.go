@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/chatd/chatd/archive"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims/archive"
 )
 
 // done is what a command answers.

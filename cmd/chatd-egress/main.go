@@ -30,7 +30,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/egress"
-	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/internal/journal"
 )
 
 // version is set by the linker: -ldflags "-X main.version=…".

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/provision"
 )
 

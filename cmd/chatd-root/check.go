@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/exposure"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/policy"
+	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/provision/exposure"
+	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
 

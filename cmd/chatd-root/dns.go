@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // resolvConf is the host's, resolv.conf(5).

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/broker"
 )
 
 // front is the process that reads callers' input. run restarts it when it ends.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // frontOfProgram is a front of another program.

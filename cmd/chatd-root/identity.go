@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // identityOf returns the user of that name, or an unused uid and gid. Those are from systemd's

@@ -4,7 +4,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/chatd/chatd/listen"
+	"github.com/chatd/chatd/provision/listen"
 )
 
 // listenOn takes over the socket that systemd made for chatd.socket and chatd serve was handed

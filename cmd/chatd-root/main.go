@@ -28,8 +28,8 @@ import (
 	"syscall"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/journal"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )

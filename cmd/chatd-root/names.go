@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/account"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/account"
 )
 
 // groupIDs is the gid of a group, or none: without the group, only root has its role.

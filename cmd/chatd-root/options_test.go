@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/journal"
 )
 
 func load(t *testing.T, text string) (config.Config, error) {

@@ -16,11 +16,11 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/journal"
+	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/journal"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/api"
-	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/listen"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/provision/listen"
 )
 
 // systemd is the other side of sd_notify(3).

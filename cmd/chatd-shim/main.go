@@ -10,11 +10,11 @@ package main
 import (
 	"os"
 
-	"github.com/chatd/chatd/scan"
 	"github.com/chatd/chatd/shims"
-	"github.com/chatd/chatd/supervise"
-	_ "github.com/chatd/chatd/termlog" // the mode log, which never comes to main
-	"github.com/chatd/chatd/wrapper"
+	"github.com/chatd/chatd/shims/scan"
+	"github.com/chatd/chatd/shims/supervise"
+	_ "github.com/chatd/chatd/shims/termlog" // the mode log, which never comes to main
+	"github.com/chatd/chatd/shims/wrapper"
 )
 
 func main() {

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/printer"
 )
 
 // archiveCommands write chats into archives, and make chats of them again.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/printer"
 )
 
 func archivesCommand() *cli.Command {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/termsafe"
+	"github.com/chatd/chatd/internal/termsafe"
 )
 
 // detachKey is Ctrl-\, which few programs want.

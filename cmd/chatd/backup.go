@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/printer"
 )
 
 func backUp(c *cli.Context) error {

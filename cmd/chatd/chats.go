@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/printer"
 )
 
 // chatCommands make chats, and say and change what is kept of them.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/printer"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // probeHost tries every layer without a daemon; serve sets it where it can.

@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/printer"
 )
 
 // explainChat asks the daemon about a chat: by the rules that hold for it now, and

@@ -8,8 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/guard"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/printer"
+	"github.com/chatd/chatd/internal/guard"
 )
 
 const (

@@ -9,10 +9,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/printer"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // fileCommands are about a chat's files, and what the rules say of them.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/journal"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/printer"
+	"github.com/chatd/chatd/internal/journal"
 )
 
 // version is set by the linker: -ldflags "-X main.version=…".

@@ -14,12 +14,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/chatd/chatd/api"
-	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/listen"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/provision/listen"
+	"github.com/chatd/chatd/shims/files"
 )
 
 func TestMain(m *testing.M) {

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
-	"github.com/chatd/chatd/mcp"
+	"github.com/chatd/chatd/front/mcp"
 )
 
 func serveMCP(c *cli.Context) error {

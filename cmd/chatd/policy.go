@@ -12,10 +12,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/enforce/walls"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/printer"
-	"github.com/chatd/chatd/walls"
+	"github.com/chatd/chatd/front/printer"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // checkAnswer is the answer of policy check --json.

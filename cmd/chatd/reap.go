@@ -12,9 +12,9 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/printer"
 )
 
 // maxAsked is how many chats are looked at before the question; of more only the number is said.

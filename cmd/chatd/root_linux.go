@@ -14,10 +14,10 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/internal/config"
 )
 
 func init() {

@@ -7,7 +7,7 @@ import (
 	"runtime"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // becomeRoot cannot: the walls are the Linux kernel's.

@@ -14,10 +14,10 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/printer"
-	"github.com/chatd/chatd/termsafe"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/printer"
+	"github.com/chatd/chatd/internal/termsafe"
 )
 
 // attachedRun is a run whose streams and signals are this program's.

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/config"
 )
 
 func serveCommand() *cli.Command {

@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
-	"github.com/chatd/chatd/printer"
+	"github.com/chatd/chatd/front/printer"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // ofProfile is the value of a limit that takes the chat's own one back.

@@ -18,7 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/state"
 )
 

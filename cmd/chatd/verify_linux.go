@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/config"
 )
 
 func init() { findStrays = scanStrays }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/config"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // wall raises what the config names and says so; what fails is the exit code.

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api"
 )
 
 // insideEnv marks the second run, inside its namespaces, and says where this program lies. Seen

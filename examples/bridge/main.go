@@ -28,8 +28,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api"
 )
 
 func main() {

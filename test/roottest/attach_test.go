@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/termsafe"
+	"github.com/chatd/chatd/internal/termsafe"
 )
 
 // attachment is a client attached to a chat's terminal.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/runs"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/runs"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // asBridge is a bridge of that name.

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/netns"
-	"github.com/chatd/chatd/uplink"
+	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/netpolicy/netns"
 )
 
 // takenOverName is what chatd-root calls a chatd-egress, and how this program knows that it is one.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/runs"
+	"github.com/chatd/chatd/front/runs"
 )
 
 // TestAttackFullDisk: A fills the file system that chatd's own state is on, by its /tmp (no quota,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/unshare"
+	"github.com/chatd/chatd/provision/unshare"
 )
 
 // spoken is what one chat tries to tell another.

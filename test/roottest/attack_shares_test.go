@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/quota"
+	"github.com/chatd/chatd/internal/quota"
 )
 
 // wantSpent fails unless err says that the greedy owner's share is used up.

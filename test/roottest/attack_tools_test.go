@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // everyTool calls each tool on a path and returns what came of it.

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
-	"github.com/chatd/chatd/listen"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/runs"
+	"github.com/chatd/chatd/provision/listen"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // BenchmarkFiles measures the file tools over the API, in a chat that is awake and in

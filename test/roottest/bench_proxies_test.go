@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/authority"
+	"github.com/chatd/chatd/netpolicy/authority"
 )
 
 // rivalProxies are what BenchmarkNetwork measures chatd-egress beside, with no check at all. Each

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	words "github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/provision"
-	words "github.com/chatd/chatd/secret"
 )
 
 // realClient is a program as Debian has it, that knows nothing of chatd.

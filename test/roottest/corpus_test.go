@@ -18,7 +18,7 @@ import (
 // corpus reads a file of ../../guard/testdata: columns, and ␤ for the end of a line.
 func corpus(t testing.TB, name string) (lines [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("../../guard/testdata/" + name)
+	text, err := os.ReadFile("../../internal/guard/testdata/" + name)
 	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSuffix(line, "\n"); line != "" && line[0] != '#' {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/diskquota"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/provision/diskquota"
 )
 
 // withDisk has the profile "narrow", whose chats may have 4 MiB and 200 files, and looks often.

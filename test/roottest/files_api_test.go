@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // content reads a file over the API.

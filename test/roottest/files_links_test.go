@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // TestPatternsBehindLinks: a rule about a name that is a link is about what it leads to, to

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // toolsInTurn calls each file tool once, and gives report what it says.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // fileRules are the rules of the profile default in the tests of the file tools.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // TestFileSize: fsize bounds what a run, the terminal and the file tools write to one file; no

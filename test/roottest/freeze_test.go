@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/shims/files"
 )
 
 func frozenIs(t *testing.T, m *manager, id chat.ID) chat.Frozen {

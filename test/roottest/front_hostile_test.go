@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/broker"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/broker"
 )
 
 // hostileName is what chatd-root calls a front, and how this program knows that it is one.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/guard"
+	"github.com/chatd/chatd/internal/guard"
 	"github.com/chatd/chatd/provision"
 )
 

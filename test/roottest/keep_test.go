@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/enforcer"
+	"github.com/chatd/chatd/provision/enforcer"
 )
 
 // TestEnforcerEnds: chatd-enforce ends on SIGTERM, which systemd sends, and does not wait to be

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/chatd/chatd/api/apitest"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api/apitest"
 )
 
 // TestLabels: labels change as apitest says, through the manager and through the API of a

@@ -3,9 +3,9 @@ package roottest
 import (
 	"context"
 
-	"github.com/chatd/chatd/fileops"
+	"github.com/chatd/chatd/front/fileops"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/runs"
 )
 
 // manager is a provision.Manager with the front's reading of runs and its speaking with file tools

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/provision"
 )
 

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/sys"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // internet is the internet of a test, at the other end of a wire: servers, and the DNS of the zone

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // TestRefusedToolsAreLogged: each refused tool leaves a line in the log with tool, error and chat, at

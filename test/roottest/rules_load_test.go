@@ -9,7 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // TestRulesNoEnforcer: on a host where nothing can keep the rules a profile that has them is of

@@ -9,7 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // TestSeedSamplesHold: both samples of the seed as they are pasted, for each of their agents.

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // TestKernelDenialsNameTheRule: where the kernel refuses by a rule whose name the caller did not

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/runs"
+	"github.com/chatd/chatd/front/schedule"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/runs"
-	"github.com/chatd/chatd/schedule"
 )
 
 // testClock stands still until a test moves it.

@@ -22,10 +22,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/authority"
 	"github.com/chatd/chatd/chat"
+	words "github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/netpolicy/authority"
 	"github.com/chatd/chatd/provision"
-	words "github.com/chatd/chatd/secret"
 )
 
 // secretActs are those of a Go program that knows nothing of chatd.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 )

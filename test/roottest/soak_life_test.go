@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/shims/files"
 )
 
 // soakSize is how long TestSoakLife lasts, and with how many chats: 20 minutes and 500 by make

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
 )
 

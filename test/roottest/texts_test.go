@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/files"
+	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/tmux"
 )
 

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/mcp"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/front/mcp"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/runs"
 )
 
 // The same commands for every way in: refused by PicoClaw's guard in a workspace, and not.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/api"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api"
 )
 
 // Where deploy/ansible puts things.

@@ -1,0 +1,228 @@
+package masks
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/sys"
+)
+
+// errHidden means that an old mask hides a path, which is reachable only after its unmount.
+var errHidden = errors.New("an old mask is over it")
+
+// target opens the mount point for the mask of w: inside the new mask around it, or from the
+// session's root. old is the old mask of the same path that the new one replaces.
+func (m *Mounter) target(w walls.Place, in *newMask) (fd int, old *Mount, err error) {
+	start, rel := m.Root, strings.TrimPrefix(w.Path, "/")
+	if in != nil {
+		start, rel = in.tree, in.rel(w.Path)
+	}
+	if w.NeedsMountPoint() && in == nil {
+		if err := m.addMountPoint(w); err != nil {
+			return -1, nil, err
+		}
+	}
+	fd, err = sys.OpenBeneath(start, rel, unix.O_PATH)
+	if err != nil && !sys.Gone(err) {
+		return -1, nil, err
+	}
+	var st unix.Statx_t
+	if err == nil {
+		if st, err = sys.StatFD(fd); err != nil {
+			unix.Close(fd)
+			return -1, nil, err
+		}
+		dropped, is := m.Dropped[st.Mnt_id]
+		switch {
+		case is && dropped.Path == w.Path && dropped.Dir == w.Dir && m.inPlace(dropped):
+			return fd, &dropped, nil
+		case !is && (w.NeedsMountPoint() || sys.InodeOf(&st) == w.Inode):
+			return fd, nil, nil
+		}
+		unix.Close(fd)
+	}
+	if in != nil || len(m.Dropped) == 0 {
+		return -1, nil, ErrMoved
+	}
+	if w.NeedsMountPoint() || m.owner[w.Path] != "" {
+		return -1, nil, errHidden // inside a mask that stays, below one that goes
+	}
+	fd, err = m.source(w)
+	return fd, nil, err
+}
+
+// source opens the file of w on bubblewrap's mount, below any mask. If the file system has no file
+// handles (open_by_handle_at(2)) and something is mounted over the file, source returns errHidden.
+func (m *Mounter) source(w walls.Place) (int, error) {
+	b := m.baseOf(w.Path)
+	if b == nil {
+		return -1, ErrMoved
+	}
+	rel := sys.Rest(w.Path, b.Path)
+	if rel == "" {
+		return unix.FcntlInt(uintptr(b.Top), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(w.Path, "/"), unix.O_PATH)
+	if err == nil {
+		st, err := sys.StatFD(fd)
+		if err == nil && st.Mnt_id == uint64(b.ID) && sys.InodeOf(&st) == w.Inode {
+			return fd, nil
+		}
+		unix.Close(fd)
+	}
+	below, err := sys.OpenBeneath(b.Tree, rel, unix.O_PATH) // the detached copy has no masks
+	if sys.Gone(err) {
+		return -1, ErrMoved
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(below)
+	if st, err := sys.StatFD(below); err != nil || sys.InodeOf(&st) != w.Inode {
+		return -1, errors.Join(ErrMoved, err)
+	}
+	return m.sameOn(b, below, w.Path)
+}
+
+// sameOn opens fd's file through the mount b of the session. It refuses a file that has another
+// name there than p, since a file may have several.
+func (m *Mounter) sameOn(b *walls.Base, fd int, p string) (int, error) {
+	if b.Handles < 0 {
+		return -1, errHidden
+	}
+	h, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH)
+	if err != nil {
+		return -1, errHidden
+	}
+	same, err := unix.OpenByHandleAt(b.Handles, h, unix.O_PATH|unix.O_CLOEXEC)
+	if err != nil {
+		return -1, errHidden
+	}
+	buf := make([]byte, len(p)+1)
+	n, err := unix.Readlinkat(m.ProcFD, strconv.Itoa(same), buf)
+	if err != nil || string(buf[:n]) != p {
+		unix.Close(same)
+		return -1, errHidden
+	}
+	return same, nil
+}
+
+// baseOf returns bubblewrap's mount that contains p.
+func (m *Mounter) baseOf(p string) *walls.Base {
+	for at := p; ; at = path.Dir(at) {
+		if b := m.baseAt[at]; b != nil || at == "/" {
+			return b
+		}
+	}
+}
+
+// addMountPoint creates an empty mount point for w, if there is none, in the mask around it that
+// stays. It writes through a detached copy of that mask, which no process of the session can reach.
+func (m *Mounter) addMountPoint(w walls.Place) error {
+	was := ""
+	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(w.Path, "/"), unix.O_PATH)
+	if err == nil {
+		st, err := sys.StatFD(fd)
+		unix.Close(fd)
+		if _, old := m.Dropped[st.Mnt_id]; err != nil || old || (st.Mode&unix.S_IFMT == unix.S_IFDIR) == w.Dir {
+			return err
+		}
+		was = fmt.Sprintf(".was-%d", st.Ino) // the old mount point is of the other kind
+	} else if !sys.Gone(err) {
+		return err
+	}
+	around := m.owner[w.Path]
+	if around == "" || w.Parent != filerules.Closed {
+		return ErrMoved
+	}
+	fd, err = sys.OpenBeneath(m.Root, strings.TrimPrefix(around, "/"), unix.O_PATH)
+	if err != nil {
+		return errHidden
+	}
+	defer unix.Close(fd)
+	room, err := openTree(fd)
+	if err != nil {
+		return errHidden
+	}
+	defer unix.Close(room)
+	if err := setReadOnly(room, false); err != nil {
+		return err
+	}
+	if was != "" {
+		err = unix.Renameat(room, sys.Rest(w.Path, around), room, was)
+	}
+	if err == nil {
+		err = makeMountPoints(room, around, []walls.Place{w})
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errHidden, err)
+	}
+	return nil
+}
+
+// makeMountPoints creates empty mount points for exceptions in the mask of a closed directory.
+func makeMountPoints(tree int, around string, exceptions []walls.Place) error {
+	for _, i := range exceptions {
+		rel := sys.Rest(i.Path, around)
+		if err := makeMountPoint(tree, rel, i.Dir); err != nil {
+			return fmt.Errorf("cannot make a place for %s: %w", chat.Quote(i.Path), err)
+		}
+	}
+	if err := makePassable(tree); err != nil {
+		return fmt.Errorf("cannot let exceptions be reached in %s: %w", chat.Quote(around), err)
+	}
+	return nil
+}
+
+// makePassable lets the root of a mask be traversed, not listed.
+func makePassable(tree int) error {
+	fd, err := sys.OpenBeneath(tree, "", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fchmod(fd, 0o111)
+}
+
+// makeMountPoint makes an empty directory or file below dir, and the directories to it.
+func makeMountPoint(dir int, rel string, isDir bool) error {
+	names := strings.Split(rel, "/")
+	at, err := unix.Dup(dir)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		last := i == len(names)-1
+		if last && !isDir {
+			f, err := unix.Openat(at, name, unix.O_CREAT|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			unix.Close(at)
+			if err == nil {
+				unix.Close(f)
+			}
+			return err
+		}
+		err := unix.Mkdirat(at, name, 0)
+		if err == nil {
+			err = unix.Fchmodat(at, name, 0o111, 0) // whatever the umask
+		}
+		if err != nil && err != unix.EEXIST {
+			unix.Close(at)
+			return err
+		}
+		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		unix.Close(at)
+		if err != nil {
+			return err
+		}
+		at = next
+	}
+	return unix.Close(at)
+}

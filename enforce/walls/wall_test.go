@@ -1,0 +1,154 @@
+package walls
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/filerules"
+)
+
+func policy(t testing.TB, text string) *filerules.Policy {
+	t.Helper()
+	p, err := filerules.Load("rules.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestClass is the table of specs/0003, "What an operation means to the kernel".
+func TestClass(t *testing.T) {
+	p := policy(t, `
+access:
+  useDefaults: false
+  rules:
+    - {deny: /r, ops: [read]}
+    - {deny: /w, ops: [write]}
+    - {deny: /e, ops: [edit]}
+    - {deny: /b, ops: [bash]}
+    - {deny: /all}
+    - {deny: "/kids/*"}
+    - {deny: /rw, ops: [read, write]}
+agents:
+  main:
+    access:
+      rules: [{allow: /all/in, ops: ['*']}, {allow: /all/read, ops: [read]}, {allow: /w/in}]
+`)
+	rs, err := p.For(filerules.Scope{Home: "/home/user"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := New(rs)
+	for path, want := range map[string]filerules.Class{
+		"/": filerules.Open, "/r/x": filerules.Open, "/w": filerules.ReadOnly, "/w/x": filerules.ReadOnly, "/w/in/x": filerules.Open, "/e/x": filerules.ReadOnly,
+		"/b": filerules.Closed, "/all": filerules.Closed, "/all/x/y": filerules.Closed, "/all/in": filerules.Open, "/all/in/x": filerules.Open,
+		"/all/read": filerules.Closed, "/kids": filerules.Open, "/kids/a": filerules.Closed, "/kids/a/b": filerules.Closed, "/rw/x": filerules.ReadOnly, "/other": filerules.Open,
+	} {
+		if got := w.Class(path); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestNeeded: an agent needs the kernel where its compiled wall has something to keep.
+func TestNeeded(t *testing.T) {
+	for rule, want := range map[string]bool{
+		`{deny: /x}`: true, `{deny: /x, ops: [bash]}`: true, `{deny: "**/x", ops: [read, edit]}`: true, `{deny: ~/x, ops: [write]}`: true,
+		`{deny: /x, ops: [read]}`: false, `{allow: /x}`: false,
+	} {
+		for _, mode := range []string{"deny-wins", "first-match"} {
+			for text, agents := range map[string][]string{
+				"access: {useDefaults: false, mode: " + mode + ", rules: [" + rule + "]}":                                        {"", "bot", "other"},
+				"access: {useDefaults: false, mode: " + mode + "}\nagents: {bot: {access: {rules: [" + rule + "]}}}":             {"bot"},
+				"access: {useDefaults: false, mode: " + mode + "}\nagents: {main: {access: {rules: [" + rule + "]}}, other: {}}": {"", "main"},
+			} {
+				p := policy(t, text)
+				if got := NeededBy(p); got != want {
+					t.Errorf("%s: needed by one: %v", text, got)
+				}
+				for _, agent := range []string{"", "main", "bot", "other"} {
+					rs, err := p.For(filerules.Scope{Agent: agent, Home: "/home/user"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := Needed(p, agent); got != New(rs).Any || got && !want || slices.Contains(agents, agent) && got != want {
+						t.Errorf("%s: agent %q: %v", text, agent, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for rule, why := range map[string]string{
+		`{deny: "**/*.pem", ops: [write]}`:           "",
+		`{deny: "/x$/", ops: [edit]}`:                "",
+		`{deny: "**/*.pem", ops: [write, bash]}`:     "",
+		`{deny: "~/conf", ops: [write]}`:             "",
+		`{deny: "**/*.pem", ops: [read]}`:            "",
+		`{deny: /proc/self/environ}`:                 "does not start without /proc",
+		`{deny: /run}`:                               "does not start without /run/chat",
+		`{deny: /}`:                                  "does not start without",
+		`{allow: "**/*.pem", ops: [write]}`:          "",
+		`{deny: dev}`:                                "does not start without /dev",
+		`{deny: "/pro*"}`:                            "does not start without /proc",
+		`{deny: "*"}`:                                "does not start without",
+		`{deny: "*", ops: [edit]}`:                   "does not start without",
+		`{deny: usr}`:                                "does not start without /usr",
+		`{deny: "/u*"}`:                              "does not start without /usr",
+		`{deny: "**/lib/**"}`:                        "does not start without /",
+		`{deny: "~"}`:                                "does not start without /srv/chatd/homes/x",
+		`{deny: "/srv/*"}`:                           "does not start without /srv/chatd/homes/x",
+		`{deny: "/srv/chatd/homes/*"}`:               "does not start without /srv/chatd/homes/x",
+		`{deny: "/\\/(bash|tmux)$/"}`:                "does not start without /usr/bin/bash",
+		`{deny: "libc.so.*"}`:                        "does not start without /usr/lib",
+		`{deny: "/dev/nul?"}`:                        "does not start without /dev",
+		`{deny: "/{proc,srv/x}/y"}`:                  "does not start without /proc",
+		`{deny: "/opt/*"}`:                           "does not start without /opt/chatd",
+		`{deny: "*", ops: [read]}`:                   "",
+		`{deny: "~/**", ops: [write]}`:               "",
+		`{deny: "/dev/shm/keys"}`:                    "",
+		`{deny: "/usr/share/doc/**"}`:                "",
+		`{deny: "*.log"}`:                            "",
+		`{deny: proc, ops: [read]}`:                  "",
+		`{deny: /opt/chatd/chatd-shim, ops: [read]}`: "",
+	} {
+		for _, text := range []string{"access: {useDefaults: false, rules: [" + rule + "]}", "agents: {bot: {access: {rules: [" + rule + "]}}}"} {
+			err := Check(policy(t, text), "/srv/chatd/homes/x")
+			if why == "" && err != nil || why != "" && (err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "rules.yaml:1")) {
+				t.Errorf("%s: %v, want %q", text, err, why)
+			}
+		}
+	}
+}
+
+// TestSeedSamples: what Clawdbot's proposal shows can be kept as it is pasted.
+func TestSeedSamples(t *testing.T) {
+	for _, name := range []string{"sample1.json5", "sample2.json5"} {
+		text, err := os.ReadFile("../../filerules/testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := filerules.Load(name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(p, "/srv/chatd/homes/x"); err != nil || !NeededBy(p) {
+			t.Errorf("%s: %v, needed %t", name, err, NeededBy(p))
+		}
+	}
+	for text, want := range map[string]bool{
+		"access: {useDefaults: false}":                                          false,
+		"access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}":         false,
+		"access: {useDefaults: false}\nagents: {bot: {access: {deny: [x]}}}":    true,
+		"access: {useDefaults: false, rules: [{deny: '*.x', ops: [edit]}]}":     true,
+		"access: {useDefaults: false, rules: [{allow: x, ops: [read, write]}]}": false,
+	} {
+		if got := NeededBy(policy(t, text)); got != want {
+			t.Errorf("%s: needed %t, want %t", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api/apitest"
+)
+
+// archivable is a chat with labels, a schedule and a variable, and a label that a terminal obeys.
+func archivable(
+	t *testing.T, opt ServerOptions,
+) (socket string, mem *apitest.Memory, c *Client, made chat.Chat) {
+	t.Helper()
+	opt.NameOf = func(uint32) (string, error) { return "root", nil }
+	socket, mem = start(t, opt)
+	c = client(t, socket)
+	made, _, err := c.Create(t.Context(), chat.Spec{
+		ExternalID: "a", Profile: "web", Labels: map[string]string{"team": "ops\x1b[2J"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}
+	if _, err := c.AddSchedule(t.Context(), made.ID, spec); err != nil {
+		t.Fatal(err)
+	}
+	return socket, mem, c, made
+}
+
+// TestArchiveAndBack: an archived chat is gone, is listed, and comes back with the same id, labels,
+// profile and schedules, and another uid.
+func TestArchiveAndBack(t *testing.T) {
+	_, _, c, made := archivable(t, ServerOptions{})
+	ctx := t.Context()
+	a, err := c.Archive(ctx, made.ID, chat.ToArchive{})
+	if err != nil || a.Kept || a.Chat != made.ID || a.Name.ID() != made.ID {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if _, err := c.Get(ctx, made.ID); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("the chat: %v", err)
+	}
+	check, err := c.VerifyArchive(ctx, a.Name)
+	if err != nil || check.Name != a.Name || check.Size == 0 {
+		t.Errorf("verify: %+v, %v", check, err)
+	}
+	back, err := c.Unarchive(ctx, a.Name)
+	if err != nil || back.ID != made.ID || back.UID == made.UID || back.Awake ||
+		back.Profile != made.Profile || !maps.Equal(back.Labels, made.Labels) {
+		t.Errorf("unarchive: %+v, %v", back, err)
+	}
+	if s, err := c.Schedules(ctx, made.ID); err != nil || len(s.Schedules) != 1 {
+		t.Errorf("schedules: %+v, %v", s, err)
+	}
+	if _, err := c.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
+		t.Errorf("a chat that exists: %v", err)
+	}
+	kept, err := c.Archive(ctx, made.ID, chat.ToArchive{Keep: true})
+	if err != nil || !kept.Kept || kept.Name == a.Name {
+		t.Errorf("keep: %+v, %v", kept, err)
+	}
+	if _, err := c.Get(ctx, made.ID); err != nil {
+		t.Errorf("keep: %v", err)
+	}
+	list, err := c.Archives(ctx, chat.ArchiveFilter{Chat: made.ID, Owner: "root", ExternalID: "a"})
+	if err != nil || len(list) != 2 || list[0].Name != a.Name || list[1].Name != kept.Name {
+		t.Errorf("list: %+v, %v", list, err)
+	}
+	if err := c.RemoveArchive(ctx, a.Name); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.VerifyArchive(ctx, a.Name); !errors.Is(err, chat.ErrNotFound) {
+		t.Errorf("removed: %v", err)
+	}
+}
+
+// TestArchiveFilters: each narrows the list, and a list of none is no null.
+func TestArchiveFilters(t *testing.T) {
+	socket, _, c, made := archivable(t, ServerOptions{})
+	if _, err := c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	for f, want := range map[chat.ArchiveFilter]int{
+		{}: 1, {Owner: "root"}: 1, {Owner: "ada"}: 0, {ExternalID: "a"}: 1, {ExternalID: "b"}: 0,
+		{Chat: made.ID}: 1, {Chat: someID}: 0,
+	} {
+		if list, err := c.Archives(t.Context(), f); err != nil || len(list) != want {
+			t.Errorf("%+v: %+v, %v", f, list, err)
+		}
+	}
+	g := raw(t, socket, get("/v1/archives?owner=ada"))
+	if g.status != 200 || strings.TrimSpace(g.body) != `{"archives":[]}` {
+		t.Errorf("none: %d %s", g.status, g.body)
+	}
+}
+
+// TestReapArchives: DELETE answers with the archive if it is asked for one, and else with nothing.
+func TestReapArchives(t *testing.T) {
+	socket, _, c, made := archivable(t, ServerOptions{})
+	var a chat.Archive
+	at := "/v1/chats/" + string(made.ID)
+	g := raw(t, socket, bare("DELETE", at+"?archive=true"))
+	if err := json.Unmarshal([]byte(g.body), &a); err != nil || g.status != 200 || a.Chat != made.ID {
+		t.Fatalf("%d %s %v", g.status, g.body, err)
+	}
+	if _, err := c.Unarchive(t.Context(), a.Name); err != nil {
+		t.Fatal(err)
+	}
+	if g := raw(t, socket, bare("DELETE", at+"?archive=false")); g.status != 204 || g.body != "" {
+		t.Errorf("%d %q", g.status, g.body)
+	}
+	if list, err := c.Archives(t.Context(), chat.ArchiveFilter{}); err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestNoArchiveNoReap: a chat whose archive fails is there.
+func TestNoArchiveNoReap(t *testing.T) {
+	socket, mem, c, made := archivable(t, ServerOptions{})
+	mem.OnArchive = func(context.Context) error {
+		return fmt.Errorf("cannot archive: %w", chat.ErrBusy)
+	}
+	g := raw(t, socket, bare("DELETE", "/v1/chats/"+string(made.ID)+"?archive=true"))
+	if _, err := c.Get(t.Context(), made.ID); err != nil || g.status != 503 {
+		t.Errorf("%d %s, %v", g.status, g.body, err)
+	}
+}
+
+// archiveCalls are those that may take hours.
+func archiveCalls(
+	c *Client, id chat.ID, name chat.ArchiveName,
+) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"archive": func(ctx context.Context) error {
+			_, err := c.Archive(ctx, id, chat.ToArchive{Keep: true})
+			return err
+		},
+		"verify": func(ctx context.Context) error { _, err := c.VerifyArchive(ctx, name); return err },
+		"reap": func(ctx context.Context) error {
+			_, err := c.ReapArchived(ctx, id)
+			return err
+		},
+		"unarchive": func(ctx context.Context) error { _, err := c.Unarchive(ctx, name); return err },
+	}
+}
+
+// TestArchivesOutliveTimeouts: no timeout of a connection ends a call that takes long.
+func TestArchivesOutliveTimeouts(t *testing.T) {
+	const short = 250 * time.Millisecond
+	opt := ServerOptions{BodyTimeout: short, WriteTimeout: short, IdleTimeout: short}
+	_, mem, c, made := archivable(t, opt)
+	a, err := c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem.OnArchive = func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cancelled: %w", ctx.Err())
+		case <-time.After(4 * short):
+			return nil
+		}
+	}
+	calls := archiveCalls(c, made.ID, a.Name)
+	if len(calls) != 4 {
+		t.Fatalf("%d calls", len(calls))
+	}
+	for _, name := range []string{"archive", "verify", "reap", "unarchive"} {
+		if err := calls[name](t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestArchivesEndWithTheClient: a client that goes away cancels the call.
+func TestArchivesEndWithTheClient(t *testing.T) {
+	_, mem, c, made := archivable(t, ServerOptions{})
+	a, err := c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := archiveCalls(c, made.ID, a.Name)
+	for _, name := range slices.Sorted(maps.Keys(calls)) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		mem.OnArchive = func(ctx context.Context) error {
+			cancel()
+			select {
+			case <-ctx.Done():
+				ended <- nil
+			case <-time.After(generous):
+				ended <- errors.New("it went on")
+			}
+			return ctx.Err()
+		}
+		if err := calls[name](ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+}
+
+// TestClientSendsNoOddArchive: a name that would be another path is not sent.
+func TestClientSendsNoOddArchive(t *testing.T) {
+	c := client(t, t.TempDir()+"/none")
+	for _, name := range []chat.ArchiveName{
+		"", "..", "../chats/" + someID, someID, someID + "-x", someID + "-20261125T160000Z/verify",
+	} {
+		_, verify := c.VerifyArchive(t.Context(), name)
+		_, back := c.Unarchive(t.Context(), name)
+		for _, err := range []error{verify, back, c.RemoveArchive(t.Context(), name)} {
+			if !errors.Is(err, chat.ErrInvalid) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf16"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims/files"
+)
+
+// byteType is the media type of every file's content.
+const byteType = "application/octet-stream"
+
+// Names of a stream's header and trailer fields.
+const (
+	sizeHeader    = "Chatd-File-Size" // of the whole file
+	answerTrailer = "Chatd-Answer"    // a FileAnswer in JSON, ASCII
+)
+
+// serveGetContent registers a route of its own because the answer is not JSON.
+func serveGetContent(s *Server, a huma.API, op huma.Operation) {
+	describeQuery(&op, func(q contentQuery) bool { return q.get })
+	op.Responses = problemResponse()
+	op.Responses["200"] = &huma.Response{Description: "The bytes. The trailer " + answerTrailer + " has the tool's answer; without it they are not all.", Content: rawContent}
+	s.serveBeside(a, op, s.getContent)
+}
+
+// servePutContent registers a route of its own because the body is not JSON.
+func servePutContent(s *Server, a huma.API, op huma.Operation) {
+	describeQuery(&op, func(q contentQuery) bool { return q.put })
+	op.RequestBody = &huma.RequestBody{Required: true, Content: rawContent}
+	answer := &huma.Response{Description: "What was written.", Content: jsonContent(a, FileAnswer{})}
+	op.Responses = problemResponse()
+	op.Responses["200"], op.Responses["201"] = answer, answer
+	s.serveBeside(a, op, s.putContent)
+}
+
+// getContent sends a file. An error after the first byte ends the connection, so that half a file
+// does not look like a whole one.
+func (s *Server) getContent(w http.ResponseWriter, r *http.Request) {
+	id, q, err := contentOf(r, func(q contentQuery) bool { return q.get })
+	a := files.ReadFile{Path: q.text["path"], Offset: q.number["offset"], Length: q.number["length"],
+		Line: q.number["line"], Lines: q.number["lines"], Hash: q.flag["hash"], Stream: true}
+	leave, full := s.enterStream(r)
+	defer leave()
+	if err = errors.Join(err, full); err != nil {
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	}
+	out := &download{w: w, timeout: s.opt.WriteTimeout}
+	last, err := s.opt.Chats.ReadFile(r.Context(), id, a, func(first files.Answer) io.Writer { out.first = first; return out })
+	switch {
+	case err == nil:
+		out.finish(last)
+	case out.begun:
+		s.opt.Log.Debug("a download ended early", "chat", id, "why", err)
+		panic(http.ErrAbortHandler)
+	default:
+		s.refuse(w, s.problem(r.Context(), err))
+	}
+}
+
+// download is the answer of getContent.
+type download struct {
+	w       http.ResponseWriter
+	timeout time.Duration
+	first   files.Answer
+	begun   bool
+}
+
+// Write sends a piece, with a deadline of its own for the peer to take it.
+func (d *download) Write(p []byte) (int, error) {
+	d.begin()
+	if err := http.NewResponseController(d.w).SetWriteDeadline(time.Now().Add(d.timeout)); err != nil {
+		return 0, fmt.Errorf("cannot send the content: %w", err)
+	}
+	return d.w.Write(p)
+}
+
+func (d *download) begin() {
+	if d.begun {
+		return
+	}
+	d.begun = true
+	h := d.w.Header()
+	h.Set("Content-Type", byteType)
+	h.Set("Content-Disposition", "attachment")
+	h.Set(sizeHeader, strconv.FormatInt(d.first.Size, 10))
+	h.Set("Trailer", answerTrailer)
+	d.w.WriteHeader(http.StatusOK)
+}
+
+func (d *download) finish(last files.Answer) {
+	d.begin()
+	d.w.Header().Set(answerTrailer, asciiJSON(fileAnswer(last)))
+}
+
+// asciiJSON encodes v in a form that a header allows.
+func asciiJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "{}" // plain fields always encode
+	}
+	var b strings.Builder
+	for _, r := range string(text) {
+		if r < 0x7f {
+			b.WriteRune(r)
+			continue
+		}
+		for _, u := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, u)
+		}
+	}
+	return b.String()
+}
+
+// putContent takes a file as it comes. The peer is not asked to send any of it
+// (Expect: 100-continue) before the tool may have it.
+func (s *Server) putContent(w http.ResponseWriter, r *http.Request) {
+	id, q, err := contentOf(r, func(q contentQuery) bool { return q.put })
+	a := files.WriteFile{Path: q.text["path"], Hash: q.flag["hash"], Stream: true}
+	if err == nil {
+		err = s.checkUpload(r)
+	}
+	leave, full := s.enterStream(r)
+	defer leave()
+	if err = errors.Join(err, full); err != nil {
+		s.drain(w, r)
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	}
+	up := &upload{s: s, body: cutBody{r: r.Body, c: http.NewResponseController(w)}}
+	write := s.opt.Chats.WriteFile
+	if q.flag["append"] {
+		write = s.opt.Chats.AppendFile
+	}
+	out, err := write(r.Context(), id, a, up)
+	if !up.stop() {
+		s.drain(w, r)
+	}
+	if err != nil {
+		s.refuse(w, s.problem(r.Context(), err))
+		return
+	}
+	s.answerJSON(w, r, statusOf(out), fileAnswer(out))
+}
+
+func (s *Server) answerJSON(w http.ResponseWriter, r *http.Request, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		s.refuse(w, s.problem(r.Context(), fmt.Errorf("cannot write the answer: %w", err)))
+		return
+	}
+	w.Header().Set("Content-Type", jsonType)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // a client that stopped reading gets no further answer
+}
+
+// checkUpload refuses an upload that its header fields already make invalid.
+func (s *Server) checkUpload(r *http.Request) error {
+	if r.ContentLength > s.opt.MaxFile {
+		return s.fileTooLarge()
+	}
+	got := r.Header.Get("Content-Type")
+	t, _, err := mime.ParseMediaType(got)
+	if got != "" && (err != nil || t != byteType) || r.Header.Get("Content-Encoding") != "" {
+		return invalid(http.StatusUnsupportedMediaType, "", "cannot use the body: Content-Type %s: want %s, without Content-Encoding", chat.Quote(got), byteType)
+	}
+	return nil
+}
+
+func (s *Server) fileTooLarge() *Problem {
+	return invalid(http.StatusRequestEntityTooLarge, "", "cannot use the body: more than %d bytes, which is file_max", s.opt.MaxFile)
+}
+
+// upload is a body that is streamed: each piece has a deadline, and the whole at most a file's
+// size.
+type upload struct {
+	s    *Server
+	body cutBody
+
+	mu    sync.Mutex
+	total int64
+	over  bool // no further Read is allowed
+}
+
+// Read waits for a piece.
+func (u *upload) Read(p []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return 0, os.ErrClosed
+	}
+	if err := u.body.c.SetReadDeadline(time.Now().Add(u.s.opt.BodyTimeout)); err != nil {
+		return 0, fmt.Errorf("cannot read the body: %w", err)
+	}
+	n, err := u.body.Read(p)
+	u.total += int64(n)
+	switch {
+	case u.total > u.s.opt.MaxFile:
+		return 0, u.s.fileTooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, invalid(http.StatusRequestTimeout, "", "cannot read the body: nothing came for %s", u.s.opt.BodyTimeout)
+	case err != nil && !errors.Is(err, io.EOF):
+		return 0, invalid(http.StatusBadRequest, "", "cannot read the body: %v", err)
+	}
+	return n, err
+}
+
+// stop ends a Read that waits and refuses all later ones. It reports whether all of the
+// body came.
+func (u *upload) stop() bool {
+	_ = u.body.Close() // otherwise the Read ends at its own deadline
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.over = true
+	if !u.body.cut() {
+		return true
+	}
+	_ = u.body.c.SetReadDeadline(time.Time{}) // while a stream is read, there is no deadline
+	return false
+}

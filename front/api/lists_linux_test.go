@@ -1,0 +1,60 @@
+package api
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api/apitest"
+)
+
+// longLists are chats whose list is longer than what a socket takes.
+type longLists struct {
+	*apitest.Memory
+	begun atomic.Int32 // by operators
+}
+
+func (l *longLists) List(ctx context.Context, _ chat.Filter) (chat.Page, error) {
+	if chat.CallerFrom(ctx).Role == chat.RoleOperator {
+		l.begun.Add(1)
+	}
+	return chat.Page{Chats: []chat.Chat{{Home: strings.Repeat("x", 1<<20)}}}, nil
+}
+
+// TestAttackUnreadLists: of 500 lists that a caller asks for and does not read, a few exist at a
+// time, and another caller's lists are answered.
+func TestAttackUnreadLists(t *testing.T) {
+	needRoot(t)
+	long := &longLists{Memory: apitest.New()}
+	opt := peerServerOpt
+	opt.Chats, opt.WriteTimeout = long, generous
+	socket, _ := start(t, opt)
+	if err := os.Chmod(socket, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte(get("/v1/chats"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		for _, who := range []*syscall.Credential{bridgeCred, bridge2Cred} {
+			if a := as(t, socket, who, get("/v1/chats"))[0]; a.Status != 200 {
+				t.Errorf("uid %d: %d %.200s", who.Uid, a.Status, a.Body)
+			}
+		}
+	}
+	if n := long.begun.Load(); n != maxListsEach {
+		t.Errorf("%d lists of one caller exist, want %d", n, maxListsEach)
+	}
+}

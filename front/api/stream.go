@@ -1,0 +1,65 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/quota"
+)
+
+// holder is the name by which a caller's requests and streams are counted: its owner. Callers
+// without a role are counted together under the empty name, because their number has no bound.
+func holder(c chat.Caller) string {
+	if c.Role == "" {
+		return ""
+	}
+	return c.Name
+}
+
+// enterStream bounds the caller's simultaneous streams.
+func (s *Server) enterStream(r *http.Request) (leave func(), err error) {
+	owner := holder(chat.CallerFrom(r.Context()))
+	leave, ok := s.streams.Take(owner)
+	if !ok {
+		limit := uint64(s.opt.MaxStreams)
+		err = &quota.SpentError{Share: quota.Streams, Owner: owner, Used: limit, Limit: limit}
+	}
+	return leave, err
+}
+
+// addStreams adds the owners' streams, which only the API counts, to their shares.
+func (s *Server) addStreams(h *chat.Host) {
+	limits := quota.Limits{quota.Streams: uint64(s.opt.MaxStreams)}
+	for _, u := range limits.Uses(map[quota.Share]map[string]uint64{quota.Streams: s.streams.Held()}) {
+		h.Shares = append(h.Shares, u)
+		if u.HalfSpent() {
+			h.Findings = append(h.Findings, quota.Warning(u))
+		}
+	}
+}
+
+// stream is an answer that is sent in pieces, each with a write deadline of its own.
+type stream struct {
+	w       http.ResponseWriter
+	timeout time.Duration
+	kind    string // the Content-Type
+	begun   bool
+}
+
+// send sends and flushes one piece. Until the first piece, another answer may take its place.
+func (s *stream) send(piece []byte) error {
+	if !s.begun {
+		s.begun = true
+		s.w.Header().Set("Content-Type", s.kind)
+		s.w.WriteHeader(http.StatusOK)
+	}
+	c := http.NewResponseController(s.w)
+	if err := c.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
+		return err
+	}
+	if _, err := s.w.Write(piece); err != nil {
+		return err
+	}
+	return c.Flush()
+}

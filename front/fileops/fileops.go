@@ -1,0 +1,197 @@
+// Package fileops speaks with the file tools of chats: it implements the file methods of a
+// [broker.Chats] on a [broker.FileTools].
+//
+// chatd-root starts a tool in the chat, sends its request, and passes the other ends of its two
+// pipes ([Tools] has a call for each tool). This package reads the tool's messages and copies content
+// from and to it. To share a file it copies the content from one chat's tool to the other's, counts
+// it and hashes it.
+//
+// # Runs as
+//
+// The front, as user chatd.
+//
+// # What it does not stop
+//
+// A compromised front may write other content and report another outcome. It cannot choose another
+// tool, path or rule than chatd-root sends to the tool.
+package fileops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/shims/files"
+)
+
+// Tools are the file tools of chats.
+type Tools struct{ below broker.FileTools }
+
+// New returns the tools of below.
+func New(below broker.FileTools) *Tools { return &Tools{below} }
+
+// maxList bounds a list in bytes: the most entries of one call, each a line with a name of 255
+// bytes and its kind.
+const maxList = files.MaxEntries * (255 + 16)
+
+// ReadFile is [broker.Chats].
+func (t *Tools) ReadFile(
+	ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin,
+) (files.Answer, error) {
+	return t.use(ctx, id, files.ReadFileTool, a, func(s files.LiveTool) files.Exchange {
+		if !a.Stream {
+			return files.Exchange{Begin: begin, Limit: files.MaxPage}
+		}
+		return files.Exchange{Begin: bounded(a, s.Max, begin), Limit: s.Max}
+	})
+}
+
+// ListDir is [broker.Chats].
+func (t *Tools) ListDir(
+	ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin,
+) (files.Answer, error) {
+	return t.use(ctx, id, files.ListDirTool, a, func(files.LiveTool) files.Exchange {
+		return files.Exchange{Begin: begin, Limit: maxList}
+	})
+}
+
+// EditFile is [broker.Chats].
+func (t *Tools) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
+	return t.use(ctx, id, files.EditFileTool, a, func(files.LiveTool) files.Exchange {
+		return files.Exchange{}
+	})
+}
+
+// WriteFile is [broker.Chats].
+func (t *Tools) WriteFile(
+	ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader,
+) (files.Answer, error) {
+	return t.write(ctx, id, files.WriteFileTool, a, body)
+}
+
+// AppendFile is [broker.Chats].
+func (t *Tools) AppendFile(
+	ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader,
+) (files.Answer, error) {
+	return t.write(ctx, id, files.AppendFileTool, a, body)
+}
+
+func (t *Tools) write(
+	ctx context.Context, id chat.ID, tool files.Tool, a files.WriteFile, body io.Reader,
+) (files.Answer, error) {
+	if a.Content != nil {
+		body = strings.NewReader(*a.Content)
+	}
+	c := &content{body, make(chan struct{}, 1), make(chan error, 1)}
+	out, err := t.use(ctx, id, tool, a, func(files.LiveTool) files.Exchange {
+		return files.Exchange{Body: c.body()}
+	})
+	return out, c.explain(ctx, err)
+}
+
+// bounded refuses a stream that the bound of a file would cut before the end of the file.
+func bounded(a files.ReadFile, max int64, begin files.Begin) files.Begin {
+	return func(first files.Answer) io.Writer {
+		if left := first.Size - a.Offset; a.Length == 0 && left > max {
+			return refusing{fmt.Errorf("the file has %d bytes from there, which is more than "+
+				"file_max, %d; ask for a length: %w", left, max, chat.ErrInvalid)}
+		}
+		return begin(first)
+	}
+}
+
+// refusing is a writer whose every Write fails with err.
+type refusing struct{ err error }
+
+func (r refusing) Write([]byte) (int, error) { return 0, r.err }
+
+// use makes one call. The error is chatd-root's, which knows the rules.
+func (t *Tools) use(
+	ctx context.Context, id chat.ID, tool files.Tool, args files.Args,
+	exchange func(files.LiveTool) files.Exchange,
+) (files.Answer, error) {
+	u, err := files.NewUse(tool, args)
+	if err != nil {
+		return files.Answer{}, err
+	}
+	var out files.Answer
+	talk := func(ctx context.Context, s files.LiveTool) (a files.Answer, err error) {
+		if a, err = speak(ctx, s, exchange(s)); err == nil {
+			out = a
+		}
+		return a, err
+	}
+	if err := t.below.FileTool(ctx, id, u, talk); err != nil {
+		return files.Answer{}, err
+	}
+	return out, nil
+}
+
+// speak speaks with a tool, until ctx ends.
+func speak(ctx context.Context, s files.LiveTool, x files.Exchange) (files.Answer, error) {
+	defer s.Out.Close() // nothing was written to it
+	// The end of ctx ends both, whatever the tool does.
+	defer context.AfterFunc(ctx, func() {
+		past := time.Unix(1, 0)
+		_, _ = s.In.SetWriteDeadline(past), s.Out.SetReadDeadline(past)
+	})()
+	return files.Speak(s.In, s.Out, x)
+}
+
+// content is a caller's content, and the error of reading it.
+type content struct {
+	from   io.Reader
+	reads  chan struct{} // has a token while it is read
+	failed chan error
+}
+
+// body is nil where there is none.
+func (c *content) body() io.Reader {
+	if c.from == nil {
+		return nil
+	}
+	return c
+}
+
+// Read is the content's.
+func (c *content) Read(p []byte) (int, error) {
+	c.reads <- struct{}{}
+	defer func() { <-c.reads }()
+	n, err := c.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		select {
+		case c.failed <- err:
+		default:
+		}
+	}
+	return n, err
+}
+
+// contentTimeout bounds the wait for the error of a body after its caller's context has ended.
+const contentTimeout = time.Second
+
+// explain joins the error of the content, if any, before chatd-root's error about it. A body that
+// cannot be read also ends the caller's context, perhaps before the error is known: explain then
+// waits for it.
+func (c *content) explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		select {
+		case c.reads <- struct{}{}: // no Read is in progress
+		case <-time.After(contentTimeout):
+		}
+	}
+	select {
+	case own := <-c.failed:
+		return errors.Join(&files.BodyError{Err: own}, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,127 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/shims/files"
+)
+
+// tools are the tools on one chat.
+type tools struct {
+	chats api.Chats
+	id    chat.ID
+	// request is the HTTP request's context, with the caller; nil over stdio.
+	request context.Context
+	// problem logs an internal error; nil over stdio, where the daemon has already logged it.
+	problem api.Problems
+}
+
+func (t tools) exec(ctx context.Context, a chat.RunSpec) (out toolAnswer[chat.RunResult], err error) {
+	a.OutputMax = cmp.Or(a.OutputMax, MaxText)
+	r, err := t.chats.Run(ctx, t.id, a)
+	if err != nil {
+		return out, err
+	}
+	return toolAnswer[chat.RunResult]{runText(r), runValue(r)}, nil
+}
+
+// readFile limits the page to what an agent can hold, unless it asks for a size.
+func (t tools) readFile(ctx context.Context, a files.ReadFile) (out toolAnswer[api.FileAnswer], err error) {
+	own := a.Length == 0 && a.Line == 0 && a.Lines == 0
+	if own {
+		a.Length = MaxText
+	}
+	var b bytes.Buffer
+	got, err := t.chats.ReadFile(ctx, t.id, a, func(files.Answer) io.Writer { return &b })
+	if err != nil {
+		return out, err
+	}
+	if own && got.Truncated {
+		cutRune(&got, &b)
+	}
+	return page(got, b.Bytes()), nil
+}
+
+func (t tools) writeFile(ctx context.Context, a files.WriteFile) (toolAnswer[api.FileAnswer], error) {
+	got, err := t.chats.WriteFile(ctx, t.id, a, nil)
+	return wrote(got), err
+}
+
+func (t tools) appendFile(ctx context.Context, a files.WriteFile) (toolAnswer[api.FileAnswer], error) {
+	got, err := t.chats.AppendFile(ctx, t.id, a, nil)
+	return wrote(got), err
+}
+
+func (t tools) editFile(ctx context.Context, a files.EditFile) (toolAnswer[api.FileAnswer], error) {
+	got, err := t.chats.EditFile(ctx, t.id, a)
+	return wrote(got), err
+}
+
+func (t tools) listDir(ctx context.Context, a files.ListDir) (out toolAnswer[api.FileAnswer], err error) {
+	var b bytes.Buffer
+	got, err := t.chats.ListDir(ctx, t.id, a, func(files.Answer) io.Writer { return &b })
+	if err != nil {
+		return out, err
+	}
+	return page(got, b.Bytes()), nil
+}
+
+func (t tools) send(ctx context.Context, a chat.Input) (out toolAnswer[terminal], err error) {
+	if a.Wait == nil {
+		return toolAnswer[terminal]{texts: []string{"typed; whether the program took it is not known, terminal_read shows"}}, t.chats.Input(ctx, t.id, a)
+	}
+	got, err := t.chats.InputWait(ctx, t.id, a)
+	if err != nil {
+		return out, err
+	}
+	return toolAnswer[terminal]{typedText(got), typedValue(got)}, nil
+}
+
+// terminalRead has the arguments of terminal_read.
+type terminalRead struct {
+	Since   *int64 `json:"since,omitempty" minimum:"0" doc:"A cursor: answer with what was printed from there on."`
+	History int    `json:"history,omitempty" minimum:"0" maximum:"2000" doc:"Show so many lines too that were scrolled away."`
+}
+
+func (t tools) screen(ctx context.Context, a terminalRead) (out toolAnswer[terminal], err error) {
+	if a.Since != nil {
+		l, err := t.chats.Log(ctx, t.id, *a.Since)
+		if err != nil {
+			return out, err
+		}
+		return toolAnswer[terminal]{logText(l), logValue(l)}, nil
+	}
+	s, err := t.chats.ScreenWith(ctx, t.id, chat.ScreenSpec{History: a.History})
+	if err != nil {
+		return out, err
+	}
+	at := fmt.Sprintf("cursor: row %d, column %d of %d by %d, counted from 0", s.CursorRow, s.CursorCol, s.Rows, s.Cols)
+	return toolAnswer[terminal]{[]string{bounded(s.Text), at}, screenValue(s)}, nil
+}
+
+// explain leaves out the operator's rules and their places. A denial does not show them to a chat
+// either, and a policy may require that (messages: vague).
+func (t tools) explain(ctx context.Context, q chat.Question) (out toolAnswer[chat.Explained], err error) {
+	e, err := t.chats.Explain(ctx, t.id, q)
+	if err != nil {
+		return out, err
+	}
+	e.Rule, e.Place, e.Layer = "", "", ""
+	if e.Guard != nil {
+		g := *e.Guard
+		g.Place = ""
+		e.Guard = &g
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return out, fmt.Errorf("cannot write the answer: %w", err)
+	}
+	return toolAnswer[chat.Explained]{[]string{string(text)}, e}, nil
+}

@@ -1,0 +1,132 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/quota"
+)
+
+// triedWidth is how much of a probe's words a table shows; --json has all of them.
+const triedWidth = 64
+
+// Host is what was found when the layers of a host were tried.
+func Host(w io.Writer, h chat.Host) error {
+	err := write(w, fmt.Sprintf("chatd %s, kernel %s, backend %s, %d chats, %d awake\n\n",
+		Escape(h.Version), Escape(h.Kernel), Escape(h.Backend), h.Chats, h.Awake))
+	if err != nil {
+		return err
+	}
+	if err := layers(w, h.Layers); err != nil {
+		return err
+	}
+	var b strings.Builder
+	if len(h.Allowed) > 0 {
+		fmt.Fprintf(&b, "\nallowed to be missing: %s\n", LayerNames(h.Allowed))
+	}
+	for _, text := range h.Broken {
+		fmt.Fprintf(&b, "broken: %s\n", Cell(text))
+	}
+	findings(&b, h.Findings)
+	return write(w, b.String())
+}
+
+func findings(b *strings.Builder, all []string) {
+	for _, f := range all {
+		fmt.Fprintf(b, "finding: %s\n", Cell(f))
+	}
+}
+
+// LayerNames names layers in a sentence.
+func LayerNames(names []chat.LayerName) string {
+	var s []string
+	for _, n := range names {
+		s = append(s, string(n))
+	}
+	return Escape(strings.Join(s, ", "))
+}
+
+// layers is a line for each layer, and everything about those that are not on.
+func layers(w io.Writer, all []chat.Layer) error {
+	rows := [][]string{{"LAYER", "STATE", "BY", "TRIED"}}
+	var b strings.Builder
+	for _, l := range all {
+		rows = append(rows, []string{
+			string(l.Name), string(l.State), dash(cut(l.By, triedWidth/2)),
+			dash(cut(l.Probe, triedWidth)),
+		})
+		if l.State != chat.LayerOn {
+			fmt.Fprintf(&b, "\n%s is %s\n  tried: %s\n  fix:   %s\n", Escape(string(l.Name)),
+				Escape(string(l.State)), Cell(dash(l.Probe)), Cell(dash(l.Fix)))
+		}
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	return write(w, b.String())
+}
+
+// weakLayers names the layers that are not on, for a cell of a table.
+func weakLayers(layers []chat.Layer) string {
+	var names []string
+	for _, l := range layers {
+		if l.State != chat.LayerOn {
+			names = append(names, string(l.Name))
+		}
+	}
+	return dash(strings.Join(names, ","))
+}
+
+// Status is the daemon on one screen.
+func Status(w io.Writer, st chat.Status, now time.Time) error {
+	word := "up"
+	if !st.Ready {
+		word = "NOT READY"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "chatd %s, %s since %s (%s)\n",
+		Escape(st.Version), word, st.Since.Local().Format(zoned), age(now.Sub(st.Since)))
+	fmt.Fprintf(&b, "chats: %d, %d awake, %d at work, %d asleep\n",
+		st.Chats, st.Awake, st.AtWork, st.Asleep)
+	for _, l := range st.Layers {
+		fmt.Fprintf(&b, "layer %s is %s: %s\n", Escape(string(l.Name)), Escape(string(l.State)),
+			Cell(dash(cut(l.Probe, triedWidth))))
+	}
+	for _, bound := range st.Bounds {
+		fmt.Fprintf(&b, "%s: %d of %d\n", Escape(bound.Name), bound.Used, bound.Max)
+	}
+	for _, u := range st.Shares {
+		b.WriteString(Cell(quota.Warning(u)) + "\n")
+	}
+	if err := write(w, b.String()); err != nil {
+		return err
+	}
+	if err := table(w, diskRows(st.Disks)); err != nil {
+		return err
+	}
+	b.Reset()
+	findings(&b, st.Findings)
+	for _, f := range st.Failures {
+		fmt.Fprintf(&b, "failed %s ago: %s of chat %s by %s: %s\n", age(now.Sub(f.At)),
+			Cell(f.Action), Cell(dash(string(f.Chat))), Cell(dash(f.By)), Cell(f.Error))
+	}
+	return write(w, b.String())
+}
+
+func diskRows(disks []chat.Disk) [][]string {
+	rows := [][]string{{"DISK", "OF", "FREE", "SIZE", "FREE INODES", ""}}
+	for _, d := range disks {
+		inodes, note := "-", ""
+		if d.Inodes > 0 {
+			inodes = fmt.Sprintf("%d%%", 100*d.FreeInodes/d.Inodes)
+		}
+		if d.ReadOnly {
+			note = "read-only"
+		}
+		rows = append(rows, []string{d.Path, d.For, size(d.Free), size(d.Size), inodes, note})
+	}
+	return rows
+}

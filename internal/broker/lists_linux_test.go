@@ -1,0 +1,76 @@
+package broker
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api/apitest"
+)
+
+// longLists is a chatd-root with lists longer than what a socket takes.
+type longLists struct {
+	Root
+	text  string
+	begun atomic.Int32
+}
+
+func (l *longLists) List(context.Context, chat.Filter) (chat.Page, error) {
+	l.begun.Add(1)
+	return chat.Page{Chats: []chat.Chat{{Home: l.text}}}, nil
+}
+
+func (l *longLists) Archives(context.Context, chat.ArchiveFilter) ([]chat.Archive, error) {
+	return []chat.Archive{{Owner: l.text}}, nil
+}
+
+// TestHostileLists: a front that reads no list holds maxLists pages of chatd-root, and of other
+// answers maxUnread bytes; when it hangs up, the next is answered.
+func TestHostileLists(t *testing.T) {
+	long := &longLists{Root: rootOf(apitest.New()), text: strings.Repeat("x", 4<<20)}
+	d := serveRoot(t, long)
+	fds, routines := held(t)
+	ask := func(verb string) *link {
+		l, err := d.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.send(requestEnd, []byte(`{"verb":"`+verb+`","caller":{"name":"root","role":"operator"},"args":{}}`)); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	var unread []*link
+	for range 50 {
+		unread = append(unread, ask("list"))
+	}
+	busy := 0
+	for range maxUnread>>22 + 10 {
+		l := ask("archives")
+		unread = append(unread, l)
+		if err := l.recv(func(k kind, _ []byte) error {
+			if k == failed {
+				busy++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := long.begun.Load(); n != maxLists {
+		t.Errorf("%d lists exist, want %d", n, maxLists)
+	}
+	if busy < 10 {
+		t.Errorf("%d answers are given up, want 10 or more", busy)
+	}
+	for _, l := range unread {
+		_ = l.close()
+	}
+	d.sound(t)
+	leaksNothing(t, fds, routines)
+	if err := d.end(t); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,25 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/quota"
+)
+
+// MaxStreams is the share of streams for the API, where 0 means its default.
+func (cfg Config) MaxStreams() int {
+	if n := cfg.OwnerShares[quota.Streams]; n > 0 {
+		return int(n)
+	}
+	return 1 << 31
+}
+
+// checkMemory refuses a max_awake_memory that has no room for one chat of the default profile.
+func (d *decoder) checkMemory() {
+	least, most := d.doc.Profiles[chat.DefaultProfile].Limits.MemoryMax, d.doc.MaxAwakeMemory
+	if most != 0 && most < least {
+		d.fault("max_awake_memory", fmt.Errorf("%d: no chat could wake: want 0, for no bound, "+
+			"or at least memory_max of profile %s, %d: %w", most, chat.DefaultProfile, least, chat.ErrInvalid))
+	}
+}

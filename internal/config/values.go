@@ -1,0 +1,176 @@
+package config
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/journal"
+	"github.com/chatd/chatd/shims/files"
+)
+
+// check examines a value that was read, to is its pointer, and may make it canonical.
+type check func(to any, text string) error
+
+// checks has those of single keys; the others are of what depends on several.
+var checks = map[string]check{
+	"state": absolute, "run": absolute, "homes": absolute, "socket": absolute, "userdb": absolute,
+	"shim": absolute, "enforce": absolute, "egress_program": absolute,
+	"archive.dir": absolute, "archive.program": absolute,
+	"archive.recipients": absolute, "archive.identities": absolute,
+	"profiles.*.skeleton": absolute, "profiles.*.access_file": absolute,
+	"user": named("a user name"), "egress_user": named("a user name"), "cgroup": named("a cgroup name"),
+	"operators_group": named("a group name"), "bridge_group": named("a group name"),
+	"backend": oneOf("auto", "systemd", "cgroupfs"), "account": oneOf("auto", "userdb", "useradd"),
+	"log_level": oneOf(journal.Levels()...), "allow_missing[]": oneOf(chat.LayerNames()...),
+	"landlock_min_abi": number(1, 64), "max_awake": number(1, 1<<20), "audit_keep": number(0, 1<<20),
+	// The lowest file_max is the size of a request's text.
+	"file_max": size(func(n uint64) bool { return n >= files.MaxText && n <= 1<<40 }, "1MiB to 1TiB"),
+	// A log of less would hold a few lines, as after a mistaken unit.
+	"audit_max":                   size(func(n uint64) bool { return n-1 >= 64<<10-1 }, "0, for never, or at least 64KiB"),
+	"owner_shares.*":              size(func(n uint64) bool { return n <= 1<<31 }, "0, for no bound, to 2147483648"),
+	"owner_shares.run_bytes":      size(func(uint64) bool { return true }, ""),
+	"archive.expire_after":        longAge,
+	"profiles.*.reap_after":       longAge,
+	"profiles.*.timeout_max":      func(to any, _ string) error { return chat.CheckTimeoutMax(*to.(*chat.Duration)) },
+	"profiles.*.tools_off[]":      toolName,
+	"profiles.*.agents.*.tools[]": toolName, "profiles.*.agents.*.tools_off[]": toolName,
+}
+
+var toolName = oneOf(append(chat.Tools(), chat.ToolReadOnly)...)
+
+// setText sets v, whose type a config has, to what the text says.
+func setText(v reflect.Value, text string) (err error) {
+	switch to := v.Addr().Interface().(type) {
+	case *bool:
+		if *to = text == "true"; !*to && text != "false" {
+			err = wrong(text, "true or false")
+		}
+	case *int:
+		if *to, err = strconv.Atoi(text); err != nil {
+			err = wrong(text, "a number")
+		}
+	case *uint64:
+		*to, err = ParseSize(text)
+	case *chat.Duration:
+		d, wrong := chat.ParseAge(text)
+		*to, err = chat.Duration(d), wrong
+	case *netip.AddrPort:
+		*to, err = parseServer(text)
+	case *chat.Pattern:
+		to.Text = text
+		_, err = to.Compile()
+	case encoding.TextUnmarshaler:
+		err = to.UnmarshalText([]byte(text))
+	default:
+		v.SetString(text)
+	}
+	return err
+}
+
+func absolute(to any, text string) error {
+	if !filepath.IsAbs(text) || strings.ContainsAny(text, "\x00\n") {
+		return wrong(text, "an absolute path")
+	}
+	*to.(*string) = filepath.Clean(text)
+	return nil
+}
+
+func oneOf[S ~string](words ...S) check {
+	return func(_ any, text string) error {
+		if !slices.Contains(words, S(text)) {
+			return wrong(text, "one of "+join(words))
+		}
+		return nil
+	}
+}
+
+func named(what string) check {
+	return func(_ any, text string) error { return chat.CheckName(what, text) }
+}
+
+func number(low, high int) check {
+	return func(to any, text string) error {
+		if n := *to.(*int); n < low || n > high {
+			return wrong(text, fmt.Sprintf("%d to %d", low, high))
+		}
+		return nil
+	}
+}
+
+func size(ok func(n uint64) bool, want string) check {
+	return func(to any, text string) error {
+		if !ok(*to.(*uint64)) {
+			return wrong(text, want)
+		}
+		return nil
+	}
+}
+
+// shortestLongAge is the least time after which something is removed for good: 30s is a slip for
+// 30d.
+const shortestLongAge = time.Hour
+
+// longAge checks a time after which something is removed.
+func longAge(to any, text string) error {
+	if d := to.(*chat.Duration).D(); d != 0 && d < shortestLongAge {
+		return wrong(text, "0, for never, or at least "+shortestLongAge.String())
+	}
+	return nil
+}
+
+// UIDRange is the uids that chats may get, both ends included.
+type UIDRange struct{ Low, High uint32 }
+
+// MarshalText writes LOW-HIGH.
+func (r UIDRange) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d-%d", r.Low, r.High), nil }
+
+// UnmarshalText refuses uids below 65536, which belong to the system, and those from 2^31 on, which
+// many programs read as negative.
+func (r *UIDRange) UnmarshalText(text []byte) error {
+	a, b, _ := strings.Cut(string(text), "-")
+	low, err1 := strconv.ParseUint(a, 10, 31)
+	high, err2 := strconv.ParseUint(b, 10, 31)
+	if err1 != nil || err2 != nil || low > high || low < 1<<16 {
+		return wrong(string(text), "LOW-HIGH within 65536-2147483647")
+	}
+	*r = UIDRange{uint32(low), uint32(high)}
+	return nil
+}
+
+// LimitValue reads the value of a key of limits as the config has it, and returns it as the API
+// has.
+func LimitValue(key, text string) (json.RawMessage, error) {
+	f, ok := fieldOf(reflect.TypeFor[chat.Limits](), key)
+	if !ok {
+		return nil, unknownKey(key)
+	}
+	v := reflect.New(f.Type).Elem()
+	if err := setText(v, text); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v.Interface())
+}
+
+// ParseSize reads a number, with KiB, MiB, GiB or TiB after it or without.
+func ParseSize(s string) (uint64, error) {
+	digits, shift := s, 0
+	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if rest, ok := strings.CutSuffix(s, unit); ok {
+			digits, shift = strings.TrimRight(rest, " "), 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n > 1<<62>>shift {
+		return 0, wrong(s, "a number, or one with KiB, MiB, GiB or TiB")
+	}
+	return n << shift, nil
+}

@@ -1,0 +1,318 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/internal/uplink"
+)
+
+// refusedEvent is one that may be told.
+func refusedEvent(id chat.ID, f func(*chat.EgressEvent)) uplink.Event {
+	now := time.Now()
+	e := chat.EgressEvent{Time: now, Until: now, Count: 1, EgressKind: chat.EgressKind{
+		Verdict: chat.EgressRefused, Host: "evil.example", Port: 443, Why: "not listed"}}
+	if f != nil {
+		f(&e)
+	}
+	return uplink.Event{Chat: id, EgressEvent: e}
+}
+
+// heardEvents is a gateway without a chatd-egress, and what it passes on.
+func heardEvents(chats ...chat.ID) (g *Gateway, heard func() []string) {
+	var mu sync.Mutex
+	var all []string
+	g = New(Options{Events: func(id chat.ID, events []chat.EgressEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range events {
+			all = append(all, fmt.Sprint(id, " ", e.Verdict, " ", e.To(), " ", e.Count))
+		}
+	}})
+	for _, id := range chats {
+		g.chats[id] = &held{Chat: Chat{ID: id}}
+	}
+	return g, func() []string { mu.Lock(); defer mu.Unlock(); slices.Sort(all); return all }
+}
+
+// TestReportsRefused: a chatd-egress that was taken over tells of no chat that is not open, and
+// nothing that is no event.
+func TestReportsRefused(t *testing.T) {
+	one := func(f func(*chat.EgressEvent)) []uplink.Event {
+		return []uplink.Event{refusedEvent(a, nil), refusedEvent(a, f)}
+	}
+	long := strings.Repeat("x", chat.MaxEgressText+1)
+	for name, events := range map[string][]uplink.Event{
+		"none":              nil,
+		"too many":          slices.Repeat([]uplink.Event{refusedEvent(a, nil)}, 101),
+		"no verdict":        one(func(e *chat.EgressEvent) { e.Verdict = "" }),
+		"another verdict":   one(func(e *chat.EgressEvent) { e.Verdict = "ok" }),
+		"a long host":       one(func(e *chat.EgressEvent) { e.Host = long }),
+		"a long reason":     one(func(e *chat.EgressEvent) { e.Why = long }),
+		"a host that draws": one(func(e *chat.EgressEvent) { e.Host = "a\x1b[2J" }),
+		"lines":             one(func(e *chat.EgressEvent) { e.Why = "a\nb" }),
+		"no UTF-8":          one(func(e *chat.EgressEvent) { e.Why = "a\xff" }),
+		"turned text":       one(func(e *chat.EgressEvent) { e.Host = "a\u202eb" }),
+		"no address":        one(func(e *chat.EgressEvent) { e.Host, e.Address = "", "1.2.3" }),
+		"a zone": one(func(e *chat.EgressEvent) {
+			e.Host, e.Address = "", "fe80::1%"+long
+		}),
+		"host and address":  one(func(e *chat.EgressEvent) { e.Address = "192.0.2.1" }),
+		"a count of none":   one(func(e *chat.EgressEvent) { e.Count = 0 }),
+		"fewer than none":   one(func(e *chat.EgressEvent) { e.Count = -1 }),
+		"bytes below 0":     one(func(e *chat.EgressEvent) { e.Sent = -1 }),
+		"received below 0":  one(func(e *chat.EgressEvent) { e.Received = -1 }),
+		"a count too large": one(func(e *chat.EgressEvent) { e.Count = 1 << 60 }),
+		"no time":           one(func(e *chat.EgressEvent) { e.Time = time.Time{} }),
+		"backwards":         one(func(e *chat.EgressEvent) { e.Until = e.Time.Add(-1) }),
+		"of later":          one(func(e *chat.EgressEvent) { e.Until = e.Time.Add(time.Hour) }),
+	} {
+		g, heard := heardEvents(a)
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+			Events: events}, nil)
+		if answer.Error == "" || len(heard()) > 0 {
+			t.Errorf("%s: %+v, and %v was passed on", name, answer, heard())
+		}
+	}
+}
+
+// TestReportsOfOpenChats: what is of no open chat is passed over, that of a chat which is being
+// closed is heard, and a report that is told again is taken once.
+func TestReportsOfOpenChats(t *testing.T) {
+	g, heard := heardEvents(a)
+	g.closing = c
+	report := uplink.Call{Verb: uplink.Events, Report: rand.Uint64(), Events: []uplink.Event{
+		refusedEvent(a, nil), refusedEvent(b, nil), refusedEvent(c, nil), refusedEvent("", nil)}}
+	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
+		t.Error(answer.Error)
+	}
+	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" { // told again
+		t.Error(answer.Error)
+	}
+	g.closed()
+	report.Report = 0
+	if _, answer := g.answer(t.Context(), report, nil); !strings.Contains(answer.Error, "without a number") {
+		t.Errorf("a report without a number: %q", answer.Error)
+	}
+	of := func(id chat.ID) string { return string(id) + " refused evil.example:443 1" }
+	if got, want := heard(), []string{of(a), of(c)}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestCarriedRefused: a number of connections that no chat may have is refused, and that of a chat
+// that is not open is passed over.
+func TestCarriedRefused(t *testing.T) {
+	for _, n := range []int{-1, maxCarried + 1} {
+		g, _ := heardEvents(a)
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+			Carried: []uplink.Carried{{Chat: a, Count: n}}}, nil)
+		if answer.Error == "" || g.chats[a].carried != 0 {
+			t.Errorf("%d is taken: %+v", n, answer)
+		}
+	}
+	g, _ := heardEvents(a)
+	carried := []uplink.Carried{{Chat: a, Count: 1}}
+	_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+		Carried: slices.Repeat(carried, uplink.MaxEvents+1)}, nil)
+	if answer.Error == "" {
+		t.Error("too many are taken")
+	}
+	_, answer = g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+		Carried: []uplink.Carried{{Chat: b, Count: 7}, {Chat: a, Count: 3}}}, nil)
+	if answer.Error != "" || g.chats[a].carried != 3 || len(g.chats) != 1 {
+		t.Errorf("%+v, %+v", answer, g.chats)
+	}
+}
+
+// TestCarriedIsLost: the connections that ended with chatd-egress are told as cut, once; those of
+// one that is still there are not.
+func TestCarriedIsLost(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	var mu sync.Mutex
+	var lost []chat.EgressEvent
+	g := follow(t, New(Options{Dir: dir, Program: dir + "/none",
+		Events: func(id chat.ID, events []chat.EgressEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			lost = append(lost, events...)
+		}}))
+	egress := newCarrier(t, dir)
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	egress.heard("hello", "open "+string(a)+" +++")
+	until(t, func() bool { // the answer is there
+		g.telling.Lock()
+		defer g.telling.Unlock()
+		return g.chats[a].handed
+	})
+	report := func(n int) {
+		t.Helper()
+		egress.mu.Lock()
+		conn := egress.conn
+		egress.mu.Unlock()
+		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+			Carried: []uplink.Carried{{Chat: a, Count: n}}})
+		must(t, err)
+	}
+	heard := func(want ...int64) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		var got []int64
+		for _, e := range lost {
+			if e.Why != lostWhy || e.Verdict != chat.EgressAllowed || e.Validate() != nil {
+				t.Errorf("%+v", e)
+			}
+			got = append(got, e.Count)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v are lost, want %v", got, want)
+		}
+	}
+	report(3)
+	egress.mu.Lock()
+	egress.has = []chat.ID{a} // the same one, over another connection
+	egress.mu.Unlock()
+	egress.end()
+	egress.heard("hello", "change "+string(a))
+	heard()
+	report(5)
+	egress.mu.Lock()
+	egress.has = nil
+	egress.mu.Unlock()
+	for range 2 { // another one, and one more
+		egress.end()
+		egress.heard("hello", "open "+string(a)+" +++")
+		heard(5)
+	}
+	report(2)
+	must(t, egress.listener.Close())
+	egress.end()
+	until(t, func() bool { return !g.Answers() })
+	must(t, g.Close(t.Context(), a))
+	heard(5, 2)
+}
+
+// TestConnections: what is open is asked of chatd-egress alone, and what it cannot say is not
+// known.
+func TestConnections(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	g := followed(t, dir)
+	if o := g.Connections(t.Context(), a); o.Count != 0 || o.Unknown != "" || o.Connections == nil {
+		t.Errorf("of a chat that sleeps: %+v", o)
+	}
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	if o := g.Connections(t.Context(), a); o.Unknown == "" || o.Connections == nil {
+		t.Errorf("without chatd-egress: %+v", o)
+	}
+	egress := newCarrier(t, dir)
+	until(t, g.Answers)
+	egress.heard("hello", "open "+string(a)+" +++")
+	set := func(o *chat.EgressOpen) {
+		egress.mu.Lock()
+		defer egress.mu.Unlock()
+		egress.open = o
+	}
+	for _, bad := range []*chat.EgressOpen{nil, {Count: -1}, {Unknown: "\x1b[2J"}} {
+		set(bad)
+		if o := g.Connections(t.Context(), a); o.Unknown == "" || o.Count != 0 ||
+			strings.Contains(o.Unknown, "\x1b") {
+			t.Errorf("%+v of %+v", o, bad)
+		}
+	}
+	good := chat.NewEgressOpen([]chat.EgressConnection{{Since: time.Now(), Host: "a.example",
+		Port: 443}})
+	set(&good)
+	if o := g.Connections(t.Context(), a); o.Unknown != "" || o.Count != 1 ||
+		o.Connections[0].To() != "a.example:443" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestResolve: chatd-egress looks up for open chats, and its error is the answer.
+func TestResolve(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	g := followed(t, dir)
+	to := chat.Destination{Host: "a.example", Port: 443}
+	if err := g.Resolve(t.Context(), a, to); err != nil {
+		t.Errorf("of a chat that sleeps: %v", err)
+	}
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	if err := g.Resolve(t.Context(), a, to); !errors.Is(err, uplink.ErrGone) {
+		t.Errorf("without chatd-egress: %v", err)
+	}
+	egress := newCarrier(t, dir)
+	egress.heard("hello", "open "+string(a)+" +++")
+	must(t, g.Resolve(t.Context(), a, to))
+	egress.heard("resolve " + string(a))
+	egress.mu.Lock()
+	egress.refuses = uplink.Resolve
+	egress.mu.Unlock()
+	if err := g.Resolve(t.Context(), a, to); err == nil ||
+		!strings.Contains(err.Error(), "does not know") {
+		t.Errorf("refused: %v", err)
+	}
+}
+
+// TestReportsRate: reports without end are refused.
+func TestReportsRate(t *testing.T) {
+	g, heard := heardEvents(a)
+	at := time.Now()
+	g.reports = quota.NewAllowance(maxReports, reportEvery, func() time.Time { return at })
+	refused := 0
+	for range 2 * maxReports {
+		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+			Events: []uplink.Event{refusedEvent(a, nil)}}, nil)
+		if answer.Error != "" {
+			refused++
+		}
+	}
+	if refused != maxReports || len(heard()) != maxReports {
+		t.Errorf("%d refused, %d heard", refused, len(heard()))
+	}
+	at = at.Add(time.Second)
+	if _, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+		Events: []uplink.Event{refusedEvent(a, nil)}}, nil); answer.Error != "" {
+		t.Error("a second later:", answer.Error)
+	}
+}
+
+// TestLastReport: what chatd-egress reports while it closes a chat is heard.
+func TestLastReport(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	var mu sync.Mutex
+	var heard []chat.ID
+	g := follow(t, New(Options{Dir: dir, Events: func(id chat.ID, _ []chat.EgressEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, id)
+	}}))
+	egress := newCarrier(t, dir)
+	egress.closing = func(conn *uplink.Conn, id chat.ID) {
+		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
+			Events: []uplink.Event{refusedEvent(id, nil)}})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	egress.heard("hello", "open "+string(a)+" +++")
+	must(t, g.Close(t.Context(), a))
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(heard, []chat.ID{a}) {
+		t.Errorf("%v", heard)
+	}
+}

@@ -1,0 +1,99 @@
+package archiver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/archives"
+)
+
+// TestPackingDiffers: what is read again must be what was packed, by the key of the check where
+// there are recipients; otherwise there is no archive.
+func TestPackingDiffers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
+			t.Fatal("needs root")
+		}
+		t.Skip("needs root: archives are root's")
+	}
+	good := Result{Entries: 1, Bytes: 2, SHA256: hashOf([]byte("rest")), CheckIdentity: "key"}
+	for name, c := range map[string]struct {
+		recipients string
+		again      Result
+		text       string
+		ok         bool
+	}{
+		"the same":      {"", good, "rest", true},
+		"encrypted":     {"age1", good, "rest", true},
+		"another hash":  {"", Result{Entries: 1, Bytes: 2, SHA256: "x"}, "rest", false},
+		"fewer entries": {"", Result{Entries: 0, Bytes: 2, SHA256: good.SHA256}, "rest", false},
+		"fewer bytes":   {"", Result{Entries: 1, Bytes: 1, SHA256: good.SHA256}, "rest", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, done := packing(t, c.recipients, good, c.again, c.text)
+			_, err := p.Home(t.Context(), "/home")
+			if (err == nil) != c.ok || err != nil && !errors.Is(err, chat.ErrConflict) {
+				t.Errorf("home: %v", err)
+			}
+			if !done("check", c.recipients) {
+				t.Error("it was not checked by the key of the check")
+			}
+		})
+	}
+	p, done := packing(t, "age1", good, good, "best")
+	if err := p.Rest(t.Context(), []byte("rest")); !errors.Is(err, chat.ErrConflict) {
+		t.Errorf("another rest: %v", err)
+	}
+	if !done("open", "age1") {
+		t.Error("it was not opened by the key of the check")
+	}
+	if err := p.Rest(t.Context(), make([]byte, MaxRest+1)); !errors.Is(err, chat.ErrInvalid) {
+		t.Errorf("too much: %v", err)
+	}
+}
+
+// packing writes "stream" and reads it again as again, or as text. done reports whether verb was
+// done, with the key in front of the stream where there are recipients.
+func packing(
+	t *testing.T, recipients string, first, again Result, text string,
+) (p Packing, done func(verb, recipients string) bool) {
+	s, err := archives.Open(archives.Options{Dir: filepath.Join(t.TempDir(), "a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	draft, err := s.Begin("0123456789abcdef-20261125T160000Z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if recipients == "" {
+		first.CheckIdentity = "" // there is none
+	}
+	got := map[string]string{}
+	p = Packing{Draft: draft, Recipients: recipients}
+	p.Do = func(_ context.Context, _ string, task Task) (Result, error) {
+		in, err := io.ReadAll(task.In)
+		got[task.Args[0]] = string(in)
+		switch {
+		case err != nil:
+			return Result{}, err
+		case task.Args[0] == "pack" || task.Args[0] == "seal":
+			return first, task.Out(strings.NewReader("stream"))
+		case task.Out != nil:
+			return again, task.Out(strings.NewReader(text))
+		}
+		return again, nil
+	}
+	return p, func(verb, recipients string) bool {
+		if recipients == "" {
+			return got[verb] == "stream"
+		}
+		return got[verb] == first.CheckIdentity+"\x00stream"
+	}
+}

@@ -1,0 +1,85 @@
+package filecall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims/files"
+)
+
+// TestBelievable: a tool may report the kernel's denials and its own, and rules that there are.
+func TestBelievable(t *testing.T) {
+	for rule, layer := range map[string]string{
+		files.RuleKernel:    files.RuleKernel,
+		files.RuleWorkspace: "files", files.RuleHardLink: "files",
+		"deny read /etc/**": "", "": "",
+	} {
+		c := &Call{Tool: files.WriteFileTool, Op: files.Write}
+		d := &files.Denial{Rule: rule, Tool: files.ReadFileTool, Op: files.Read, Layer: "landlock"}
+		err := c.believable(&files.Failure{Denial: d})
+		var f *files.Failure
+		if believed := errors.As(err, &f); believed != (layer != "") {
+			t.Errorf("rule %q: %v", rule, err)
+		}
+		if layer != "" && (d.Layer != layer || d.Tool != c.Tool || d.Op != c.Op) {
+			t.Errorf("rule %q: %+v", rule, d)
+		}
+	}
+}
+
+// TestAnswered: a tool whose content cannot be read has not answered, even where the reason is
+// another tool's answer: it still has to take back what it began.
+func TestAnswered(t *testing.T) {
+	denial := &files.Failure{Denial: &files.Denial{Rule: "deny read .env"}}
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, true},
+		{denial, true},
+		{fmt.Errorf("no: %w", denial), true},
+		{&files.BodyError{Err: denial}, false},
+		{errors.Join(&files.BodyError{Err: denial}, io.ErrUnexpectedEOF), false},
+		{io.ErrUnexpectedEOF, false},
+	} {
+		if got := Answered(test.err); got != test.want {
+			t.Errorf("%v: %v", test.err, got)
+		}
+	}
+	other := &files.BodyError{Err: denial}
+	if got := (&Call{Tool: files.WriteFileTool}).believable(other); got != error(other) {
+		t.Errorf("another tool's denial became %v", got)
+	}
+}
+
+// TestReason: a call without an answer says why, and an answer is its own reason.
+func TestReason(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, test := range map[string]struct {
+		ctx   context.Context
+		err   error
+		words string
+		kind  error
+	}{
+		"answer":    {over, &files.Failure{}, "", nil},
+		"over":      {over, unix.EPIPE, "finish the file tool: context canceled", nil},
+		"no answer": {t.Context(), io.ErrUnexpectedEOF, "without an answer", chat.ErrBusy},
+		"other":     {t.Context(), errors.New("too much"), "too much", nil},
+	} {
+		got := (&Process{}).Reason(test.ctx, test.err)
+		if !strings.Contains(got.Error(), test.words) {
+			t.Errorf("%s: %v, want %q", name, got, test.words)
+		}
+		if test.kind != nil && !errors.Is(got, test.kind) {
+			t.Errorf("%s: %v is no %v", name, got, test.kind)
+		}
+	}
+}

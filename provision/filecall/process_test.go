@@ -1,0 +1,106 @@
+package filecall
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/shims/files"
+)
+
+// TestProcess: a tool gets its rights and then the request, and the talk gets the streams.
+func TestProcess(t *testing.T) {
+	var heard []byte
+	talk := func(_ context.Context, s files.LiveTool) (files.Answer, error) {
+		buf := make([]byte, 64<<10)
+		for bytes.Count(heard, []byte("\n")) < 2 { // cat says what it was told
+			n, err := s.Out.Read(buf)
+			if heard = append(heard, buf[:n]...); err != nil {
+				return files.Answer{}, err
+			}
+		}
+		return files.Answer{Size: s.Max}, errors.Join(s.In.Close(), s.Out.Close())
+	}
+	c, err := New(readOf(t, "note"), talk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.links = []string{"/home/a/link"}
+	c.Rules = &files.Rules{File: "rules.yaml"}
+	cmd := exec.Command("cat")
+	p, err := c.start(cmd, cmd.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	a, err := p.Speak(t.Context(), shims.FileTool{Workspace: "/home/a", MaxBytes: 99})
+	if err != nil || a.Size != 99 {
+		t.Fatalf("%+v, %v, heard %q", a, err, heard)
+	}
+	may, req, _ := strings.Cut(string(heard), "\n")
+	if !strings.Contains(may, "/home/a") || !strings.Contains(may, "rules.yaml") || !strings.Contains(req, `"note"`) ||
+		!strings.Contains(req, "/home/a/link") {
+		t.Errorf("the tool was told %q", heard)
+	}
+	select {
+	case <-p.Ended():
+	case <-time.After(time.Minute):
+		t.Error("the end of the process is not noticed")
+	}
+}
+
+// TestProcessThatDoesNotRead: the end of the call ends its request.
+func TestProcessThatDoesNotRead(t *testing.T) {
+	c, err := New(readOf(t, strings.Repeat("x", files.MaxPath-1)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.links = make([]string, 100)
+	for i := range c.links {
+		c.links[i] = "/" + strings.Repeat("x", 4000)
+	}
+	cmd := exec.Command("sleep", "1000")
+	p, err := c.start(cmd, cmd.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		p.Close()
+		_ = cmd.Process.Kill()
+		<-p.Ended()
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := p.Speak(ctx, shims.FileTool{}); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the request to a tool that does not read: %v", err)
+	}
+}
+
+// TestStartFails: the error is that of start.
+func TestStartFails(t *testing.T) {
+	c, err := New(readOf(t, "note"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	no := errors.New("no cgroup")
+	_, err = c.start(exec.Command("cat"), func() error { return no })
+	if !errors.Is(err, no) {
+		t.Errorf("%v, want %v", err, no)
+	}
+}
+
+func readOf(t *testing.T, path string) files.Use {
+	t.Helper()
+	args, err := json.Marshal(files.ReadFile{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files.Use{Tool: files.ReadFileTool, Args: args}
+}

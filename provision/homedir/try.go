@@ -1,0 +1,53 @@
+package homedir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/trees"
+)
+
+// triedName is the home that [Try] makes and removes.
+const triedName = "probe-home"
+
+// Try makes a home for the uid below uid in the root-owned directory homes, with mode, tries as
+// uid to get past it, and removes it again. Neither uid may be a chat's.
+func Try(homes string, uid uint32, mode os.FileMode) error {
+	err := MakeOwned(homes, triedName, uid-1, mode, "")
+	if err == nil {
+		err = TryToEnter(homes, triedName, uid)
+	}
+	return errors.Join(err, trees.Remove(homes, triedName))
+}
+
+// TryToEnter tries as uid to open another's home in the directory homes, to list homes and to make
+// one. It returns nil if all attempts were refused. A missing home is an error, because it excludes
+// no user.
+func TryToEnter(homes, name string, uid uint32) error {
+	home := filepath.Join(homes, name)
+	if fi, err := os.Lstat(home); err != nil || !fi.IsDir() {
+		return fmt.Errorf("cannot try to enter %s: want a directory: %w",
+			home, errors.Join(err, chat.ErrNotFound))
+	}
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+	return sys.AsUID(uid, func() error {
+		for _, dir := range []string{home, home + "/.", homes} {
+			if fd, err := unix.Open(dir, flags, 0); err == nil {
+				err = fmt.Errorf("cannot keep uid %d out: it opened %s", uid, dir)
+				return errors.Join(err, unix.Close(fd))
+			}
+		}
+		made := filepath.Join(homes, "probe-made")
+		if err := unix.Mkdir(made, 0o700); err == nil {
+			err = fmt.Errorf("cannot keep uid %d out: it made a directory in %s", uid, homes)
+			return errors.Join(err, os.Remove(made))
+		}
+		return nil
+	})
+}

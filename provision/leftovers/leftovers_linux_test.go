@@ -1,0 +1,68 @@
+package leftovers
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/internal/sys"
+)
+
+// TestRemoveKeys leaves a user keyring and a persistent one, each with a key in it, as a login as
+// the chat would, and takes them away.
+func TestRemoveKeys(t *testing.T) {
+	needsRoot(t)
+	uid := 2000000000 + uint32(os.Getpid())
+	err := sys.AsUID(uid, func() error {
+		_, err := unix.AddKey("user", "chatd-test", []byte("secret"), unix.KEY_SPEC_USER_KEYRING)
+		if err != nil {
+			return err
+		}
+		const own, here = -1, unix.KEY_SPEC_PROCESS_KEYRING
+		id, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, own, here, 0, 0)
+		if err == unix.EOPNOTSUPP {
+			return nil // the kernel is without persistent keyrings
+		}
+		if err == nil {
+			_, err = unix.AddKey("user", "chatd-test", []byte("secret"), id)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has, err := hasKeys(uid); err != nil || !has {
+		t.Fatalf("the key is not seen: %v, %v", has, err)
+	}
+	if err := removeKeys(t.Context(), uid); err != nil {
+		t.Error(err)
+	}
+	if has, err := hasKeys(uid); err != nil || has {
+		t.Errorf("keys are left: %v, %v", has, err)
+	}
+}
+
+// TestKillPidThatEnded: for the pid of a process that has just ended, the kernel may return the
+// same error as for a thread's id; reap goes on.
+func TestKillPidThatEnded(t *testing.T) {
+	runtime.LockOSThread()
+	tid := unix.Gettid()
+	if tid == os.Getpid() { // of two threads one does not lead the process
+		tids, over := make(chan int), make(chan struct{})
+		defer close(over)
+		go func() {
+			runtime.LockOSThread()
+			tids <- unix.Gettid()
+			<-over
+		}()
+		tid = <-tids
+	}
+	if _, err := unix.PidfdOpen(tid, 0); err == nil {
+		t.Fatal("the kernel opens a thread: this test would show nothing")
+	}
+	if err := killPid(tid, uint32(os.Getuid())+1); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/provision/verdict"
+	"github.com/chatd/chatd/shims/files"
+)
+
+// denied asks the rules that hold for a chat now, as a run does.
+func denied(t *testing.T, p *InForce, c Chat, path string) bool {
+	t.Helper()
+	rules, err := p.Rules(c)
+	must(t, err)
+	v, err := rules.Check(path, filerules.Bash)
+	must(t, err)
+	return v.Denied()
+}
+
+// TestRulesAfterReload: nothing that was compiled before new rules were set is asked after it,
+// not even what somebody began to compile before and is done with later.
+func TestRulesAfterReload(t *testing.T) {
+	w := newWorld(t, "access: {useDefaults: false, deny: ['~/old']}\n")
+	p, c := w.InForce, w.chat
+	old := p.book.Load()
+	if !denied(t, p, c, "old") || denied(t, p, c, "new") {
+		t.Fatal("the first rules do not hold")
+	}
+	p.SetRules(rulesOf(t, "access: {useDefaults: false, deny: ['~/new']}\n"))
+	if denied(t, p, c, "old") || !denied(t, p, c, "new") {
+		t.Error("a run is checked by the rules of before the reload")
+	}
+	late := c
+	late.ID, late.Home = "ffeeddccbbaa0099", "/h/ffeeddccbbaa0099"
+	_, err := old.Rules(verdict.Chat{Profile: c.Profile, Agent: late.Agent, Home: late.Home})
+	must(t, err)
+	if denied(t, p, late, "old") || !denied(t, p, late, "new") {
+		t.Error("a late compilation has left old rules behind")
+	}
+	p.SetRules(nil)
+	if denied(t, p, c, "new") || p.Enforced(c) || len(p.Closed(c)) > 0 {
+		t.Error("rules that were taken away hold")
+	}
+}
+
+// TestRedact: a profile with vague messages tells the rule to operators and to nobody else.
+func TestRedact(t *testing.T) {
+	for _, messages := range []string{"vague", "verbose"} {
+		w := newWorld(t, "access: {messages: "+messages+", deny: ['~/secret']}\n")
+		for _, role := range []chat.Role{chat.RoleBridge, chat.RoleOperator} {
+			ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "ada", Role: role})
+			var d *files.Denial
+			err := w.Redact(ctx, w.chat.Profile, &files.Denial{
+				Tool: files.ReadFileTool, Path: "/p", Rule: "deny ~/secret", Place: "rules:1",
+				Layer: string(filerules.LayerGlobalDeny),
+			})
+			want := messages == "verbose" || role == chat.RoleOperator
+			if !errors.As(err, &d) || (d.Rule != "") != want || (d.Path != "") != want {
+				t.Errorf("%s messages for %s: %+v", messages, role, d)
+			}
+		}
+	}
+}
+
+// TestForShims: the shims check against the guard in force, and the rules of the chat's agent.
+func TestForShims(t *testing.T) {
+	w := newWorld(t, "access: {useDefaults: false, deny: ['~/secret']}\n")
+	before := w.ForShims(w.chat)
+	off := w.opt.Profiles[w.chat.Profile]
+	off.Guard = chat.Guard{}
+	next, err := w.WithProfiles(w.opt.Rules, map[string]chat.Profile{off.Name: off})
+	must(t, err)
+	w.Set(next)
+	after := w.ForShims(w.chat)
+	for _, text := range []string{"secret", w.chat.Home} {
+		if !has(before, text) || !has(after, text) {
+			t.Errorf("%q is not in %s and %s", text, before, after)
+		}
+	}
+	if string(before) == string(after) {
+		t.Error("the shims check against the guard of before")
+	}
+}

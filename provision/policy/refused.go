@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/provision/enforcer"
+)
+
+// The kernel refuses an open by file rules in two ways. A mask mount refuses it without a
+// report. For a file that came later the kernel asks the enforcer, which counts its refusals.
+
+// refused returns what audits a line about refused opens.
+func (p *InForce) refused(ctx context.Context) func(enforcer.Refusal) {
+	return func(r enforcer.Refusal) {
+		detail := map[string]string{"more": fmt.Sprint(r.Times), "by": "the kernel"}
+		if !r.Sum {
+			c, err := p.opt.Chat(r.Chat)
+			if err != nil {
+				return // reaped meanwhile
+			}
+			var rule string
+			if detail, rule = p.refusedFile(c, r); p.File(c.Profile).Terse {
+				p.opt.Denied(r.Chat, chat.Denied{Op: "open"})
+			} else {
+				p.opt.Denied(r.Chat, chat.Denied{Op: "open", Path: r.Path, Rule: rule})
+			}
+			if r.Unsaid {
+				return
+			}
+		}
+		p.opt.Audit(ctx, r.Chat, "open", detail)
+	}
+}
+
+// TakeRefused asks for the opens that the enforcer refused the chat until now.
+func (p *InForce) TakeRefused(ctx context.Context, c Chat) {
+	if p.Enforced(c) {
+		p.enforcer.TakeRefused(ctx, p.refused(context.WithoutCancel(ctx)))
+	}
+}
+
+// refusedFile returns the audit detail of one refused file, with the rule that closes it now.
+func (p *InForce) refusedFile(c Chat, r enforcer.Refusal) (detail map[string]string, rule string) {
+	detail = map[string]string{
+		"path": chat.QuotePath(r.Path), "times": fmt.Sprint(r.Times), "by": "the kernel",
+	}
+	if r.By != r.Path && r.By != "" {
+		detail["name"] = chat.QuotePath(r.By) // a name that it had, or would have
+	}
+	rules, err := p.Rules(c)
+	if err != nil {
+		detail["error"] = err.Error()
+		return detail, rule
+	}
+	if h := rules.ClassOf(r.By); r.By != "" && h.Class != filerules.Open {
+		rule = h.Why.Rule.String()
+		detail["rule"] = chat.QuotePath(rule)
+		detail["place"], detail["layer"] = chat.QuotePath(h.Why.Rule.Place), string(h.Why.Layer)
+	} else {
+		rule = "one about a name that it had"
+		detail["rule"] = rule
+	}
+	return detail, rule
+}

@@ -1,0 +1,156 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/shims"
+)
+
+// Enter runs a command inside the session as the chat, in a leaf cgroup of its own, behind the
+// same walls. It returns when the leaf is empty: the command or ctx has ended, and chatd has
+// killed the processes that the command left. A session that has ended is [chat.ErrBusy], a
+// command that did not start [ErrNotConfined].
+func (s *Starter) Enter(ctx context.Context, in *Session, e Entry) (CommandResult, error) {
+	leaf := s.Leaf(in.Chat, in.UID, e.Run)
+	if err := leaf.Create(); err != nil {
+		return CommandResult{}, err
+	}
+	out, err := s.enterLeaf(ctx, in, leaf, e)
+	if err != nil && !out.Late { // the error may precede the wait, which kills the leaf
+		err = errors.Join(err, leaf.Kill(ctx))
+	}
+	sys.Failpoint("run.over.after")
+	usage, usageErr := leaf.Usage()
+	if out.Usage = usage; out.Late {
+		return out, errors.Join(err, usageErr)
+	}
+	return out, errors.Join(err, usageErr, leaf.Remove())
+}
+
+func (s *Starter) enterLeaf(
+	ctx context.Context, in *Session, leaf Leaf, e Entry,
+) (out CommandResult, err error) {
+	var b Files
+	defer b.Close()
+	cmd, err := s.Joining(in, e, &b)
+	if err != nil {
+		return out, err
+	}
+	stdio, err := NewStdio(in.UID, e.Stdin, e.OpenStdin)
+	if err != nil {
+		return out, err
+	}
+	defer stdio.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdio.Stdin, stdio.OutW, stdio.ErrW
+	began := time.Now()
+	if err := leaf.Start(cmd); err != nil {
+		return out, err
+	}
+	b.CloseChildEnds()
+	stdio.CloseChildEnds()
+	if e.Started != nil {
+		e.Started(cmd.Process.Pid, stdio.StdinW)
+	}
+	arrived := b.awaitArrival(func() { stdio.giveAway(e) })
+	kept := stdio.readOwn(e)
+	w := leaf.wait(ctx, e.Grace, cmd)
+	out.Late, out.Left = w.late, w.left
+	came, err := b.arrival(arrived)
+	if err != nil {
+		return out, errors.Join(err, w.err)
+	}
+	if kept == nil && came.err != nil {
+		kept = stdio.read(maxWords)
+	}
+	if err := stdio.endReads(w.over); err != nil {
+		return out, errors.Join(err, w.err)
+	}
+	kept.into(&out)
+	out.Wall, out.TimedOut = time.Since(began), w.timedOut
+	if out.Exit, out.Signal, err = exitOf(w.err); err == nil && !w.over {
+		out.Exit, out.Signal = -1, sys.SignalName(unix.SIGKILL) // how it will end
+	}
+	if err != nil {
+		return out, err
+	}
+	return out, came.confinedOr(out)
+}
+
+// exitOf reads how a command ended; an error that is no exit is chatd's.
+func exitOf(err error) (code int, signal string, _ error) {
+	if err == nil {
+		return 0, "", nil
+	}
+	exit, ok := err.(*exec.ExitError)
+	if !ok {
+		return -1, "", fmt.Errorf("cannot wait for the command: %w", err)
+	}
+	ws, ok := exit.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() {
+		return -1, sys.SignalName(ws.Signal()), nil
+	}
+	return exit.ExitCode(), "", nil
+}
+
+// arrival is chatd-shim's report of its walls, or the reason why there is none.
+type arrival struct {
+	report shims.Report
+	err    error
+}
+
+// awaitArrival reads the report beside the run, and calls begin once the walls are up.
+func (b *Files) awaitArrival(begin func()) <-chan arrival {
+	arrived := make(chan arrival, 1)
+	go func() {
+		var a arrival
+		if a.err = readReport(b.Report, &a.report); a.err == nil && a.report.Error == "" {
+			begin()
+		}
+		arrived <- a
+	}()
+	return arrived
+}
+
+// arrival returns the arrival of a run that has ended, or whose processes do not end.
+func (b *Files) arrival(arrived <-chan arrival) (arrival, error) {
+	if err := b.Report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		return arrival{}, fmt.Errorf("cannot bound the wait for a report: %w", err)
+	}
+	return <-arrived, nil
+}
+
+// confinedOr checks the report: without one, the walls were not up and the command did not run,
+// whatever the exit code.
+func (a arrival) confinedOr(out CommandResult) error {
+	switch {
+	case a.err == nil && a.report.Error == "":
+		return nil
+	case a.report.Error != "":
+		return &NotConfinedError{Message: a.report.Error}
+	case out.Signal != "" || out.TimedOut:
+		return nil // it ended before it was confined
+	}
+	return fmt.Errorf("cannot run in the session: exit %d on the way in%s: %w",
+		out.Exit, said(out), ErrNotConfined)
+}
+
+// maxWords bounds the kept messages of an nsenter that could not start its command. The chat has
+// written nothing to the streams by then.
+const maxWords = 4 << 10
+
+// said returns nsenter's messages.
+func said(out CommandResult) string {
+	if out.Stderr == "" {
+		return ""
+	}
+	return ": " + chat.QuoteOutput(out.Stderr)
+}

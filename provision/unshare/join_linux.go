@@ -1,0 +1,92 @@
+package unshare
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
+)
+
+// InOwn gives the calling thread a mount namespace of its own, a copy of what it had,
+// and calls act there. The caller has locked the thread and lets it die.
+func InOwn(act func() error) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("cannot make a mount namespace: %w", err)
+	}
+	return act()
+}
+
+// Try stages the trees in a namespace that is gone when it returns.
+func Try(t Trees) error {
+	return sys.OnThread(func() error {
+		return InOwn(func() error {
+			_, err := Stage(t)
+			return err
+		})
+	})
+}
+
+// Process is a process that the caller holds by pidfd.
+type Process struct {
+	PID int
+	// Alive is called after files are opened by PID: if true, they are those of the process.
+	Alive func() bool
+}
+
+// In calls act on a thread in the mount namespace of p, which must not be the host's.
+func In(p Process, act func() error) error {
+	ns, err := p.openMounts()
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return sys.OnThread(func() error {
+		err := unix.Unshare(unix.CLONE_FS) // setns(2) wants it
+		if err == nil {
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot join the mount namespace of process %d: %w", p.PID, err)
+		}
+		return act()
+	})
+}
+
+func (p Process) openMounts() (*os.File, error) {
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", p.PID))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the mount namespace of process %d: %w", p.PID, err)
+	}
+	if err := p.refuseHost(ns); err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	return ns, nil
+}
+
+// refuseHost refuses the mount namespaces of the host, in which every process would see a mount.
+func (p Process) refuseHost(ns *os.File) error {
+	theirs, err := ns.Stat()
+	if err != nil {
+		return fmt.Errorf("cannot look at the mount namespace of process %d: %w", p.PID, err)
+	}
+	for _, other := range []string{"/proc/self/ns/mnt", "/proc/1/ns/mnt"} {
+		host, err := os.Stat(other)
+		if errors.Is(err, os.ErrPermission) {
+			continue // process 1 is of another container, and started none of chatd's processes
+		}
+		if err != nil {
+			return fmt.Errorf("cannot look at %s: %w", other, err)
+		}
+		if os.SameFile(host, theirs) {
+			return fmt.Errorf("cannot mount for process %d: it has no mount namespace of its own: %w", p.PID, chat.ErrInvalid)
+		}
+	}
+	if !p.Alive() {
+		return fmt.Errorf("cannot mount for process %d: it has ended: %w", p.PID, chat.ErrWrongPhase)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package verdict
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/filerules"
+)
+
+// maxCompiled bounds the cache of compiled rules. A set of 1,000 rules has about half a megabyte.
+const maxCompiled = 128
+
+// Book is the file rules in force, by profile, and a cache of the rules compiled from them
+// for chats. New rules come with a new book: compiled rules never outlive their source, even if
+// a reload happens while they are compiled.
+type Book struct {
+	policies map[string]*filerules.Policy
+
+	mu   sync.Mutex
+	kept map[ruleKey]*Rules
+}
+
+// Chat is what the rules of a chat depend on, besides the policy of its profile. The working
+// directory is the home, whatever directory the chat names.
+type Chat struct {
+	Profile, Agent, Home string
+}
+
+// ruleKey is everything that compiled rules depend on; the targets of links come with each check.
+type ruleKey struct {
+	policy      *filerules.Policy
+	agent, home string
+}
+
+// Rules are the compiled rules of a chat. They are shared and never changed.
+type Rules struct {
+	*filerules.Ruleset
+	// Closed returns the paths that the rules close as a whole, computed once.
+	Closed func() []string
+}
+
+// builtInRules are the rules of a profile without a file of rules. The language's defaults are
+// off: in a chat's home, .env is the chat's own file.
+const builtInRules = "access: {useDefaults: false}\n"
+
+// builtIn returns builtInRules, parsed once.
+var builtIn = sync.OnceValue(func() *filerules.Policy {
+	p, err := filerules.Load("built in", []byte(builtInRules))
+	if err != nil {
+		panic(err) // a constant of this file
+	}
+	return p
+})
+
+// NewBook returns a book of all policies, by profile name. A profile that the map lacks has the
+// built-in rules.
+func NewBook(all map[string]*filerules.Policy) *Book {
+	return &Book{policies: maps.Clone(all), kept: map[ruleKey]*Rules{}}
+}
+
+// Policy returns the file rules of a profile, or the built-in ones.
+func (b *Book) Policy(profile string) *filerules.Policy {
+	if p := b.policies[profile]; p != nil {
+		return p
+	}
+	return builtIn()
+}
+
+// Needed reports whether the rules of an agent of a profile have a denial that the kernel enforces.
+func (b *Book) Needed(profile, agent string) bool {
+	return walls.Needed(b.Policy(profile), agent)
+}
+
+// Enforced returns the profiles with such a denial, for any agent, sorted.
+func (b *Book) Enforced() []string {
+	names := slices.Sorted(maps.Keys(b.policies))
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !walls.NeededBy(b.policies[name])
+	})
+}
+
+// Rules returns the compiled rules of a chat. Two simultaneous calls may both compile.
+func (b *Book) Rules(c Chat) (*Rules, error) {
+	key := ruleKey{b.Policy(c.Profile), c.Agent, c.Home}
+	b.mu.Lock()
+	r := b.kept[key]
+	b.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	r, err := compile(key)
+	if err == nil {
+		b.keep(key, r)
+	}
+	return r, err
+}
+
+// keep caches r. A full cache begins anew.
+func (b *Book) keep(key ruleKey, r *Rules) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.kept) == maxCompiled {
+		clear(b.kept)
+	}
+	b.kept[key] = r
+}
+
+func compile(key ruleKey) (*Rules, error) {
+	rs, err := key.policy.For(filerules.Scope{Agent: key.agent, Home: key.home})
+	if err != nil {
+		return nil, err
+	}
+	return &Rules{
+		Ruleset: rs,
+		Closed:  sync.OnceValue(func() []string { return closedWhole(rs) }),
+	}, nil
+}
+
+// denies reports whether links matter for the rule's directories.
+func denies(c filerules.CompiledRule) bool { return c.Effect == filerules.Deny && !c.Inert }

@@ -1,0 +1,68 @@
+package verdict
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/shims/files"
+)
+
+// TestChecksAreBounded: while the maximum of commands is checked, everything that would check one
+// more waits, and goes when its caller does.
+func TestChecksAreBounded(t *testing.T) {
+	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
+	for range cap(checking) {
+		checking <- struct{}{}
+	}
+	defer func() {
+		for range cap(checking) {
+			<-checking
+		}
+	}()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	q := chat.Question{Command: "ls"}
+	_, runErr := rules.CheckRun(gone, chat.RunSpec{Command: "ls"})
+	_, _, rulesErr := rules.Explain(gone, q, nil)
+	for what, err := range map[string]error{"a run": runErr, "explain": rulesErr} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s was checked beyond the bound: %v", what, err)
+		}
+	}
+}
+
+// TestLinkedVerdicts: the rules close the target of a link, to explain and to file tools; without
+// the links that the chat reports, they close only the names themselves.
+func TestLinkedVerdicts(t *testing.T) {
+	const text = "access: {useDefaults: false, deny: ['~/way/key']}\n"
+	rules := rulesOf(t, NewBook(policies(t, text)), one)
+	links := Links{one.Home + "/way/key": {To: one.Home + "/real/key"}}
+	asked := func([]string) (Links, error) { return links, nil }
+	q := chat.Question{Path: one.Home + "/real/key", Op: "read"}
+	v, got, err := rules.Explain(t.Context(), q, asked)
+	if err != nil || !v.Denied() || len(got) != 1 {
+		t.Errorf("explain: %+v by %v, %v", v, got, err)
+	}
+	if d := files.CheckBy(rules.Ruleset)(files.Read, q.Path); d != nil {
+		t.Errorf("without links: %v", d)
+	}
+}
+
+// TestRedact: a denial by a rule loses what names the rule, if asked; another denial keeps it.
+func TestRedact(t *testing.T) {
+	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
+	d := files.CheckBy(rules.Ruleset)(files.Read, one.Home+"/secret-0/x")
+	if d == nil || d.Rule == "" || d.Place == "" {
+		t.Fatalf("denied by %+v", d)
+	}
+	other := *d
+	other.Layer = ""
+	whole := *d
+	_, _, _ = Redact(&whole, false), Redact(d, true), Redact(&other, true)
+	if d.Rule+d.Place+d.Path+d.Layer != "" || d.Message == "" ||
+		other.Rule == "" || whole.Rule == "" {
+		t.Errorf("%+v, %+v and %+v", d, other, whole)
+	}
+}

@@ -1,0 +1,62 @@
+package verdict
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/filerules"
+)
+
+// CheckPlaces refuses rules that match more paths of these trees than one session can mask, as far
+// as this user may read them. Its error is [filerules.Faults]. home is an example of the homes
+// that the rules are for.
+func CheckPlaces(ctx context.Context, p *filerules.Policy, home string, trees []chat.Exposed) error {
+	err := walls.CheckTrees(ctx, p, home, looked(trees))
+	var refused walls.Unenforceable
+	if errors.As(err, &refused) {
+		return filerules.Faults(refused)
+	}
+	return err
+}
+
+// CheckAllPlaces is CheckPlaces for the policies of profiles, and takes the trees of a profile from
+// trees. Rules that match too much are a [chat.ErrUnsupported]. The same rules are counted
+// once in the same trees.
+func CheckAllPlaces(
+	ctx context.Context, policies map[string]*filerules.Policy, home string,
+	trees func(profile string) []chat.Exposed,
+) error {
+	var errs []error
+	done := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		p := policies[name]
+		if !walls.NeededBy(p) {
+			continue
+		}
+		look := looked(trees(name))
+		_, text := p.Source()
+		key := fmt.Sprintf("%x %q", sha256.Sum256(text), look)
+		if done[key] {
+			continue
+		}
+		done[key] = true
+		if err := walls.CheckTrees(ctx, p, home, look); err != nil {
+			err = fmt.Errorf("cannot use the file rules of profile %s: %w", name, err)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func looked(trees []chat.Exposed) (all []walls.Tree) {
+	for _, t := range trees {
+		all = append(all, walls.Tree{Source: t.Source, At: t.Target})
+	}
+	return all
+}

@@ -1,0 +1,53 @@
+package termlog
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/shims"
+)
+
+// TestInit: chatd-shim, called as tmux calls it, passes on what it reads, and has initialized
+// neither this module's other packages nor a third party's: each would cost memory in each chat.
+func TestInit(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil && os.Getenv("CHATD_TEST_REQUIRE") != "all" {
+		t.Skip("there is no go to build chatd-shim with")
+	}
+	dir := t.TempDir()
+	shim, fifo := filepath.Join(dir, shims.ProgramName), filepath.Join(dir, "fifo")
+	build := exec.Command("go", "build", "-o", shim, "../../cmd/chatd-shim")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	must(t, unix.Mkfifo(fifo, 0o600))
+	r, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
+	must(t, err)
+	defer r.Close()
+	paths := strings.NewReplacer(shims.InsideShim, shim, shims.InsideLog, fifo)
+	cmd := exec.Command("/bin/sh", "-c", paths.Replace(shims.LogCommand))
+	cmd.Env = []string{"GODEBUG=inittrace=1"}
+	cmd.Stdin = strings.NewReader("printed")
+	var said strings.Builder
+	cmd.Stderr = &said
+	must(t, cmd.Run())
+	got := make([]byte, 100)
+	n, err := r.Read(got)
+	if must(t, err); string(got[:n]) != "printed" {
+		t.Errorf("passed on: %q", got[:n])
+	}
+	if !strings.Contains(said.String(), "init os @") {
+		t.Fatalf("no trace of what was initialized: %s", &said)
+	}
+	for line := range strings.Lines(said.String()) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, "init "), " ")
+		if strings.Contains(name, ".") {
+			t.Errorf("package %s was initialized", name)
+		}
+	}
+}

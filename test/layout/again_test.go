@@ -1,0 +1,71 @@
+package layout
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// onceMore is what test/vagrant/inside/again would run again of a log; "" is nothing.
+func onceMore(log string) string {
+	cmd := exec.Command("test/vagrant/inside/again")
+	cmd.Stdin = strings.NewReader(log)
+	out, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+// failure is what go test -v writes of tests that failed.
+func failure(names ...string) string {
+	var log strings.Builder
+	for _, name := range names {
+		log.WriteString("--- FAIL: " + name + " (0.01s)\n")
+	}
+	return log.String() + "FAIL\n"
+}
+
+// TestOnceMore: a few tests that failed are run once more; no attack, and nothing where more or
+// something else failed (adrs/0095).
+func TestOnceMore(t *testing.T) {
+	const of = "FAIL\tx/y\t1s\n"
+	for log, want := range map[string]string{
+		failure("TestA"):                                     "^(TestA)$\n",
+		failure("TestA", "TestB") + of:                       "x/y ^(TestA|TestB)$\n",
+		failure("TestA", "TestB", "TestC") + of:              "x/y ^(TestA|TestB|TestC)$\n",
+		failure("TestA", "TB", "TC", "TD", "TE", "TF", "TG"): "",
+		failure("TestA") + "panic: oh\n" + of:                "",
+		"WARNING: DATA RACE\n" + failure("TestA") + of:       "",
+		failure("TestA") + of + "FAIL\tx/z [build failed]\n": "",
+		of:       "",
+		"PASS\n": "",
+	} {
+		if got := onceMore(log); got != want {
+			t.Errorf("of %q it runs %q again, want %q", log, got, want)
+		}
+	}
+	files, err := filepath.Glob("test/roottest/attack_*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	attacks := 0
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(text, -1) {
+			attacks++
+			if got := onceMore(failure(string(m[1]))); got != "" {
+				t.Errorf("%s: the attack %s would be run again", name, m[1])
+			}
+		}
+	}
+	if attacks < 20 {
+		t.Errorf("%d attacks were found", attacks)
+	}
+}
