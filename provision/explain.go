@@ -6,11 +6,11 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
 )
 
@@ -37,7 +37,7 @@ func (m *Manager) Explain(ctx context.Context, id chat.ID, q chat.Question) (cha
 // inside is what only the chat's session can tell of its rules.
 func (m *Manager) inside(ctx context.Context, rec state.Record) policy.Inside {
 	return policy.Inside{
-		Resolve: func(names []string) (real map[string]files.Link, err error) {
+		Resolve: func(names []string) (real map[string]filewire.Link, err error) {
 			_, err = m.callTool(ctx, rec, filecall.NewResolve(names, &real))
 			return real, err
 		},

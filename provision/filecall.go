@@ -8,15 +8,15 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/shims"
-	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
 )
 
 // callTool does a call beside the chat's session, whether it has one or not: in a view, a cgroup
 // and a pid namespace of the tool's own. Reap cancels the call and waits for it.
-func (m *Manager) callTool(ctx context.Context, rec state.Record, c *filecall.Call) (a files.Answer, err error) {
+func (m *Manager) callTool(ctx context.Context, rec state.Record, c *filecall.Call) (a filewire.Answer, err error) {
 	ctx, cancel := c.WithTimeout(ctx)
 	defer cancel()
 	if err := m.mayBegin(ctx); err != nil {

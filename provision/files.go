@@ -7,16 +7,16 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/provision/view"
 	"github.com/chatd/chatd/shims"
-	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
 )
 
 // FileTool is one of the five tools in the chat, with which talk speaks. The chat may be asleep,
 // and is not woken.
-func (m *Manager) FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error {
+func (m *Manager) FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk filewire.Talk) error {
 	c, err := filecall.New(u, talk)
 	if err != nil {
 		return err
@@ -66,8 +66,8 @@ func (m *Manager) allowFirst(ctx context.Context, rec state.Record, c *filecall.
 }
 
 // auditTool audits the end of a call: every denial, and every write.
-func (m *Manager) auditTool(ctx context.Context, rec state.Record, c *filecall.Call, a files.Answer, err error) error {
-	var d *files.Denial
+func (m *Manager) auditTool(ctx context.Context, rec state.Record, c *filecall.Call, a filewire.Answer, err error) error {
+	var d *filewire.Denial
 	if errors.As(err, &d) {
 		return m.auditDenial(ctx, rec, err)
 	}
@@ -84,13 +84,13 @@ func (m *Manager) auditTool(ctx context.Context, rec state.Record, c *filecall.C
 // auditDenial audits a denial with its rule and its source: the rules, which chatd checks, or
 // the chat's side, which has walls of its own.
 func (m *Manager) auditDenial(ctx context.Context, rec state.Record, err error) error {
-	var d *files.Denial
+	var d *filewire.Denial
 	if !errors.As(err, &d) {
 		return nil
 	}
 	m.logRefused(rec, string(d.Tool), d)
 	by := "rules"
-	var f *files.Failure
+	var f *filewire.Failure
 	if errors.As(err, &f) {
 		by = "the chat's side"
 	}

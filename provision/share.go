@@ -8,15 +8,15 @@ import (
 	"strconv"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/filecall"
-	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
 )
 
 // ShareFile calls talk to copy one regular file from the chat to another of the same caller. It is
 // read as the one and by its rules, and written as the other and by its rules. It is the only way
 // across. Of a copy that fails nothing is left.
-func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
+func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ type sharing struct {
 }
 
 // copy does the two calls, each in its chat.
-func (sh *sharing) copy(ctx context.Context) (files.Answer, error) {
-	return sh.Do(ctx, func(ctx context.Context, c *filecall.Call) (files.Answer, error) {
+func (sh *sharing) copy(ctx context.Context) (filewire.Answer, error) {
+	return sh.Do(ctx, func(ctx context.Context, c *filecall.Call) (filewire.Answer, error) {
 		if c == sh.Write {
 			return sh.m.callTool(ctx, sh.to, c)
 		}
@@ -76,12 +76,12 @@ func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]st
 }
 
 // auditEnd writes how it ended. The front reports what was copied, unverified.
-func (sh *sharing) auditEnd(ctx context.Context, out files.Answer, err error) error {
+func (sh *sharing) auditEnd(ctx context.Context, out filewire.Answer, err error) error {
 	if err == nil {
 		return sh.audit(ctx, "done", map[string]string{"sha256": out.SHA256, "bytes": strconv.FormatInt(out.Bytes, 10)})
 	}
 	failed := sh.audit(ctx, "failed", map[string]string{"error": err.Error()})
-	var d *files.Denial
+	var d *filewire.Denial
 	if !errors.As(err, &d) {
 		return failed
 	}
@@ -89,15 +89,15 @@ func (sh *sharing) auditEnd(ctx context.Context, out files.Answer, err error) er
 }
 
 // side is the chat whose rules deny.
-func (sh *sharing) side(d *files.Denial) state.Record {
-	if d.Op == files.Read {
+func (sh *sharing) side(d *filewire.Denial) state.Record {
+	if d.Op == filewire.Read {
 		return sh.from
 	}
 	return sh.to
 }
 
 func (sh *sharing) redact(ctx context.Context, err error) error {
-	var d *files.Denial
+	var d *filewire.Denial
 	if !errors.As(err, &d) {
 		return err
 	}

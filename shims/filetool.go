@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // FileTool is what chatd-shim filetool may reach. It is the first line of the tool's standard
@@ -16,11 +16,11 @@ type FileTool struct {
 	// Confine is the view that it makes; nil, in tests, is none.
 	Confine *ToolView `json:"confine,omitempty"`
 	// Rules are the file rules of the chat; nil is none.
-	Rules *files.Rules `json:"rules,omitempty"`
+	Rules *filewire.Rules `json:"rules,omitempty"`
 	// Workspace is the home, Roots are the chat's other directories.
 	Workspace string   `json:"workspace"`
 	Roots     []string `json:"roots,omitempty"`
-	// Unrestricted, ReadOutside, AllowRead and AllowWrite are as in files.Options.
+	// Unrestricted, ReadOutside, AllowRead and AllowWrite are as in filewire.Options.
 	Unrestricted bool     `json:"unrestricted,omitempty"`
 	ReadOutside  bool     `json:"read_outside,omitempty"`
 	AllowRead    []string `json:"allow_read,omitempty"`

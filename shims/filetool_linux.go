@@ -9,6 +9,7 @@ import (
 	"os/signal"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/shims/files"
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,7 @@ func serveFileTool(in io.Reader, out io.Writer) (err error) {
 			return err
 		}
 	}
-	tools, err := files.Open(files.Options{
+	tools, err := files.Open(filewire.Options{
 		Rules: may.Rules, Workspace: may.Workspace, Roots: may.Roots, Unrestricted: may.Unrestricted, ReadOutside: may.ReadOutside,
 		AllowRead: may.AllowRead, AllowWrite: may.AllowWrite, MaxBytes: may.MaxBytes,
 	})

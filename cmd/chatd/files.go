@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/printer"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // fileCommands are about a chat's files, and what the rules say of them.
@@ -74,29 +74,31 @@ func filesTool(c *cli.Context) error {
 
 // readFile streams; with --json it is one page.
 func readFile(c *cli.Context, id chat.ID, args []string) error {
-	a := files.ReadFile{Path: args[0], Offset: c.Int64("offset"), Length: c.Int64("length"), Line: c.Int64("line"), Lines: c.Int64("lines")}
+	a := filewire.ReadFile{Path: args[0], Offset: c.Int64("offset"), Length: c.Int64("length"), Line: c.Int64("line"), Lines: c.Int64("lines")}
 	if c.Bool("json") {
-		return pageJSON(c, func(begin files.Begin) (files.Answer, error) { return client(c).ReadFile(c.Context, id, a, begin) })
+		return pageJSON(c, func(begin filewire.Begin) (filewire.Answer, error) {
+			return client(c).ReadFile(c.Context, id, a, begin)
+		})
 	}
 	a.Stream = true
 	out := printer.ChatWriter(c.App.Writer)
-	if _, err := client(c).ReadFile(c.Context, id, a, func(files.Answer) io.Writer { return out }); err != nil {
+	if _, err := client(c).ReadFile(c.Context, id, a, func(filewire.Answer) io.Writer { return out }); err != nil {
 		return err
 	}
 	return out.Close()
 }
 
 func listDir(c *cli.Context, id chat.ID, args []string) error {
-	a := files.ListDir{After: c.String("after"), Limit: c.Int("limit")}
+	a := filewire.ListDir{After: c.String("after"), Limit: c.Int("limit")}
 	if len(args) > 0 {
 		a.Path = args[0]
 	}
-	list := func(begin files.Begin) (files.Answer, error) { return client(c).ListDir(c.Context, id, a, begin) }
+	list := func(begin filewire.Begin) (filewire.Answer, error) { return client(c).ListDir(c.Context, id, a, begin) }
 	if c.Bool("json") {
 		return pageJSON(c, list)
 	}
 	var b bytes.Buffer
-	got, err := list(func(files.Answer) io.Writer { return &b })
+	got, err := list(func(filewire.Answer) io.Writer { return &b })
 	if err != nil {
 		return err
 	}
@@ -110,9 +112,9 @@ func listDir(c *cli.Context, id chat.ID, args []string) error {
 }
 
 // pageJSON writes what was read in the form that the API has.
-func pageJSON(c *cli.Context, read func(files.Begin) (files.Answer, error)) error {
+func pageJSON(c *cli.Context, read func(filewire.Begin) (filewire.Answer, error)) error {
 	b := bytes.NewBuffer([]byte{})
-	a, err := read(func(files.Answer) io.Writer { return b })
+	a, err := read(func(filewire.Answer) io.Writer { return b })
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func appendFile(c *cli.Context, id chat.ID, args []string) error {
 }
 
 // sender is WriteFile or AppendFile of a client.
-type sender func(context.Context, chat.ID, files.WriteFile, io.Reader) (files.Answer, error)
+type sender func(context.Context, chat.ID, filewire.WriteFile, io.Reader) (filewire.Answer, error)
 
 // sendFile streams, whatever the text: it may be no UTF-8.
 func sendFile(c *cli.Context, send sender, id chat.ID, args []string) error {
@@ -136,17 +138,17 @@ func sendFile(c *cli.Context, send sender, id chat.ID, args []string) error {
 	if args[1] == "-" {
 		body = c.App.Reader
 	}
-	a, err := send(c.Context, id, files.WriteFile{Path: args[0], Stream: true, Hash: c.Bool("json")}, body)
+	a, err := send(c.Context, id, filewire.WriteFile{Path: args[0], Stream: true, Hash: c.Bool("json")}, body)
 	return fileDone(c, a, err)
 }
 
 func editFile(c *cli.Context, id chat.ID, args []string) error {
-	a, err := client(c).EditFile(c.Context, id, files.EditFile{Path: args[0], OldText: c.String("old"), NewText: c.String("new")})
+	a, err := client(c).EditFile(c.Context, id, filewire.EditFile{Path: args[0], OldText: c.String("old"), NewText: c.String("new")})
 	return fileDone(c, a, err)
 }
 
 // fileDone writes what was done: the tool's words, and the diff.
-func fileDone(c *cli.Context, a files.Answer, err error) error {
+func fileDone(c *cli.Context, a filewire.Answer, err error) error {
 	return answer(c, api.NewFileAnswer(a, nil), err, func(w io.Writer) error {
 		return printer.ChatText(w, a.Message+"\n"+a.Diff)
 	})

@@ -18,8 +18,8 @@ import (
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/listen"
-	"github.com/chatd/chatd/shims/files"
 )
 
 func TestMain(m *testing.M) {
@@ -136,11 +136,11 @@ func fake(ts *testscript.TestScript, neg bool, args []string) {
 		mem.UseAfter(chat.ID(args[1]), chat.ID(args[2]))
 	case "deny": // everything of that last name
 		denied := args[1]
-		mem.Rule(func(op files.Op, name string) *files.Denial {
+		mem.Rule(func(op filewire.Op, name string) *filewire.Denial {
 			if path.Base(name) != denied {
 				return nil
 			}
-			return &files.Denial{Op: op, Path: name, Rule: "deny " + denied, Place: "rules.yaml:3", Layer: "global rules", Message: "Access denied: " + name + " blocked by policy"}
+			return &filewire.Denial{Op: op, Path: name, Rule: "deny " + denied, Place: "rules.yaml:3", Layer: "global rules", Message: "Access denied: " + name + " blocked by policy"}
 		})
 	case "damage":
 		mem.Damage(chat.ID(args[1]), chat.Reaping, []chat.Layer{

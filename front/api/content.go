@@ -17,7 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // byteType is the media type of every file's content.
@@ -51,7 +51,7 @@ func servePutContent(s *Server, a huma.API, op huma.Operation) {
 // does not look like a whole one.
 func (s *Server) getContent(w http.ResponseWriter, r *http.Request) {
 	id, q, err := contentOf(r, func(q contentQuery) bool { return q.get })
-	a := files.ReadFile{Path: q.text["path"], Offset: q.number["offset"], Length: q.number["length"],
+	a := filewire.ReadFile{Path: q.text["path"], Offset: q.number["offset"], Length: q.number["length"],
 		Line: q.number["line"], Lines: q.number["lines"], Hash: q.flag["hash"], Stream: true}
 	leave, full := s.enterStream(r)
 	defer leave()
@@ -60,7 +60,7 @@ func (s *Server) getContent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := &download{w: w, timeout: s.opt.WriteTimeout}
-	last, err := s.opt.Chats.ReadFile(r.Context(), id, a, func(first files.Answer) io.Writer { out.first = first; return out })
+	last, err := s.opt.Chats.ReadFile(r.Context(), id, a, func(first filewire.Answer) io.Writer { out.first = first; return out })
 	switch {
 	case err == nil:
 		out.finish(last)
@@ -76,7 +76,7 @@ func (s *Server) getContent(w http.ResponseWriter, r *http.Request) {
 type download struct {
 	w       http.ResponseWriter
 	timeout time.Duration
-	first   files.Answer
+	first   filewire.Answer
 	begun   bool
 }
 
@@ -102,7 +102,7 @@ func (d *download) begin() {
 	d.w.WriteHeader(http.StatusOK)
 }
 
-func (d *download) finish(last files.Answer) {
+func (d *download) finish(last filewire.Answer) {
 	d.begin()
 	d.w.Header().Set(answerTrailer, asciiJSON(fileAnswer(last)))
 }
@@ -130,7 +130,7 @@ func asciiJSON(v any) string {
 // (Expect: 100-continue) before the tool may have it.
 func (s *Server) putContent(w http.ResponseWriter, r *http.Request) {
 	id, q, err := contentOf(r, func(q contentQuery) bool { return q.put })
-	a := files.WriteFile{Path: q.text["path"], Hash: q.flag["hash"], Stream: true}
+	a := filewire.WriteFile{Path: q.text["path"], Hash: q.flag["hash"], Stream: true}
 	if err == nil {
 		err = s.checkUpload(r)
 	}

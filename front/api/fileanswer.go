@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // FileAnswer is a file tool's answer on the wire.
@@ -41,14 +41,14 @@ type FileAnswer struct {
 }
 
 // NewFileAnswer converts a tool's answer and the content that it read; nil means none.
-func NewFileAnswer(a files.Answer, content []byte) FileAnswer {
+func NewFileAnswer(a filewire.Answer, content []byte) FileAnswer {
 	if content == nil {
 		return fileAnswer(a)
 	}
 	return fileAnswer(a).withContent(content)
 }
 
-func fileAnswer(a files.Answer) FileAnswer {
+func fileAnswer(a filewire.Answer) FileAnswer {
 	return FileAnswer{
 		Permissions: octal(a.Mode),
 		Message:     a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
@@ -65,8 +65,8 @@ func octal(mode uint32) string {
 	return fmt.Sprintf("%04o", mode)
 }
 
-func (a FileAnswer) answer() files.Answer {
-	return files.Answer{
+func (a FileAnswer) answer() filewire.Answer {
+	return filewire.Answer{
 		Message: a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
 		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
 		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
@@ -102,7 +102,7 @@ func (a FileAnswer) content() ([]byte, error) {
 
 // denied adds the rule that denies a file, if err is such a denial.
 func (p *Problem) denied(err error) *Problem {
-	var d *files.Denial
+	var d *filewire.Denial
 	if p.Kind == "denied" && errors.As(err, &d) {
 		p.Op, p.Path, p.Rule, p.Place, p.Layer = string(d.Op), d.Path, d.Rule, d.Place, d.Layer
 	}

@@ -12,7 +12,7 @@ import (
 	"strconv"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // The rows about files.
@@ -35,39 +35,39 @@ type fileOutput struct {
 }
 
 // readFile answers a page; files/content answers the whole file as bytes.
-func (s *Server) readFile(ctx context.Context, in *chatBody[files.ReadFile]) (*fileOutput, error) {
+func (s *Server) readFile(ctx context.Context, in *chatBody[filewire.ReadFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("GET")
 	}
 	var b bytes.Buffer
-	return fileTool(in, func(id chat.ID) (files.Answer, error) {
-		return s.opt.Chats.ReadFile(ctx, id, in.Body, func(files.Answer) io.Writer { return &b })
+	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
+		return s.opt.Chats.ReadFile(ctx, id, in.Body, func(filewire.Answer) io.Writer { return &b })
 	}, &b)
 }
 
-func (s *Server) listDir(ctx context.Context, in *chatBody[files.ListDir]) (*fileOutput, error) {
+func (s *Server) listDir(ctx context.Context, in *chatBody[filewire.ListDir]) (*fileOutput, error) {
 	var b bytes.Buffer
-	return fileTool(in, func(id chat.ID) (files.Answer, error) {
-		return s.opt.Chats.ListDir(ctx, id, in.Body, func(files.Answer) io.Writer { return &b })
+	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
+		return s.opt.Chats.ListDir(ctx, id, in.Body, func(filewire.Answer) io.Writer { return &b })
 	}, &b)
 }
 
-func (s *Server) writeFile(ctx context.Context, in *chatBody[files.WriteFile]) (*fileOutput, error) {
+func (s *Server) writeFile(ctx context.Context, in *chatBody[filewire.WriteFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("PUT")
 	}
-	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.WriteFile(ctx, id, in.Body, nil) }, nil)
+	return fileTool(in, func(id chat.ID) (filewire.Answer, error) { return s.opt.Chats.WriteFile(ctx, id, in.Body, nil) }, nil)
 }
 
-func (s *Server) appendFile(ctx context.Context, in *chatBody[files.WriteFile]) (*fileOutput, error) {
+func (s *Server) appendFile(ctx context.Context, in *chatBody[filewire.WriteFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("PUT")
 	}
-	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.AppendFile(ctx, id, in.Body, nil) }, nil)
+	return fileTool(in, func(id chat.ID) (filewire.Answer, error) { return s.opt.Chats.AppendFile(ctx, id, in.Body, nil) }, nil)
 }
 
-func (s *Server) editFile(ctx context.Context, in *chatBody[files.EditFile]) (*fileOutput, error) {
-	return fileTool(in, func(id chat.ID) (files.Answer, error) { return s.opt.Chats.EditFile(ctx, id, in.Body) }, nil)
+func (s *Server) editFile(ctx context.Context, in *chatBody[filewire.EditFile]) (*fileOutput, error) {
+	return fileTool(in, func(id chat.ID) (filewire.Answer, error) { return s.opt.Chats.EditFile(ctx, id, in.Body) }, nil)
 }
 
 func noStream(method string) *Problem {
@@ -75,7 +75,7 @@ func noStream(method string) *Problem {
 }
 
 // fileTool calls a tool whose arguments and answer are JSON.
-func fileTool[T any](in *chatBody[T], do func(chat.ID) (files.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
+func fileTool[T any](in *chatBody[T], do func(chat.ID) (filewire.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
 	id, err := in.chat()
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func fileTool[T any](in *chatBody[T], do func(chat.ID) (files.Answer, error), co
 	return out, nil
 }
 
-func statusOf(a files.Answer) int {
+func statusOf(a filewire.Answer) int {
 	if a.Created {
 		return http.StatusCreated
 	}
@@ -99,9 +99,9 @@ func statusOf(a files.Answer) int {
 }
 
 // ReadFile is POST …/files/read_file, or GET …/files/content for a that streams.
-func (c *Client) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (files.Answer, error) {
+func (c *Client) ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if a.Stream {
 		return c.download(ctx, id, a, begin)
@@ -110,17 +110,17 @@ func (c *Client) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, beg
 }
 
 // ListDir is POST …/files/list_dir.
-func (c *Client) ListDir(ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin) (files.Answer, error) {
+func (c *Client) ListDir(ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error) {
 	return c.tool(ctx, listDir, id, a, begin)
 }
 
 // EditFile is POST …/files/edit_file.
-func (c *Client) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
+func (c *Client) EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) (filewire.Answer, error) {
 	return c.tool(ctx, editFile, id, a, nil)
 }
 
 // WriteFile is POST …/files/write_file, or PUT …/files/content for a that streams.
-func (c *Client) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
+func (c *Client) WriteFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
 	if a.Stream {
 		return c.upload(ctx, id, a, body, false)
 	}
@@ -129,7 +129,7 @@ func (c *Client) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, b
 
 // AppendFile is POST …/files/append_file, or PUT …/files/content?append=true for a
 // that streams.
-func (c *Client) AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
+func (c *Client) AppendFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
 	if a.Stream {
 		return c.upload(ctx, id, a, body, true)
 	}
@@ -137,13 +137,13 @@ func (c *Client) AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, 
 }
 
 // tool makes a call whose content, if any, is in the JSON.
-func (c *Client) tool(ctx context.Context, r route, id chat.ID, a interface{ Validate() error }, begin files.Begin) (files.Answer, error) {
+func (c *Client) tool(ctx context.Context, r route, id chat.ID, a interface{ Validate() error }, begin filewire.Begin) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	got, err := askFor[FileAnswer](ctx, c, r, target{chat: id}, a)
 	if err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	out := got.answer()
 	b, err := got.content()
@@ -167,7 +167,7 @@ func contentAt(id chat.ID, path string, query map[string]string) target {
 	return target{chat: id, query: "?" + q.Encode()}
 }
 
-func (c *Client) download(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (out files.Answer, err error) {
+func (c *Client) download(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (out filewire.Answer, err error) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	at := contentAt(id, a.Path, map[string]string{"offset": number(a.Offset), "length": number(a.Length),
 		"line": number(a.Line), "lines": number(a.Lines), "hash": strconv.FormatBool(a.Hash)})
@@ -179,7 +179,7 @@ func (c *Client) download(ctx context.Context, id chat.ID, a files.ReadFile, beg
 	if resp.StatusCode != http.StatusOK {
 		return out, decode(resp, nil)
 	}
-	first := files.Answer{Offset: a.Offset}
+	first := filewire.Answer{Offset: a.Offset}
 	if first.Size, err = strconv.ParseInt(resp.Header.Get(sizeHeader), 10, 64); err != nil {
 		return out, fmt.Errorf("cannot read chatd's answer: no %s: %w", sizeHeader, err)
 	}
@@ -197,7 +197,7 @@ func (c *Client) download(ctx context.Context, id chat.ID, a files.ReadFile, beg
 	return last.answer(), nil
 }
 
-func (c *Client) upload(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader, add bool) (out files.Answer, err error) {
+func (c *Client) upload(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader, add bool) (out filewire.Answer, err error) {
 	if err := a.Validate(); err != nil {
 		return out, err
 	}

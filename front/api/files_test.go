@@ -18,7 +18,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // withChat is a server with one chat that is asleep.
@@ -36,8 +36,8 @@ func withChat(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memo
 }
 
 // to is a Begin that collects the content in b.
-func to(b *bytes.Buffer) files.Begin {
-	return func(files.Answer) io.Writer { b.Reset(); return b }
+func to(b *bytes.Buffer) filewire.Begin {
+	return func(filewire.Answer) io.Writer { b.Reset(); return b }
 }
 
 func text(s string) *string { return &s }
@@ -47,47 +47,47 @@ func TestFilesOverTheWire(t *testing.T) {
 	_, mem, c, id := withChat(t, ServerOptions{})
 	ctx := t.Context()
 	var got bytes.Buffer
-	a, err := c.WriteFile(ctx, id, files.WriteFile{Path: "d/f", Content: text("one\n")}, nil)
+	a, err := c.WriteFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: text("one\n")}, nil)
 	if err != nil || !a.Created || a.Message != "File written: d/f" || a.Size != 4 {
 		t.Errorf("write: %+v, %v", a, err)
 	}
-	if a, err = c.AppendFile(ctx, id, files.WriteFile{Path: "d/f", Content: text("two\n")}, nil); err != nil || a.Created || a.Size != 8 {
+	if a, err = c.AppendFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: text("two\n")}, nil); err != nil || a.Created || a.Size != 8 {
 		t.Errorf("append: %+v, %v", a, err)
 	}
-	if a, err = c.EditFile(ctx, id, files.EditFile{Path: "d/f", OldText: "two", NewText: "2\u2028<&>"}); err != nil || !strings.Contains(a.Diff, "+2\u2028<&>") {
+	if a, err = c.EditFile(ctx, id, filewire.EditFile{Path: "d/f", OldText: "two", NewText: "2\u2028<&>"}); err != nil || !strings.Contains(a.Diff, "+2\u2028<&>") {
 		t.Errorf("edit: %+v, %v", a, err)
 	}
-	if a, err = c.ReadFile(ctx, id, files.ReadFile{Path: "d/f", Offset: 4, Length: 1}, to(&got)); err != nil || got.String() != "2" || !a.Truncated || a.NextOffset != 5 {
+	if a, err = c.ReadFile(ctx, id, filewire.ReadFile{Path: "d/f", Offset: 4, Length: 1}, to(&got)); err != nil || got.String() != "2" || !a.Truncated || a.NextOffset != 5 {
 		t.Errorf("read: %+v, %q, %v", a, got.String(), err)
 	}
-	if _, err = c.ListDir(ctx, id, files.ListDir{}, to(&got)); err != nil || got.String() != "DIR:  d\n" {
+	if _, err = c.ListDir(ctx, id, filewire.ListDir{}, to(&got)); err != nil || got.String() != "DIR:  d\n" {
 		t.Errorf("list: %q, %v", got.String(), err)
 	}
 	bytesOf := []string{"", "\x00\xff\xfe\x1b[31m\r\n", strings.Repeat("\x80abc\n", 300_000)}
 	for _, name := range []string{"0", "false", "a b&c=d+e%20#?ü🦀\n", "/srv/x"} {
 		for _, want := range bytesOf {
 			sum := sha256.Sum256([]byte(want))
-			a, err := c.WriteFile(ctx, id, files.WriteFile{Path: name, Stream: true, Hash: true}, strings.NewReader(want))
+			a, err := c.WriteFile(ctx, id, filewire.WriteFile{Path: name, Stream: true, Hash: true}, strings.NewReader(want))
 			if err != nil || a.Bytes != int64(len(want)) || a.SHA256 != hex.EncodeToString(sum[:]) {
 				t.Errorf("put %q: %+v, %v", name, a, err)
 			}
-			if a, err = c.ReadFile(ctx, id, files.ReadFile{Path: name, Stream: true, Hash: true}, to(&got)); err != nil || got.String() != want || a.SHA256 != hex.EncodeToString(sum[:]) {
+			if a, err = c.ReadFile(ctx, id, filewire.ReadFile{Path: name, Stream: true, Hash: true}, to(&got)); err != nil || got.String() != want || a.SHA256 != hex.EncodeToString(sum[:]) {
 				t.Errorf("get %q: %+v, %d bytes, %v", name, a, got.Len(), err)
 			}
 			if len(want) > 1 && len(want) < 100 {
-				if _, err = c.ReadFile(ctx, id, files.ReadFile{Path: name}, to(&got)); err != nil || got.String() != want {
+				if _, err = c.ReadFile(ctx, id, filewire.ReadFile{Path: name}, to(&got)); err != nil || got.String() != want {
 					t.Errorf("read %q: %q, %v", name, got.String(), err)
 				}
-				if _, err = c.ReadFile(ctx, id, files.ReadFile{Path: name, Stream: true, Offset: 1, Length: 2}, to(&got)); err != nil || got.String() != want[1:3] {
+				if _, err = c.ReadFile(ctx, id, filewire.ReadFile{Path: name, Stream: true, Offset: 1, Length: 2}, to(&got)); err != nil || got.String() != want[1:3] {
 					t.Errorf("get a part of %q: %q, %v", name, got.String(), err)
 				}
 			}
 		}
 	}
-	if a, err = c.AppendFile(ctx, id, files.WriteFile{Path: "0", Stream: true}, strings.NewReader("end")); err != nil || a.Size != int64(len(bytesOf[2])+3) {
+	if a, err = c.AppendFile(ctx, id, filewire.WriteFile{Path: "0", Stream: true}, strings.NewReader("end")); err != nil || a.Size != int64(len(bytesOf[2])+3) {
 		t.Errorf("append a stream: %+v, %v", a, err)
 	}
-	if _, err := c.ReadFile(ctx, id, files.ReadFile{Path: "nothing", Stream: true}, to(&got)); !errors.Is(err, chat.ErrNotFound) {
+	if _, err := c.ReadFile(ctx, id, filewire.ReadFile{Path: "nothing", Stream: true}, to(&got)); !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("what is not there: %v", err)
 	}
 	if made, err := mem.Get(chat.WithCaller(ctx, chat.Caller{Role: chat.RoleOperator}), id); err != nil || made.Awake {
@@ -98,26 +98,26 @@ func TestFilesOverTheWire(t *testing.T) {
 // TestDenialsOverTheWire: a denial is 403 with the rule, its place and the policy's words.
 func TestDenialsOverTheWire(t *testing.T) {
 	socket, mem, c, id := withChat(t, ServerOptions{})
-	mem.Deny = func(op files.Op, name string) *files.Denial {
+	mem.Deny = func(op filewire.Op, name string) *filewire.Denial {
 		if !strings.HasSuffix(name, "/.env") {
 			return nil
 		}
-		return &files.Denial{Op: op, Path: name, Rule: "deny **/.env", Place: "rules.yaml:3", Layer: "global rules", Message: "Access denied by policy"}
+		return &filewire.Denial{Op: op, Path: name, Rule: "deny **/.env", Place: "rules.yaml:3", Layer: "global rules", Message: "Access denied by policy"}
 	}
 	ctx := t.Context()
 	begin := to(&bytes.Buffer{})
 	for name, call := range map[string]func() error{
-		"read": func() error { return second(c.ReadFile(ctx, id, files.ReadFile{Path: ".env"}, begin)) },
-		"get":  func() error { return second(c.ReadFile(ctx, id, files.ReadFile{Path: ".env", Stream: true}, begin)) },
-		"list": func() error { return second(c.ListDir(ctx, id, files.ListDir{Path: ".env"}, begin)) },
+		"read": func() error { return second(c.ReadFile(ctx, id, filewire.ReadFile{Path: ".env"}, begin)) },
+		"get":  func() error { return second(c.ReadFile(ctx, id, filewire.ReadFile{Path: ".env", Stream: true}, begin)) },
+		"list": func() error { return second(c.ListDir(ctx, id, filewire.ListDir{Path: ".env"}, begin)) },
 		"write": func() error {
-			return second(c.WriteFile(ctx, id, files.WriteFile{Path: ".env", Content: text("x")}, nil))
+			return second(c.WriteFile(ctx, id, filewire.WriteFile{Path: ".env", Content: text("x")}, nil))
 		},
 		"append": func() error {
-			return second(c.AppendFile(ctx, id, files.WriteFile{Path: ".env", Content: text("x")}, nil))
+			return second(c.AppendFile(ctx, id, filewire.WriteFile{Path: ".env", Content: text("x")}, nil))
 		},
 		"edit": func() error {
-			return second(c.EditFile(ctx, id, files.EditFile{Path: ".env", OldText: "x", NewText: "y"}))
+			return second(c.EditFile(ctx, id, filewire.EditFile{Path: ".env", OldText: "x", NewText: "y"}))
 		},
 		"share": func() error { return second(c.Share(ctx, id, chat.Share{Path: ".env", To: id})) },
 	} {
@@ -129,7 +129,7 @@ func TestDenialsOverTheWire(t *testing.T) {
 		}
 	}
 	body := &countingBody{}
-	_, err := c.WriteFile(ctx, id, files.WriteFile{Path: ".env", Stream: true}, body)
+	_, err := c.WriteFile(ctx, id, filewire.WriteFile{Path: ".env", Stream: true}, body)
 	if !errors.Is(err, chat.ErrDenied) || body.n.Load() > 0 {
 		t.Errorf("put: %v, after %d bytes", err, body.n.Load())
 	}
@@ -175,10 +175,10 @@ func TestFileMax(t *testing.T) {
 	if g := raw(t, socket, "PUT "+at+" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks+"0\r\n\r\n"); g.status != 413 {
 		t.Errorf("in chunks: %d %s", g.status, g.body)
 	}
-	if _, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, io.LimitReader(&countingBody{}, limit)); err != nil {
+	if _, err := c.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Stream: true}, io.LimitReader(&countingBody{}, limit)); err != nil {
 		t.Errorf("as much as it may have: %v", err)
 	}
-	if _, err := c.ReadFile(t.Context(), id, files.ReadFile{Path: "g"}, to(&bytes.Buffer{})); !errors.Is(err, chat.ErrNotFound) {
+	if _, err := c.ReadFile(t.Context(), id, filewire.ReadFile{Path: "g"}, to(&bytes.Buffer{})); !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("something was made of what is too large: %v", err)
 	}
 }
@@ -189,25 +189,25 @@ func TestStreamsCostNoMemory(t *testing.T) {
 	const size = 1 << 30
 	_, mem, c, id := withChat(t, ServerOptions{})
 	piece := make([]byte, 128<<10)
-	mem.OnFile(func(_ context.Context, tool files.Tool, begin files.Begin, body io.Reader) (files.Answer, error) {
-		if tool != files.ReadFileTool {
+	mem.OnFile(func(_ context.Context, tool filewire.Tool, begin filewire.Begin, body io.Reader) (filewire.Answer, error) {
+		if tool != filewire.ReadFileTool {
 			n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{body}, piece)
-			return files.Answer{Bytes: n}, err
+			return filewire.Answer{Bytes: n}, err
 		}
-		w := begin(files.Answer{Size: size})
+		w := begin(filewire.Answer{Size: size})
 		for range size / len(piece) {
 			if _, err := w.Write(piece); err != nil {
-				return files.Answer{}, err
+				return filewire.Answer{}, err
 			}
 		}
-		return files.Answer{Bytes: size}, nil
+		return filewire.Answer{Bytes: size}, nil
 	})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if a, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, io.LimitReader(&countingBody{}, size)); err != nil || a.Bytes != size {
+	if a, err := c.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Stream: true}, io.LimitReader(&countingBody{}, size)); err != nil || a.Bytes != size {
 		t.Errorf("put: %+v, %v", a, err)
 	}
-	if a, err := c.ReadFile(t.Context(), id, files.ReadFile{Path: "f", Stream: true}, func(files.Answer) io.Writer { return io.Discard }); err != nil || a.Bytes != size {
+	if a, err := c.ReadFile(t.Context(), id, filewire.ReadFile{Path: "f", Stream: true}, func(filewire.Answer) io.Writer { return io.Discard }); err != nil || a.Bytes != size {
 		t.Errorf("get: %+v, %v", a, err)
 	}
 	runtime.ReadMemStats(&after)
@@ -222,15 +222,15 @@ func TestBrokenStreams(t *testing.T) {
 	socket, mem, c, id := withChat(t, ServerOptions{BodyTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond})
 	at := "/v1/chats/" + string(id) + "/files/content?path=f"
 	ended := make(chan error, 1)
-	mem.OnFile(func(ctx context.Context, tool files.Tool, begin files.Begin, body io.Reader) (files.Answer, error) {
+	mem.OnFile(func(ctx context.Context, tool filewire.Tool, begin filewire.Begin, body io.Reader) (filewire.Answer, error) {
 		var err error
-		if tool == files.ReadFileTool {
-			_, err = io.Copy(begin(files.Answer{}), struct{ io.Reader }{&countingBody{}})
+		if tool == filewire.ReadFileTool {
+			_, err = io.Copy(begin(filewire.Answer{}), struct{ io.Reader }{&countingBody{}})
 		} else {
 			_, err = io.Copy(io.Discard, body)
 		}
 		ended <- err
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	})
 	wait := func(what string) {
 		t.Helper()
@@ -259,18 +259,18 @@ func TestBrokenStreams(t *testing.T) {
 	_, _ = conn.Read(make([]byte, 1))
 	_ = conn.Close()
 	wait("a reader that goes away")
-	mem.OnFile(func(_ context.Context, _ files.Tool, begin files.Begin, _ io.Reader) (files.Answer, error) {
-		_, _ = begin(files.Answer{Size: 9}).Write([]byte("half"))
-		return files.Answer{}, fmt.Errorf("the tool ended: %w", chat.ErrBusy)
+	mem.OnFile(func(_ context.Context, _ filewire.Tool, begin filewire.Begin, _ io.Reader) (filewire.Answer, error) {
+		_, _ = begin(filewire.Answer{Size: 9}).Write([]byte("half"))
+		return filewire.Answer{}, fmt.Errorf("the tool ended: %w", chat.ErrBusy)
 	})
-	if _, err := c.ReadFile(t.Context(), id, files.ReadFile{Path: "f", Stream: true}, to(&bytes.Buffer{})); err == nil {
+	if _, err := c.ReadFile(t.Context(), id, filewire.ReadFile{Path: "f", Stream: true}, to(&bytes.Buffer{})); err == nil {
 		t.Error("half a file looks like a whole one")
 	}
-	mem.OnFile(func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error) {
-		return files.Answer{}, fmt.Errorf("no body was wanted: %w", chat.ErrBusy)
+	mem.OnFile(func(context.Context, filewire.Tool, filewire.Begin, io.Reader) (filewire.Answer, error) {
+		return filewire.Answer{}, fmt.Errorf("no body was wanted: %w", chat.ErrBusy)
 	})
 	body := &countingBody{}
-	if _, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, body); !errors.Is(err, chat.ErrBusy) || body.n.Load() > 0 {
+	if _, err := c.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Stream: true}, body); !errors.Is(err, chat.ErrBusy) || body.n.Load() > 0 {
 		t.Errorf("refused: %v, after %d bytes", err, body.n.Load())
 	}
 }
@@ -279,14 +279,14 @@ func TestBrokenStreams(t *testing.T) {
 func TestStreamsAreBounded(t *testing.T) {
 	_, mem, c, id := withChat(t, ServerOptions{MaxStreams: 2})
 	release, in := make(chan struct{}), make(chan struct{}, 2)
-	mem.OnFile(func(_ context.Context, _ files.Tool, begin files.Begin, _ io.Reader) (files.Answer, error) {
+	mem.OnFile(func(_ context.Context, _ filewire.Tool, begin filewire.Begin, _ io.Reader) (filewire.Answer, error) {
 		in <- struct{}{}
 		<-release
-		begin(files.Answer{})
-		return files.Answer{}, nil
+		begin(filewire.Answer{})
+		return filewire.Answer{}, nil
 	})
 	read := func() error {
-		return second(c.ReadFile(t.Context(), id, files.ReadFile{Path: "f", Stream: true}, to(&bytes.Buffer{})))
+		return second(c.ReadFile(t.Context(), id, filewire.ReadFile{Path: "f", Stream: true}, to(&bytes.Buffer{})))
 	}
 	var both sync.WaitGroup
 	for range 2 {
@@ -307,7 +307,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	close(release)
 	both.Wait()
 	mem.OnFile(nil)
-	if _, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, nil); err != nil {
+	if _, err := c.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Stream: true}, nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // page is what net/http writes by itself where it cannot read a request.
@@ -42,7 +42,7 @@ func serveForged(t *testing.T) (socket string, c *Client, id chat.ID) {
 	t.Helper()
 	socket, _, c, id = withChat(t, ServerOptions{})
 	for i, b := range forged() {
-		a := files.WriteFile{Path: fmt.Sprint("f", i), Stream: true}
+		a := filewire.WriteFile{Path: fmt.Sprint("f", i), Stream: true}
 		if _, err := c.WriteFile(t.Context(), id, a, bytes.NewReader(b)); err != nil {
 			t.Fatal(err)
 		}
@@ -51,17 +51,17 @@ func serveForged(t *testing.T) (socket string, c *Client, id chat.ID) {
 }
 
 // inPieces serves b as a download in writes of size bytes.
-func inPieces(b []byte, size int) func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error) {
-	return func(_ context.Context, _ files.Tool, begin files.Begin, _ io.Reader) (files.Answer, error) {
-		w := begin(files.Answer{Size: int64(len(b))})
+func inPieces(b []byte, size int) func(context.Context, filewire.Tool, filewire.Begin, io.Reader) (filewire.Answer, error) {
+	return func(_ context.Context, _ filewire.Tool, begin filewire.Begin, _ io.Reader) (filewire.Answer, error) {
+		w := begin(filewire.Answer{Size: int64(len(b))})
 		for rest := b; len(rest) > 0; {
 			n := min(size, len(rest))
 			if _, err := w.Write(rest[:n]); err != nil {
-				return files.Answer{}, err
+				return filewire.Answer{}, err
 			}
 			rest = rest[n:]
 		}
-		return files.Answer{Size: int64(len(b)), Bytes: int64(len(b))}, nil
+		return filewire.Answer{Size: int64(len(b)), Bytes: int64(len(b))}, nil
 	}
 }
 
@@ -71,7 +71,7 @@ func TestAttackForgedAnswers(t *testing.T) {
 	_, c, id := serveForged(t)
 	for i, want := range forged() {
 		var got bytes.Buffer
-		if _, err := c.ReadFile(t.Context(), id, files.ReadFile{Path: fmt.Sprint("f", i), Stream: true}, to(&got)); err != nil || !bytes.Equal(got.Bytes(), want) {
+		if _, err := c.ReadFile(t.Context(), id, filewire.ReadFile{Path: fmt.Sprint("f", i), Stream: true}, to(&got)); err != nil || !bytes.Equal(got.Bytes(), want) {
 			t.Fatalf("file %d: %d of %d bytes, %v", i, got.Len(), len(want), err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestAttackForgedPieces(t *testing.T) {
 			want := append(bytes.Repeat([]byte("x"), shift), bytes.Repeat([]byte(page), 200)...)
 			mem.OnFile(inPieces(want, size))
 			var got bytes.Buffer
-			if _, err := c.ReadFile(t.Context(), id, files.ReadFile{Path: "f", Stream: true}, to(&got)); err != nil || !bytes.Equal(got.Bytes(), want) {
+			if _, err := c.ReadFile(t.Context(), id, filewire.ReadFile{Path: "f", Stream: true}, to(&got)); err != nil || !bytes.Equal(got.Bytes(), want) {
 				t.Fatalf("pieces of %d, shift %d: %d of %d bytes, %v", size, shift, got.Len(), len(want), err)
 			}
 		}

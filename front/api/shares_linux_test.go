@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestHolders: each caller with a role has its own share; callers without a role have one together.
@@ -54,14 +54,14 @@ func TestAttackShares(t *testing.T) {
 		<-release
 		return chat.RunResult{}, nil
 	}
-	mem.OnFile(func(_ context.Context, _ files.Tool, begin files.Begin, _ io.Reader) (files.Answer, error) {
+	mem.OnFile(func(_ context.Context, _ filewire.Tool, begin filewire.Begin, _ io.Reader) (filewire.Answer, error) {
 		if hold {
 			hold = false
 			in <- struct{}{}
 			<-release
 		}
-		_, err := io.Copy(begin(files.Answer{}), bytes.NewReader(nil))
-		return files.Answer{}, err
+		_, err := io.Copy(begin(filewire.Answer{}), bytes.NewReader(nil))
+		return filewire.Answer{}, err
 	})
 	greedy := make(chan struct{}, 2)
 	for _, request := range []string{post("/v1/chats/"+made[false]+"/runs", `{"command":"x"}`), get("/v1/chats/" + made[false] + "/files/content?path=f")} {

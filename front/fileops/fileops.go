@@ -26,7 +26,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/broker"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // Tools are the file tools of chats.
@@ -37,66 +37,66 @@ func New(below broker.FileTools) *Tools { return &Tools{below} }
 
 // maxList bounds a list in bytes: the most entries of one call, each a line with a name of 255
 // bytes and its kind.
-const maxList = files.MaxEntries * (255 + 16)
+const maxList = filewire.MaxEntries * (255 + 16)
 
 // ReadFile is [broker.Chats].
 func (t *Tools) ReadFile(
-	ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin,
-) (files.Answer, error) {
-	return t.use(ctx, id, files.ReadFileTool, a, func(s files.LiveTool) files.Exchange {
+	ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin,
+) (filewire.Answer, error) {
+	return t.use(ctx, id, filewire.ReadFileTool, a, func(s filewire.LiveTool) filewire.Exchange {
 		if !a.Stream {
-			return files.Exchange{Begin: begin, Limit: files.MaxPage}
+			return filewire.Exchange{Begin: begin, Limit: filewire.MaxPage}
 		}
-		return files.Exchange{Begin: bounded(a, s.Max, begin), Limit: s.Max}
+		return filewire.Exchange{Begin: bounded(a, s.Max, begin), Limit: s.Max}
 	})
 }
 
 // ListDir is [broker.Chats].
 func (t *Tools) ListDir(
-	ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin,
-) (files.Answer, error) {
-	return t.use(ctx, id, files.ListDirTool, a, func(files.LiveTool) files.Exchange {
-		return files.Exchange{Begin: begin, Limit: maxList}
+	ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin,
+) (filewire.Answer, error) {
+	return t.use(ctx, id, filewire.ListDirTool, a, func(filewire.LiveTool) filewire.Exchange {
+		return filewire.Exchange{Begin: begin, Limit: maxList}
 	})
 }
 
 // EditFile is [broker.Chats].
-func (t *Tools) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
-	return t.use(ctx, id, files.EditFileTool, a, func(files.LiveTool) files.Exchange {
-		return files.Exchange{}
+func (t *Tools) EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) (filewire.Answer, error) {
+	return t.use(ctx, id, filewire.EditFileTool, a, func(filewire.LiveTool) filewire.Exchange {
+		return filewire.Exchange{}
 	})
 }
 
 // WriteFile is [broker.Chats].
 func (t *Tools) WriteFile(
-	ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader,
-) (files.Answer, error) {
-	return t.write(ctx, id, files.WriteFileTool, a, body)
+	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
+) (filewire.Answer, error) {
+	return t.write(ctx, id, filewire.WriteFileTool, a, body)
 }
 
 // AppendFile is [broker.Chats].
 func (t *Tools) AppendFile(
-	ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader,
-) (files.Answer, error) {
-	return t.write(ctx, id, files.AppendFileTool, a, body)
+	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
+) (filewire.Answer, error) {
+	return t.write(ctx, id, filewire.AppendFileTool, a, body)
 }
 
 func (t *Tools) write(
-	ctx context.Context, id chat.ID, tool files.Tool, a files.WriteFile, body io.Reader,
-) (files.Answer, error) {
+	ctx context.Context, id chat.ID, tool filewire.Tool, a filewire.WriteFile, body io.Reader,
+) (filewire.Answer, error) {
 	if a.Content != nil {
 		body = strings.NewReader(*a.Content)
 	}
 	c := &content{body, make(chan struct{}, 1), make(chan error, 1)}
-	out, err := t.use(ctx, id, tool, a, func(files.LiveTool) files.Exchange {
-		return files.Exchange{Body: c.body()}
+	out, err := t.use(ctx, id, tool, a, func(filewire.LiveTool) filewire.Exchange {
+		return filewire.Exchange{Body: c.body()}
 	})
 	return out, c.explain(ctx, err)
 }
 
 // bounded refuses a stream that the bound of a file would cut before the end of the file.
-func bounded(a files.ReadFile, max int64, begin files.Begin) files.Begin {
-	return func(first files.Answer) io.Writer {
+func bounded(a filewire.ReadFile, max int64, begin filewire.Begin) filewire.Begin {
+	return func(first filewire.Answer) io.Writer {
 		if left := first.Size - a.Offset; a.Length == 0 && left > max {
 			return refusing{fmt.Errorf("the file has %d bytes from there, which is more than "+
 				"file_max, %d; ask for a length: %w", left, max, chat.ErrInvalid)}
@@ -112,35 +112,35 @@ func (r refusing) Write([]byte) (int, error) { return 0, r.err }
 
 // use makes one call. The error is chatd-root's, which knows the rules.
 func (t *Tools) use(
-	ctx context.Context, id chat.ID, tool files.Tool, args files.Args,
-	exchange func(files.LiveTool) files.Exchange,
-) (files.Answer, error) {
-	u, err := files.NewUse(tool, args)
+	ctx context.Context, id chat.ID, tool filewire.Tool, args filewire.Args,
+	exchange func(filewire.LiveTool) filewire.Exchange,
+) (filewire.Answer, error) {
+	u, err := filewire.NewUse(tool, args)
 	if err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
-	var out files.Answer
-	talk := func(ctx context.Context, s files.LiveTool) (a files.Answer, err error) {
+	var out filewire.Answer
+	talk := func(ctx context.Context, s filewire.LiveTool) (a filewire.Answer, err error) {
 		if a, err = speak(ctx, s, exchange(s)); err == nil {
 			out = a
 		}
 		return a, err
 	}
 	if err := t.below.FileTool(ctx, id, u, talk); err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	return out, nil
 }
 
 // speak speaks with a tool, until ctx ends.
-func speak(ctx context.Context, s files.LiveTool, x files.Exchange) (files.Answer, error) {
+func speak(ctx context.Context, s filewire.LiveTool, x filewire.Exchange) (filewire.Answer, error) {
 	defer s.Out.Close() // nothing was written to it
 	// The end of ctx ends both, whatever the tool does.
 	defer context.AfterFunc(ctx, func() {
 		past := time.Unix(1, 0)
 		_, _ = s.In.SetWriteDeadline(past), s.Out.SetReadDeadline(past)
 	})()
-	return files.Speak(s.In, s.Out, x)
+	return filewire.Speak(s.In, s.Out, x)
 }
 
 // content is a caller's content, and the error of reading it.
@@ -190,7 +190,7 @@ func (c *content) explain(ctx context.Context, err error) error {
 	}
 	select {
 	case own := <-c.failed:
-		return errors.Join(&files.BodyError{Err: own}, err)
+		return errors.Join(&filewire.BodyError{Err: own}, err)
 	default:
 		return err
 	}

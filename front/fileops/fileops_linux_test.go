@@ -16,7 +16,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/broker"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // below is chatd-root of chats in memory.
@@ -28,7 +28,7 @@ type below struct {
 }
 
 // open are the tools of chats in memory, behind the broker, and a chat.
-func open(t *testing.T, check files.Check) (*Tools, *apitest.Memory, chat.ID) {
+func open(t *testing.T, check filewire.Check) (*Tools, *apitest.Memory, chat.ID) {
 	t.Helper()
 	mem := apitest.New()
 	root, front, err := broker.Pair()
@@ -71,9 +71,9 @@ func operator(t *testing.T) context.Context {
 }
 
 // to is where content goes.
-func to(b *bytes.Buffer) files.Begin {
+func to(b *bytes.Buffer) filewire.Begin {
 	b.Reset()
-	return func(files.Answer) io.Writer { return b }
+	return func(filewire.Answer) io.Writer { return b }
 }
 
 // TestTools: each tool does through the front what it is asked to, with content from a request and
@@ -84,34 +84,34 @@ func TestTools(t *testing.T) {
 	long := strings.Repeat("x", 3<<20)
 	var got bytes.Buffer
 	text := "one\n"
-	a, err := c.WriteFile(ctx, id, files.WriteFile{Path: "d/f", Content: &text}, nil)
+	a, err := c.WriteFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: &text}, nil)
 	if err != nil || !a.Created || a.Message != "File written: d/f" {
 		t.Errorf("write_file: %+v, %v", a, err)
 	}
-	a, err = c.AppendFile(ctx, id, files.WriteFile{Path: "d/f", Content: &text}, nil)
+	a, err = c.AppendFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: &text}, nil)
 	if err != nil || a.Size != 8 {
 		t.Errorf("append_file: %+v, %v", a, err)
 	}
-	_, err = c.ListDir(ctx, id, files.ListDir{Path: "d"}, to(&got))
+	_, err = c.ListDir(ctx, id, filewire.ListDir{Path: "d"}, to(&got))
 	if err != nil || got.String() != "FILE: f\n" {
 		t.Errorf("list_dir: %q, %v", got.String(), err)
 	}
-	a, err = c.WriteFile(ctx, id, files.WriteFile{Path: "g", Stream: true}, strings.NewReader(long))
+	a, err = c.WriteFile(ctx, id, filewire.WriteFile{Path: "g", Stream: true}, strings.NewReader(long))
 	if err != nil || a.Bytes != int64(len(long)) {
 		t.Errorf("a stream: %+v, %v", a, err)
 	}
-	_, err = c.EditFile(ctx, id, files.EditFile{Path: "g", OldText: long[:1<<19], NewText: "y"})
+	_, err = c.EditFile(ctx, id, filewire.EditFile{Path: "g", OldText: long[:1<<19], NewText: "y"})
 	if !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("edit_file of what is there often: %v", err)
 	}
-	_, err = c.ReadFile(ctx, id, files.ReadFile{Path: "g", Stream: true}, to(&got))
+	_, err = c.ReadFile(ctx, id, filewire.ReadFile{Path: "g", Stream: true}, to(&got))
 	if err != nil || got.String() != long {
 		t.Errorf("read_file: %d bytes, %v", got.Len(), err)
 	}
-	if _, err = c.ReadFile(ctx, id, files.ReadFile{}, to(&got)); !errors.Is(err, chat.ErrInvalid) {
+	if _, err = c.ReadFile(ctx, id, filewire.ReadFile{}, to(&got)); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("read_file of no name: %v", err)
 	}
-	_, err = c.WriteFile(ctx, "0000000000000000", files.WriteFile{Path: "g", Content: &text}, nil)
+	_, err = c.WriteFile(ctx, "0000000000000000", filewire.WriteFile{Path: "g", Content: &text}, nil)
 	if !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("a chat that is not there: %v", err)
 	}
@@ -119,22 +119,22 @@ func TestTools(t *testing.T) {
 
 // TestDenied: what chatd-root replies to the question of a tool ends the call, with its rule.
 func TestDenied(t *testing.T) {
-	c, mem, id := open(t, func(op files.Op, name string) *files.Denial {
+	c, mem, id := open(t, func(op filewire.Op, name string) *filewire.Denial {
 		if strings.HasSuffix(name, "/.env") {
-			return &files.Denial{Op: op, Path: name, Rule: ".env", Place: "rules.yaml:7"}
+			return &filewire.Denial{Op: op, Path: name, Rule: ".env", Place: "rules.yaml:7"}
 		}
 		return nil
 	})
 	ctx := operator(t)
 	var got bytes.Buffer
 	text := "secret"
-	write := files.WriteFile{Path: ".env", Content: &text}
+	write := filewire.WriteFile{Path: ".env", Content: &text}
 	if _, err := mem.WriteFile(ctx, id, write, nil); err != nil {
 		t.Fatal(err)
 	}
 	for what, call := range map[string]func() error{
 		"read": func() error {
-			_, err := c.ReadFile(ctx, id, files.ReadFile{Path: ".env"}, to(&got))
+			_, err := c.ReadFile(ctx, id, filewire.ReadFile{Path: ".env"}, to(&got))
 			return err
 		},
 		"write": func() error {
@@ -142,7 +142,7 @@ func TestDenied(t *testing.T) {
 			return err
 		},
 	} {
-		var d *files.Denial
+		var d *filewire.Denial
 		if err := call(); !errors.As(err, &d) || d.Place != "rules.yaml:7" || got.Len() > 0 {
 			t.Errorf("%s: %v, %q", what, err, got.String())
 		}
@@ -153,15 +153,15 @@ func TestDenied(t *testing.T) {
 // asked for.
 func TestBounded(t *testing.T) {
 	for _, c := range []struct {
-		a    files.ReadFile
+		a    filewire.ReadFile
 		size int64
 		fits bool
 	}{
-		{files.ReadFile{}, 10, true}, {files.ReadFile{}, 11, false},
-		{files.ReadFile{Offset: 1}, 11, true}, {files.ReadFile{Length: 1}, 99, true},
+		{filewire.ReadFile{}, 10, true}, {filewire.ReadFile{}, 11, false},
+		{filewire.ReadFile{Offset: 1}, 11, true}, {filewire.ReadFile{Length: 1}, 99, true},
 	} {
 		var got bytes.Buffer
-		_, err := io.WriteString(bounded(c.a, 10, to(&got))(files.Answer{Size: c.size}), "x")
+		_, err := io.WriteString(bounded(c.a, 10, to(&got))(filewire.Answer{Size: c.size}), "x")
 		if (err == nil) != c.fits || err != nil && !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("%+v of %d bytes: %v", c.a, c.size, err)
 		}
@@ -175,7 +175,7 @@ func TestShare(t *testing.T) {
 	ctx := operator(t)
 	other := newChat(t, mem, "b")
 	long := strings.Repeat("0123456789abcdef", 1<<16)
-	write := files.WriteFile{Path: "f", Content: &long}
+	write := filewire.WriteFile{Path: "f", Content: &long}
 	if _, err := mem.WriteFile(ctx, id, write, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestShare(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var b bytes.Buffer
-	_, err = mem.ReadFile(ctx, other, files.ReadFile{Path: "f", Stream: true}, to(&b))
+	_, err = mem.ReadFile(ctx, other, filewire.ReadFile{Path: "f", Stream: true}, to(&b))
 	if err != nil || b.String() != long {
 		t.Errorf("there are %d bytes, %v", b.Len(), err)
 	}
@@ -194,9 +194,9 @@ func TestShare(t *testing.T) {
 	if !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	mem.Rule(func(op files.Op, name string) *files.Denial {
-		if op == files.Write {
-			return &files.Denial{Op: op, Path: name, Rule: "no"}
+	mem.Rule(func(op filewire.Op, name string) *filewire.Denial {
+		if op == filewire.Write {
+			return &filewire.Denial{Op: op, Path: name, Rule: "no"}
 		}
 		return nil
 	})
@@ -224,9 +224,9 @@ func TestLateContent(t *testing.T) {
 	c, _, id := open(t, nil)
 	ctx, cancel := context.WithCancel(operator(t))
 	own := errors.New("nothing came")
-	write := files.WriteFile{Path: "f", Stream: true}
+	write := filewire.WriteFile{Path: "f", Stream: true}
 	_, err := c.WriteFile(ctx, id, write, late{cancel, own})
-	var body *files.BodyError
+	var body *filewire.BodyError
 	if !errors.Is(err, own) || !errors.As(err, &body) {
 		t.Errorf("%v, want %v", err, own)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // Share is [broker.Chats]. It copies from one tool to the other.
@@ -54,21 +54,21 @@ func (c *copying) Write(p []byte) (int, error) {
 var errOtherSide = errors.New("the other side of the copy ended")
 
 // talk speaks with one of the two tools. Neither waits for the other when ctx has ended.
-func (c *copying) talk(ctx context.Context, s files.LiveTool) (files.Answer, error) {
+func (c *copying) talk(ctx context.Context, s filewire.LiveTool) (filewire.Answer, error) {
 	defer context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })()
-	if s.Tool == files.WriteFileTool {
-		a, err := speak(ctx, s, files.Exchange{Body: c.r})
+	if s.Tool == filewire.WriteFileTool {
+		a, err := speak(ctx, s, filewire.Exchange{Body: c.r})
 		_ = c.r.CloseWithError(errOtherSide) // never fails
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.out.ToPath = a.Path
 		return a, err
 	}
-	begin := bounded(files.ReadFile{}, s.Max, func(files.Answer) io.Writer { return c })
-	a, err := speak(ctx, s, files.Exchange{Begin: begin, Limit: s.Max})
+	begin := bounded(filewire.ReadFile{}, s.Max, func(filewire.Answer) io.Writer { return c })
+	a, err := speak(ctx, s, filewire.Exchange{Begin: begin, Limit: s.Max})
 	_ = c.w.CloseWithError(err) // nil is the end of the file; never fails
 	if errors.Is(err, errOtherSide) {
-		err = &files.BodyError{Err: err} // tells chatd-root whose error it is
+		err = &filewire.BodyError{Err: err} // tells chatd-root whose error it is
 	}
 	if err != nil {
 		return a, err

@@ -14,8 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/termsafe"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // MaxText bounds the bytes of each stream of exec in an answer, and of a file if the agent does not
@@ -39,7 +39,7 @@ func reason(err error) string {
 	if errors.As(err, &p) {
 		place, ref = p.Place, p.Ref
 	}
-	var d *files.Denial
+	var d *filewire.Denial
 	if errors.As(err, &d) {
 		place = d.Place
 	}
@@ -148,12 +148,12 @@ func bounded(s string) string {
 }
 
 // wrote makes the answer of a tool that writes.
-func wrote(a files.Answer) toolAnswer[api.FileAnswer] {
+func wrote(a filewire.Answer) toolAnswer[api.FileAnswer] {
 	return toolAnswer[api.FileAnswer]{doneText(a), api.NewFileAnswer(a, nil)}
 }
 
 // page makes the answer of a tool that reads. An empty read is an empty text, without content.
-func page(a files.Answer, content []byte) toolAnswer[api.FileAnswer] {
+func page(a filewire.Answer, content []byte) toolAnswer[api.FileAnswer] {
 	if content == nil {
 		content = []byte{}
 	}
@@ -161,7 +161,7 @@ func page(a files.Answer, content []byte) toolAnswer[api.FileAnswer] {
 }
 
 // doneText describes what a tool that writes did.
-func doneText(a files.Answer) []string {
+func doneText(a filewire.Answer) []string {
 	parts := []string{a.Message}
 	if a.Diff != "" {
 		parts = append(parts, a.Diff)
@@ -173,7 +173,7 @@ func doneText(a files.Answer) []string {
 }
 
 // pageText is the content that was read, and where to continue.
-func pageText(a files.Answer, content []byte) []string {
+func pageText(a filewire.Answer, content []byte) []string {
 	parts := []string{string(content)}
 	if !utf8.Valid(content) {
 		parts = []string{base64.StdEncoding.EncodeToString(content), "this is base64: the content is no UTF-8"}
@@ -191,7 +191,7 @@ func pageText(a files.Answer, content []byte) []string {
 }
 
 // cutRune removes the start of a character that ends on the next page.
-func cutRune(a *files.Answer, b *bytes.Buffer) {
+func cutRune(a *filewire.Answer, b *bytes.Buffer) {
 	n := chat.WholeRunes(b.Bytes())
 	a.NextOffset -= int64(b.Len() - n)
 	b.Truncate(n)

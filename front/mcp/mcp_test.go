@@ -21,8 +21,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/listen"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // daemon is a real server on a socket, with chats in memory; it returns a client and
@@ -245,11 +245,11 @@ func TestHTTPOwnChats(t *testing.T) {
 }
 
 func useTools(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession) {
-	mem.Rule(func(op files.Op, name string) *files.Denial {
+	mem.Rule(func(op filewire.Op, name string) *filewire.Denial {
 		if !strings.HasSuffix(name, ".env") {
 			return nil
 		}
-		return &files.Denial{Op: op, Path: name, Rule: "deny .env", Place: "/etc/chatd/rules.yaml:3", Layer: "global rules"}
+		return &filewire.Denial{Op: op, Path: name, Rule: "deny .env", Place: "/etc/chatd/rules.yaml:3", Layer: "global rules"}
 	})
 	for _, x := range []struct {
 		tool, args, want string
@@ -394,7 +394,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%v is told as %q, %v", x.err, got, bad)
 		}
 	}
-	d := &files.Denial{Op: files.Read, Path: "/home/x", Rule: "deny x", Place: "/etc/r.yaml:1"}
+	d := &filewire.Denial{Op: filewire.Read, Path: "/home/x", Rule: "deny x", Place: "/etc/r.yaml:1"}
 	if got := reason(fmt.Errorf("cannot: %w", d)); got != `denied: cannot: access denied: read of "/home/x" by rule "deny x"` {
 		t.Error(got)
 	}
@@ -419,7 +419,7 @@ func TestBounds(t *testing.T) {
 	}
 	// A file comes in pages, which end where a character does.
 	text := "x" + strings.Repeat("é🦀", MaxText/4)
-	if _, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "long", Stream: true}, strings.NewReader(text)); err != nil {
+	if _, err := c.WriteFile(t.Context(), id, filewire.WriteFile{Path: "long", Stream: true}, strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
 	whole, at := "", int64(0)
@@ -439,7 +439,7 @@ func TestBounds(t *testing.T) {
 	if whole != text {
 		t.Errorf("%d bytes in pages, want %d; the last begins at %d", len(whole), len(text), at)
 	}
-	if _, err := c.WriteFile(t.Context(), id, files.WriteFile{Path: "raw", Stream: true}, strings.NewReader("\xff\x00")); err != nil {
+	if _, err := c.WriteFile(t.Context(), id, filewire.WriteFile{Path: "raw", Stream: true}, strings.NewReader("\xff\x00")); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := call(t, s, "read_file", `{"path": "raw"}`); got != "/wA=\nthis is base64: the content is no UTF-8" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // tools are the tools on one chat.
@@ -33,13 +33,13 @@ func (t tools) exec(ctx context.Context, a chat.RunSpec) (out toolAnswer[chat.Ru
 }
 
 // readFile limits the page to what an agent can hold, unless it asks for a size.
-func (t tools) readFile(ctx context.Context, a files.ReadFile) (out toolAnswer[api.FileAnswer], err error) {
+func (t tools) readFile(ctx context.Context, a filewire.ReadFile) (out toolAnswer[api.FileAnswer], err error) {
 	own := a.Length == 0 && a.Line == 0 && a.Lines == 0
 	if own {
 		a.Length = MaxText
 	}
 	var b bytes.Buffer
-	got, err := t.chats.ReadFile(ctx, t.id, a, func(files.Answer) io.Writer { return &b })
+	got, err := t.chats.ReadFile(ctx, t.id, a, func(filewire.Answer) io.Writer { return &b })
 	if err != nil {
 		return out, err
 	}
@@ -49,24 +49,24 @@ func (t tools) readFile(ctx context.Context, a files.ReadFile) (out toolAnswer[a
 	return page(got, b.Bytes()), nil
 }
 
-func (t tools) writeFile(ctx context.Context, a files.WriteFile) (toolAnswer[api.FileAnswer], error) {
+func (t tools) writeFile(ctx context.Context, a filewire.WriteFile) (toolAnswer[api.FileAnswer], error) {
 	got, err := t.chats.WriteFile(ctx, t.id, a, nil)
 	return wrote(got), err
 }
 
-func (t tools) appendFile(ctx context.Context, a files.WriteFile) (toolAnswer[api.FileAnswer], error) {
+func (t tools) appendFile(ctx context.Context, a filewire.WriteFile) (toolAnswer[api.FileAnswer], error) {
 	got, err := t.chats.AppendFile(ctx, t.id, a, nil)
 	return wrote(got), err
 }
 
-func (t tools) editFile(ctx context.Context, a files.EditFile) (toolAnswer[api.FileAnswer], error) {
+func (t tools) editFile(ctx context.Context, a filewire.EditFile) (toolAnswer[api.FileAnswer], error) {
 	got, err := t.chats.EditFile(ctx, t.id, a)
 	return wrote(got), err
 }
 
-func (t tools) listDir(ctx context.Context, a files.ListDir) (out toolAnswer[api.FileAnswer], err error) {
+func (t tools) listDir(ctx context.Context, a filewire.ListDir) (out toolAnswer[api.FileAnswer], err error) {
 	var b bytes.Buffer
-	got, err := t.chats.ListDir(ctx, t.id, a, func(files.Answer) io.Writer { return &b })
+	got, err := t.chats.ListDir(ctx, t.id, a, func(filewire.Answer) io.Writer { return &b })
 	if err != nil {
 		return out, err
 	}

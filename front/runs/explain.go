@@ -6,9 +6,9 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/guard"
 	"github.com/chatd/chatd/internal/shell"
-	"github.com/chatd/chatd/shims/files"
 )
 
 const denied = "deny"
@@ -43,7 +43,7 @@ func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.
 	switch {
 	case q.Path != "":
 		name := filerules.Fold(t.Home, t.Home, q.Path)
-		if err = j.workspace(t, files.Op(q.Op), name); err == nil {
+		if err = j.workspace(t, filewire.Op(q.Op), name); err == nil {
 			j.path(name, q.Op == "write" || q.Op == "edit")
 		}
 	case q.Command != "":

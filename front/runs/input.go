@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/stream"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // WriteStdin is [broker.Chats]. It writes as fast as the run reads.
@@ -45,7 +45,7 @@ func copyTo(ctx context.Context, run string, to stream.Input, body io.ReadCloser
 	case err == nil:
 		return nil
 	case from.err != nil:
-		return &files.BodyError{Err: from.err}
+		return &filewire.BodyError{Err: from.err}
 	case errors.Is(err, unix.EPIPE):
 		return fmt.Errorf("cannot write to run %s: nobody reads its standard input any more: %w",
 			run, chat.ErrWrongPhase)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // judge collects what denies, in the order in which they are asked.
@@ -67,18 +67,18 @@ func (j judge) names(name string) []string {
 }
 
 // workspace compares a path with what the file tools may use; op is bash for programs.
-func (j judge) workspace(t chat.Terms, op files.Op, name string) error {
-	if op != files.Read && op != files.Write && op != files.Edit {
+func (j judge) workspace(t chat.Terms, op filewire.Op, name string) error {
+	if op != filewire.Read && op != filewire.Write && op != filewire.Edit {
 		return nil
 	}
-	may, err := files.Options{
+	may, err := filewire.Options{
 		Workspace: t.Home, Roots: []string{"/tmp", "/var/tmp"}, ReadOutside: t.ReadOutside,
 		AllowRead: t.AllowRead, AllowWrite: t.AllowWrite,
 	}.Grants()
 	for _, n := range j.names(name) {
 		if err == nil && !may.Reaches(op, n) {
 			key := "allow_write_paths"
-			if op == files.Read {
+			if op == filewire.Read {
 				key = "allow_read_paths"
 			}
 			j.deny("workspace", "file tools may not use "+chat.QuotePath(n), j.in(key))

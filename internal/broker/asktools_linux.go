@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/shims/files"
 )
 
 var (
-	fileTool = verbFunc("file_tool", func(ctx context.Context, c *call, u files.Use) (nothing, error) {
+	fileTool = verbFunc("file_tool", func(ctx context.Context, c *call, u filewire.Use) (nothing, error) {
 		return nothing{}, c.root.FileTool(ctx, c.Chat, u, c.talk)
 	})
 	share = verbFunc("share", func(ctx context.Context, c *call, s chat.Share) (nothing, error) {
@@ -23,17 +23,17 @@ var (
 	})
 )
 
-func (c *Client) FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error {
+func (c *Client) FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk filewire.Talk) error {
 	return talking(ctx, c, fileTool, id, u, talk)
 }
 
-func (c *Client) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
+func (c *Client) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
 	return talking(ctx, c, share, id, s, talk)
 }
 
 // talking makes a call and has talk speak with its file tools.
 func talking[A any](
-	ctx context.Context, c *Client, v verb[A, nothing], id chat.ID, a A, talk files.Talk,
+	ctx context.Context, c *Client, v verb[A, nothing], id chat.ID, a A, talk filewire.Talk,
 ) error {
 	within, cancel := context.WithCancel(ctx)
 	t := &talks{ctx: within, talk: talk}
@@ -46,7 +46,7 @@ func talking[A any](
 // talks is the front's end of a call's file tools. A goroutine speaks with each tool.
 type talks struct {
 	ctx  context.Context
-	talk files.Talk
+	talk filewire.Talk
 	done sync.WaitGroup
 	all  [maxTools]*talk // used only by the call's reader
 
@@ -80,7 +80,7 @@ func (t *talks) begin(l *link, p []byte, fds [2]int) error {
 	one := &talk{n: s.N, link: l, of: t}
 	one.ctx, one.stop = context.WithCancel(t.ctx)
 	t.all[s.N] = one
-	started := files.LiveTool{
+	started := filewire.LiveTool{
 		Tool: s.Tool, Max: s.Max,
 		In: os.NewFile(uintptr(fds[0]), "input"), Out: os.NewFile(uintptr(fds[1]), "output"),
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // Chats is the operations on chats. Package runs implements it in the front, over a [Root]; package
@@ -37,16 +37,16 @@ type Chats interface {
 	// ReadFile is read_file in the chat; content goes to what begin returns. Like the other file
 	// tools it does not wake a sleeping chat. A denial by rules or walls is [chat.ErrDenied], and
 	// its error names rule and place.
-	ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (files.Answer, error)
+	ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error)
 	// WriteFile is write_file; body is the content of a that streams, else nil. One more Read may
 	// happen after WriteFile has returned.
-	WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)
+	WriteFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error)
 	// AppendFile is append_file; body is as for WriteFile.
-	AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error)
+	AppendFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error)
 	// EditFile is edit_file.
-	EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error)
+	EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) (filewire.Answer, error)
 	// ListDir is list_dir; a line for each entry goes to what begin returns.
-	ListDir(ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin) (files.Answer, error)
+	ListDir(ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error)
 	// Share copies one regular file to another chat of the same caller.
 	Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error)
 }

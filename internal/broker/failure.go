@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/quota"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // kinds are the errors that keep their identity across the socket, by their text.
@@ -19,7 +19,7 @@ const maxWords = 64 << 10
 type failure struct {
 	Words  string            `json:"words"`
 	Kinds  []string          `json:"kinds,omitempty"`
-	Denial *files.Denial     `json:"denial,omitempty"`
+	Denial *filewire.Denial  `json:"denial,omitempty"`
 	Spent  *quota.SpentError `json:"spent,omitempty"`
 }
 

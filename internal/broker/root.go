@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/stream"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // ErrUnreached is the error of a call that chatd-root did not accept, or did not answer in full.
@@ -28,10 +28,10 @@ type FileTools interface {
 	// FileTool starts a tool in the chat, without waking it, and calls talk to speak with it. talk
 	// returns the tool's result, and FileTool the caller's error. A denial by rules or walls is
 	// [chat.ErrDenied], and its error names rule and place.
-	FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error
+	FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk filewire.Talk) error
 	// ShareFile calls talk to copy a file of the chat to another of the same caller, with two
 	// tools. One reads, the other writes. talk reports what it copied as the first tool's answer.
-	ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error
+	ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error
 }
 
 // Streams starts runs. A [Root] neither reads their output nor copies their input.

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // The messages about a file tool: its descriptors to the front, the front's report, and its end.
@@ -18,9 +18,9 @@ import (
 type (
 	// startedTool accompanies the descriptors. N identifies the tool within its call.
 	startedTool struct {
-		N    int        `json:"n"`
-		Tool files.Tool `json:"tool"`
-		Max  int64      `json:"max"`
+		N    int           `json:"n"`
+		Tool filewire.Tool `json:"tool"`
+		Max  int64         `json:"max"`
 	}
 	// toolMessage is the front's report about a tool.
 	toolMessage struct {
@@ -33,7 +33,7 @@ type (
 	}
 	// toolReport is how a tool ended: with an answer, which may be a failure, or without one.
 	toolReport struct {
-		Answer files.Answer `json:"answer"`
+		Answer filewire.Answer `json:"answer"`
 		// Broken means that the caller's content could not be read.
 		Broken bool `json:"broken,omitempty"`
 		// Ended means that the tool ended without an answer.
@@ -53,23 +53,23 @@ type tools struct {
 
 // heldTool is a tool that the front speaks with.
 type heldTool struct {
-	files.LiveTool
+	filewire.LiveTool
 	ended chan toolEnd // its first end
 }
 
 type toolEnd struct {
-	files.Answer
+	filewire.Answer
 	err error
 }
 
 // talk passes a tool to the front, closes its descriptors here, and returns the front's report. The
 // report is not verified.
-func (c *call) talk(ctx context.Context, s files.LiveTool) (files.Answer, error) {
+func (c *call) talk(ctx context.Context, s filewire.LiveTool) (filewire.Answer, error) {
 	defer func() { _ = errors.Join(s.In.Close(), s.Out.Close()) }()
 	t := &heldTool{LiveTool: s, ended: make(chan toolEnd, 1)}
 	n, err := c.tools.add(t)
 	if err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	defer c.tools.remove(n)
 	p, err := encode(startedTool{n, s.Tool, s.Max})
@@ -77,14 +77,14 @@ func (c *call) talk(ctx context.Context, s files.LiveTool) (files.Answer, error)
 		err = errors.Join(c.tellFiles(tool, p, s.In, s.Out), s.In.Close(), s.Out.Close())
 	}
 	if err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	defer c.tellStop(n)
 	select {
 	case e := <-t.ended:
 		return e.Answer, e.err
 	case <-ctx.Done():
-		return files.Answer{}, fmt.Errorf("cannot wait for the front: %w", context.Cause(ctx))
+		return filewire.Answer{}, fmt.Errorf("cannot wait for the front: %w", context.Cause(ctx))
 	}
 }
 
@@ -143,37 +143,37 @@ func (c *call) hear(p []byte) (err error) {
 }
 
 // end records how the tool ended, unless it already has.
-func (t *heldTool) end(a files.Answer, err error) {
+func (t *heldTool) end(a filewire.Answer, err error) {
 	select {
 	case t.ended <- toolEnd{a, err}:
 	default:
 	}
 }
 
-// result converts the front's report to the results of [files.Speak].
-func (r *toolReport) result() (files.Answer, error) {
+// result converts the front's report to the results of [filewire.Speak].
+func (r *toolReport) result() (filewire.Answer, error) {
 	err := r.Answer.Check()
 	switch {
 	case r.Broken:
-		return files.Answer{}, &files.BodyError{
+		return filewire.Answer{}, &filewire.BodyError{
 			Err: fmt.Errorf("the front could not read the content: %w", chat.ErrInvalid),
 		}
 	case r.Error != nil:
 		f := failure{Words: r.Error.Words, Kinds: r.Error.Kinds}
 		if f.Words = f.Words[:min(len(f.Words), maxWords)]; r.Ended {
-			return files.Answer{}, &remote{f.Words, []error{io.ErrUnexpectedEOF}}
+			return filewire.Answer{}, &remote{f.Words, []error{io.ErrUnexpectedEOF}}
 		}
-		return files.Answer{}, f.err()
+		return filewire.Answer{}, f.err()
 	}
 	return r.Answer, err
 }
 
-// report converts the results of [files.Speak] to the front's report.
-func report(a files.Answer, err error) *toolReport {
-	var f *files.Failure
-	var body *files.BodyError
+// report converts the results of [filewire.Speak] to the front's report.
+func report(a filewire.Answer, err error) *toolReport {
+	var f *filewire.Failure
+	var body *filewire.BodyError
 	r := &toolReport{}
-	r.Answer = files.Answer{Path: a.Path, Size: a.Size, Bytes: a.Bytes, SHA256: a.SHA256}
+	r.Answer = filewire.Answer{Path: a.Path, Size: a.Size, Bytes: a.Bytes, SHA256: a.SHA256}
 	switch {
 	case err == nil:
 	case errors.As(err, &body):

@@ -15,8 +15,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // toolRoot is chatd-root with tools that never answer.
@@ -34,12 +34,12 @@ var errOverdue = fmt.Errorf("it took too long: %w", chat.ErrBusy)
 
 // FileTool passes the front a tool that never answers.
 func (r *toolRoot) FileTool(
-	ctx context.Context, _ chat.ID, u files.Use, talk files.Talk,
+	ctx context.Context, _ chat.ID, u filewire.Use, talk filewire.Talk,
 ) error {
 	if _, err := u.Read(); err != nil {
 		return err
 	}
-	s := files.LiveTool{Tool: u.Tool, Max: 1 << 20}
+	s := filewire.LiveTool{Tool: u.Tool, Max: 1 << 20}
 	in, inW, err := os.Pipe()
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func serveTool(t *testing.T) (d *rootEnd, root *toolRoot) {
 
 const toolID chat.ID = "0123456789abcdef"
 
-func useOf(t *testing.T, tool files.Tool, args files.Args) files.Use {
+func useOf(t *testing.T, tool filewire.Tool, args filewire.Args) filewire.Use {
 	t.Helper()
-	u, err := files.NewUse(tool, args)
+	u, err := filewire.NewUse(tool, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,35 +90,35 @@ func TestToolsCross(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.Repeat("x", 1<<20)
-	use := func(tool files.Tool, args files.Args, x files.Exchange) (a files.Answer, err error) {
+	use := func(tool filewire.Tool, args filewire.Args, x filewire.Exchange) (a filewire.Answer, err error) {
 		err = d.FileTool(operator(t), made.ID, useOf(t, tool, args),
-			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
+			func(_ context.Context, s filewire.LiveTool) (filewire.Answer, error) {
 				defer s.Out.Close()
 				x.Limit = s.Max
 				var err error
-				a, err = files.Speak(s.In, s.Out, x)
+				a, err = filewire.Speak(s.In, s.Out, x)
 				return a, err
 			})
 		return a, err
 	}
-	write := files.WriteFile{Path: "f", Stream: true}
-	a, err := use(files.WriteFileTool, write, files.Exchange{Body: strings.NewReader(want)})
+	write := filewire.WriteFile{Path: "f", Stream: true}
+	a, err := use(filewire.WriteFileTool, write, filewire.Exchange{Body: strings.NewReader(want)})
 	if err != nil || a.Bytes != int64(len(want)) {
 		t.Errorf("written: %d bytes, %v", a.Bytes, err)
 	}
 	var got bytes.Buffer
-	begin := func(files.Answer) io.Writer { return &got }
-	read := files.ReadFile{Path: "f", Stream: true}
-	a, err = use(files.ReadFileTool, read, files.Exchange{Begin: begin})
+	begin := func(filewire.Answer) io.Writer { return &got }
+	read := filewire.ReadFile{Path: "f", Stream: true}
+	a, err = use(filewire.ReadFileTool, read, filewire.Exchange{Begin: begin})
 	if err != nil || got.String() != want || a.Bytes != int64(len(want)) {
 		t.Errorf("read: %d bytes, %v", got.Len(), err)
 	}
-	_, err = use(files.ReadFileTool, files.ReadFile{Path: "nothing"}, files.Exchange{Begin: begin})
+	_, err = use(filewire.ReadFileTool, filewire.ReadFile{Path: "nothing"}, filewire.Exchange{Begin: begin})
 	if !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	own := errors.New("nothing came")
-	_, err = use(files.WriteFileTool, write, files.Exchange{Body: io.MultiReader(failing{own})})
+	_, err = use(filewire.WriteFileTool, write, filewire.Exchange{Body: io.MultiReader(failing{own})})
 	if !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("a body that cannot be read: %v", err)
 	}
@@ -136,15 +136,15 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func TestToolsReport(t *testing.T) {
 	d, root := serveTool(t)
 	for name, forged := range map[string]error{
-		"a denial":               &files.Denial{Op: files.Read, Path: "/x", Rule: "forged"},
-		"an error with a denial": fmt.Errorf("no: %w", &files.Denial{Rule: "forged"}),
+		"a denial":               &filewire.Denial{Op: filewire.Read, Path: "/x", Rule: "forged"},
+		"an error with a denial": fmt.Errorf("no: %w", &filewire.Denial{Rule: "forged"}),
 	} {
-		u := useOf(t, files.ReadFileTool, files.ReadFile{Path: name})
+		u := useOf(t, filewire.ReadFileTool, filewire.ReadFile{Path: name})
 		err := d.FileTool(operator(t), toolID, u,
-			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
-				return files.Answer{}, errors.Join(forged, s.In.Close(), s.Out.Close())
+			func(_ context.Context, s filewire.LiveTool) (filewire.Answer, error) {
+				return filewire.Answer{}, errors.Join(forged, s.In.Close(), s.Out.Close())
 			})
-		var denial *files.Denial
+		var denial *filewire.Denial
 		if heard := <-root.results; heard == nil || errors.As(heard, &denial) || err == nil {
 			t.Errorf("%s: %v, and chatd-root hears %v", name, err, heard)
 		}
@@ -232,7 +232,7 @@ func TestHostileTools(t *testing.T) {
 			}
 			select {
 			case err := <-root.results:
-				var d *files.Denial
+				var d *filewire.Denial
 				if err == nil && name != "two reports" || errors.As(err, &d) {
 					t.Errorf("it ended with %v", err)
 				}
@@ -254,11 +254,11 @@ func TestHostileTools(t *testing.T) {
 func TestToolThatNeverEnds(t *testing.T) {
 	fds, routines := held(t)
 	d, root := serveTool(t)
-	err := d.FileTool(operator(t), toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
-		func(ctx context.Context, s files.LiveTool) (files.Answer, error) {
+	err := d.FileTool(operator(t), toolID, useOf(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}),
+		func(ctx context.Context, s filewire.LiveTool) (filewire.Answer, error) {
 			(<-root.ends)(errOverdue)
 			<-ctx.Done()
-			return files.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
+			return filewire.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
 		})
 	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("its time is over: %v", err)
@@ -290,11 +290,11 @@ func TestToolOfACallerWhoLeft(t *testing.T) {
 	fds, routines := held(t)
 	d, root := serveTool(t)
 	ctx, leave := context.WithCancel(operator(t))
-	err := d.FileTool(ctx, toolID, useOf(t, files.ReadFileTool, files.ReadFile{Path: "f"}),
-		func(ctx context.Context, s files.LiveTool) (files.Answer, error) {
+	err := d.FileTool(ctx, toolID, useOf(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}),
+		func(ctx context.Context, s filewire.LiveTool) (filewire.Answer, error) {
 			leave()
 			<-ctx.Done()
-			return files.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
+			return filewire.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
 		})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller has left: %v", err)
@@ -355,8 +355,8 @@ func FuzzTool(f *testing.F) {
 		}
 		select {
 		case e := <-h.ended:
-			var d *files.Denial
-			var failure *files.Failure
+			var d *filewire.Denial
+			var failure *filewire.Failure
 			if errors.As(e.err, &d) && !errors.As(e.err, &failure) {
 				t.Fatalf("%+v is a denial of chatd-root's", d)
 			}

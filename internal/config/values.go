@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/journal"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // check examines a value that was read, to is its pointer, and may make it canonical.
@@ -33,7 +33,7 @@ var checks = map[string]check{
 	"log_level": oneOf(journal.Levels()...), "allow_missing[]": oneOf(chat.LayerNames()...),
 	"landlock_min_abi": number(1, 64), "max_awake": number(1, 1<<20), "audit_keep": number(0, 1<<20),
 	// The lowest file_max is the size of a request's text.
-	"file_max": size(func(n uint64) bool { return n >= files.MaxText && n <= 1<<40 }, "1MiB to 1TiB"),
+	"file_max": size(func(n uint64) bool { return n >= filewire.MaxText && n <= 1<<40 }, "1MiB to 1TiB"),
 	// A log of less would hold a few lines, as after a mistaken unit.
 	"audit_max":                   size(func(n uint64) bool { return n-1 >= 64<<10-1 }, "0, for never, or at least 64KiB"),
 	"owner_shares.*":              size(func(n uint64) bool { return n <= 1<<31 }, "0, for no bound, to 2147483648"),

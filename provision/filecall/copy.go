@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // Copy is one regular file on its way to another chat: two calls, and a talk copies between them.
@@ -18,10 +18,10 @@ type Copy struct {
 
 // NewCopy returns the calls that share a file of the chat from with s.To. talk is called for each
 // of the two tools.
-func NewCopy(from chat.ID, s chat.Share, talk files.Talk) *Copy {
+func NewCopy(from chat.ID, s chat.Share, talk filewire.Talk) *Copy {
 	return &Copy{
-		Read:  newCall(files.ReadFileTool, files.ReadFile{Path: s.Path, Stream: true}, talk),
-		Write: newCall(files.WriteFileTool, files.WriteFile{Path: s.Target(), Stream: true}, talk),
+		Read:  newCall(filewire.ReadFileTool, filewire.ReadFile{Path: s.Path, Stream: true}, talk),
+		Write: newCall(filewire.WriteFileTool, filewire.WriteFile{Path: s.Target(), Stream: true}, talk),
 		from:  from, to: s.To,
 	}
 }
@@ -30,11 +30,11 @@ func NewCopy(from chat.ID, s chat.Share, talk files.Talk) *Copy {
 // because each may hold the lock of its chat, and another copy may go the other way. It returns the
 // answer of the read. An error names the chat whose call failed first.
 func (cp *Copy) Do(
-	ctx context.Context, do func(context.Context, *Call) (files.Answer, error),
-) (files.Answer, error) {
+	ctx context.Context, do func(context.Context, *Call) (filewire.Answer, error),
+) (filewire.Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var read files.Answer
+	var read filewire.Answer
 	var readErr, writeErr error
 	first, outer, inner := cp.Read, func() {
 		if read, readErr = do(ctx, cp.Read); readErr != nil {
@@ -50,7 +50,7 @@ func (cp *Copy) Do(
 	}
 	var within sync.WaitGroup
 	talk := first.talk
-	first.talk = func(ctx context.Context, t files.LiveTool) (files.Answer, error) {
+	first.talk = func(ctx context.Context, t filewire.LiveTool) (filewire.Answer, error) {
 		within.Go(inner)
 		return talk(ctx, t)
 	}

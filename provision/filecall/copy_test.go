@@ -9,27 +9,27 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // copies does a copy from a chat to another, where each call begins, speaks and ends with the
 // error of its side.
 func copies(t *testing.T, from, to chat.ID, readErr, writeErr error) (order []string, err error) {
 	t.Helper()
-	talk := func(context.Context, files.LiveTool) (files.Answer, error) {
-		return files.Answer{Bytes: 7}, nil
+	talk := func(context.Context, filewire.LiveTool) (filewire.Answer, error) {
+		return filewire.Answer{Bytes: 7}, nil
 	}
 	c := NewCopy(from, chat.Share{Path: "a", To: to}, talk)
-	if c.Read.Op != files.Read || !c.Write.Writes() || c.Write.Path != "a" {
+	if c.Read.Op != filewire.Read || !c.Write.Writes() || c.Write.Path != "a" {
 		t.Fatalf("the calls are %+v and %+v", c.Read, c.Write)
 	}
-	a, err := c.Do(t.Context(), func(ctx context.Context, call *Call) (files.Answer, error) {
+	a, err := c.Do(t.Context(), func(ctx context.Context, call *Call) (filewire.Answer, error) {
 		side, sideErr := "read", readErr
 		if call == c.Write {
 			side, sideErr = "write", writeErr
 		}
 		order = append(order, side)
-		a, err := call.talk(ctx, files.LiveTool{})
+		a, err := call.talk(ctx, filewire.LiveTool{})
 		if sideErr == nil && readErr != writeErr {
 			<-ctx.Done() // the other fails
 			return a, context.Cause(ctx)
@@ -61,7 +61,7 @@ func TestCopyFails(t *testing.T) {
 	for want, sides := range map[string][2]error{
 		"cannot read from chat a: unreadable": {errors.New("unreadable"), nil},
 		"cannot write to chat b: full":        {nil, errors.New("full")},
-		"cannot write to chat b: shut":        {&files.BodyError{Err: io.EOF}, errors.New("shut")},
+		"cannot write to chat b: shut":        {&filewire.BodyError{Err: io.EOF}, errors.New("shut")},
 	} {
 		for _, to := range []chat.ID{"b", "0"} {
 			want := strings.Replace(want, "chat b", "chat "+string(to), 1)

@@ -10,7 +10,7 @@
 // the chat and checks the rules itself ([shims.ToolView]).
 //
 // chatd-root sends the request, so that no other process chooses a tool or a path. Then the
-// call's [files.Talk] gets the other ends of the pipes: package filecall does not read a tool's
+// call's [filewire.Talk] gets the other ends of the pipes: package filecall does not read a tool's
 // output. A [Copy] copies a file from one chat to another: two calls, between which one talk copies.
 //
 // # Runs as

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // Answered reports whether the tool gave an answer, which may be a failure. A failure within a
-// [files.BodyError] is the other tool's, whose error ends the content of a copy.
+// [filewire.BodyError] is the other tool's, whose error ends the content of a copy.
 func Answered(err error) bool {
-	var f *files.Failure
+	var f *filewire.Failure
 	return err == nil || !unread(err) && errors.As(err, &f)
 }
 
@@ -39,14 +39,14 @@ func Tidy(ctx context.Context, err error, ended <-chan struct{}) {
 
 // unread reports whether the content to send could not be read.
 func unread(err error) bool {
-	var body *files.BodyError
+	var body *filewire.BodyError
 	return errors.As(err, &body)
 }
 
 // explained reports whether err is itself the reason for the end: an answer, a denial, or content
 // that its owner could not give.
 func explained(err error) bool {
-	var d *files.Denial
+	var d *filewire.Denial
 	return Answered(err) || errors.As(err, &d) || unread(err)
 }
 
@@ -67,16 +67,16 @@ func (p *Process) Reason(ctx context.Context, err error) error {
 
 // believable refuses a denial by a rule that there is not: the front reports it.
 func (c *Call) believable(err error) error {
-	var f *files.Failure
+	var f *filewire.Failure
 	if unread(err) || !errors.As(err, &f) || f.Denial == nil {
 		return err
 	}
 	d := f.Denial
 	d.Tool, d.Op, d.Layer = c.Tool, c.Op, "files"
 	switch d.Rule {
-	case files.RuleKernel:
-		d.Layer = files.RuleKernel
-	case files.RuleWorkspace, files.RuleHardLink:
+	case filewire.RuleKernel:
+		d.Layer = filewire.RuleKernel
+	case filewire.RuleWorkspace, filewire.RuleHardLink:
 		d.Place = ""
 	default:
 		if c.Denies != nil {

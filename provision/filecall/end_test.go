@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestBelievable: a tool may report the kernel's denials and its own, and rules that there are.
 func TestBelievable(t *testing.T) {
 	for rule, layer := range map[string]string{
-		files.RuleKernel:    files.RuleKernel,
-		files.RuleWorkspace: "files", files.RuleHardLink: "files",
+		filewire.RuleKernel:    filewire.RuleKernel,
+		filewire.RuleWorkspace: "files", filewire.RuleHardLink: "files",
 		"deny read /etc/**": "", "": "",
 	} {
-		c := &Call{Tool: files.WriteFileTool, Op: files.Write}
-		d := &files.Denial{Rule: rule, Tool: files.ReadFileTool, Op: files.Read, Layer: "landlock"}
-		err := c.believable(&files.Failure{Denial: d})
-		var f *files.Failure
+		c := &Call{Tool: filewire.WriteFileTool, Op: filewire.Write}
+		d := &filewire.Denial{Rule: rule, Tool: filewire.ReadFileTool, Op: filewire.Read, Layer: "landlock"}
+		err := c.believable(&filewire.Failure{Denial: d})
+		var f *filewire.Failure
 		if believed := errors.As(err, &f); believed != (layer != "") {
 			t.Errorf("rule %q: %v", rule, err)
 		}
@@ -37,7 +37,7 @@ func TestBelievable(t *testing.T) {
 // TestAnswered: a tool whose content cannot be read has not answered, even where the reason is
 // another tool's answer: it still has to take back what it began.
 func TestAnswered(t *testing.T) {
-	denial := &files.Failure{Denial: &files.Denial{Rule: "deny read .env"}}
+	denial := &filewire.Failure{Denial: &filewire.Denial{Rule: "deny read .env"}}
 	for _, test := range []struct {
 		err  error
 		want bool
@@ -45,16 +45,16 @@ func TestAnswered(t *testing.T) {
 		{nil, true},
 		{denial, true},
 		{fmt.Errorf("no: %w", denial), true},
-		{&files.BodyError{Err: denial}, false},
-		{errors.Join(&files.BodyError{Err: denial}, io.ErrUnexpectedEOF), false},
+		{&filewire.BodyError{Err: denial}, false},
+		{errors.Join(&filewire.BodyError{Err: denial}, io.ErrUnexpectedEOF), false},
 		{io.ErrUnexpectedEOF, false},
 	} {
 		if got := Answered(test.err); got != test.want {
 			t.Errorf("%v: %v", test.err, got)
 		}
 	}
-	other := &files.BodyError{Err: denial}
-	if got := (&Call{Tool: files.WriteFileTool}).believable(other); got != error(other) {
+	other := &filewire.BodyError{Err: denial}
+	if got := (&Call{Tool: filewire.WriteFileTool}).believable(other); got != error(other) {
 		t.Errorf("another tool's denial became %v", got)
 	}
 }
@@ -69,7 +69,7 @@ func TestReason(t *testing.T) {
 		words string
 		kind  error
 	}{
-		"answer":    {over, &files.Failure{}, "", nil},
+		"answer":    {over, &filewire.Failure{}, "", nil},
 		"over":      {over, unix.EPIPE, "finish the file tool: context canceled", nil},
 		"no answer": {t.Context(), io.ErrUnexpectedEOF, "without an answer", chat.ErrBusy},
 		"other":     {t.Context(), errors.New("too much"), "too much", nil},

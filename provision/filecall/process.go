@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/shims"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // Process is the process of a tool, with chatd's ends of its streams.
@@ -101,14 +101,14 @@ func (p *Process) End() {
 }
 
 // Speak sends the request with the tool's rights, and passes the other ends of the streams to the
-// call's talk, which speaks with the tool. A failure that the tool answers is a [*files.Failure].
-func (p *Process) Speak(ctx context.Context, may shims.FileTool) (files.Answer, error) {
+// call's talk, which speaks with the tool. A failure that the tool answers is a [*filewire.Failure].
+func (p *Process) Speak(ctx context.Context, may shims.FileTool) (filewire.Answer, error) {
 	if err := p.request(ctx, may); err != nil {
 		session.ClosePipes(p.inW) // the tool reads the end of its input
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	c := p.call
-	s := files.LiveTool{Tool: c.Tool, In: p.inW, Out: p.outR, Max: may.MaxBytes}
+	s := filewire.LiveTool{Tool: c.Tool, In: p.inW, Out: p.outR, Max: may.MaxBytes}
 	p.inW, p.outR = nil, nil
 	a, err := c.talk(ctx, s)
 	return a, c.believable(err)
@@ -116,7 +116,7 @@ func (p *Process) Speak(ctx context.Context, may shims.FileTool) (files.Answer, 
 
 // request sends the request. It ends with ctx, even if the tool does not read.
 func (p *Process) request(ctx context.Context, may shims.FileTool) error {
-	req, err := files.NewRequest(p.call.Tool, p.call.args)
+	req, err := filewire.NewRequest(p.call.Tool, p.call.args)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (p *Process) request(ctx context.Context, may shims.FileTool) error {
 	defer stop()
 	req.Links = p.call.links
 	if _, err = p.inW.Write(line); err == nil {
-		err = files.Send(p.inW, req)
+		err = filewire.Send(p.inW, req)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot send the request: %w", err)

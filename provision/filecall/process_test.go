@@ -11,29 +11,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/shims"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // TestProcess: a tool gets its rights and then the request, and the talk gets the streams.
 func TestProcess(t *testing.T) {
 	var heard []byte
-	talk := func(_ context.Context, s files.LiveTool) (files.Answer, error) {
+	talk := func(_ context.Context, s filewire.LiveTool) (filewire.Answer, error) {
 		buf := make([]byte, 64<<10)
 		for bytes.Count(heard, []byte("\n")) < 2 { // cat says what it was told
 			n, err := s.Out.Read(buf)
 			if heard = append(heard, buf[:n]...); err != nil {
-				return files.Answer{}, err
+				return filewire.Answer{}, err
 			}
 		}
-		return files.Answer{Size: s.Max}, errors.Join(s.In.Close(), s.Out.Close())
+		return filewire.Answer{Size: s.Max}, errors.Join(s.In.Close(), s.Out.Close())
 	}
 	c, err := New(readOf(t, "note"), talk)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.links = []string{"/home/a/link"}
-	c.Rules = &files.Rules{File: "rules.yaml"}
+	c.Rules = &filewire.Rules{File: "rules.yaml"}
 	cmd := exec.Command("cat")
 	p, err := c.start(cmd, cmd.Start)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestProcess(t *testing.T) {
 
 // TestProcessThatDoesNotRead: the end of the call ends its request.
 func TestProcessThatDoesNotRead(t *testing.T) {
-	c, err := New(readOf(t, strings.Repeat("x", files.MaxPath-1)), nil)
+	c, err := New(readOf(t, strings.Repeat("x", filewire.MaxPath-1)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +96,11 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-func readOf(t *testing.T, path string) files.Use {
+func readOf(t *testing.T, path string) filewire.Use {
 	t.Helper()
-	args, err := json.Marshal(files.ReadFile{Path: path})
+	args, err := json.Marshal(filewire.ReadFile{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return files.Use{Tool: files.ReadFileTool, Args: args}
+	return filewire.Use{Tool: filewire.ReadFileTool, Args: args}
 }

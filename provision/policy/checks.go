@@ -7,10 +7,10 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/provision/verdict"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // Inside is what only the chat's session can tell.
@@ -20,7 +20,7 @@ type Inside struct {
 	Init func() *sys.HeldProcess
 	// Resolve returns the targets of those names that links redirect, as the chat sees them: root
 	// follows no links of a chat.
-	Resolve func(names []string) (map[string]files.Link, error)
+	Resolve func(names []string) (map[string]filewire.Link, error)
 	// Closed returns the denied paths that bubblewrap masks, and those to which Landlock grants
 	// nothing.
 	Closed func() (masked, leftOut []string)
@@ -44,12 +44,12 @@ func (p *InForce) CheckRun(ctx context.Context, c Chat, spec chat.RunSpec) (*cha
 // a file had. Nil allows the call.
 func (p *InForce) Admit(
 	ctx context.Context, c Chat, init *sys.HeldProcess, call *filecall.Call,
-) (*files.Denial, error) {
+) (*filewire.Denial, error) {
 	rules, err := p.Rules(c)
 	if err != nil {
 		return nil, err
 	}
-	check := files.CheckBy(rules.Ruleset)
+	check := filewire.CheckBy(rules.Ruleset)
 	name := folded(c, call.Path)
 	d := check(call.Op, name)
 	if d == nil {
@@ -62,8 +62,8 @@ func (p *InForce) Admit(
 		return d, nil
 	}
 	file, text := p.File(c.Profile).Source()
-	call.Rules = &files.Rules{File: file, Text: text, Agent: c.Agent}
-	call.Denies = func(d *files.Denial) *files.Denial { return denialOf(rules.Ruleset, call, d) }
+	call.Rules = &filewire.Rules{File: file, Text: text, Agent: c.Agent}
+	call.Denies = func(d *filewire.Denial) *filewire.Denial { return denialOf(rules.Ruleset, call, d) }
 	return nil, nil
 }
 
@@ -82,12 +82,12 @@ func (p *InForce) otherName(ctx context.Context, c Chat, init *sys.HeldProcess, 
 
 // denialOf returns the denial by a rule that a tool reports, with the layer of the rule; nil if no
 // such rule is about the call's operation.
-func denialOf(rs *filerules.Ruleset, call *filecall.Call, d *files.Denial) *files.Denial {
+func denialOf(rs *filerules.Ruleset, call *filecall.Call, d *filewire.Denial) *filewire.Denial {
 	op, err := filerules.ParseOp(string(call.Op))
 	for _, r := range rs.Rules() {
 		if err == nil && r.Effect == filerules.Deny && r.Ops&op != 0 &&
 			r.Rule.String() == d.Rule && r.Rule.Place == d.Place {
-			return &files.Denial{
+			return &filewire.Denial{
 				Tool: call.Tool, Op: call.Op, Path: d.Path, Rule: d.Rule, Place: d.Place,
 				Layer: string(r.Layer), Message: rs.Message(r.Rule, d.Path),
 			}

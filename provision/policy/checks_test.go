@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/filecall"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // callOf is a file call of a tool.
-func callOf(tool files.Tool, op files.Op, path string) *filecall.Call {
+func callOf(tool filewire.Tool, op filewire.Op, path string) *filecall.Call {
 	return &filecall.Call{Tool: tool, Op: op, Path: path}
 }
 
@@ -25,18 +25,18 @@ func TestAdmit(t *testing.T) {
 		"secret": true, "a/../secret/x": true, w.chat.Home + "/secret": true,
 		"~/secret": true, "a": false,
 	} {
-		d, err := w.Admit(t.Context(), w.chat, nil, callOf(files.ReadFileTool, files.Read, path))
+		d, err := w.Admit(t.Context(), w.chat, nil, callOf(filewire.ReadFileTool, filewire.Read, path))
 		must(t, err)
 		if (d != nil) != want {
 			t.Errorf("%s: %+v, want a denial: %t", path, d, want)
 		}
 	}
-	call := callOf(files.ReadFileTool, files.Read, "a")
+	call := callOf(filewire.ReadFileTool, filewire.Read, "a")
 	if d, err := w.Admit(t.Context(), w.chat, nil, call); d != nil || err != nil || len(call.Rules.Text) == 0 {
 		t.Fatalf("%+v, %v, rules %+v", d, err, call.Rules)
 	}
 	real := w.chat.Home + "/secret"
-	d, err := w.Admit(t.Context(), w.chat, nil, callOf(files.ReadFileTool, files.Read, real))
+	d, err := w.Admit(t.Context(), w.chat, nil, callOf(filewire.ReadFileTool, filewire.Read, real))
 	must(t, err)
 	reported := *d
 	reported.Message, reported.Path = "made up", w.chat.Home+"/real"
@@ -83,7 +83,7 @@ func TestExplain(t *testing.T) {
 		w.listen()
 		in := Inside{
 			Init:    func() *sys.HeldProcess { return w.init },
-			Resolve: func([]string) (map[string]files.Link, error) { return nil, nil },
+			Resolve: func([]string) (map[string]filewire.Link, error) { return nil, nil },
 			Closed: func() (masked, leftOut []string) {
 				return []string{w.chat.Home + "/secret"}, nil
 			},
@@ -100,7 +100,7 @@ func TestExplain(t *testing.T) {
 				t.Errorf("%s by the rules %s: %+v", path, rules, e)
 			}
 		}
-		in.Resolve = func([]string) (map[string]files.Link, error) { return nil, errors.New("no room") }
+		in.Resolve = func([]string) (map[string]filewire.Link, error) { return nil, errors.New("no room") }
 		q := chat.Question{Op: "read", Path: "~/open"}
 		if _, err := w.Explain(t.Context(), w.chat, q, in); err == nil {
 			t.Error("links that could not be resolved are taken for none")
@@ -113,8 +113,8 @@ func TestRuleBehind(t *testing.T) {
 	w := newWorld(t, denySecret)
 	home := w.chat.Home
 	asleep := func() *sys.HeldProcess { return nil }
-	in := Inside{Init: asleep, Resolve: func(names []string) (map[string]files.Link, error) {
-		return map[string]files.Link{
+	in := Inside{Init: asleep, Resolve: func(names []string) (map[string]filewire.Link, error) {
+		return map[string]filewire.Link{
 			home + "/link": {To: home + "/secret"}, home + "/other": {To: home + "/open"},
 		}, nil
 	}}
@@ -125,12 +125,12 @@ func TestRuleBehind(t *testing.T) {
 			t.Errorf("%s: %v", name, r)
 		}
 	}
-	in.Resolve = func([]string) (map[string]files.Link, error) { return nil, os.ErrPermission }
+	in.Resolve = func([]string) (map[string]filewire.Link, error) { return nil, os.ErrPermission }
 	if r := w.RuleBehind(t.Context(), w.chat, home+"/link", in); r != nil {
 		t.Errorf("links that cannot be resolved: %v", r)
 	}
 	w.SetRules(nil)
-	in.Resolve = func([]string) (map[string]files.Link, error) {
+	in.Resolve = func([]string) (map[string]filewire.Link, error) {
 		t.Error("links are resolved for a chat without rules")
 		return nil, nil
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/shims/files"
 )
 
 func profileTo(t *testing.T, network chat.Network, egress ...string) chat.Profile {
@@ -79,7 +79,7 @@ func TestExplainAsksNobodyAboutEgress(t *testing.T) {
 	w.opt.Profiles[w.chat.Profile] = p
 	in := Inside{
 		Init: func() *sys.HeldProcess { t.Error("the session was asked"); return nil },
-		Resolve: func([]string) (map[string]files.Link, error) {
+		Resolve: func([]string) (map[string]filewire.Link, error) {
 			t.Error("links were asked")
 			return nil, nil
 		},

@@ -6,8 +6,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/verdict"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // denied asks the rules that hold for a chat now, as a run does.
@@ -52,9 +52,9 @@ func TestRedact(t *testing.T) {
 		w := newWorld(t, "access: {messages: "+messages+", deny: ['~/secret']}\n")
 		for _, role := range []chat.Role{chat.RoleBridge, chat.RoleOperator} {
 			ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "ada", Role: role})
-			var d *files.Denial
-			err := w.Redact(ctx, w.chat.Profile, &files.Denial{
-				Tool: files.ReadFileTool, Path: "/p", Rule: "deny ~/secret", Place: "rules:1",
+			var d *filewire.Denial
+			err := w.Redact(ctx, w.chat.Profile, &filewire.Denial{
+				Tool: filewire.ReadFileTool, Path: "/p", Rule: "deny ~/secret", Place: "rules:1",
 				Layer: string(filerules.LayerGlobalDeny),
 			})
 			want := messages == "verbose" || role == chat.RoleOperator

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestChecksAreBounded: while the maximum of commands is checked, everything that would check one
@@ -45,7 +45,7 @@ func TestLinkedVerdicts(t *testing.T) {
 	if err != nil || !v.Denied() || len(got) != 1 {
 		t.Errorf("explain: %+v by %v, %v", v, got, err)
 	}
-	if d := files.CheckBy(rules.Ruleset)(files.Read, q.Path); d != nil {
+	if d := filewire.CheckBy(rules.Ruleset)(filewire.Read, q.Path); d != nil {
 		t.Errorf("without links: %v", d)
 	}
 }
@@ -53,7 +53,7 @@ func TestLinkedVerdicts(t *testing.T) {
 // TestRedact: a denial by a rule loses what names the rule, if asked; another denial keeps it.
 func TestRedact(t *testing.T) {
 	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
-	d := files.CheckBy(rules.Ruleset)(files.Read, one.Home+"/secret-0/x")
+	d := filewire.CheckBy(rules.Ruleset)(filewire.Read, one.Home+"/secret-0/x")
 	if d == nil || d.Rule == "" || d.Place == "" {
 		t.Fatalf("denied by %+v", d)
 	}

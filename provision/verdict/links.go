@@ -4,7 +4,7 @@ import (
 	"path"
 
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // nameList collects the names whose links the rules need.
@@ -28,7 +28,7 @@ func (l *nameList) add(p string) string {
 
 // Links are the targets of those names that links redirect, as the chat's side reported them: root
 // follows none.
-type Links map[string]files.Link
+type Links map[string]filewire.Link
 
 // Resolve returns the target of a name, for a [filerules.Scope].
 func (l Links) Resolve(name string) string {

@@ -8,19 +8,21 @@ import (
 	"os"
 	"strings"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"golang.org/x/sys/unix"
 )
 
 // AppendFile is append_file: it adds the content at the end, whole or not at all, and never between
 // the pieces of another append.
-func (t *Tools) AppendFile(a WriteFile, body io.Reader) (Answer, error) {
+func (t *Tools) AppendFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if a.Content != nil {
 		body = strings.NewReader(*a.Content)
 	}
-	var out Answer
+	var out filewire.Answer
 	in := summed(body, a.Hash)
 	// The spool keeps what was read of body, in case the path has to be walked again.
 	s := &spool{}
@@ -30,16 +32,16 @@ func (t *Tools) AppendFile(a WriteFile, body io.Reader) (Answer, error) {
 	})
 	err = errors.Join(err, s.close())
 	if err != nil {
-		return Answer{}, explain(AppendFileTool, Write, t, a.Path, "failed to append to file", err)
+		return filewire.Answer{}, explain(filewire.AppendFileTool, filewire.Write, t, a.Path, "failed to append to file", err)
 	}
 	out.Message, out.SHA256 = "Appended to "+a.Path, in.String()
 	return out, nil
 }
 
-func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err error) {
-	p, err := t.find(Write, name)
+func (t *Tools) append1(name string, body io.Reader, s *spool) (out filewire.Answer, err error) {
+	p, err := t.find(filewire.Write, name)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	defer p.close()
 	defer func() {
@@ -48,22 +50,22 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out Answer, err 
 		}
 	}()
 	if _, _, err := p.writable(); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if err := p.makeDirs(); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if err := s.fill(p, body); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	return p.appendAll(s)
 }
 
 // appendAll adds the spool's content to the file, and creates it if necessary.
-func (p *place) appendAll(s *spool) (out Answer, err error) {
+func (p *place) appendAll(s *spool) (out filewire.Answer, err error) {
 	dir, err := p.createEmpty()
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	created := dir != nil
 	if created {
@@ -71,10 +73,10 @@ func (p *place) appendAll(s *spool) (out Answer, err error) {
 	}
 	f, st, err := p.openLocked(unix.O_WRONLY | unix.O_APPEND)
 	if errors.Is(err, unix.ENOENT) {
-		return Answer{}, errMoved // it existed, or was created, a moment ago
+		return filewire.Answer{}, errMoved // it existed, or was created, a moment ago
 	}
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	defer f.Close()
 	defer func() {
@@ -84,15 +86,15 @@ func (p *place) appendAll(s *spool) (out Answer, err error) {
 	}()
 	at := st.Size
 	if err := p.appendLocked(f, at, s); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if created {
 		if err := fsync(dir); err != nil {
-			return Answer{}, err
+			return filewire.Answer{}, err
 		}
 	}
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	out = stated(st)
 	out.Path, out.Offset, out.Bytes, out.Created = p.real, at, s.size, created
@@ -165,12 +167,12 @@ func (s *spool) fill(p *place, body io.Reader) error {
 		return nil
 	}
 	s.filled = true
-	n, err := s.piece.ReadFrom(io.LimitReader(body, MaxPiece+1))
+	n, err := s.piece.ReadFrom(io.LimitReader(body, filewire.MaxPiece+1))
 	s.size = n
-	if err == nil && n > MaxPiece {
+	if err == nil && n > filewire.MaxPiece {
 		err = s.overflow(p, body)
 	}
-	return cutOff(err)
+	return filewire.CutOff(err)
 }
 
 func (s *spool) overflow(p *place, body io.Reader) error {
@@ -210,11 +212,11 @@ func (s *spool) pieces(f *os.File) (done int64, err error) {
 		n, err := f.Write(s.piece.Bytes())
 		return int64(n), err
 	}
-	buf := make([]byte, MaxPiece)
+	buf := make([]byte, filewire.MaxPiece)
 	for done < s.size {
 		n, err := s.file.ReadAt(buf, done)
 		if n == 0 {
-			return done, noEOF(err)
+			return done, filewire.NoEOF(err)
 		}
 		w, err := f.Write(buf[:n])
 		done += int64(w)

@@ -12,21 +12,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 )
 
 // speak sends a request, which may be longer than the pipe holds, and speaks with the tool.
-func speak(w io.WriteCloser, r io.Reader, req Request, x Exchange) (Answer, error) {
-	go func() { _ = Send(w, req) }() // a tool that answers early does not read all of it
-	return Speak(w, r, x)
+func speak(w io.WriteCloser, r io.Reader, req filewire.Request, x filewire.Exchange) (filewire.Answer, error) {
+	go func() { _ = filewire.Send(w, req) }() // a tool that answers early does not read all of it
+	return filewire.Speak(w, r, x)
 }
 
 // exchange is a request through both ends of the wire, with what x says.
-func (w world) exchange(t testing.TB, tool Tool, args interface{ Validate() error }, x Exchange) (Answer, error) {
+func (w world) exchange(t testing.TB, tool filewire.Tool, args interface{ Validate() error }, x filewire.Exchange) (filewire.Answer, error) {
 	t.Helper()
-	req, err := NewRequest(tool, args)
+	req, err := filewire.NewRequest(tool, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,35 +52,35 @@ func TestChecked(t *testing.T) {
 	var asked []string
 	deny := ""
 	w := newWorld(t)
-	w.opt.Check = func(op Op, path string) *Denial {
+	w.opt.Check = func(op filewire.Op, path string) *filewire.Denial {
 		asked = append(asked, fmt.Sprint(op, " ", strings.TrimPrefix(path, w.home)))
 		if path == w.home+deny {
-			return &Denial{Op: op, Path: path, Rule: "mine", Place: "rules.yaml:7"}
+			return &filewire.Denial{Op: op, Path: path, Rule: "mine", Place: "rules.yaml:7"}
 		}
 		return nil
 	}
 	put1(t, w.home+"/f", "text")
 	link(t, "f", w.home+"/l")
 	var got bytes.Buffer
-	x := Exchange{Begin: func(Answer) io.Writer { return &got }, Limit: 100}
-	a, err := w.exchange(t, ReadFileTool, ReadFile{Path: "~/l"}, x)
+	x := filewire.Exchange{Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 100}
+	a, err := w.exchange(t, filewire.ReadFileTool, filewire.ReadFile{Path: "~/l"}, x)
 	if err != nil || got.String() != "text" || a.Path != w.home+"/f" ||
 		fmt.Sprint(asked) != "[read /l read /f]" {
 		t.Errorf("read: %+v, %v, asked %q", a, err, asked)
 	}
 	for _, deny = range []string{"/l", "/f"} {
 		got.Reset()
-		_, err := w.exchange(t, ReadFileTool, ReadFile{Path: "l"}, x)
-		var d *Denial
+		_, err := w.exchange(t, filewire.ReadFileTool, filewire.ReadFile{Path: "l"}, x)
+		var d *filewire.Denial
 		if !errors.As(err, &d) || d.Place != "rules.yaml:7" || got.Len() > 0 {
 			t.Errorf("%s denied: %v, %q", deny, err, got.String())
 		}
 	}
 	deny = "/new/dir/f"
-	for _, tool := range []Tool{WriteFileTool, AppendFileTool} {
+	for _, tool := range []filewire.Tool{filewire.WriteFileTool, filewire.AppendFileTool} {
 		body := &unread{}
-		args := WriteFile{Path: "new/dir/f", Stream: true}
-		_, err := w.exchange(t, tool, args, Exchange{Body: body})
+		args := filewire.WriteFile{Path: "new/dir/f", Stream: true}
+		_, err := w.exchange(t, tool, args, filewire.Exchange{Body: body})
 		if !errors.Is(err, chat.ErrDenied) || body.reads > 0 || len(ls(t, w.home)) != 2 {
 			t.Errorf("%s: %v after %d reads, left %v", tool, err, body.reads, ls(t, w.home))
 		}
@@ -88,7 +90,7 @@ func TestChecked(t *testing.T) {
 // TestDeniedBeforeTheAct: whichever check of a tool denies, the call is denied and nothing is made,
 // changed or removed. Only a diff is left out, or a file written over.
 func TestDeniedBeforeTheAct(t *testing.T) {
-	for _, tool := range []Tool{ReadFileTool, ListDirTool, EditFileTool, AppendFileTool, WriteFileTool} {
+	for _, tool := range []filewire.Tool{filewire.ReadFileTool, filewire.ListDirTool, filewire.EditFileTool, filewire.AppendFileTool, filewire.WriteFileTool} {
 		for _, name := range []string{"f", "l", "d", "new", "new/dir/f"} {
 			for no := 1; deniedAt(t, tool, name, no); no++ {
 			}
@@ -97,32 +99,32 @@ func TestDeniedBeforeTheAct(t *testing.T) {
 }
 
 // deniedAt denies a tool its check of that number, and reports whether there was one.
-func deniedAt(t *testing.T, tool Tool, name string, no int) bool {
+func deniedAt(t *testing.T, tool filewire.Tool, name string, no int) bool {
 	t.Helper()
-	var args Args = WriteFile{Path: name, Stream: true}
+	var args filewire.Args = filewire.WriteFile{Path: name, Stream: true}
 	switch tool {
-	case ReadFileTool:
-		args = ReadFile{Path: name}
-	case ListDirTool:
-		args = ListDir{Path: name}
-	case EditFileTool:
-		args = EditFile{Path: name, OldText: "text", NewText: "x"}
+	case filewire.ReadFileTool:
+		args = filewire.ReadFile{Path: name}
+	case filewire.ListDirTool:
+		args = filewire.ListDir{Path: name}
+	case filewire.EditFileTool:
+		args = filewire.EditFile{Path: name, OldText: "text", NewText: "x"}
 	}
 	w := newWorld(t)
 	put1(t, w.home+"/f", "text")
 	mkdir(t, w.home+"/d")
 	link(t, "f", w.home+"/l")
-	asked, before, denied, other := 0, treeOf(t, w.home), Op(""), false
-	w.opt.Check = func(op Op, path string) *Denial {
+	asked, before, denied, other := 0, treeOf(t, w.home), filewire.Op(""), false
+	w.opt.Check = func(op filewire.Op, path string) *filewire.Denial {
 		if asked++; asked == no {
 			denied, other = op, strings.Contains(path, "/.tmp-")
-			return &Denial{Op: op, Path: path, Rule: "mine"}
+			return &filewire.Denial{Op: op, Path: path, Rule: "mine"}
 		}
 		return nil
 	}
-	body, begin := strings.NewReader("more"), func(Answer) io.Writer { return io.Discard }
-	a, err := w.exchange(t, tool, args, Exchange{Body: body, Begin: begin, Limit: 100})
-	if tool == EditFileTool && denied == Read {
+	body, begin := strings.NewReader("more"), func(filewire.Answer) io.Writer { return io.Discard }
+	a, err := w.exchange(t, tool, args, filewire.Exchange{Body: body, Begin: begin, Limit: 100})
+	if tool == filewire.EditFileTool && denied == filewire.Read {
 		if err != nil || a.Diff != "" || a.DiffOmitted == "" {
 			t.Errorf("an edit of what may not be read: %+v, %v", a, err)
 		}
@@ -174,13 +176,13 @@ func TestHostileMessages(t *testing.T) {
 		"a question":    `{"ask":{"op":"read","path":"/x"}}` + "\n" + fine,
 		"links":         `{"links":[{"n":0,"to":"/x"}]}` + "\n" + fine,
 		"content twice": `{"send":true}` + "\n" + `{"send":true}` + "\n" + fine,
-		"a long message": `{"size":0,"bytes":0,"message":"` + strings.Repeat("x", 3*MaxPath) +
+		"a long message": `{"size":0,"bytes":0,"message":"` + strings.Repeat("x", 3*filewire.MaxPath) +
 			`"}` + "\n",
 	} {
 		atOnce(t, func() {
 			var got bytes.Buffer
-			x := Exchange{Body: &unread{}, Begin: func(Answer) io.Writer { return &got }, Limit: 10}
-			req := Request{Tool: ReadFileTool}
+			x := filewire.Exchange{Body: &unread{}, Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 10}
+			req := filewire.Request{Tool: filewire.ReadFileTool}
 			a, err := speak(discard{}, strings.NewReader(said), req, x)
 			if err == nil || got.Len() > 0 {
 				t.Errorf("%s: %+v, %v, %d bytes", name, a, err, got.Len())
@@ -208,16 +210,16 @@ func TestResolve(t *testing.T) {
 	if got := w.resolved(t, names); !maps.Equal(got, want) {
 		t.Errorf("%d names, want %d", len(got), len(want))
 	}
-	err := Send(discard{}, Request{Tool: ResolveTool, Links: []string{strings.Repeat("/x", maxNames)}})
+	err := filewire.Send(discard{}, filewire.Request{Tool: filewire.ResolveTool, Links: []string{strings.Repeat("/x", filewire.MaxNames)}})
 	if !errors.Is(err, chat.ErrUnsupported) {
 		t.Errorf("too many names: %v", err)
 	}
 	fine := `{"size":0,"bytes":0}` + "\n"
 	for _, lie := range []string{
 		"", "x\n", `{"size":-1,"bytes":0}` + "\n",
-		strings.Repeat(`{"links":[{"n":0,"to":"/`+strings.Repeat("x", MaxPath)+`"}]}`+"\n", maxLinkReport/MaxPath) + fine,
+		strings.Repeat(`{"links":[{"n":0,"to":"/`+strings.Repeat("x", filewire.MaxPath)+`"}]}`+"\n", filewire.MaxLinkReport/filewire.MaxPath) + fine,
 	} {
-		if got, err := ReadTargets(strings.NewReader(lie), []string{"/a"}); err == nil {
+		if got, err := filewire.ReadTargets(strings.NewReader(lie), []string{"/a"}); err == nil {
 			t.Errorf("%.60q is believed: %v", lie, got)
 		}
 	}
@@ -226,7 +228,7 @@ func TestResolve(t *testing.T) {
 // resolved is where names lead, as chatd-root is told.
 func (w world) resolved(t *testing.T, names []string) map[string]string {
 	t.Helper()
-	req, err := NewRequest(ResolveTool, Resolve{})
+	req, err := filewire.NewRequest(filewire.ResolveTool, filewire.Resolve{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,10 +237,10 @@ func (w world) resolved(t *testing.T, names []string) map[string]string {
 	outR, outW := pipe(t)
 	served := make(chan error, 1)
 	go func() { served <- errors.Join(w.Serve(inR, outW), outW.Close()) }()
-	if err := Send(inW, req); err != nil {
+	if err := filewire.Send(inW, req); err != nil {
 		t.Fatal(err)
 	}
-	all, err := ReadTargets(outR, names)
+	all, err := filewire.ReadTargets(outR, names)
 	if err := errors.Join(err, <-served); err != nil {
 		t.Fatal(err)
 	}
@@ -257,10 +259,10 @@ func TestHostileTargets(t *testing.T) {
 		`{"links":[{"n":1,"to":"/x"}]}`, `{"links":[{"n":-1,"to":"/x"}]}`,
 		`{"links":[{"n":0,"to":"x"}]}`, `{"links":[{"n":0,"to":"/x","no":"x"}]}`, `{"links":[{"n":0,"to":""}]}`,
 		`{"links":[{"n":0,"to":"/x"},{"n":0,"to":"/y"}]}`, `{"links":[{"n":0,"to":"/\u0000"}]}`,
-		`{"links":[{"n":0,"to":"/` + strings.Repeat("x", 2*MaxPath) + `"}]}`,
+		`{"links":[{"n":0,"to":"/` + strings.Repeat("x", 2*filewire.MaxPath) + `"}]}`,
 	} {
 		in := strings.NewReader(lie + "\n" + `{"size":0,"bytes":0}` + "\n")
-		if _, err := ReadTargets(in, []string{"/a"}); err == nil {
+		if _, err := filewire.ReadTargets(in, []string{"/a"}); err == nil {
 			t.Errorf("%.60s is believed", lie)
 		}
 	}
@@ -276,27 +278,27 @@ func TestRulesOfTheTool(t *testing.T) {
 	link(t, "d", w.home+"/l")
 	text := `access: {useDefaults: false, rules: [{deny: "~/l/f"}, {deny: "~/edited", ops: [read, write]},
   {deny: "~/shell", ops: [bash]}]}`
-	tools, err := Open(Options{
-		Workspace: w.home, Rules: &Rules{File: "r.yaml", Text: []byte(text)},
+	tools, err := Open(filewire.Options{
+		Workspace: w.home, Rules: &filewire.Rules{File: "r.yaml", Text: []byte(text)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tools.Close()
-	_, err = tools.ReadFile(ReadFile{Path: "d/f"}, func(Answer) io.Writer { return io.Discard })
-	var d *Denial
+	_, err = tools.ReadFile(filewire.ReadFile{Path: "d/f"}, func(filewire.Answer) io.Writer { return io.Discard })
+	var d *filewire.Denial
 	if !errors.As(err, &d) || d.Rule != "deny ~/l/f" || !strings.HasPrefix(d.Place, "r.yaml:") {
 		t.Errorf("the target of a denied link: %v", err)
 	}
 	new := "new"
-	if _, err := tools.WriteFile(WriteFile{Path: "edited", Content: &new}, nil); !errors.As(err, &d) {
+	if _, err := tools.WriteFile(filewire.WriteFile{Path: "edited", Content: &new}, nil); !errors.As(err, &d) {
 		t.Errorf("write: %v", err)
 	}
-	a, err := tools.EditFile(EditFile{Path: "edited", OldText: "text", NewText: "x"})
+	a, err := tools.EditFile(filewire.EditFile{Path: "edited", OldText: "text", NewText: "x"})
 	if err != nil || a.Diff != "" || a.DiffOmitted == "" {
 		t.Errorf("edit is not denied, and its diff would say what may not be read: %+v, %v", a, err)
 	}
-	if _, err := tools.WriteFile(WriteFile{Path: "shell", Content: &new}, nil); err != nil {
+	if _, err := tools.WriteFile(filewire.WriteFile{Path: "shell", Content: &new}, nil); err != nil {
 		t.Errorf("a rule about commands: %v", err)
 	}
 }

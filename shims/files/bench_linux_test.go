@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // BenchmarkRatio measures the tools beside os.ReadFile and os.WriteFile, in turns
@@ -16,17 +18,17 @@ import (
 func BenchmarkRatio(b *testing.B) {
 	for _, size := range []int{4 << 10, 1 << 20, 64 << 20} {
 		content := bytes.Repeat([]byte("0123456789abcdef"), size/16)
-		w := newWorld(b, func(o *Options) { o.Check = func(Op, string) *Denial { return nil } })
+		w := newWorld(b, func(o *filewire.Options) { o.Check = func(filewire.Op, string) *filewire.Denial { return nil } })
 		mkdir(b, w.home+"/a/b")
 		put1(b, w.home+"/a/b/plain", string(content))
 		put1(b, w.home+"/a/b/tool", string(content))
 		plain, name := w.home+"/a/b/plain", "a/b/tool"
 		reading := func() error {
-			_, err := w.ReadFile(ReadFile{Path: name, Stream: true}, func(Answer) io.Writer { return io.Discard })
+			_, err := w.ReadFile(filewire.ReadFile{Path: name, Stream: true}, func(filewire.Answer) io.Writer { return io.Discard })
 			return err
 		}
 		writing := func() error {
-			_, err := w.WriteFile(WriteFile{Path: name, Stream: true}, bytes.NewReader(content))
+			_, err := w.WriteFile(filewire.WriteFile{Path: name, Stream: true}, bytes.NewReader(content))
 			return err
 		}
 		for _, c := range []struct {

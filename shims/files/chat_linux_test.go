@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -71,11 +73,11 @@ func asChat(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer os.Chmod(w.home+"/d", 0o700)
-		if got, _, err := w.read(ReadFile{Path: "d/f"}); err != nil || got != "x" {
+		if got, _, err := w.read(filewire.ReadFile{Path: "d/f"}); err != nil || got != "x" {
 			t.Errorf("below a directory that may only be entered: %q, %v", got, err)
 		}
-		_, _, err := w.list(ListDir{Path: "d"})
-		wantDenied(t, err, RuleKernel, "failed to read directory: access denied")
+		_, _, err := w.list(filewire.ListDir{Path: "d"})
+		wantDenied(t, err, filewire.RuleKernel, "failed to read directory: access denied")
 	})
 	t.Run("unlistable", func(t *testing.T) { unlistable(t, newWorld(t)) })
 	t.Run("hard link", func(t *testing.T) {
@@ -97,16 +99,16 @@ func kernelDenies(t *testing.T, w world) {
 		}
 	}
 	defer os.Chmod(w.home+"/dir", 0o700)
-	_, _, err := w.read(ReadFile{Path: "none"})
-	wantDenied(t, err, RuleKernel, "failed to read file: access denied")
+	_, _, err := w.read(filewire.ReadFile{Path: "none"})
+	wantDenied(t, err, filewire.RuleKernel, "failed to read file: access denied")
 	for _, p := range []string{"ro", "none", "dir/new", "dir/new/deep"} {
 		_, err := w.write(p, "x")
-		wantDenied(t, err, RuleKernel, "failed to write file: access denied")
+		wantDenied(t, err, filewire.RuleKernel, "failed to write file: access denied")
 		_, err = w.append(p, "x")
-		wantDenied(t, err, RuleKernel, "failed to append to file: access denied")
+		wantDenied(t, err, filewire.RuleKernel, "failed to append to file: access denied")
 	}
 	_, err = w.edit("ro", "text", "x")
-	wantDenied(t, err, RuleKernel, "failed to edit file: access denied")
+	wantDenied(t, err, filewire.RuleKernel, "failed to edit file: access denied")
 	if cat(t, w.home+"/ro") != "text" {
 		t.Error("a file that may not be written was")
 	}
@@ -116,9 +118,9 @@ func kernelDenies(t *testing.T, w world) {
 // could have made that name, and only there, and only where rules are to be kept.
 func hardLinks(t *testing.T, home string) {
 	for _, rules := range []bool{true, false} {
-		opt := Options{Workspace: home}
+		opt := filewire.Options{Workspace: home}
 		if rules {
-			opt.Check = func(Op, string) *Denial { return nil }
+			opt.Check = func(filewire.Op, string) *filewire.Denial { return nil }
 		}
 		tools, err := Open(opt)
 		if err != nil {
@@ -126,17 +128,17 @@ func hardLinks(t *testing.T, home string) {
 		}
 		w := world{Tools: tools}
 		for p, refused := range map[string]bool{"linked": rules, "alone": false, "fixed/linked": false} {
-			_, _, err := w.read(ReadFile{Path: p})
+			_, _, err := w.read(filewire.ReadFile{Path: p})
 			if (err != nil) != refused {
 				t.Errorf("%s, rules %v: %v", p, rules, err)
 			}
 			if refused {
-				wantDenied(t, err, RuleHardLink, "access denied: the file is another owner's and has another name")
+				wantDenied(t, err, filewire.RuleHardLink, "access denied: the file is another owner's and has another name")
 			}
 		}
 		put1(t, home+"/mine", "mine")
 		unix.Link(home+"/mine", home+"/mine-too")
-		if _, _, err := w.read(ReadFile{Path: "mine-too"}); err != nil {
+		if _, _, err := w.read(filewire.ReadFile{Path: "mine-too"}); err != nil {
 			t.Errorf("the chat's own file: %v", err)
 		}
 		if err := tools.Close(); err != nil {

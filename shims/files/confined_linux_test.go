@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/landlock"
 )
@@ -29,7 +31,7 @@ func confinedChild() {
 	home, out := os.Getenv("CHATD_FILES_DIR"), os.Getenv("CHATD_FILES_OUT")
 	_, err := landlock.Enforce(landlock.Rules{Write: []string{home}, Read: []string{"/proc"}}, 2, false)
 	check(err)
-	tools, err := Open(Options{Workspace: home, Unrestricted: true})
+	tools, err := Open(filewire.Options{Workspace: home, Unrestricted: true})
 	check(err)
 	w := world{Tools: tools}
 	_, err = w.write("a/b/f", "once")
@@ -38,23 +40,23 @@ func confinedChild() {
 	check(err)
 	_, err = w.append("a/b/f", "two\n")
 	check(err)
-	_, err = w.AppendFile(WriteFile{Path: "large", Stream: true}, io.LimitReader(zeros{}, 2*MaxPiece))
+	_, err = w.AppendFile(filewire.WriteFile{Path: "large", Stream: true}, io.LimitReader(zeros{}, 2*filewire.MaxPiece))
 	check(err)
 	_, err = w.edit("a/b/f", "one", "ONE")
 	check(err)
-	if got, _, err := w.read(ReadFile{Path: "a/b/f"}); err != nil || got != "ONE\ntwo\n" {
+	if got, _, err := w.read(filewire.ReadFile{Path: "a/b/f"}); err != nil || got != "ONE\ntwo\n" {
 		panic(err)
 	}
-	if got, _, err := w.list(ListDir{Path: "a"}); err != nil || got != "DIR:  b\n" {
+	if got, _, err := w.list(filewire.ListDir{Path: "a"}); err != nil || got != "DIR:  b\n" {
 		panic(err)
 	}
-	_, _, e1 := w.read(ReadFile{Path: out + "/secret"})
+	_, _, e1 := w.read(filewire.ReadFile{Path: out + "/secret"})
 	_, e2 := w.write(out+"/secret", "x")
 	_, e3 := w.append(out+"/new", "x")
-	_, _, e4 := w.list(ListDir{Path: out})
+	_, _, e4 := w.list(filewire.ListDir{Path: out})
 	for _, err := range []error{e1, e2, e3, e4} {
-		var d *Denial
-		if !errors.As(err, &d) || d.Rule != RuleKernel || !errors.Is(err, chat.ErrDenied) {
+		var d *filewire.Denial
+		if !errors.As(err, &d) || d.Rule != filewire.RuleKernel || !errors.Is(err, chat.ErrDenied) {
 			panic(err)
 		}
 	}

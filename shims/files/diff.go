@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // contextLines is the number of unchanged lines around a change, as in diff -u.
@@ -45,7 +47,7 @@ func (r replacement) diff(name string) (diff, omitted string, err error) {
 		return "", "", err
 	}
 	diff = hunk(name, line, splitLines(was), splitLines(is))
-	if len(diff) > MaxDiff {
+	if len(diff) > filewire.MaxDiff {
 		return "", "it is too long", nil
 	}
 	return diff, "", nil

@@ -6,11 +6,11 @@
 //
 // [Tools] is opened on the workspace (the home) and on further roots (the chat's /tmp).
 // [Tools.Serve] reads one request, executes it and writes the answer. chatd-root holds the other
-// end first, and sends the request ([Send]); then the front speaks with the tool ([Speak]). Content
+// end first, and sends the request ([filewire.Send]); then the front speaks with the tool ([filewire.Speak]). Content
 // passes as chunks in either direction and is never held whole: a file of any size costs a few
 // buffers.
 //
-// The tools compile the chat's file rules ([Rules]) and check each name for the operation, and for
+// The tools compile the chat's file rules ([filewire.Rules]) and check each name for the operation, and for
 // nothing else, before they open or create anything. After these checks they ask for the content.
 //
 // A path is folded (made absolute from the workspace, "." and ".." removed lexically, as PicoClaw
@@ -31,13 +31,13 @@
 // write(2) with O_APPEND; more than [MaxPiece] takes several, under a lock (flock(2)) that every
 // append and every edit takes.
 //
-// Every refusal is a [Denial]: operation, path, rule and the rule's place.
+// Every refusal is a [filewire.Denial]: operation, path, rule and the rule's place.
 //
 // # What it does not stop
 //
 // The chat: its processes may change names and files meanwhile, and hold locks. The rules are about
 // names: a file that got another one is judged by that. An edit tells whether a text is in a file, and
-// how often, also where the rules deny reading. [Speak] bounds what it accepts.
+// how often, also where the rules deny reading. [filewire.Speak] bounds what it accepts.
 //
 // Of hard links the tools refuse only another owner's file under a name that the chat could have
 // created. The chat's own files may have many names. A write gives its name a new file and leaves

@@ -7,48 +7,50 @@ import (
 	"path"
 	"strings"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
 
 // EditFile is edit_file: old_text, which must be there exactly once, becomes new_text.
-func (t *Tools) EditFile(a EditFile) (Answer, error) {
+func (t *Tools) EditFile(a filewire.EditFile) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
-	var out Answer
+	var out filewire.Answer
 	err := again(func() (err error) {
 		out, err = t.edit1(a)
 		return err
 	})
 	if err != nil {
-		return Answer{}, explain(EditFileTool, Edit, t, a.Path, "failed to edit file", err)
+		return filewire.Answer{}, explain(filewire.EditFileTool, filewire.Edit, t, a.Path, "failed to edit file", err)
 	}
 	out.Message = "File edited: " + a.Path
 	return out, nil
 }
 
-func (t *Tools) edit1(a EditFile) (Answer, error) {
-	p, err := t.find(Edit, a.Path)
+func (t *Tools) edit1(a filewire.EditFile) (filewire.Answer, error) {
+	p, err := t.find(filewire.Edit, a.Path)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	defer p.close()
 	if p.name == "." {
-		return Answer{}, &notRegular{"directory"}
+		return filewire.Answer{}, &notRegular{"directory"}
 	}
 	// It is opened for writing too, though only read, so that the kernel checks the permission.
 	f, st, err := p.openLocked(unix.O_RDWR)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	defer f.Close()
 	if st.Size > t.opt.MaxBytes {
-		return Answer{}, tooLarge(t.opt.MaxBytes)
+		return filewire.Answer{}, tooLarge(t.opt.MaxBytes)
 	}
 	off, err := theOnly(f, st.Size, a.OldText)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	r := replacement{src: f, size: st.Size, off: off, old: []byte(a.OldText), new: []byte(a.NewText)}
 	return p.replaceText(f, st, r)
@@ -75,14 +77,14 @@ func theOnly(f *os.File, size int64, old string) (int64, error) {
 }
 
 // replaceText writes the edited file beside the target and puts it in place.
-func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out Answer, err error) {
+func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out filewire.Answer, err error) {
 	diff, omitted, err := p.diff(r)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	tmp, err := p.stage()
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	tmp.locked = f
 	w := writing{temp: tmp, mode: st.Mode & 0o777}
@@ -91,16 +93,16 @@ func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out Answ
 	n, err := tmp.fill(io.MultiReader(io.NewSectionReader(f, 0, r.off), strings.NewReader(string(r.new)),
 		io.NewSectionReader(f, rest, r.size-rest)), p.t.opt.MaxBytes)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if err := p.unchanged(f, st); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if err := tmp.replace(w.mode); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if out, err = w.answer(n, &sum{}); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	out.Offset, out.Diff, out.DiffOmitted = r.off, diff, omitted
 	return out, nil
@@ -109,7 +111,7 @@ func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out Answ
 // diff shows lines around the edit, where the rules let the caller read them.
 func (p *place) diff(r replacement) (diff, omitted string, err error) {
 	for _, name := range []string{p.folded, p.real} {
-		if p.t.check(Read, name) != nil {
+		if p.t.check(filewire.Read, name) != nil {
 			return "", "the file may not be read", nil
 		}
 	}

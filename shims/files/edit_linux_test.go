@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 )
 
@@ -23,8 +25,8 @@ func TestExactlyOne(t *testing.T) {
 		n         int
 	}{
 		{"abc", "b", 1}, {"abc", "x", 0}, {"", "x", 0}, {"aaa", "aa", 2}, {"abab", "ab", 2}, {"ababa", "aba", 2}, {"abc", "abc", 1}, {"ab", "abc", 0},
-		{strings.Repeat("x", bufferSize-1) + "needle" + strings.Repeat("x", bufferSize), "needle", 1},
-		{strings.Repeat("x", bufferSize-3) + "needle" + strings.Repeat("x", bufferSize-6) + "needle", "needle", 2},
+		{strings.Repeat("x", filewire.BufferSize-1) + "needle" + strings.Repeat("x", filewire.BufferSize), "needle", 1},
+		{strings.Repeat("x", filewire.BufferSize-3) + "needle" + strings.Repeat("x", filewire.BufferSize-6) + "needle", "needle", 2},
 		{"a\r\nb\n", "\n", 2}, {"a\r\nb", "\r\n", 1}, {" a", "  a", 0},
 	} {
 		put1(t, w.home+"/f", c.text)

@@ -4,15 +4,17 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
 
 // explain turns err into an error that a caller may branch on and an agent can read. failed begins
-// the message, as PicoClaw's does. Every refusal becomes a [Denial] that names tool, operation and
+// the message, as PicoClaw's does. Every refusal becomes a [filewire.Denial] that names tool, operation and
 // path.
-func explain(tool Tool, op Op, t *Tools, name, failed string, err error) error {
-	var d *Denial
+func explain(tool filewire.Tool, op filewire.Op, t *Tools, name, failed string, err error) error {
+	var d *filewire.Denial
 	if errors.As(err, &d) {
 		d.Tool = tool
 		return d
@@ -23,7 +25,7 @@ func explain(tool Tool, op Op, t *Tools, name, failed string, err error) error {
 	}
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
-		return &Denial{Tool: tool, Op: op, Path: t.fold(name), Rule: RuleKernel, Place: errnoName(err), Layer: RuleKernel,
+		return &filewire.Denial{Tool: tool, Op: op, Path: t.fold(name), Rule: filewire.RuleKernel, Place: errnoName(err), Layer: filewire.RuleKernel,
 			Message: failed + ": access denied"}
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%s: file not found%w", failed, silentError{chat.ErrNotFound})

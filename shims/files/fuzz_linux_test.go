@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -11,8 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
+
 	"unicode/utf8"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // fuzzWorld has files of every type, inside and outside.
@@ -30,7 +32,7 @@ func fuzzWorld(t *testing.T) world {
 
 // serveFuzz sends a request of raw parameters and wants an answer, that nothing
 // of the outside is in it, and that the outside is as it was.
-func serveFuzz(t *testing.T, tool Tool, parameters, body []byte) (content string, a Answer) {
+func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (content string, a filewire.Answer) {
 	w := fuzzWorld(t)
 	head, err := json.Marshal(tool)
 	if err != nil {
@@ -41,11 +43,10 @@ func serveFuzz(t *testing.T, tool Tool, parameters, body []byte) (content string
 	if err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out); err != nil {
 		t.Fatalf("Serve: %v", err)
 	}
-	x := Exchange{
-		Body: strings.NewReader(""), Begin: func(Answer) io.Writer { return &got }, Limit: 1 << 20,
+	x := filewire.Exchange{
+		Body: strings.NewReader(""), Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 1 << 20,
 	}
-	c := caller{Exchange: x, w: discard{}, r: bufio.NewReader(&out), sent: make(chan error, 1)}
-	a, err = c.receive()
+	a, err = filewire.Speak(discard{}, &out, x)
 	if err != nil && !isFailure(err) {
 		t.Fatalf("the answer does not come through: %v", err)
 	}
@@ -73,7 +74,7 @@ func serveFuzz(t *testing.T, tool Tool, parameters, body []byte) (content string
 }
 
 func isFailure(err error) bool {
-	_, ok := err.(*Failure)
+	_, ok := err.(*filewire.Failure)
 	return ok
 }
 
@@ -92,17 +93,17 @@ func FuzzReadFile(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, parameters []byte) {
-		got, a := serveFuzz(t, ReadFileTool, parameters, nil)
+		got, a := serveFuzz(t, filewire.ReadFileTool, parameters, nil)
 		if a.Failure == nil && (int64(len(got)) != a.Bytes || a.Truncated != (a.NextOffset > 0) || !strings.Contains("one\ntwo\nthree\none two two", got)) {
 			t.Fatalf("read %q, %+v", got, a)
 		}
 	})
 }
 
-func FuzzWriteFile(f *testing.F)  { fuzzWrite(f, WriteFileTool) }
-func FuzzAppendFile(f *testing.F) { fuzzWrite(f, AppendFileTool) }
+func FuzzWriteFile(f *testing.F)  { fuzzWrite(f, filewire.WriteFileTool) }
+func FuzzAppendFile(f *testing.F) { fuzzWrite(f, filewire.AppendFileTool) }
 
-func fuzzWrite(f *testing.F, tool Tool) {
+func fuzzWrite(f *testing.F, tool filewire.Tool) {
 	for _, p := range seedPaths {
 		f.Add([]byte(`{"path":"`+p+`","content":"x"}`), []byte{})
 		f.Add([]byte(`{"path":"`+p+`","stream":true,"hash":true}`), []byte("\x00\x00\x00\x02ab\x00\x00\x00\x00"))
@@ -134,7 +135,7 @@ func FuzzEditFile(f *testing.F) {
 	f.Add([]byte("\xd4\xd4"))
 	f.Add([]byte(`{"path":"f","old_text":"e\ntwo\nt","new_text":"\ud83d\ude00\u0000"}`))
 	f.Fuzz(func(t *testing.T, parameters []byte) {
-		_, a := serveFuzz(t, EditFileTool, parameters, nil)
+		_, a := serveFuzz(t, filewire.EditFileTool, parameters, nil)
 		if a.Failure == nil && !strings.HasPrefix(a.Message, "File edited: ") {
 			t.Fatalf("%+v", a)
 		}
@@ -149,7 +150,7 @@ func FuzzListDir(f *testing.F) {
 	f.Add([]byte(`{"er":"\"\"af\n*"}`))
 	f.Add([]byte("\x8d"))
 	f.Fuzz(func(t *testing.T, parameters []byte) {
-		got, a := serveFuzz(t, ListDirTool, parameters, nil)
+		got, a := serveFuzz(t, filewire.ListDirTool, parameters, nil)
 		if a.Failure == nil && (strings.Count(got, "\n") != a.Entries || strings.Contains(got, "secret")) {
 			t.Fatalf("list %q, %+v", got, a)
 		}
@@ -174,9 +175,9 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got bytes.Buffer
-		req := Request{Tool: WriteFileTool}
-		a, err := speak(discard{}, bytes.NewReader(data), req, Exchange{
-			Body: strings.NewReader("body"), Begin: func(Answer) io.Writer { return &got }, Limit: 100,
+		req := filewire.Request{Tool: filewire.WriteFileTool}
+		a, err := speak(discard{}, bytes.NewReader(data), req, filewire.Exchange{
+			Body: strings.NewReader("body"), Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 100,
 		})
 		if got.Len() > 100 || err == nil && a.Failure != nil {
 			t.Fatalf("%d bytes, %+v, %v", got.Len(), a, err)
@@ -192,7 +193,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var s string
-		if decode(data, &s) != nil {
+		if filewire.Decode(data, &s) != nil {
 			return
 		}
 		said := bytes.Count(data, []byte("\ufffd")) + bytes.Count(bytes.ToLower(data), []byte(`\ufffd`))

@@ -10,34 +10,36 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"golang.org/x/sys/unix"
 )
 
 // ListDir is list_dir: a line for each entry, in the order of their bytes. It holds only as many
 // names as requested, however many there are.
-func (t *Tools) ListDir(a ListDir, begin Begin) (Answer, error) {
+func (t *Tools) ListDir(a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if a.Path == "" {
 		a.Path = "."
 	}
 	if a.Limit == 0 {
-		a.Limit = DefaultEntries
+		a.Limit = filewire.DefaultEntries
 	}
 	after, err := unprintable(a.After)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	d, st, name, err := t.openToRead(a.Path, (*place).openList)
 	if err != nil {
-		return Answer{}, explain(ListDirTool, Read, t, a.Path, "failed to read directory", err)
+		return filewire.Answer{}, explain(filewire.ListDirTool, filewire.Read, t, a.Path, "failed to read directory", err)
 	}
 	defer d.Close()
 	out := stated(st)
 	out.Path = name
 	if err := list1(d, after, a.Limit, &out, begin); err != nil {
-		return out, explain(ListDirTool, Read, t, a.Path, "failed to read directory", err)
+		return out, explain(filewire.ListDirTool, filewire.Read, t, a.Path, "failed to read directory", err)
 	}
 	return out, nil
 }
@@ -67,7 +69,7 @@ func (p *place) openList() (*os.File, unix.Stat_t, error) {
 	return os.NewFile(uintptr(fd), p.real), st, nil
 }
 
-func list1(d *os.File, after string, limit int, out *Answer, begin Begin) error {
+func list1(d *os.File, after string, limit int, out *filewire.Answer, begin filewire.Begin) error {
 	names, err := firstNames(d, after, limit+1)
 	if err != nil {
 		return err
@@ -145,7 +147,7 @@ func unprintable(s string) (string, error) {
 	}
 	name, err := strconv.Unquote(s)
 	if err != nil {
-		return "", invalid("cannot list after that name: its quotes are not those of list_dir")
+		return "", filewire.Invalid("cannot list after that name: its quotes are not those of list_dir")
 	}
 	return name, nil
 }

@@ -8,6 +8,8 @@ import (
 	"path"
 	"time"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -122,7 +124,7 @@ func (p *place) checkLinks(st unix.Stat_t) error {
 	if unix.Faccessat(p.dir, ".", unix.W_OK, unix.AT_EACCESS) != nil {
 		return nil
 	}
-	return &Denial{Op: p.op, Path: p.real, Rule: RuleHardLink, Layer: "files",
+	return &filewire.Denial{Op: p.op, Path: p.real, Rule: filewire.RuleHardLink, Layer: "files",
 		Message: "access denied: the file is another owner's and has another name"}
 }
 

@@ -16,6 +16,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -155,14 +157,14 @@ func cutText(n int) string { return strings.Repeat(fmt.Sprintf("%07d\n", n), 100
 
 // write replaces each file over and over, and makes new ones, until the power goes.
 func (d *cutDisk) write(last []int) {
-	tools, err := Open(Options{Workspace: d.home()})
+	tools, err := Open(filewire.Options{Workspace: d.home()})
 	sure(err)
 	var wg sync.WaitGroup
 	for i := range last {
 		wg.Go(func() {
 			for {
 				text := cutText(last[i] + 1)
-				if _, err := tools.WriteFile(WriteFile{Path: fmt.Sprint("dir/", i), Content: &text}, nil); err != nil {
+				if _, err := tools.WriteFile(filewire.WriteFile{Path: fmt.Sprint("dir/", i), Content: &text}, nil); err != nil {
 					return
 				}
 				last[i]++
@@ -192,10 +194,10 @@ func (d *cutDisk) check(last []int) (broken int) {
 	}
 	left, _ := filepath.Glob(d.home() + "/dir/.tmp-*")
 	d.left += len(left)
-	tools, err := Open(Options{Workspace: d.home()})
+	tools, err := Open(filewire.Options{Workspace: d.home()})
 	sure(err)
 	text := "x"
-	_, err = tools.WriteFile(WriteFile{Path: "dir/next", Content: &text}, nil)
+	_, err = tools.WriteFile(filewire.WriteFile{Path: "dir/next", Content: &text}, nil)
 	sure(errors.Join(err, tools.Close()))
 	if left, _ := filepath.Glob(d.home() + "/dir/.tmp-*"); len(left) > 0 {
 		broken++
@@ -210,9 +212,9 @@ func (d *cutDisk) unsynced() (broken int) {
 	want := []string{cutText(1), cutText(2)}
 	for _, synced := range []bool{true, false} {
 		d.mount()
-		tools, err := Open(Options{Workspace: d.home()})
+		tools, err := Open(filewire.Options{Workspace: d.home()})
 		sure(err)
-		_, err = tools.WriteFile(WriteFile{Path: "control", Content: &want[0]}, nil)
+		_, err = tools.WriteFile(filewire.WriteFile{Path: "control", Content: &want[0]}, nil)
 		sure(err)
 		fsync = func(f *os.File) error {
 			if synced {
@@ -220,7 +222,7 @@ func (d *cutDisk) unsynced() (broken int) {
 			}
 			return nil
 		}
-		_, err = tools.WriteFile(WriteFile{Path: "control", Content: &want[1]}, nil)
+		_, err = tools.WriteFile(filewire.WriteFile{Path: "control", Content: &want[1]}, nil)
 		sure(err)
 		fsync = (*os.File).Sync
 		other, err := os.Create(d.at + "/other") // has the journal written, and no content of others

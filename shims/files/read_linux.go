@@ -11,24 +11,26 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
 
 // ReadFile is read_file: a page of the file, or all of it as a stream.
-func (t *Tools) ReadFile(a ReadFile, begin Begin) (Answer, error) {
+func (t *Tools) ReadFile(a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	f, st, name, err := t.openToRead(a.Path, func(p *place) (*os.File, unix.Stat_t, error) { return p.open(unix.O_RDONLY) })
 	if err != nil {
-		return Answer{}, explain(ReadFileTool, Read, t, a.Path, "failed to read file", err)
+		return filewire.Answer{}, explain(filewire.ReadFileTool, filewire.Read, t, a.Path, "failed to read file", err)
 	}
 	defer f.Close()
 	out := stated(st)
 	out.Path, out.Offset = name, a.Offset
 	if err := t.read1(f, a, &out, begin); err != nil {
-		return out, explain(ReadFileTool, Read, t, a.Path, "failed to read file", err)
+		return out, explain(filewire.ReadFileTool, filewire.Read, t, a.Path, "failed to read file", err)
 	}
 	return out, nil
 }
@@ -36,7 +38,7 @@ func (t *Tools) ReadFile(a ReadFile, begin Begin) (Answer, error) {
 // openToRead finds and opens name; real is its physical name.
 func (t *Tools) openToRead(name string, open func(*place) (*os.File, unix.Stat_t, error)) (f *os.File, st unix.Stat_t, real string, err error) {
 	err = again(func() error {
-		p, err := t.find(Read, name)
+		p, err := t.find(filewire.Read, name)
 		if err != nil {
 			return err
 		}
@@ -49,14 +51,14 @@ func (t *Tools) openToRead(name string, open func(*place) (*os.File, unix.Stat_t
 }
 
 // stated is an answer with the results of fstat(2).
-func stated(st unix.Stat_t) Answer {
+func stated(st unix.Stat_t) filewire.Answer {
 	at := time.Unix(st.Mtim.Unix()).UTC()
-	return Answer{Size: st.Size, Mode: st.Mode & 0o7777, Modified: &at}
+	return filewire.Answer{Size: st.Size, Mode: st.Mode & 0o7777, Modified: &at}
 }
 
 // read1 copies the requested part and records its size in out.
-func (t *Tools) read1(f *os.File, a ReadFile, out *Answer, begin Begin) error {
-	limit := int64(MaxPage)
+func (t *Tools) read1(f *os.File, a filewire.ReadFile, out *filewire.Answer, begin filewire.Begin) error {
+	limit := int64(filewire.MaxPage)
 	if a.Stream {
 		limit = t.opt.MaxBytes
 	}
@@ -98,7 +100,7 @@ type sink struct {
 
 // copy reads at most limit bytes; size, if the file has one, only sizes the buffer.
 func (s *sink) copy(r io.ReaderAt, size, off, limit int64) error {
-	want := min(bufferSize, max(limit, 1))
+	want := min(filewire.BufferSize, max(limit, 1))
 	if size > 0 {
 		want = min(want, max(size-off, 0)+1)
 	}
@@ -150,7 +152,7 @@ func (s *sink) upToLines(p []byte) []byte {
 }
 
 // report records in out how much was read and where the next page begins.
-func (s *sink) report(f *os.File, a ReadFile, out *Answer) error {
+func (s *sink) report(f *os.File, a filewire.ReadFile, out *filewire.Answer) error {
 	out.Bytes = s.bytes
 	if s.hash != nil {
 		out.SHA256 = hex.EncodeToString(s.hash.Sum(nil))
@@ -171,7 +173,7 @@ func (s *sink) report(f *os.File, a ReadFile, out *Answer) error {
 	return nil
 }
 
-func (s *sink) reportLines(f *os.File, a ReadFile, out *Answer, end int64) error {
+func (s *sink) reportLines(f *os.File, a filewire.ReadFile, out *filewire.Answer, end int64) error {
 	out.Lines = s.feeds
 	whole := s.bytes == 0
 	if !whole {
@@ -193,7 +195,7 @@ func (s *sink) reportLines(f *os.File, a ReadFile, out *Answer, end int64) error
 // lineStart is where line n begins, counted from 1; the end of the file when it
 // has fewer lines.
 func lineStart(r io.ReaderAt, n int64) (int64, error) {
-	buf := make([]byte, bufferSize)
+	buf := make([]byte, filewire.BufferSize)
 	var off int64
 	for n > 1 {
 		k, err := r.ReadAt(buf, off)

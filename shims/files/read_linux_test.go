@@ -10,6 +10,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 )
 
@@ -22,7 +24,7 @@ func TestPages(t *testing.T) {
 	for _, length := range []int64{1, 7, 999, 1000, 1001} {
 		var got strings.Builder
 		for off := int64(0); ; {
-			part, a, err := w.read(ReadFile{Path: "f", Offset: off, Length: length})
+			part, a, err := w.read(filewire.ReadFile{Path: "f", Offset: off, Length: length})
 			if err != nil || a.Bytes != int64(len(part)) || a.Offset != off || a.Size != 1000 || int64(len(part)) > length {
 				t.Fatalf("at %d: %+v, %v", off, a, err)
 			}
@@ -36,10 +38,10 @@ func TestPages(t *testing.T) {
 			t.Errorf("by %d: %d bytes", length, got.Len())
 		}
 	}
-	if got, a, err := w.read(ReadFile{Path: "f", Offset: 5000}); err != nil || got != "" || a.Truncated {
+	if got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: 5000}); err != nil || got != "" || a.Truncated {
 		t.Errorf("beyond the end: %q, %+v, %v", got, a, err)
 	}
-	if got, a, err := w.read(ReadFile{Path: "f", Offset: MaxOffset}); err != nil || got != "" || a.Truncated {
+	if got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: filewire.MaxOffset}); err != nil || got != "" || a.Truncated {
 		t.Errorf("far beyond the end: %q, %+v, %v", got, a, err)
 	}
 }
@@ -47,26 +49,26 @@ func TestPages(t *testing.T) {
 // TestBounded: without a stream no more than a page comes, however large the
 // file; a stream has the bound of a file. A page does not end within a character.
 func TestBounded(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.MaxBytes = 3*MaxPage + 1 })
+	w := newWorld(t, func(o *filewire.Options) { o.MaxBytes = 3*filewire.MaxPage + 1 })
 	for _, before := range []string{"", "x", "xx", "xxx"} {
-		content := before + strings.Repeat("😀", MaxPage)
+		content := before + strings.Repeat("😀", filewire.MaxPage)
 		put1(t, w.home+"/f", content)
-		got, a, err := w.read(ReadFile{Path: "f"})
-		if err != nil || len(got) > MaxPage || len(got) < MaxPage-3 || !utf8.ValidString(got) || !a.Truncated || a.NextOffset != int64(len(got)) {
+		got, a, err := w.read(filewire.ReadFile{Path: "f"})
+		if err != nil || len(got) > filewire.MaxPage || len(got) < filewire.MaxPage-3 || !utf8.ValidString(got) || !a.Truncated || a.NextOffset != int64(len(got)) {
 			t.Fatalf("a page of %d bytes, %+v, %v", len(got), a, err)
 		}
-		if next, _, err := w.read(ReadFile{Path: "f", Offset: a.NextOffset}); err != nil || !strings.HasPrefix(content[len(got):], next) {
+		if next, _, err := w.read(filewire.ReadFile{Path: "f", Offset: a.NextOffset}); err != nil || !strings.HasPrefix(content[len(got):], next) {
 			t.Fatalf("the next page is another: %v", err)
 		}
-		if got, _, err := w.read(ReadFile{Path: "f", Length: MaxPage}); err != nil || len(got) != MaxPage {
+		if got, _, err := w.read(filewire.ReadFile{Path: "f", Length: filewire.MaxPage}); err != nil || len(got) != filewire.MaxPage {
 			t.Fatalf("a length that is given: %d bytes, %v", len(got), err)
 		}
-		if got, a, err := w.read(ReadFile{Path: "f", Stream: true}); err != nil || len(got) != 3*MaxPage+1 || !a.Truncated {
+		if got, a, err := w.read(filewire.ReadFile{Path: "f", Stream: true}); err != nil || len(got) != 3*filewire.MaxPage+1 || !a.Truncated {
 			t.Fatalf("a stream: %d bytes, %v", len(got), err)
 		}
 	}
-	put1(t, w.home+"/f", strings.Repeat("\x80", 2*MaxPage))
-	if got, _, err := w.read(ReadFile{Path: "f"}); err != nil || len(got) != MaxPage {
+	put1(t, w.home+"/f", strings.Repeat("\x80", 2*filewire.MaxPage))
+	if got, _, err := w.read(filewire.ReadFile{Path: "f"}); err != nil || len(got) != filewire.MaxPage {
 		t.Errorf("what is no UTF-8: %d bytes, %v", len(got), err)
 	}
 }
@@ -89,7 +91,7 @@ func TestLines(t *testing.T) {
 					to = min(from+n, to)
 				}
 				want := strings.Join(lines[from:to], "")
-				got, a, err := w.read(ReadFile{Path: "f", Line: first, Lines: n})
+				got, a, err := w.read(filewire.ReadFile{Path: "f", Line: first, Lines: n})
 				next := int64(0)
 				if to < int64(len(lines)) {
 					next = to + 1
@@ -100,21 +102,21 @@ func TestLines(t *testing.T) {
 			}
 		}
 	}
-	put1(t, w.home+"/f", "a\n"+strings.Repeat("x", MaxPage+10)+"\nend\n")
-	got, a, err := w.read(ReadFile{Path: "f", Line: 2, Lines: 1})
-	if err != nil || len(got) != MaxPage || a.NextLine != 0 || a.NextOffset != MaxPage+2 || !a.Truncated {
+	put1(t, w.home+"/f", "a\n"+strings.Repeat("x", filewire.MaxPage+10)+"\nend\n")
+	got, a, err := w.read(filewire.ReadFile{Path: "f", Line: 2, Lines: 1})
+	if err != nil || len(got) != filewire.MaxPage || a.NextLine != 0 || a.NextOffset != filewire.MaxPage+2 || !a.Truncated {
 		t.Errorf("a line longer than a page: %d bytes, %+v, %v", len(got), a, err)
 	}
 }
 
 // TestProc: a file that says it has no size is read to its end.
 func TestProc(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.AllowRead = []string{"^/proc/cpuinfo$"} })
-	got, a, err := w.read(ReadFile{Path: "/proc/cpuinfo"})
+	w := newWorld(t, func(o *filewire.Options) { o.AllowRead = []string{"^/proc/cpuinfo$"} })
+	got, a, err := w.read(filewire.ReadFile{Path: "/proc/cpuinfo"})
 	if err != nil || !strings.Contains(got, "processor") || a.Size != 0 {
 		t.Errorf("%.40q, %+v, %v", got, a, err)
 	}
-	if _, _, err := w.read(ReadFile{Path: "/proc/meminfo"}); !errors.Is(err, chat.ErrDenied) {
+	if _, _, err := w.read(filewire.ReadFile{Path: "/proc/meminfo"}); !errors.Is(err, chat.ErrDenied) {
 		t.Errorf("its neighbour: %v", err)
 	}
 }
@@ -134,7 +136,7 @@ func TestList(t *testing.T) {
 	for _, limit := range []int{0, 1, 7, 499, 1500, 10_000} {
 		var got []string
 		for after := ""; ; {
-			lines, a, err := w.list(ListDir{Path: "d", After: after, Limit: limit})
+			lines, a, err := w.list(filewire.ListDir{Path: "d", After: after, Limit: limit})
 			if err != nil || a.Entries != strings.Count(lines, "\n") || limit > 0 && a.Entries > limit {
 				t.Fatalf("after %q: %+v, %v", after, a, err)
 			}
@@ -158,13 +160,13 @@ func TestListNames(t *testing.T) {
 		put1(t, w.home+"/"+name, "")
 	}
 	link(t, w.out, w.home+"/to-dir")
-	all, a, err := w.list(ListDir{})
+	all, a, err := w.list(filewire.ListDir{})
 	if err != nil || a.Entries != len(odd)+1 || strings.Count(all, "\n") != len(odd)+1 || !utf8.ValidString(all) || strings.Contains(all, "DIR:  ") && !strings.Contains(all, `"a\nDIR:  forged"`) {
 		t.Fatalf("%q, %+v, %v", all, a, err)
 	}
 	var paged string
 	for after, i := "", 0; i < len(odd)+1; i++ {
-		one, a, err := w.list(ListDir{Limit: 1, After: after})
+		one, a, err := w.list(filewire.ListDir{Limit: 1, After: after})
 		if err != nil || a.Entries != 1 {
 			t.Fatalf("after %q: %+v, %v", after, a, err)
 		}
@@ -173,7 +175,7 @@ func TestListNames(t *testing.T) {
 	if paged != all {
 		t.Errorf("by pages: %q\nat once:  %q", paged, all)
 	}
-	if _, _, err := w.list(ListDir{After: `"broken`}); !errors.Is(err, chat.ErrInvalid) {
+	if _, _, err := w.list(filewire.ListDir{After: `"broken`}); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("quotes that are not ours: %v", err)
 	}
 }
@@ -183,15 +185,15 @@ func TestListErrors(t *testing.T) {
 	w := newWorld(t)
 	mkdir(t, w.home+"/d/e")
 	link(t, w.home+"/d", w.home+"/link")
-	if got, a, err := w.list(ListDir{Path: "link"}); err != nil || got != "DIR:  e\n" || a.Path != w.home+"/d" {
+	if got, a, err := w.list(filewire.ListDir{Path: "link"}); err != nil || got != "DIR:  e\n" || a.Path != w.home+"/d" {
 		t.Errorf("%q, %+v, %v", got, a, err)
 	}
 	put1(t, w.home+"/f", "")
-	if _, _, err := w.list(ListDir{Path: "f"}); !errors.Is(err, chat.ErrInvalid) {
+	if _, _, err := w.list(filewire.ListDir{Path: "f"}); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("a file: %v", err)
 	}
 	for _, p := range []string{"none", "d/none/e"} {
-		_, _, err := w.list(ListDir{Path: p})
+		_, _, err := w.list(filewire.ListDir{Path: p})
 		wantError(t, err, chat.ErrNotFound, "failed to read directory: file not found")
 	}
 	if fmt.Sprint(os.Remove(w.home+"/d/e")) != "<nil>" {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"path"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/filerules"
 	"golang.org/x/sys/unix"
 )
@@ -11,7 +13,7 @@ import (
 // sendLinks reports the names that links lead elsewhere, in the chat's view and with the chat's
 // rights, and those that it may not use there. It reads links and opens nothing.
 func (s *toolCall) sendLinks(names []string) error {
-	var out message
+	var out filewire.Message
 	size := 0
 	for i, name := range names {
 		to := filerules.Physical(name)
@@ -19,9 +21,9 @@ func (s *toolCall) sendLinks(names []string) error {
 		if to == path.Clean(name) && no == "" {
 			continue
 		}
-		out.Links = append(out.Links, Link{i, to, no})
-		if size += len(to); size > maxSaid/16 { // in JSON a byte may be six
-			if err := writeLine(s.w, out); err != nil {
+		out.Links = append(out.Links, filewire.Link{N: i, To: to, No: no})
+		if size += len(to); size > filewire.MaxSaid/16 { // in JSON a byte may be six
+			if err := filewire.WriteLine(s.w, out); err != nil {
 				return err
 			}
 			out.Links, size = nil, 0
@@ -30,7 +32,7 @@ func (s *toolCall) sendLinks(names []string) error {
 	if len(out.Links) == 0 {
 		return nil
 	}
-	return writeLine(s.w, out)
+	return filewire.WriteLine(s.w, out)
 }
 
 // refused is what [Link.No] says of a name. Of a name that is not there it says whether the chat may

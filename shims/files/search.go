@@ -3,6 +3,8 @@ package files
 import (
 	"bytes"
 	"io"
+
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // search counts the matches of old in r, overlapping ones too: "aa" is twice in "aaa", which makes
@@ -10,7 +12,7 @@ import (
 // Pratt: hostile input cannot make the time grow with the product of the lengths.
 func search(r io.Reader, old []byte) (first, count int64, err error) {
 	back := borders(old)
-	buf := make([]byte, bufferSize)
+	buf := make([]byte, filewire.BufferSize)
 	first = -1
 	var off int64
 	matched := 0
@@ -66,7 +68,7 @@ func borders(old []byte) []int32 {
 
 // countLines counts the line ends in the first n bytes of r.
 func countLines(r io.ReaderAt, n int64) (int64, error) {
-	buf := make([]byte, bufferSize)
+	buf := make([]byte, filewire.BufferSize)
 	var lines int64
 	in := io.NewSectionReader(r, 0, n)
 	for {

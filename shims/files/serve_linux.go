@@ -6,19 +6,21 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 )
 
 // Set are the five tools.
 type Set interface {
-	ReadFile(a ReadFile, begin Begin) (Answer, error)
-	WriteFile(a WriteFile, body io.Reader) (Answer, error)
-	EditFile(a EditFile) (Answer, error)
-	AppendFile(a WriteFile, body io.Reader) (Answer, error)
-	ListDir(a ListDir, begin Begin) (Answer, error)
+	ReadFile(a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error)
+	WriteFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error)
+	EditFile(a filewire.EditFile) (filewire.Answer, error)
+	AppendFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error)
+	ListDir(a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error)
 }
 
-// Serve reads one request from r, executes it, and writes the answer to w; see [Speak] for the
+// Serve reads one request from r, executes it, and writes the answer to w; see [filewire.Speak] for the
 // other end. A failure of the tool is part of the answer. An error means that the answer could not
 // be sent.
 func (t *Tools) Serve(r io.Reader, w io.Writer) error { return Serve(r, w, t) }
@@ -36,40 +38,40 @@ func Serve(r io.Reader, w io.Writer, tools Set) error {
 	return nil
 }
 
-func (s *toolCall) serve(t Set) (Answer, error) {
-	line, err := readLine(s.r, maxLine)
+func (s *toolCall) serve(t Set) (filewire.Answer, error) {
+	line, err := filewire.ReadLine(s.r, filewire.MaxLine)
 	if err != nil {
-		return Answer{}, invalid("cannot read the request: %w", noEOF(err))
+		return filewire.Answer{}, filewire.Invalid("cannot read the request: %w", filewire.NoEOF(err))
 	}
-	var req Request
-	if err := decode(line, &req); err != nil {
-		return Answer{}, invalid("cannot use the request: %w", err)
+	var req filewire.Request
+	if err := filewire.Decode(line, &req); err != nil {
+		return filewire.Answer{}, filewire.Invalid("cannot use the request: %w", err)
 	}
 	if s.err = s.sendLinks(req.Links); s.err != nil {
-		return Answer{}, s.err
+		return filewire.Answer{}, s.err
 	}
-	body := &lazyContent{s: s, r: &chunkReader{r: s.r}}
+	body := &lazyContent{s: s, r: filewire.NewChunkReader(s.r)}
 	switch req.Tool {
-	case ReadFileTool:
-		return call(req, func(a ReadFile) (Answer, error) { return t.ReadFile(a, s.begin) })
-	case WriteFileTool:
-		return call(req, func(a WriteFile) (Answer, error) { return t.WriteFile(a, body) })
-	case EditFileTool:
-		return call(req, func(a EditFile) (Answer, error) { return t.EditFile(a) })
-	case AppendFileTool:
-		return call(req, func(a WriteFile) (Answer, error) { return t.AppendFile(a, body) })
-	case ListDirTool:
-		return call(req, func(a ListDir) (Answer, error) { return t.ListDir(a, s.begin) })
-	case ResolveTool:
-		return call(req, func(Resolve) (Answer, error) { return Answer{}, nil })
+	case filewire.ReadFileTool:
+		return call(req, func(a filewire.ReadFile) (filewire.Answer, error) { return t.ReadFile(a, s.begin) })
+	case filewire.WriteFileTool:
+		return call(req, func(a filewire.WriteFile) (filewire.Answer, error) { return t.WriteFile(a, body) })
+	case filewire.EditFileTool:
+		return call(req, func(a filewire.EditFile) (filewire.Answer, error) { return t.EditFile(a) })
+	case filewire.AppendFileTool:
+		return call(req, func(a filewire.WriteFile) (filewire.Answer, error) { return t.AppendFile(a, body) })
+	case filewire.ListDirTool:
+		return call(req, func(a filewire.ListDir) (filewire.Answer, error) { return t.ListDir(a, s.begin) })
+	case filewire.ResolveTool:
+		return call(req, func(filewire.Resolve) (filewire.Answer, error) { return filewire.Answer{}, nil })
 	}
-	return Answer{}, invalid("cannot use tool %s: want read_file, write_file, edit_file, append_file or list_dir", chat.Quote(string(req.Tool)))
+	return filewire.Answer{}, filewire.Invalid("cannot use tool %s: want read_file, write_file, edit_file, append_file or list_dir", chat.Quote(string(req.Tool)))
 }
 
-func call[T any](req Request, do func(T) (Answer, error)) (Answer, error) {
+func call[T any](req filewire.Request, do func(T) (filewire.Answer, error)) (filewire.Answer, error) {
 	var a T
-	if err := decode(req.Parameters, &a); err != nil {
-		return Answer{}, invalid("cannot use the parameters of %s: %w", req.Tool, err)
+	if err := filewire.Decode(req.Parameters, &a); err != nil {
+		return filewire.Answer{}, filewire.Invalid("cannot use the parameters of %s: %w", req.Tool, err)
 	}
 	return do(a)
 }
@@ -83,8 +85,8 @@ type toolCall struct {
 }
 
 // wait sends the other end what the tool waits for.
-func (s *toolCall) wait(what message) error {
-	return errors.Join(writeLine(s.w, what), s.w.Flush())
+func (s *toolCall) wait(what filewire.Message) error {
+	return errors.Join(filewire.WriteLine(s.w, what), s.w.Flush())
 }
 
 // lazyContent is content that is requested at the first Read.
@@ -97,7 +99,7 @@ type lazyContent struct {
 func (w *lazyContent) Read(p []byte) (int, error) {
 	if !w.asked {
 		w.asked = true
-		if err := w.s.wait(message{Send: true}); err != nil {
+		if err := w.s.wait(filewire.Message{Send: true}); err != nil {
 			w.s.err = err
 			return 0, err
 		}
@@ -106,10 +108,10 @@ func (w *lazyContent) Read(p []byte) (int, error) {
 }
 
 // begin writes the first answer, after which content follows.
-func (s *toolCall) begin(a Answer) io.Writer {
+func (s *toolCall) begin(a filewire.Answer) io.Writer {
 	s.begun = true
 	a.Content = true
-	s.err = writeLine(s.w, a)
+	s.err = filewire.WriteLine(s.w, a)
 	return s
 }
 
@@ -118,19 +120,19 @@ func (s *toolCall) Write(p []byte) (int, error) {
 		return 0, s.err
 	}
 	var n int
-	n, s.err = chunkWriter{s.w}.Write(p)
+	n, s.err = filewire.NewChunkWriter(s.w).Write(p)
 	return n, s.err
 }
 
 // finish ends the content, if it has begun, and writes the answer.
-func (s *toolCall) finish(a Answer, err error) error {
+func (s *toolCall) finish(a filewire.Answer, err error) error {
 	if s.begun {
-		if err := (chunkWriter{s.w}).end(); err != nil {
+		if err := filewire.NewChunkWriter(s.w).End(); err != nil {
 			return err
 		}
 	}
-	a.Failure = failureOf(err)
-	if err := writeLine(s.w, a); err != nil {
+	a.Failure = filewire.FailureOf(err)
+	if err := filewire.WriteLine(s.w, a); err != nil {
 		return err
 	}
 	return s.w.Flush()

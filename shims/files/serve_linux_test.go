@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -14,13 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 )
 
 // called is a request through both ends of the wire.
-func (w world) called(t testing.TB, tool Tool, args interface{ Validate() error }, body io.Reader, limit int64) (string, Answer, error) {
+func (w world) called(t testing.TB, tool filewire.Tool, args interface{ Validate() error }, body io.Reader, limit int64) (string, filewire.Answer, error) {
 	t.Helper()
-	req, err := NewRequest(tool, args)
+	req, err := filewire.NewRequest(tool, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func (w world) called(t testing.TB, tool Tool, args interface{ Validate() error 
 	return content.String(), a, err
 }
 
-func (w world) callTo(t testing.TB, req Request, body io.Reader, content io.Writer, limit int64) (Answer, error) {
+func (w world) callTo(t testing.TB, req filewire.Request, body io.Reader, content io.Writer, limit int64) (filewire.Answer, error) {
 	t.Helper()
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
@@ -40,7 +41,7 @@ func (w world) callTo(t testing.TB, req Request, body io.Reader, content io.Writ
 		outW.Close()
 		served <- err
 	}()
-	a, err := speak(inW, outR, req, Exchange{Body: body, Begin: func(Answer) io.Writer { return content }, Limit: limit})
+	a, err := speak(inW, outR, req, filewire.Exchange{Body: body, Begin: func(filewire.Answer) io.Writer { return content }, Limit: limit})
 	outR.Close()
 	if e := <-served; e != nil && err == nil {
 		t.Errorf("Serve: %v", e)
@@ -61,74 +62,74 @@ func pipe(t testing.TB) (r, w *os.File) {
 func TestServe(t *testing.T) {
 	w := newWorld(t)
 	content, data := "one\ntwo\n", bytes.Repeat([]byte{0, 0xff, '\n'}, 500_000)
-	_, a, err := w.called(t, WriteFileTool, WriteFile{Path: "f", Content: &content}, nil, 0)
+	_, a, err := w.called(t, filewire.WriteFileTool, filewire.WriteFile{Path: "f", Content: &content}, nil, 0)
 	if err != nil || a.Message != "File written: f" || !a.Created {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	got, a, err := w.called(t, ReadFileTool, ReadFile{Path: "f", Line: 2}, nil, 100)
+	got, a, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Line: 2}, nil, 100)
 	if err != nil || got != "two\n" || a.Bytes != 4 || a.Size != 8 {
 		t.Fatalf("%q, %+v, %v", got, a, err)
 	}
-	_, a, err = w.called(t, EditFileTool, EditFile{Path: "f", OldText: "two", NewText: "2"}, nil, 0)
+	_, a, err = w.called(t, filewire.EditFileTool, filewire.EditFile{Path: "f", OldText: "two", NewText: "2"}, nil, 0)
 	if err != nil || a.Message != "File edited: f" || !strings.Contains(a.Diff, "-two\n+2\n") {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	_, a, err = w.called(t, AppendFileTool, WriteFile{Path: "f", Stream: true}, bytes.NewReader(data), 0)
+	_, a, err = w.called(t, filewire.AppendFileTool, filewire.WriteFile{Path: "f", Stream: true}, bytes.NewReader(data), 0)
 	if err != nil || a.Message != "Appended to f" || a.Offset != 6 || a.Bytes != int64(len(data)) {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	got, a, err = w.called(t, ReadFileTool, ReadFile{Path: "f", Stream: true}, nil, 1<<30)
+	got, a, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Stream: true}, nil, 1<<30)
 	if err != nil || got != "one\n2\n"+string(data) || a.Truncated {
 		t.Fatalf("%d bytes, %+v, %v", len(got), a, err)
 	}
-	got, a, err = w.called(t, ListDirTool, ListDir{}, nil, 100)
+	got, a, err = w.called(t, filewire.ListDirTool, filewire.ListDir{}, nil, 100)
 	if err != nil || got != "FILE: f\n" || a.Entries != 1 {
 		t.Fatalf("%q, %+v, %v", got, a, err)
 	}
-	if got, a, err := w.called(t, ReadFileTool, ReadFile{Path: "f", Offset: 1 << 40}, nil, 100); err != nil || got != "" || a.Bytes != 0 {
+	if got, a, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Offset: 1 << 40}, nil, 100); err != nil || got != "" || a.Bytes != 0 {
 		t.Fatalf("nothing: %q, %+v, %v", got, a, err)
 	}
 }
 
 // TestServeFailures: kinds, messages and denials come through as they are.
 func TestServeFailures(t *testing.T) {
-	w := newWorld(t, func(o *Options) {
-		o.Check = func(op Op, name string) *Denial {
+	w := newWorld(t, func(o *filewire.Options) {
+		o.Check = func(op filewire.Op, name string) *filewire.Denial {
 			if strings.HasSuffix(name, ".env") {
-				return &Denial{Rule: "**/.env", Place: "defaults", Layer: "access"}
+				return &filewire.Denial{Rule: "**/.env", Place: "defaults", Layer: "access"}
 			}
 			return nil
 		}
 	})
 	put1(t, w.home+"/.env", "x")
-	_, _, err := w.called(t, ReadFileTool, ReadFile{Path: ".env"}, nil, 100)
-	var d *Denial
-	if want := (Denial{Tool: ReadFileTool, Op: Read, Path: w.home + "/.env", Rule: "**/.env", Place: "defaults", Layer: "access"}); !errors.As(err, &d) || *d != want {
+	_, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: ".env"}, nil, 100)
+	var d *filewire.Denial
+	if want := (filewire.Denial{Tool: filewire.ReadFileTool, Op: filewire.Read, Path: w.home + "/.env", Rule: "**/.env", Place: "defaults", Layer: "access"}); !errors.As(err, &d) || *d != want {
 		t.Errorf("%+v, %v", d, err)
 	}
-	_, _, err = w.called(t, ReadFileTool, ReadFile{Path: "../outside/secret"}, nil, 100)
-	wantDenied(t, err, RuleWorkspace, pathOutside)
-	_, _, err = w.called(t, ReadFileTool, ReadFile{Path: "none"}, nil, 100)
+	_, _, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "../outside/secret"}, nil, 100)
+	wantDenied(t, err, filewire.RuleWorkspace, pathOutside)
+	_, _, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "none"}, nil, 100)
 	wantError(t, err, chat.ErrNotFound, "failed to read file: file not found")
-	_, _, err = w.called(t, WriteFileTool, WriteFile{Path: ".env", Stream: true}, io.LimitReader(zeros{}, 50<<20), 100)
+	_, _, err = w.called(t, filewire.WriteFileTool, filewire.WriteFile{Path: ".env", Stream: true}, io.LimitReader(zeros{}, 50<<20), 100)
 	if !errors.Is(err, chat.ErrDenied) {
 		t.Errorf("a refusal while the content is still coming: %v", err)
 	}
 	put1(t, w.home+"/f", "12345")
-	if _, _, err := w.called(t, ReadFileTool, ReadFile{Path: "f"}, nil, 4); !errors.Is(err, errTooMuch) {
+	if _, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 4); err == nil || !strings.Contains(err.Error(), "more content than the limit") {
 		t.Errorf("more content than the caller takes: %v", err)
 	}
-	if got, _, err := w.called(t, ReadFileTool, ReadFile{Path: "f"}, nil, 5); err != nil || got != "12345" {
+	if got, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 5); err != nil || got != "12345" {
 		t.Errorf("as much as the caller takes: %q, %v", got, err)
 	}
 	for word, kind := range map[string]error{"invalid": chat.ErrInvalid, "denied": chat.ErrDenied, "not_found": chat.ErrNotFound, "exists": chat.ErrExists,
 		"wrong_phase": chat.ErrWrongPhase, "unsupported": chat.ErrUnsupported, "busy": chat.ErrBusy} {
-		f := failureOf(fmt.Errorf("x: %w", kind))
+		f := filewire.FailureOf(fmt.Errorf("x: %w", kind))
 		if f.Kind != word || !errors.Is(f, kind) {
 			t.Errorf("%v became %+v", kind, f)
 		}
 	}
-	if f := failureOf(errors.New("x")); f.Kind != "internal" || f.Unwrap() != nil {
+	if f := filewire.FailureOf(errors.New("x")); f.Kind != "internal" || f.Unwrap() != nil {
 		t.Errorf("%+v", f)
 	}
 }
@@ -138,9 +139,9 @@ func TestServeFailures(t *testing.T) {
 func TestSenderGone(t *testing.T) {
 	w := newWorld(t)
 	put1(t, w.home+"/f", "old")
-	for _, tool := range []Tool{WriteFileTool, AppendFileTool} {
+	for _, tool := range []filewire.Tool{filewire.WriteFileTool, filewire.AppendFileTool} {
 		body := io.MultiReader(io.LimitReader(zeros{}, 3<<20), failingReader{})
-		_, _, err := w.called(t, tool, WriteFile{Path: "f", Stream: true}, body, 0)
+		_, _, err := w.called(t, tool, filewire.WriteFile{Path: "f", Stream: true}, body, 0)
 		if err == nil || !strings.Contains(err.Error(), "the sender went away") {
 			t.Errorf("%s: %v", tool, err)
 		}
@@ -185,15 +186,13 @@ func TestRequests(t *testing.T) {
 		`{"tool":"write_file","parameters":{"path":"f","stream":true}}` + "\n\x00\x00\x00\x05abc",
 		`{"tool":"write_file","parameters":{"path":"f","stream":true}}` + "\n\x00\x00\x00\x03abc",
 		`{"tool":"write_file","parameters":{"path":"f","stream":true}}` + "\n\xff\xff\xff\xffabc",
-		`{"tool":"write_file","parameters":{"path":"f","content":"` + strings.Repeat("x", maxLine) + `"}}` + "\n",
+		`{"tool":"write_file","parameters":{"path":"f","content":"` + strings.Repeat("x", filewire.MaxLine) + `"}}` + "\n",
 	} {
 		var out bytes.Buffer
 		if err := w.Serve(strings.NewReader(line), &out); err != nil {
 			t.Errorf("%.60q: %v", line, err)
 		}
-		c := caller{w: discard{}, r: bufio.NewReader(&out), sent: make(chan error, 1)}
-		c.Body = strings.NewReader("")
-		a, err := c.answer()
+		a, err := filewire.Speak(discard{}, &out, filewire.Exchange{Body: strings.NewReader("")})
 		if !errors.Is(err, chat.ErrInvalid) || a.Message != "" {
 			t.Errorf("%.60q: %+v, %v", line, a, err)
 		}
@@ -211,13 +210,13 @@ func TestRequests(t *testing.T) {
 // TestHostileAnswers: the other end is a process of the chat. Whatever it sends, Speak returns an
 // error, and accepts no more content than requested.
 func TestHostileAnswers(t *testing.T) {
-	req, err := NewRequest(ReadFileTool, ReadFile{Path: "f"})
+	req, err := filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{Path: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	begin := `{"size":1,"bytes":0,"content":true}` + "\n"
 	for name, answer := range map[string]string{
-		"nothing": "", "no JSON": "hello\n", "no end": "{", "endless line": strings.Repeat(" ", maxLine+1), "unknown field": `{"uid":0}` + "\n",
+		"nothing": "", "no JSON": "hello\n", "no end": "{", "endless line": strings.Repeat(" ", filewire.MaxLine+1), "unknown field": `{"uid":0}` + "\n",
 		"no content": begin, "half a length": begin + "\x00\x00", "half a chunk": begin + "\x00\x00\x00\x05abc", "huge chunk": begin + "\x7f\xff\xff\xff",
 		"too much": begin + "\x00\x00\x00\x0b01234567890\x00\x00\x00\x00" + `{"bytes":11,"size":0}` + "\n",
 		"no last":  begin + "\x00\x00\x00\x01a\x00\x00\x00\x00", "miscounted": begin + "\x00\x00\x00\x01a\x00\x00\x00\x00" + `{"bytes":2,"size":0}` + "\n",
@@ -226,7 +225,7 @@ func TestHostileAnswers(t *testing.T) {
 		atOnce(t, func() {
 			_, w := pipe(t)
 			var got bytes.Buffer
-			a, err := speak(w, strings.NewReader(answer), req, Exchange{Begin: func(Answer) io.Writer { return &got }, Limit: 10})
+			a, err := speak(w, strings.NewReader(answer), req, filewire.Exchange{Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 10})
 			if err == nil || got.Len() > 10 {
 				t.Errorf("%s: %+v, %d bytes", name, a, got.Len())
 			}
@@ -234,9 +233,9 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	long := fmt.Sprintf(`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"%s","denial":{"op":"read","path":"%[1]s","rule":"%[1]s"}}}`+"\n", strings.Repeat("x", 100_000))
 	_, w := pipe(t)
-	_, err = speak(w, strings.NewReader(long), req, Exchange{Limit: 10})
-	var d *Denial
-	if !errors.As(err, &d) || len(d.Rule) > MaxPath+3 || len(d.Path) > MaxPath+3 || len(err.Error()) > maxMessage+3 {
+	_, err = speak(w, strings.NewReader(long), req, filewire.Exchange{Limit: 10})
+	var d *filewire.Denial
+	if !errors.As(err, &d) || len(d.Rule) > filewire.MaxPath+3 || len(d.Path) > filewire.MaxPath+3 || len(err.Error()) > filewire.MaxMessage+3 {
 		t.Errorf("a long denial: %d bytes", len(err.Error()))
 	}
 }
@@ -248,10 +247,10 @@ func TestHugeFile(t *testing.T) {
 	if testing.Short() {
 		size = 128 << 20
 	}
-	for _, tool := range []Tool{ReadFileTool, WriteFileTool, AppendFileTool, EditFileTool, "read lines"} {
+	for _, tool := range []filewire.Tool{filewire.ReadFileTool, filewire.WriteFileTool, filewire.AppendFileTool, filewire.EditFileTool, "read lines"} {
 		t.Run(string(tool), func(t *testing.T) {
 			dir := t.TempDir()
-			if tool != WriteFileTool {
+			if tool != filewire.WriteFileTool {
 				huge(t, dir+"/huge", size)
 			}
 			cmd := child(t, "memory", "CHATD_FILES_DIR="+dir, "CHATD_FILES_TOOL="+string(tool), fmt.Sprint("CHATD_FILES_SIZE=", size))
@@ -289,27 +288,27 @@ func huge(t *testing.T, name string, size int64) {
 func memoryChild() {
 	size, err := strconv.ParseInt(os.Getenv("CHATD_FILES_SIZE"), 10, 64)
 	check(err)
-	tools, err := Open(Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
+	tools, err := Open(filewire.Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
 	check(err)
 	w, t := world{Tools: tools}, &testing.B{}
 	var n counter
-	tool, body := Tool(os.Getenv("CHATD_FILES_TOOL")), io.LimitReader(zeros{}, size)
-	var req Request
+	tool, body := filewire.Tool(os.Getenv("CHATD_FILES_TOOL")), io.LimitReader(zeros{}, size)
+	var req filewire.Request
 	switch tool {
-	case ReadFileTool:
-		req, err = NewRequest(tool, ReadFile{Path: "huge", Stream: true, Hash: true})
+	case filewire.ReadFileTool:
+		req, err = filewire.NewRequest(tool, filewire.ReadFile{Path: "huge", Stream: true, Hash: true})
 		body = nil
 	case "read lines":
-		req, err = NewRequest(ReadFileTool, ReadFile{Path: "huge", Line: 2})
+		req, err = filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{Path: "huge", Line: 2})
 		size, body = 5, nil
-	case EditFileTool:
-		req, err = NewRequest(tool, EditFile{Path: "huge", OldText: "mark", NewText: "gone"})
+	case filewire.EditFileTool:
+		req, err = filewire.NewRequest(tool, filewire.EditFile{Path: "huge", OldText: "mark", NewText: "gone"})
 		size, body = 0, nil
-	case AppendFileTool:
+	case filewire.AppendFileTool:
 		body = io.LimitReader(zeros{}, size/4)
 		fallthrough
 	default:
-		req, err = NewRequest(tool, WriteFile{Path: "huge", Stream: true})
+		req, err = filewire.NewRequest(tool, filewire.WriteFile{Path: "huge", Stream: true})
 		size = 0
 	}
 	check(err)
@@ -345,7 +344,7 @@ func peak() string {
 
 // TestRequestForm: the example of PicoClaw's page is a request.
 func TestRequestForm(t *testing.T) {
-	req, err := NewRequest(ReadFileTool, ReadFile{Path: "config/settings.json"})
+	req, err := filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{Path: "config/settings.json"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,10 +352,10 @@ func TestRequestForm(t *testing.T) {
 	if want := `{"tool":"read_file","parameters":{"path":"config/settings.json"}}`; err != nil || string(line) != want {
 		t.Errorf("%s, %v", line, err)
 	}
-	if _, err := NewRequest(ReadFileTool, ReadFile{}); !errors.Is(err, chat.ErrInvalid) {
+	if _, err := filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{}); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("a request that cannot be meant: %v", err)
 	}
-	if !slices.Equal([]Tool{ReadFileTool, WriteFileTool, EditFileTool, AppendFileTool, ListDirTool}, []Tool{"read_file", "write_file", "edit_file", "append_file", "list_dir"}) {
+	if !slices.Equal([]filewire.Tool{filewire.ReadFileTool, filewire.WriteFileTool, filewire.EditFileTool, filewire.AppendFileTool, filewire.ListDirTool}, []filewire.Tool{"read_file", "write_file", "edit_file", "append_file", "list_dir"}) {
 		t.Error("the tools have other names")
 	}
 }

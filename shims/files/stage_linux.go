@@ -5,6 +5,8 @@ import (
 	"io"
 	"path"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -37,7 +39,7 @@ func (p *place) mayReplace() (bool, error) {
 	if _, err := p.stat(); err != nil {
 		return true, nil // it is not there
 	}
-	return p.t.opt.Check("bash", beside) == nil && p.t.opt.Check(Write, beside) == nil, nil
+	return p.t.opt.Check("bash", beside) == nil && p.t.opt.Check(filewire.Write, beside) == nil, nil
 }
 
 // stage creates the file in which new content is gathered.
@@ -101,7 +103,7 @@ func (t *temp) overwrite() error {
 	}
 	failpoint("overwrite.begun")
 	in := io.NewSectionReader(t.f, 0, st.Size())
-	if _, err := io.CopyBuffer(onlyWriter{io.NewOffsetWriter(f, 0)}, onlyReader{in}, make([]byte, bufferSize)); err != nil {
+	if _, err := filewire.Copy(io.NewOffsetWriter(f, 0), in); err != nil {
 		return err
 	}
 	return errors.Join(f.Truncate(st.Size()), fsync(f))

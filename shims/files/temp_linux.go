@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -91,15 +93,15 @@ func (t *temp) unname() error {
 
 // fill copies body into the file, at most limit bytes of it.
 func (t *temp) fill(body io.Reader, limit int64) (int64, error) {
-	n, err := io.CopyBuffer(onlyWriter{t.f}, onlyReader{io.LimitReader(body, limit+1)}, make([]byte, bufferSize))
+	n, err := filewire.Copy(t.f, io.LimitReader(body, limit+1))
 	if err == nil && n > limit {
 		err = tooLarge(limit)
 	}
-	return n, cutOff(err)
+	return n, filewire.CutOff(err)
 }
 
 func tooLarge(limit int64) error {
-	return invalid("more than %s bytes", strconv.FormatInt(limit, 10))
+	return filewire.Invalid("more than %s bytes", strconv.FormatInt(limit, 10))
 }
 
 // maxSweep bounds the names that a write looks at.

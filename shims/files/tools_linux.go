@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"golang.org/x/sys/unix"
@@ -13,10 +15,10 @@ import (
 
 // Tools are the five tools, opened on their roots. They are safe for concurrent use.
 type Tools struct {
-	opt    Options
+	opt    filewire.Options
 	roots  []*root // the workspace first
 	slash  *root   // nil when nothing outside the roots may be reached
-	grants Grants
+	grants filewire.Grants
 }
 
 // root is a directory that paths begin at.
@@ -27,13 +29,13 @@ type root struct {
 }
 
 // Open opens the roots. It must be called as the chat, in the chat's view.
-func Open(opt Options) (*Tools, error) {
+func Open(opt filewire.Options) (*Tools, error) {
 	t := &Tools{opt: opt}
 	if t.opt.MaxBytes == 0 {
-		t.opt.MaxBytes = DefaultMaxBytes
+		t.opt.MaxBytes = filewire.DefaultMaxBytes
 	}
 	if t.opt.LockWait == 0 {
-		t.opt.LockWait = DefaultLockWait
+		t.opt.LockWait = filewire.DefaultLockWait
 	}
 	if err := t.open(); err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -43,7 +45,7 @@ func Open(opt Options) (*Tools, error) {
 
 func (t *Tools) open() (err error) {
 	if t.opt.Rules != nil {
-		if t.opt.Check, err = t.opt.Rules.check(t.opt.Workspace); err != nil {
+		if t.opt.Check, err = t.opt.Rules.Check(t.opt.Workspace); err != nil {
 			return err
 		}
 	}
@@ -56,7 +58,7 @@ func (t *Tools) open() (err error) {
 			return err
 		}
 		t.roots = append(t.roots, r)
-		t.grants.roots = append(t.grants.roots, r.real)
+		t.grants.Roots = append(t.grants.Roots, r.real)
 	}
 	if t.opt.Unrestricted || t.opt.ReadOutside || len(t.opt.AllowRead)+len(t.opt.AllowWrite) > 0 {
 		t.slash, err = openRoot("/")
@@ -78,7 +80,7 @@ func (t *Tools) Close() error {
 
 func openRoot(name string) (*root, error) {
 	if !path.IsAbs(name) {
-		return nil, invalid("cannot open root %s: want an absolute path", chat.Quote(name))
+		return nil, filewire.Invalid("cannot open root %s: want an absolute path", chat.Quote(name))
 	}
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -96,7 +98,7 @@ func fdName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // nameOf is the kernel's name of fd.
 func nameOf(fd int) (string, error) {
-	var buf [2 * MaxPath]byte
+	var buf [2 * filewire.MaxPath]byte
 	n, err := unix.Readlink(fdName(fd), buf[:])
 	if err != nil {
 		return "", fmt.Errorf("cannot ask what was opened, %s: %w: %w", fdName(fd), err, chat.ErrUnsupported)
@@ -112,7 +114,7 @@ func (t *Tools) fold(p string) string {
 
 // check checks one name. A call makes all its checks before it changes anything, because a denial
 // ends it.
-func (t *Tools) check(op Op, name string) error {
+func (t *Tools) check(op filewire.Op, name string) error {
 	if t.opt.Check == nil {
 		return nil
 	}

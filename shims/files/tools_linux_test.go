@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 )
 
@@ -47,7 +49,7 @@ type world struct {
 
 const secret = "the secret of another chat\n"
 
-func newWorld(t testing.TB, change ...func(*Options)) world {
+func newWorld(t testing.TB, change ...func(*filewire.Options)) world {
 	t.Helper()
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -60,7 +62,7 @@ func newWorld(t testing.TB, change ...func(*Options)) world {
 		}
 	}
 	put1(t, w.out+"/secret", secret)
-	opt := Options{Workspace: w.home, Roots: []string{w.tmp}}
+	opt := filewire.Options{Workspace: w.home, Roots: []string{w.tmp}}
 	for _, c := range change {
 		c(&opt)
 	}
@@ -119,34 +121,34 @@ func ls(t testing.TB, dir string) []string {
 	return names
 }
 
-func (w world) read(a ReadFile) (string, Answer, error) {
+func (w world) read(a filewire.ReadFile) (string, filewire.Answer, error) {
 	var b bytes.Buffer
-	out, err := w.ReadFile(a, func(Answer) io.Writer { return &b })
+	out, err := w.ReadFile(a, func(filewire.Answer) io.Writer { return &b })
 	return b.String(), out, err
 }
 
-func (w world) list(a ListDir) (string, Answer, error) {
+func (w world) list(a filewire.ListDir) (string, filewire.Answer, error) {
 	var b bytes.Buffer
-	out, err := w.ListDir(a, func(Answer) io.Writer { return &b })
+	out, err := w.ListDir(a, func(filewire.Answer) io.Writer { return &b })
 	return b.String(), out, err
 }
 
-func (w world) write(path, content string) (Answer, error) {
-	return w.WriteFile(WriteFile{Path: path, Content: &content}, nil)
+func (w world) write(path, content string) (filewire.Answer, error) {
+	return w.WriteFile(filewire.WriteFile{Path: path, Content: &content}, nil)
 }
 
-func (w world) append(path, content string) (Answer, error) {
-	return w.AppendFile(WriteFile{Path: path, Content: &content}, nil)
+func (w world) append(path, content string) (filewire.Answer, error) {
+	return w.AppendFile(filewire.WriteFile{Path: path, Content: &content}, nil)
 }
 
-func (w world) edit(path, old, new string) (Answer, error) {
-	return w.EditFile(EditFile{Path: path, OldText: old, NewText: new})
+func (w world) edit(path, old, new string) (filewire.Answer, error) {
+	return w.EditFile(filewire.EditFile{Path: path, OldText: old, NewText: new})
 }
 
 // wantDenied wants a denial by rule, and the words that the caller gets.
 func wantDenied(t *testing.T, err error, rule, message string) {
 	t.Helper()
-	var d *Denial
+	var d *filewire.Denial
 	if !errors.As(err, &d) || !errors.Is(err, chat.ErrDenied) {
 		t.Fatalf("got %v, want a denial", err)
 	}
@@ -172,7 +174,7 @@ func TestMessages(t *testing.T) {
 	if err != nil || a.Message != "File written: output/results.txt" {
 		t.Fatalf("write_file: %q, %v", a.Message, err)
 	}
-	if got, _, err := w.read(ReadFile{Path: "output/results.txt"}); err != nil || got != "Analysis complete\nTotal: 42 items" {
+	if got, _, err := w.read(filewire.ReadFile{Path: "output/results.txt"}); err != nil || got != "Analysis complete\nTotal: 42 items" {
 		t.Fatalf("read_file: %q, %v", got, err)
 	}
 	a, err = w.edit("output/results.txt", "42", "43")
@@ -189,16 +191,16 @@ func TestMessages(t *testing.T) {
 	mkdir(t, w.home+"/src/components")
 	mkdir(t, w.home+"/src/utils")
 	put1(t, w.home+"/src/main.go", "")
-	if got, _, err := w.list(ListDir{Path: "src"}); err != nil || got != "DIR:  components\nFILE: main.go\nDIR:  utils\n" {
+	if got, _, err := w.list(filewire.ListDir{Path: "src"}); err != nil || got != "DIR:  components\nFILE: main.go\nDIR:  utils\n" {
 		t.Fatalf("list_dir: %q, %v", got, err)
 	}
-	if got, _, err := w.list(ListDir{}); err != nil || got != "DIR:  output\nDIR:  src\n" {
+	if got, _, err := w.list(filewire.ListDir{}); err != nil || got != "DIR:  output\nDIR:  src\n" {
 		t.Fatalf("list_dir of nothing: %q, %v", got, err)
 	}
-	_, _, err = w.read(ReadFile{Path: "nothing"})
+	_, _, err = w.read(filewire.ReadFile{Path: "nothing"})
 	wantError(t, err, chat.ErrNotFound, "failed to read file: file not found")
-	_, _, err = w.read(ReadFile{Path: w.out + "/secret"})
-	wantDenied(t, err, RuleWorkspace, "access denied: path is outside the workspace")
+	_, _, err = w.read(filewire.ReadFile{Path: w.out + "/secret"})
+	wantDenied(t, err, filewire.RuleWorkspace, "access denied: path is outside the workspace")
 	_, err = w.edit("output/results.txt", "absent", "")
 	wantError(t, err, chat.ErrInvalid, "old_text not found in file. Make sure it matches exactly")
 	_, err = w.edit("output/results.txt", "l", "")
@@ -208,36 +210,36 @@ func TestMessages(t *testing.T) {
 // TestArguments: invalid arguments are refused before anything is opened.
 func TestArguments(t *testing.T) {
 	w := newWorld(t)
-	long, bad, content := strings.Repeat("x", MaxPath+1), "a\xff", "x"
+	long, bad, content := strings.Repeat("x", filewire.MaxPath+1), "a\xff", "x"
 	for name, err := range map[string]error{
-		"empty path":        ReadFile{}.Validate(),
-		"long path":         ReadFile{Path: long}.Validate(),
-		"NUL":               ReadFile{Path: "a\x00b"}.Validate(),
-		"no UTF-8":          ReadFile{Path: bad}.Validate(),
-		"negative offset":   ReadFile{Path: "a", Offset: -1}.Validate(),
-		"far offset":        ReadFile{Path: "a", Offset: MaxOffset + 1}.Validate(),
-		"negative length":   ReadFile{Path: "a", Length: -1}.Validate(),
-		"bytes and lines":   ReadFile{Path: "a", Offset: 1, Line: 1}.Validate(),
-		"more than a page":  ReadFile{Path: "a", Length: MaxPage + 1}.Validate(),
-		"no content":        WriteFile{Path: "a"}.Validate(),
-		"content twice":     WriteFile{Path: "a", Content: &content, Stream: true}.Validate(),
-		"content no UTF-8":  WriteFile{Path: "a", Content: &bad}.Validate(),
-		"write, empty path": WriteFile{Content: &content}.Validate(),
-		"old_text empty":    EditFile{Path: "a"}.Validate(),
-		"texts too long":    EditFile{Path: "a", OldText: strings.Repeat("x", MaxText), NewText: "y"}.Validate(),
-		"new_text no UTF-8": EditFile{Path: "a", OldText: "x", NewText: bad}.Validate(),
-		"limit":             ListDir{Limit: MaxEntries + 1}.Validate(),
-		"negative limit":    ListDir{Limit: -1}.Validate(),
-		"after too long":    ListDir{After: long}.Validate(),
+		"empty path":        filewire.ReadFile{}.Validate(),
+		"long path":         filewire.ReadFile{Path: long}.Validate(),
+		"NUL":               filewire.ReadFile{Path: "a\x00b"}.Validate(),
+		"no UTF-8":          filewire.ReadFile{Path: bad}.Validate(),
+		"negative offset":   filewire.ReadFile{Path: "a", Offset: -1}.Validate(),
+		"far offset":        filewire.ReadFile{Path: "a", Offset: filewire.MaxOffset + 1}.Validate(),
+		"negative length":   filewire.ReadFile{Path: "a", Length: -1}.Validate(),
+		"bytes and lines":   filewire.ReadFile{Path: "a", Offset: 1, Line: 1}.Validate(),
+		"more than a page":  filewire.ReadFile{Path: "a", Length: filewire.MaxPage + 1}.Validate(),
+		"no content":        filewire.WriteFile{Path: "a"}.Validate(),
+		"content twice":     filewire.WriteFile{Path: "a", Content: &content, Stream: true}.Validate(),
+		"content no UTF-8":  filewire.WriteFile{Path: "a", Content: &bad}.Validate(),
+		"write, empty path": filewire.WriteFile{Content: &content}.Validate(),
+		"old_text empty":    filewire.EditFile{Path: "a"}.Validate(),
+		"texts too long":    filewire.EditFile{Path: "a", OldText: strings.Repeat("x", filewire.MaxText), NewText: "y"}.Validate(),
+		"new_text no UTF-8": filewire.EditFile{Path: "a", OldText: "x", NewText: bad}.Validate(),
+		"limit":             filewire.ListDir{Limit: filewire.MaxEntries + 1}.Validate(),
+		"negative limit":    filewire.ListDir{Limit: -1}.Validate(),
+		"after too long":    filewire.ListDir{After: long}.Validate(),
 	} {
 		if !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (WriteFile{Path: "f"}).Validate(); !strings.Contains(err.Error(), `"f": content is missing`) {
+	if err := (filewire.WriteFile{Path: "f"}).Validate(); !strings.Contains(err.Error(), `"f": content is missing`) {
 		t.Error(err)
 	}
-	if _, err := w.write("long", strings.Repeat("x", MaxText+1)); !errors.Is(err, chat.ErrInvalid) {
+	if _, err := w.write("long", strings.Repeat("x", filewire.MaxText+1)); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("content of more than MaxText: %v", err)
 	}
 	if got := ls(t, w.home); len(got) > 0 {
@@ -252,7 +254,7 @@ func TestArguments(t *testing.T) {
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	put1(t, dir+"/file", "")
-	for _, opt := range []Options{
+	for _, opt := range []filewire.Options{
 		{Workspace: "relative"}, {Workspace: dir + "/none"}, {Workspace: dir + "/file"},
 		{Workspace: dir, Roots: []string{dir + "/none"}},
 		{Workspace: dir, AllowRead: []string{"("}}, {Workspace: dir, AllowWrite: []string{"a)(b"}},
@@ -279,7 +281,7 @@ func atOnce(t *testing.T, f func()) {
 // TestNotRegular: a FIFO, a socket, a device and a directory are errors at once,
 // for each tool that takes a file.
 func TestNotRegular(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Unrestricted = true })
+	w := newWorld(t, func(o *filewire.Options) { o.Unrestricted = true })
 	if err := syscall.Mkfifo(w.home+"/fifo", 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,7 @@ func TestNotRegular(t *testing.T) {
 	for path, what := range map[string]string{"fifo": "FIFO", "link": "FIFO", "socket": "socket", "/dev/null": "device",
 		"/dev/tty": "device", "dir": "directory", ".": "directory", "/": "directory"} {
 		atOnce(t, func() {
-			_, _, e1 := w.read(ReadFile{Path: path})
+			_, _, e1 := w.read(filewire.ReadFile{Path: path})
 			_, e2 := w.write(path, "x")
 			_, e3 := w.edit(path, "x", "y")
 			_, e4 := w.append(path, "x")
@@ -311,7 +313,7 @@ func TestNotRegular(t *testing.T) {
 			continue
 		}
 		atOnce(t, func() {
-			if _, _, err := w.list(ListDir{Path: path}); !errors.Is(err, chat.ErrInvalid) {
+			if _, _, err := w.list(filewire.ListDir{Path: path}); !errors.Is(err, chat.ErrInvalid) {
 				t.Errorf("list_dir of %s: %v", path, err)
 			}
 		})
@@ -334,24 +336,24 @@ func TestOpenFiles(t *testing.T) {
 	before := len(ls(t, "/proc/self/fd"))
 	for range 20 {
 		for _, p := range []string{"d/f", "d/none/x", "d/out/secret", "loop", "d", "d/f/x", "../x"} {
-			w.read(ReadFile{Path: p})
+			w.read(filewire.ReadFile{Path: p})
 			w.edit(p, "one", "one")
 			w.edit(p, "two", "one")
-			w.list(ListDir{Path: p})
+			w.list(filewire.ListDir{Path: p})
 			w.append(p, "")
-			w.WriteFile(WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
-			w.AppendFile(WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
+			w.WriteFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
+			w.AppendFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
 		}
 	}
 	for range 20 {
-		tools, err := Open(Options{Workspace: w.home, Roots: []string{w.tmp}, ReadOutside: true})
+		tools, err := Open(filewire.Options{Workspace: w.home, Roots: []string{w.tmp}, ReadOutside: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := tools.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(Options{Workspace: w.home, Roots: []string{w.home + "/d/f"}}); err == nil {
+		if _, err := Open(filewire.Options{Workspace: w.home, Roots: []string{w.home + "/d/f"}}); err == nil {
 			t.Fatal("opened a file as a root")
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +19,7 @@ var errMoved = errors.New("the path changed while it was used")
 // place is where a path leads: a name in an open directory. The path is not looked up again.
 type place struct {
 	t      *Tools
-	op     Op
+	op     filewire.Op
 	folded string // as the caller calls it
 	real   string // the physical name
 	dir    int    // O_PATH; the root's or one of held
@@ -45,7 +47,7 @@ func (p *place) close() {
 
 // find folds and walks a path and checks both its names. It accesses nothing before the folded name
 // is allowed. A path that does not exist has a place too, if it could be created.
-func (t *Tools) find(op Op, caller string) (*place, error) {
+func (t *Tools) find(op filewire.Op, caller string) (*place, error) {
 	folded := t.fold(caller)
 	if !t.grants.Reaches(op, folded) {
 		return nil, outside(op, folded, "access denied: path is outside the workspace")
@@ -73,15 +75,15 @@ func (t *Tools) find(op Op, caller string) (*place, error) {
 	return p, nil
 }
 
-func outside(op Op, name, message string) *Denial {
-	return &Denial{Op: op, Path: name, Rule: RuleWorkspace, Layer: "files", Message: message}
+func outside(op filewire.Op, name, message string) *filewire.Denial {
+	return &filewire.Denial{Op: op, Path: name, Rule: filewire.RuleWorkspace, Layer: "files", Message: message}
 }
 
 // walker follows a path from a root, with every directory on the way open, so that ".." in a link
 // leads back along the walk, even if a directory was moved meanwhile.
 type walker struct {
 	t     *Tools
-	op    Op
+	op    filewire.Op
 	base  *root
 	held  []int    // below base, outermost first
 	names []string // their names
@@ -280,7 +282,7 @@ func openat(dir int, name string, flags int, mode uint32) (int, error) {
 }
 
 func readlink(dir int, name string) (string, error) {
-	var buf [MaxPath]byte
+	var buf [filewire.MaxPath]byte
 	n, err := unix.Readlinkat(dir, name, buf[:])
 	if err != nil {
 		return "", err

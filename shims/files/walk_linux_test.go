@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -43,16 +45,16 @@ func TestRestrict(t *testing.T) {
 		"abs": linkOutside, "rel": linkOutside, "chain": linkOutside, "dir/secret": linkOutside, "sub/dir/secret": linkOutside,
 		"dir": linkOutside, "dangling": linkOutside, "dir/new/file": linkOutside, "magic/secret": linkOutside, "cwd/x": linkOutside,
 	} {
-		_, _, err := w.read(ReadFile{Path: p})
-		wantDenied(t, err, RuleWorkspace, message)
+		_, _, err := w.read(filewire.ReadFile{Path: p})
+		wantDenied(t, err, filewire.RuleWorkspace, message)
 		_, err = w.write(p, "x")
-		wantDenied(t, err, RuleWorkspace, message)
+		wantDenied(t, err, filewire.RuleWorkspace, message)
 		_, err = w.append(p, "x")
-		wantDenied(t, err, RuleWorkspace, message)
+		wantDenied(t, err, filewire.RuleWorkspace, message)
 		_, err = w.edit(p, "secret", "x")
-		wantDenied(t, err, RuleWorkspace, message)
-		_, _, err = w.list(ListDir{Path: p})
-		wantDenied(t, err, RuleWorkspace, message)
+		wantDenied(t, err, filewire.RuleWorkspace, message)
+		_, _, err = w.list(filewire.ListDir{Path: p})
+		wantDenied(t, err, filewire.RuleWorkspace, message)
 	}
 	if cat(t, w.out+"/secret") != secret || len(ls(t, w.out)) != 1 || len(ls(t, w.home)) != 8 {
 		t.Errorf("something was written: %v, %v", ls(t, w.out), ls(t, w.home))
@@ -88,7 +90,7 @@ func TestLinksInside(t *testing.T) {
 		if _, err := w.edit(p, "+", "."); err != nil {
 			t.Fatalf("edit %s: %v", p, err)
 		}
-		if got, _, err := w.read(ReadFile{Path: p}); err != nil || got != want+"." || cat(t, file) != want+"." {
+		if got, _, err := w.read(filewire.ReadFile{Path: p}); err != nil || got != want+"." || cat(t, file) != want+"." {
 			t.Fatalf("read %s: %q, %v", p, got, err)
 		}
 	}
@@ -103,7 +105,7 @@ func TestLinksInside(t *testing.T) {
 	}
 	link(t, "loop2", w.home+"/loop1")
 	link(t, "loop1", w.home+"/loop2")
-	if _, _, err := w.read(ReadFile{Path: "loop1"}); !errors.Is(err, chat.ErrInvalid) {
+	if _, _, err := w.read(filewire.ReadFile{Path: "loop1"}); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("a loop of links: %v", err)
 	}
 }
@@ -112,14 +114,14 @@ func TestLinksInside(t *testing.T) {
 func TestWorkspaceByLink(t *testing.T) {
 	w := newWorld(t)
 	link(t, w.home, w.out+"/alias")
-	alias, err := Open(Options{Workspace: w.out + "/alias"})
+	alias, err := Open(filewire.Options{Workspace: w.out + "/alias"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer alias.Close()
 	put1(t, w.home+"/f", "x")
 	for _, p := range []string{"f", w.out + "/alias/f", w.home + "/f"} {
-		if got, a, err := (world{Tools: alias}).read(ReadFile{Path: p}); err != nil || got != "x" || a.Path != w.home+"/f" {
+		if got, a, err := (world{Tools: alias}).read(filewire.ReadFile{Path: p}); err != nil || got != "x" || a.Path != w.home+"/f" {
 			t.Errorf("%s: %q, %+v, %v", p, got, a, err)
 		}
 	}
@@ -132,30 +134,30 @@ func TestOutside(t *testing.T) {
 	reads, writes := "reads", "writes"
 	for _, c := range []struct {
 		name   string
-		change func(*Options, string)
+		change func(*filewire.Options, string)
 		path   string
 		want   string // which of reads and writes work
 	}{
-		{"nothing", func(*Options, string) {}, "/secret", ""},
-		{"unrestricted", func(o *Options, _ string) { o.Unrestricted = true }, "/secret", reads + writes},
-		{"read outside", func(o *Options, _ string) { o.ReadOutside = true }, "/secret", reads},
-		{"read pattern", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/secret$"} }, "/secret", reads},
-		{"write pattern", func(o *Options, out string) { o.AllowWrite = []string{"^" + out + "/sec.*t$"} }, "/secret", writes},
-		{"both", func(o *Options, out string) {
+		{"nothing", func(*filewire.Options, string) {}, "/secret", ""},
+		{"unrestricted", func(o *filewire.Options, _ string) { o.Unrestricted = true }, "/secret", reads + writes},
+		{"read outside", func(o *filewire.Options, _ string) { o.ReadOutside = true }, "/secret", reads},
+		{"read pattern", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/secret$"} }, "/secret", reads},
+		{"write pattern", func(o *filewire.Options, out string) { o.AllowWrite = []string{"^" + out + "/sec.*t$"} }, "/secret", writes},
+		{"both", func(o *filewire.Options, out string) {
 			o.AllowRead, o.AllowWrite = []string{"^" + out}, []string{"^" + out + "/secret"}
 		}, "/secret", reads + writes},
-		{"prefix is a directory", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/allow"} }, "/allow/x", reads},
-		{"prefix with a slash", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/allow/"} }, "/allow/x", reads},
-		{"prefix of a name", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/allow"} }, "/allowed-not", ""},
-		{"prefix of a name, alternatives", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/(all|allow)"} }, "/allowed-not", ""},
-		{"a longer alternative", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/(all|allow)"} }, "/allow/x", reads},
-		{"link to a granted file", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/secret$"} }, "/../home/in", reads},
-		{"granted link to another", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/link$"} }, "/link", ""},
-		{"granted link, relative", func(o *Options, out string) { o.AllowRead = []string{"^" + out + "/rel$"} }, "/rel", ""},
+		{"prefix is a directory", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/allow"} }, "/allow/x", reads},
+		{"prefix with a slash", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/allow/"} }, "/allow/x", reads},
+		{"prefix of a name", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/allow"} }, "/allowed-not", ""},
+		{"prefix of a name, alternatives", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/(all|allow)"} }, "/allowed-not", ""},
+		{"a longer alternative", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/(all|allow)"} }, "/allow/x", reads},
+		{"link to a granted file", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/secret$"} }, "/../home/in", reads},
+		{"granted link to another", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/link$"} }, "/link", ""},
+		{"granted link, relative", func(o *filewire.Options, out string) { o.AllowRead = []string{"^" + out + "/rel$"} }, "/rel", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out string
-			w := newWorld(t, func(o *Options) {
+			w := newWorld(t, func(o *filewire.Options) {
 				out = path.Dir(o.Workspace) + "/outside"
 				c.change(o, out)
 			})
@@ -166,7 +168,7 @@ func TestOutside(t *testing.T) {
 			link(t, out+"/secret", out+"/link")
 			link(t, "secret", out+"/rel")
 			link(t, out+"/secret", w.home+"/in")
-			got, _, readErr := w.read(ReadFile{Path: out + c.path})
+			got, _, readErr := w.read(filewire.ReadFile{Path: out + c.path})
 			if can := strings.Contains(c.want, reads); can != (readErr == nil) || can && got != secret {
 				t.Errorf("read: %q, %v", got, readErr)
 			}
@@ -186,11 +188,11 @@ func TestOutside(t *testing.T) {
 // touched, a deny of either denies, and the answer names rule and path.
 func TestCheck(t *testing.T) {
 	var asked []string
-	w := newWorld(t, func(o *Options) {
-		o.Check = func(op Op, name string) *Denial {
+	w := newWorld(t, func(o *filewire.Options) {
+		o.Check = func(op filewire.Op, name string) *filewire.Denial {
 			asked = append(asked, string(op)+" "+name)
-			if strings.Contains(name, "denied") && op != Read || strings.Contains(name, "unread") && op == Read {
-				return &Denial{Rule: "**/denied", Place: "policy.yaml:3", Layer: "access", Message: "no: " + path.Base(name)}
+			if strings.Contains(name, "denied") && op != filewire.Read || strings.Contains(name, "unread") && op == filewire.Read {
+				return &filewire.Denial{Rule: "**/denied", Place: "policy.yaml:3", Layer: "access", Message: "no: " + path.Base(name)}
 			}
 			return nil
 		}
@@ -209,10 +211,10 @@ func TestCheck(t *testing.T) {
 		} {
 			err := do()
 			wantDenied(t, err, "**/denied", "no: "+path.Base(checked))
-			var d *Denial
+			var d *filewire.Denial
 			errors.As(err, &d)
-			tool := []Tool{WriteFileTool, AppendFileTool, EditFileTool}[i]
-			op := []Op{Write, Write, Edit}[i]
+			tool := []filewire.Tool{filewire.WriteFileTool, filewire.AppendFileTool, filewire.EditFileTool}[i]
+			op := []filewire.Op{filewire.Write, filewire.Write, filewire.Edit}[i]
 			if d.Path != w.home+checked || d.Place != "policy.yaml:3" || d.Tool != tool || d.Op != op {
 				t.Errorf("%s: denied %+v", p, d)
 			}
@@ -225,18 +227,18 @@ func TestCheck(t *testing.T) {
 		t.Error("refused, and yet written")
 	}
 	asked = nil
-	if _, _, err := w.read(ReadFile{Path: "./x/../open/f"}); err != nil {
+	if _, _, err := w.read(filewire.ReadFile{Path: "./x/../open/f"}); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"read " + w.home + "/open/f", "read " + w.home + "/denied.d/f"}; fmt.Sprint(asked) != fmt.Sprint(want) {
 		t.Errorf("asked %v, want %v", asked, want)
 	}
 	mkdir(t, w.home+"/unread")
-	if _, _, err := w.list(ListDir{Path: "unread"}); err == nil {
+	if _, _, err := w.list(filewire.ListDir{Path: "unread"}); err == nil {
 		t.Error("list_dir asks for read, and got through")
 	}
 	// Without a message of its own a denial says rule and place.
-	d := &Denial{Op: Read, Path: "/x", Rule: "**/x", Place: "p.yaml:1"}
+	d := &filewire.Denial{Op: filewire.Read, Path: "/x", Rule: "**/x", Place: "p.yaml:1"}
 	if d.Error() != `access denied: read of "/x" by rule "**/x" (p.yaml:1)` {
 		t.Error(d.Error())
 	}
@@ -256,7 +258,7 @@ func TestAgainstRoot(t *testing.T) {
 		plant(t, rng, w.home)
 		for range 60 {
 			p := randomPath(rng)
-			mine, _, err := w.read(ReadFile{Path: p})
+			mine, _, err := w.read(filewire.ReadFile{Path: p})
 			theirs, rootErr := root.ReadFile(filepath.Clean(p))
 			if (err == nil) != (rootErr == nil) || mine != string(theirs) {
 				t.Fatalf("%s: got %q, %v; os.Root got %q, %v", p, mine, err, theirs, rootErr)
@@ -391,11 +393,11 @@ func TestRace(t *testing.T) {
 
 // raceOnce calls each tool and counts those that did something.
 func (w world) raceOnce(t *testing.T, p string) (done int) {
-	got, _, err := w.read(ReadFile{Path: p})
+	got, _, err := w.read(filewire.ReadFile{Path: p})
 	if strings.Contains(got, "another chat") {
 		t.Errorf("read_file got out: %q, %v", got, err)
 	}
-	entries, _, e1 := w.list(ListDir{Path: path.Dir(p)})
+	entries, _, e1 := w.list(filewire.ListDir{Path: path.Dir(p)})
 	if e1 == nil && path.Dir(p) != "." && strings.Contains(entries, "only-outside") {
 		t.Errorf("list_dir got out: %q", entries)
 	}
@@ -435,7 +437,7 @@ func TestMovedParent(t *testing.T) {
 	w := newWorld(t)
 	mkdir(t, w.home+"/open")
 	put1(t, w.home+"/open/f", "x")
-	p, err := w.find(Read, "open/f")
+	p, err := w.find(filewire.Read, "open/f")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +448,7 @@ func TestMovedParent(t *testing.T) {
 	if f, _, err := p.open(unix.O_RDONLY); !errors.Is(err, errMoved) {
 		t.Errorf("opened %v, %v", f, err)
 	}
-	q, err := w.find(Write, "denied/new")
+	q, err := w.find(filewire.Write, "denied/new")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -12,34 +14,34 @@ import (
 const newMode = 0o600
 
 // WriteFile is write_file: the whole file is the content, a's or body's.
-func (t *Tools) WriteFile(a WriteFile, body io.Reader) (Answer, error) {
+func (t *Tools) WriteFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if a.Content != nil {
 		body = strings.NewReader(*a.Content)
 	}
 	out, err := t.write1(a, body)
 	if err != nil {
-		return Answer{}, explain(WriteFileTool, Write, t, a.Path, "failed to write file", err)
+		return filewire.Answer{}, explain(filewire.WriteFileTool, filewire.Write, t, a.Path, "failed to write file", err)
 	}
 	out.Message = "File written: " + a.Path
 	return out, nil
 }
 
-func (t *Tools) write1(a WriteFile, body io.Reader) (out Answer, err error) {
-	w, err := t.beginWrite(Write, a.Path)
+func (t *Tools) write1(a filewire.WriteFile, body io.Reader) (out filewire.Answer, err error) {
+	w, err := t.beginWrite(filewire.Write, a.Path)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	defer w.end(&err)
 	in := summed(body, a.Hash)
 	n, err := w.fill(in, t.opt.MaxBytes)
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if err := w.replace(w.mode); err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	return w.answer(n, in)
 }
@@ -53,7 +55,7 @@ type writing struct {
 
 // beginWrite finds the target, makes its directories and the file beside it. All refusals happen
 // here, before any content is read.
-func (t *Tools) beginWrite(op Op, name string) (w *writing, err error) {
+func (t *Tools) beginWrite(op filewire.Op, name string) (w *writing, err error) {
 	err = again(func() error {
 		p, err := t.find(op, name)
 		if err != nil {
@@ -84,10 +86,10 @@ func (w *writing) end(err *error) {
 	w.target().close()
 }
 
-func (w *writing) answer(n int64, in *sum) (Answer, error) {
+func (w *writing) answer(n int64, in *sum) (filewire.Answer, error) {
 	st, err := w.stat()
 	if err != nil {
-		return Answer{}, err
+		return filewire.Answer{}, err
 	}
 	out := stated(st)
 	out.Path, out.Bytes, out.Created, out.SHA256 = w.target().real, n, w.created, in.String()

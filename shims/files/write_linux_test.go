@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/internal/filewire"
+
 	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
 )
@@ -105,15 +107,15 @@ func TestBinary(t *testing.T) {
 	w := newWorld(t)
 	data := bytes.Repeat([]byte{0, 0xff, '\r', '\n', 0xc3, 0x28, 0x1b}, 300_000)
 	sum := sha256.Sum256(data)
-	a, err := w.WriteFile(WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data))
+	a, err := w.WriteFile(filewire.WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data))
 	if err != nil || a.SHA256 != hex.EncodeToString(sum[:]) || a.Size != int64(len(data)) {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	got, a, err := w.read(ReadFile{Path: "b", Stream: true, Hash: true})
+	got, a, err := w.read(filewire.ReadFile{Path: "b", Stream: true, Hash: true})
 	if err != nil || got != string(data) || a.SHA256 != hex.EncodeToString(sum[:]) || a.Truncated {
 		t.Fatalf("read %d bytes, %+v, %v", len(got), a, err)
 	}
-	if a, err := w.AppendFile(WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data)); err != nil || a.SHA256 != hex.EncodeToString(sum[:]) {
+	if a, err := w.AppendFile(filewire.WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data)); err != nil || a.SHA256 != hex.EncodeToString(sum[:]) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	if cat(t, w.home+"/b") != string(data)+string(data) {
@@ -128,7 +130,7 @@ func TestBinary(t *testing.T) {
 // TestCutOff: content that ends early, that is too large or that fails leaves
 // the old file, no directory and no temporary file.
 func TestCutOff(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.MaxBytes = 3 << 20 })
+	w := newWorld(t, func(o *filewire.Options) { o.MaxBytes = 3 << 20 })
 	put1(t, w.home+"/f", "old")
 	for name, body := range map[string]func() io.Reader{
 		"too large":           func() io.Reader { return io.LimitReader(zeros{}, 3<<20+1) },
@@ -139,10 +141,10 @@ func TestCutOff(t *testing.T) {
 		},
 	} {
 		for _, path := range []string{"f", "new/dir/f", "created"} {
-			if a, err := w.WriteFile(WriteFile{Path: path, Stream: true}, body()); err == nil {
+			if a, err := w.WriteFile(filewire.WriteFile{Path: path, Stream: true}, body()); err == nil {
 				t.Errorf("%s: write_file said %+v", name, a)
 			}
-			if a, err := w.AppendFile(WriteFile{Path: path, Stream: true}, body()); err == nil {
+			if a, err := w.AppendFile(filewire.WriteFile{Path: path, Stream: true}, body()); err == nil {
 				t.Errorf("%s: append_file said %+v", name, a)
 			}
 		}
@@ -150,7 +152,7 @@ func TestCutOff(t *testing.T) {
 			t.Errorf("%s: left %v, %q", name, got, cat(t, w.home+"/f"))
 		}
 	}
-	small := newWorld(t, func(o *Options) { o.MaxBytes = 10 })
+	small := newWorld(t, func(o *filewire.Options) { o.MaxBytes = 10 })
 	for _, path := range []string{"new", "new/dir/f"} {
 		if _, err := small.append(path, "eleven byte"); !errors.Is(err, chat.ErrInvalid) || len(ls(t, small.home)) > 0 {
 			t.Errorf("a file made for an append that was refused stayed: %v, %v", ls(t, small.home), err)
@@ -160,7 +162,7 @@ func TestCutOff(t *testing.T) {
 	if _, err := w.append("f", "y"); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("an append beyond the bound: %v", err)
 	}
-	if _, err := w.AppendFile(WriteFile{Path: "f2", Stream: true}, io.LimitReader(zeros{}, 3<<20)); err != nil {
+	if _, err := w.AppendFile(filewire.WriteFile{Path: "f2", Stream: true}, io.LimitReader(zeros{}, 3<<20)); err != nil {
 		t.Errorf("an append up to the bound: %v", err)
 	}
 }
@@ -211,7 +213,7 @@ func TestSimultaneousAppends(t *testing.T) {
 	}
 	small, big := map[string]int{}, map[string]int{}
 	for line := range strings.Lines(cat(t, w.home+"/logs/log")) {
-		if len(line) > MaxPiece {
+		if len(line) > filewire.MaxPiece {
 			if line != strings.Repeat(line[:1], len(line)-1)+"\n" {
 				t.Fatalf("another append is in the middle of one of %d bytes", len(line))
 			}
@@ -248,8 +250,8 @@ func appendMany(fail func(string, ...any), w world, who string) {
 	for i := range 2 {
 		all.Go(func() {
 			c := string(who[0] + byte(i)*10)
-			body := strings.NewReader(strings.Repeat(c, 3*MaxPiece+7) + "\n")
-			if _, err := w.AppendFile(WriteFile{Path: "logs/log", Stream: true}, body); err != nil {
+			body := strings.NewReader(strings.Repeat(c, 3*filewire.MaxPiece+7) + "\n")
+			if _, err := w.AppendFile(filewire.WriteFile{Path: "logs/log", Stream: true}, body); err != nil {
 				fail("append: %v", err)
 			}
 		})
@@ -258,7 +260,7 @@ func appendMany(fail func(string, ...any), w world, who string) {
 }
 
 func appendChild() {
-	tools, err := Open(Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
+	tools, err := Open(filewire.Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
 	if err != nil {
 		panic(err)
 	}
@@ -308,7 +310,7 @@ func TestSimultaneousWriters(t *testing.T) {
 				if _, err := w.write("f", strings.Repeat(string('a'+byte(i)), size)); err != nil {
 					t.Error(err)
 				}
-				got, _, err := w.read(ReadFile{Path: "f"})
+				got, _, err := w.read(filewire.ReadFile{Path: "f"})
 				if err != nil || len(got) != size || got != strings.Repeat(got[:1], size) {
 					t.Errorf("read a mixture: %d bytes, %v", len(got), err)
 				}
@@ -323,7 +325,7 @@ func TestSimultaneousWriters(t *testing.T) {
 
 // TestLockHeld: while a process holds the lock forever, a caller gives up after LockWait.
 func TestLockHeld(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.LockWait = 50 * time.Millisecond })
+	w := newWorld(t, func(o *filewire.Options) { o.LockWait = 50 * time.Millisecond })
 	put1(t, w.home+"/f", "text")
 	f, err := os.Open(w.home + "/f")
 	if err != nil {
@@ -373,16 +375,16 @@ var points = []string{"temp.made", "temp.filled", "temp.synced", "exchanged", "r
 // TestKill kills a tool with SIGKILL at each point: the old content is there or
 // the new, and after the next write nothing else.
 func TestKill(t *testing.T) {
-	big := strings.Repeat("x", MaxPiece) + "\n"
+	big := strings.Repeat("x", filewire.MaxPiece) + "\n"
 	for _, c := range []struct {
-		tool   Tool
+		tool   filewire.Tool
 		points []string
 		wanted []string // what the file may hold
 	}{
-		{WriteFileTool, points, []string{"old\n", "new\n"}},
-		{EditFileTool, points, []string{"old\n", "new\n"}},
-		{AppendFileTool, []string{"append.locked", "append.written"}, []string{"old\n", "old\nnew\n"}},
-		{"append_file, large", []string{"temp.made", "append.locked", "append.piece", "append.written"}, []string{"old\n", "old\n" + big[:MaxPiece], "old\n" + big}},
+		{filewire.WriteFileTool, points, []string{"old\n", "new\n"}},
+		{filewire.EditFileTool, points, []string{"old\n", "new\n"}},
+		{filewire.AppendFileTool, []string{"append.locked", "append.written"}, []string{"old\n", "old\nnew\n"}},
+		{"append_file, large", []string{"temp.made", "append.locked", "append.piece", "append.written"}, []string{"old\n", "old\n" + big[:filewire.MaxPiece], "old\n" + big}},
 		{"write_file, new", []string{"temp.made", "temp.filled", "temp.synced", "renamed", "dir.synced"}, []string{"none", "new\n"}},
 	} {
 		for _, point := range c.points {
@@ -421,7 +423,7 @@ func killChild() {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 	}
-	tools, err := Open(Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
+	tools, err := Open(filewire.Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
 	if err != nil {
 		panic(err)
 	}
@@ -434,7 +436,7 @@ func killChild() {
 	case "append_file":
 		_, err = w.append("f", "new\n")
 	case "append_file, large":
-		_, err = w.AppendFile(WriteFile{Path: "f", Stream: true}, strings.NewReader(strings.Repeat("x", MaxPiece)+"\n"))
+		_, err = w.AppendFile(filewire.WriteFile{Path: "f", Stream: true}, strings.NewReader(strings.Repeat("x", filewire.MaxPiece)+"\n"))
 	}
 	fmt.Fprintln(os.Stderr, "not killed:", err)
 }
@@ -486,7 +488,7 @@ func TestReplace(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, plain %v", name, plain), func(t *testing.T) {
 				w := newWorld(t)
 				put1(t, w.home+"/f", "old")
-				writer, err := w.beginWrite(Write, "f")
+				writer, err := w.beginWrite(filewire.Write, "f")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -537,17 +539,17 @@ func TestSyncOrder(t *testing.T) {
 	}
 	defer func() { failpoint, fsync = func(string) {}, (*os.File).Sync }()
 	for _, c := range []struct {
-		do   func() (Answer, error)
+		do   func() (filewire.Answer, error)
 		want string
 	}{
-		{func() (Answer, error) { return w.write("a/b/f", "x") },
+		{func() (filewire.Answer, error) { return w.write("a/b/f", "x") },
 			"sync |sync /a|temp.made|temp.filled|sync /a/b/temp|temp.synced|renamed|sync /a/b|dir.synced"},
-		{func() (Answer, error) { return w.write("a/b/f", "y") },
+		{func() (filewire.Answer, error) { return w.write("a/b/f", "y") },
 			"temp.made|temp.filled|sync /a/b/temp|temp.synced|exchanged|renamed|sync /a/b|dir.synced"},
-		{func() (Answer, error) { return w.edit("a/b/f", "y", "z") },
+		{func() (filewire.Answer, error) { return w.edit("a/b/f", "y", "z") },
 			"temp.made|temp.filled|sync /a/b/temp|temp.synced|exchanged|renamed|sync /a/b|dir.synced"},
-		{func() (Answer, error) { return w.append("a/b/f", "y") }, "append.locked|append.written|sync /a/b/f"},
-		{func() (Answer, error) { return w.append("a/g", "y") }, "append.locked|append.written|sync /a/g|sync /a"},
+		{func() (filewire.Answer, error) { return w.append("a/b/f", "y") }, "append.locked|append.written|sync /a/b/f"},
+		{func() (filewire.Answer, error) { return w.append("a/g", "y") }, "append.locked|append.written|sync /a/g|sync /a"},
 	} {
 		events = nil
 		if _, err := c.do(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/runs"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // asBridge is a bridge of that name.
@@ -84,7 +84,7 @@ func TestAttackNotFound(t *testing.T) {
 	for _, v := range []any{
 		"", int64(-1), true, chat.Patch{NoLabels: true}, chat.ToArchive{}, chat.ScreenSpec{History: 1}, chat.RunSpec{Command: "true"}, chat.RunSignal{Signal: "TERM"}, chat.Input{Text: "x", Wait: &chat.Wait{Until: chat.UntilQuiet}},
 		chat.ScheduleSpec{Cron: "@daily", Command: "true"}, chat.Attach{TTY: chat.TTY{Rows: 24, Cols: 80}}, chat.Question{Path: "f", Op: "read"}, chat.Share{Path: "f", To: own.ID},
-		files.ReadFile{Path: "f"}, files.WriteFile{Path: "f", Stream: true}, files.EditFile{Path: "f", OldText: "xx"}, files.ListDir{},
+		filewire.ReadFile{Path: "f"}, filewire.WriteFile{Path: "f", Stream: true}, filewire.EditFile{Path: "f", OldText: "xx"}, filewire.ListDir{},
 	} {
 		given[reflect.TypeOf(v)] = v
 	}

@@ -13,21 +13,21 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // everyTool calls each tool on a path and returns what came of it.
-func everyTool(ctx context.Context, m *manager, id chat.ID, name string) map[files.Tool]error {
+func everyTool(ctx context.Context, m *manager, id chat.ID, name string) map[filewire.Tool]error {
 	text := "new"
 	content := &strings.Builder{}
-	begin := func(files.Answer) io.Writer { return content }
-	out := map[files.Tool]error{
-		files.ReadFileTool:   second(m.ReadFile(ctx, id, files.ReadFile{Path: name}, begin)),
-		files.ListDirTool:    second(m.ListDir(ctx, id, files.ListDir{Path: name}, begin)),
-		files.EditFileTool:   second(m.EditFile(ctx, id, files.EditFile{Path: name, OldText: "secret", NewText: text})),
-		files.AppendFileTool: second(m.AppendFile(ctx, id, files.WriteFile{Path: name, Content: &text}, nil)),
-		files.WriteFileTool:  second(m.WriteFile(ctx, id, files.WriteFile{Path: name, Content: &text}, nil)),
+	begin := func(filewire.Answer) io.Writer { return content }
+	out := map[filewire.Tool]error{
+		filewire.ReadFileTool:   second(m.ReadFile(ctx, id, filewire.ReadFile{Path: name}, begin)),
+		filewire.ListDirTool:    second(m.ListDir(ctx, id, filewire.ListDir{Path: name}, begin)),
+		filewire.EditFileTool:   second(m.EditFile(ctx, id, filewire.EditFile{Path: name, OldText: "secret", NewText: text})),
+		filewire.AppendFileTool: second(m.AppendFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
+		filewire.WriteFileTool:  second(m.WriteFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
 	}
 	if content.Len() > 0 {
 		out["content"] = errors.New(content.String())
@@ -99,7 +99,7 @@ func TestToolsOddFiles(t *testing.T) {
 			}
 		}
 		for tool, err := range everyTool(operator(t.Context()), m, c.ID, "roots") {
-			if !errors.Is(err, chat.ErrDenied) && tool != files.ListDirTool {
+			if !errors.Is(err, chat.ErrDenied) && tool != filewire.ListDirTool {
 				t.Errorf("%s of another's file by a hard link: %v", tool, err)
 			}
 		}
@@ -197,20 +197,20 @@ func TestHostileTalk(t *testing.T) {
 		put(t, m, c.ID, "other", "secret")
 		must(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte("secret"), 0o644))
 		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
-		use := func(args files.Args, tool files.Tool, talk files.Talk) error {
-			u, err := files.NewUse(tool, args)
+		use := func(args filewire.Args, tool filewire.Tool, talk filewire.Talk) error {
+			u, err := filewire.NewUse(tool, args)
 			must(t, err)
 			return m.Manager.FileTool(ctx, c.ID, u, talk)
 		}
 		var said bytes.Buffer
-		_ = use(files.ReadFile{Path: "f"}, files.ReadFileTool,
-			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
+		_ = use(filewire.ReadFile{Path: "f"}, filewire.ReadFileTool,
+			func(_ context.Context, s filewire.LiveTool) (filewire.Answer, error) {
 				defer s.Out.Close()
 				_, err := io.WriteString(s.In, `{"tool":"read_file","parameters":{"path":"other"}}`+"\n"+
 					`{"tool":"write_file","parameters":{"path":"made","content":"x"}}`+"\n")
 				err = errors.Join(err, s.In.Close())
 				_, copied := said.ReadFrom(s.Out)
-				return files.Answer{}, errors.Join(err, copied)
+				return filewire.Answer{}, errors.Join(err, copied)
 			})
 		if strings.Contains(said.String(), "secret") {
 			t.Errorf("the tool reads another file: %q", said.String())
@@ -219,12 +219,12 @@ func TestHostileTalk(t *testing.T) {
 			t.Error("the tool makes another file")
 		}
 		said.Reset()
-		err := use(files.ReadFile{Path: "plain"}, files.ReadFileTool,
-			func(_ context.Context, s files.LiveTool) (files.Answer, error) {
+		err := use(filewire.ReadFile{Path: "plain"}, filewire.ReadFileTool,
+			func(_ context.Context, s filewire.LiveTool) (filewire.Answer, error) {
 				defer s.Out.Close()
-				begin := func(files.Answer) io.Writer { return &said }
-				x := files.Exchange{Begin: begin, Limit: 100}
-				return files.Speak(s.In, s.Out, x)
+				begin := func(filewire.Answer) io.Writer { return &said }
+				x := filewire.Exchange{Begin: begin, Limit: 100}
+				return filewire.Speak(s.In, s.Out, x)
 			})
 		if !errors.Is(err, chat.ErrDenied) || said.Len() > 0 {
 			t.Errorf("a rule that is passed over: %v, %q", err, said.String())

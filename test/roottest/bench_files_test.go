@@ -13,9 +13,9 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/runs"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/provision/listen"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // BenchmarkFiles measures the file tools over the API, in a chat that is awake and in
@@ -45,10 +45,10 @@ func BenchmarkFiles(b *testing.B) {
 				t.time("plain read", func() { must(b, second(os.ReadFile(plain))) })
 				for phase, c := range map[string]chat.Chat{"awake": awake, "asleep": sleeper} {
 					t.time("write "+phase, func() {
-						must(b, second(d.WriteFile(b.Context(), c.ID, files.WriteFile{Path: "f", Stream: true}, bytes.NewReader(content))))
+						must(b, second(d.WriteFile(b.Context(), c.ID, filewire.WriteFile{Path: "f", Stream: true}, bytes.NewReader(content))))
 					})
 					t.time("read "+phase, func() {
-						must(b, second(d.ReadFile(b.Context(), c.ID, files.ReadFile{Path: "f", Stream: true}, func(files.Answer) io.Writer { return io.Discard })))
+						must(b, second(d.ReadFile(b.Context(), c.ID, filewire.ReadFile{Path: "f", Stream: true}, func(filewire.Answer) io.Writer { return io.Discard })))
 					})
 				}
 				t.time("run of cat", func() { run(b, m, awake.ID, "cat f >/dev/null") })

@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // content reads a file over the API.
 func (d *daemon) content(t testing.TB, id chat.ID, name string) string {
 	t.Helper()
 	var b strings.Builder
-	if _, err := d.ReadFile(t.Context(), id, files.ReadFile{Path: name, Stream: true}, func(files.Answer) io.Writer { return &b }); err != nil {
+	if _, err := d.ReadFile(t.Context(), id, filewire.ReadFile{Path: name, Stream: true}, func(filewire.Answer) io.Writer { return &b }); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -53,9 +53,9 @@ func TestAppendsOverTheAPI(t *testing.T) {
 				want = append(want, line)
 				all.Go(func() error {
 					if i%2 == 0 {
-						return second(d.AppendFile(t.Context(), c.ID, files.WriteFile{Path: "log", Stream: true}, strings.NewReader(line)))
+						return second(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Stream: true}, strings.NewReader(line)))
 					}
-					return second(d.AppendFile(t.Context(), c.ID, files.WriteFile{Path: "log", Content: &line}, nil))
+					return second(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Content: &line}, nil))
 				})
 			}
 			must(t, all.Wait())
@@ -83,15 +83,15 @@ func TestBytesOverTheAPI(t *testing.T) {
 		t.Run(phase, func(t *testing.T) {
 			defer func() { must(t, d.Reap(t.Context(), c.ID)) }()
 			size := sizes[phase]
-			in, err := d.WriteFile(t.Context(), c.ID, files.WriteFile{Path: "big", Stream: true, Hash: true}, io.LimitReader(rand.NewChaCha8([32]byte{1}), size))
+			in, err := d.WriteFile(t.Context(), c.ID, filewire.WriteFile{Path: "big", Stream: true, Hash: true}, io.LimitReader(rand.NewChaCha8([32]byte{1}), size))
 			must(t, err)
 			var n counter
-			out, err := d.ReadFile(t.Context(), c.ID, files.ReadFile{Path: "big", Stream: true, Hash: true}, func(files.Answer) io.Writer { return &n })
+			out, err := d.ReadFile(t.Context(), c.ID, filewire.ReadFile{Path: "big", Stream: true, Hash: true}, func(filewire.Answer) io.Writer { return &n })
 			if err != nil || int64(n) != size || out.SHA256 != in.SHA256 || in.Size != size {
 				t.Errorf("in %+v, out %+v, %d bytes, %v", in, out, n, err)
 			}
 			n = 0
-			page, err := d.ReadFile(t.Context(), c.ID, files.ReadFile{Path: "big", Offset: size - 10}, func(files.Answer) io.Writer { return &n })
+			page, err := d.ReadFile(t.Context(), c.ID, filewire.ReadFile{Path: "big", Offset: size - 10}, func(filewire.Answer) io.Writer { return &n })
 			if err != nil || page.Size != size || page.Truncated {
 				t.Errorf("the last page is %+v of %d bytes, %v", page, n, err)
 			}
@@ -112,7 +112,7 @@ func halfSent(t testing.TB, d *daemon, c chat.Chat, name string) (finish func() 
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := d.WriteFile(context.Background(), c.ID, files.WriteFile{Path: name, Stream: true}, r)
+		_, err := d.WriteFile(context.Background(), c.ID, filewire.WriteFile{Path: name, Stream: true}, r)
 		_ = r.CloseWithError(errors.New("the call is over"))
 		done <- err
 	}()
@@ -133,7 +133,7 @@ func TestKillAmidWrite(t *testing.T) {
 	chats := d.chatsOf(t, "killed")
 	collectAfterKill(t, chats)
 	write := func(id chat.ID, text string) error {
-		return second(d.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Content: &text}, nil))
+		return second(d.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Content: &text}, nil))
 	}
 	for phase, c := range chats {
 		must(t, write(c.ID, "old"))
@@ -214,7 +214,7 @@ func TestReapAmidWrite(t *testing.T) {
 		r, w := io.Pipe()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- second(d.WriteFile(ctx, c.ID, files.WriteFile{Path: "f", Stream: true}, r)) }()
+		go func() { done <- second(d.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
 		_, err := w.Write(make([]byte, 100_000))
 		must(t, err)
 		cancel()
@@ -246,7 +246,7 @@ func TestReapEndsOneShotSessions(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()
 	done := make(chan error, 1)
-	go func() { done <- second(m.WriteFile(ctx, c.ID, files.WriteFile{Path: "f", Stream: true}, r)) }()
+	go func() { done <- second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
 	_, err := w.Write([]byte("half"))
 	must(t, err)
 	must(t, within(t, "reap", func() error { return m.Reap(ctx, c.ID) }))
@@ -266,7 +266,7 @@ func TestOneShotSessionsAreBounded(t *testing.T) {
 	a, b := asleep(t, m, "one-shot session a"), asleep(t, m, "one-shot session b")
 	r, w := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- second(m.WriteFile(ctx, a.ID, files.WriteFile{Path: "f", Stream: true}, r)) }()
+	go func() { done <- second(m.WriteFile(ctx, a.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
 	_, err := w.Write([]byte("half"))
 	must(t, err)
 	if _, err := get(t, m, b.ID, "f"); !errors.Is(err, chat.ErrBusy) {
@@ -298,7 +298,7 @@ func TestFileMaxInAChat(t *testing.T) {
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
 		ctx := operator(t.Context())
 		write := func(n int64) error {
-			return second(m.WriteFile(ctx, c.ID, files.WriteFile{Path: "f", Stream: true}, io.LimitReader(rand.NewChaCha8([32]byte{}), n)))
+			return second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, io.LimitReader(rand.NewChaCha8([32]byte{}), n)))
 		}
 		if err := write(1<<20 + 1); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("too much: %v", err)
@@ -309,13 +309,13 @@ func TestFileMaxInAChat(t *testing.T) {
 		must(t, write(1<<20))
 		must(t, os.WriteFile(filepath.Join(c.Home, "g"), make([]byte, 1<<20+1), 0o644))
 		var n counter
-		read := func(a files.ReadFile) error {
-			return second(m.ReadFile(ctx, c.ID, a, func(files.Answer) io.Writer { return &n }))
+		read := func(a filewire.ReadFile) error {
+			return second(m.ReadFile(ctx, c.ID, a, func(filewire.Answer) io.Writer { return &n }))
 		}
-		if err := read(files.ReadFile{Path: "g", Stream: true}); !errors.Is(err, chat.ErrInvalid) || n > 0 {
+		if err := read(filewire.ReadFile{Path: "g", Stream: true}); !errors.Is(err, chat.ErrInvalid) || n > 0 {
 			t.Errorf("all of what is too large: %d bytes, %v", n, err)
 		}
-		if err := read(files.ReadFile{Path: "g", Stream: true, Offset: 1}); err != nil || n != 1<<20 {
+		if err := read(filewire.ReadFile{Path: "g", Stream: true, Offset: 1}); err != nil || n != 1<<20 {
 			t.Errorf("a part of it: %d bytes, %v", n, err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestPatternsBehindLinks: a rule about a name that is a link is about what it leads to, to
@@ -28,20 +28,20 @@ func TestPatternsBehindLinks(t *testing.T) {
 	}
 	must(t, os.Symlink("d", filepath.Join(c.Home, "l")))
 	text := "more"
-	begin := func(files.Answer) io.Writer { return io.Discard }
+	begin := func(filewire.Answer) io.Writer { return io.Discard }
 	for _, awake := range []bool{false, true} {
 		if awake {
 			wake(t, m, c.ID)
 		}
 		for path, denied := range map[string]bool{"d/x": true, "l/x": true, "d/../l/x": true, "d/y": false, "l/y": false, "away/x": false} {
 			acts := map[string]error{
-				"read":   errorOf(m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: path}, begin)),
-				"append": errorOf(m.AppendFile(operator(t.Context()), c.ID, files.WriteFile{Path: path, Content: &text}, nil)),
-				"write":  errorOf(m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: path, Content: &text}, nil)),
-				"edit":   errorOf(m.EditFile(operator(t.Context()), c.ID, files.EditFile{Path: path, OldText: "more", NewText: "more"})),
+				"read":   errorOf(m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: path}, begin)),
+				"append": errorOf(m.AppendFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: path, Content: &text}, nil)),
+				"write":  errorOf(m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: path, Content: &text}, nil)),
+				"edit":   errorOf(m.EditFile(operator(t.Context()), c.ID, filewire.EditFile{Path: path, OldText: "more", NewText: "more"})),
 			}
 			for act, err := range acts {
-				var d *files.Denial
+				var d *filewire.Denial
 				if denied != errors.As(err, &d) || denied && d.Place != "rules.yaml:4" {
 					t.Errorf("awake %t: %s of %s: %v", awake, act, path, err)
 				}

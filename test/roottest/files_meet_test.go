@@ -12,21 +12,21 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // toolsInTurn calls each file tool once, and gives report what it says.
 func toolsInTurn(ctx context.Context, m *manager, id chat.ID, report func(tool string, err error)) {
 	text := "one line\n"
 	all := bytes.Repeat([]byte("many lines\n"), 20_000)
-	nowhere := func(files.Answer) io.Writer { return io.Discard }
-	report("write_file", second(m.WriteFile(ctx, id, files.WriteFile{Path: "f", Content: &text}, nil)))
-	report("a stream in", second(m.WriteFile(ctx, id, files.WriteFile{Path: "g", Stream: true}, bytes.NewReader(all))))
-	report("append_file", second(m.AppendFile(ctx, id, files.WriteFile{Path: "h", Content: &text}, nil)))
-	report("edit_file", second(m.EditFile(ctx, id, files.EditFile{Path: "f", OldText: "one line", NewText: "one line more"})))
-	report("read_file", second(m.ReadFile(ctx, id, files.ReadFile{Path: "f"}, nowhere)))
-	report("a stream out", second(m.ReadFile(ctx, id, files.ReadFile{Path: "g", Stream: true}, nowhere)))
-	report("list_dir", second(m.ListDir(ctx, id, files.ListDir{}, nowhere)))
+	nowhere := func(filewire.Answer) io.Writer { return io.Discard }
+	report("write_file", second(m.WriteFile(ctx, id, filewire.WriteFile{Path: "f", Content: &text}, nil)))
+	report("a stream in", second(m.WriteFile(ctx, id, filewire.WriteFile{Path: "g", Stream: true}, bytes.NewReader(all))))
+	report("append_file", second(m.AppendFile(ctx, id, filewire.WriteFile{Path: "h", Content: &text}, nil)))
+	report("edit_file", second(m.EditFile(ctx, id, filewire.EditFile{Path: "f", OldText: "one line", NewText: "one line more"})))
+	report("read_file", second(m.ReadFile(ctx, id, filewire.ReadFile{Path: "f"}, nowhere)))
+	report("a stream out", second(m.ReadFile(ctx, id, filewire.ReadFile{Path: "g", Stream: true}, nowhere)))
+	report("list_dir", second(m.ListDir(ctx, id, filewire.ListDir{}, nowhere)))
 }
 
 // TestFilesMeetSleepAndReap: a file tool that meets the end of a session, a wake or a reap does

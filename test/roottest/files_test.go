@@ -17,8 +17,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // fileRules are the rules of the profile default in the tests of the file tools.
@@ -40,9 +40,9 @@ func withRules(t testing.TB, opt provision.Options) provision.Options {
 }
 
 // put writes a file by its tool.
-func put(t testing.TB, m *manager, id chat.ID, name, text string) files.Answer {
+func put(t testing.TB, m *manager, id chat.ID, name, text string) filewire.Answer {
 	t.Helper()
-	a, err := m.WriteFile(operator(t.Context()), id, files.WriteFile{Path: name, Content: &text}, nil)
+	a, err := m.WriteFile(operator(t.Context()), id, filewire.WriteFile{Path: name, Content: &text}, nil)
 	if err != nil {
 		t.Fatalf("write %s: %v", name, err)
 	}
@@ -53,7 +53,7 @@ func put(t testing.TB, m *manager, id chat.ID, name, text string) files.Answer {
 func get(t testing.TB, m *manager, id chat.ID, name string) (string, error) {
 	t.Helper()
 	var b bytes.Buffer
-	_, err := m.ReadFile(operator(t.Context()), id, files.ReadFile{Path: name}, func(files.Answer) io.Writer { return &b })
+	_, err := m.ReadFile(operator(t.Context()), id, filewire.ReadFile{Path: name}, func(filewire.Answer) io.Writer { return &b })
 	return b.String(), err
 }
 
@@ -97,16 +97,16 @@ func TestFileTools(t *testing.T) {
 		if text, err := get(t, m, c.ID, c.Home+"/d/f.txt"); err != nil || text != "one\ntwo\n" {
 			t.Errorf("read: %q, %v", text, err)
 		}
-		a, err := m.EditFile(ctx, c.ID, files.EditFile{Path: "d/f.txt", OldText: "two", NewText: "2"})
+		a, err := m.EditFile(ctx, c.ID, filewire.EditFile{Path: "d/f.txt", OldText: "two", NewText: "2"})
 		if err != nil || !strings.Contains(a.Diff, "-two\n+2\n") {
 			t.Errorf("edit: %+v, %v", a, err)
 		}
 		more := "three\n"
-		if _, err := m.AppendFile(ctx, c.ID, files.WriteFile{Path: "d/f.txt", Content: &more}, nil); err != nil {
+		if _, err := m.AppendFile(ctx, c.ID, filewire.WriteFile{Path: "d/f.txt", Content: &more}, nil); err != nil {
 			t.Errorf("append: %v", err)
 		}
 		var list bytes.Buffer
-		if _, err := m.ListDir(ctx, c.ID, files.ListDir{}, func(files.Answer) io.Writer { return &list }); err != nil || !strings.Contains(list.String(), "DIR:  d\n") {
+		if _, err := m.ListDir(ctx, c.ID, filewire.ListDir{}, func(filewire.Answer) io.Writer { return &list }); err != nil || !strings.Contains(list.String(), "DIR:  d\n") {
 			t.Errorf("list: %q, %v", list.String(), err)
 		}
 		got, err := os.ReadFile(filepath.Join(c.Home, "d/f.txt"))
@@ -149,7 +149,7 @@ func TestToolsKeepRules(t *testing.T) {
 		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
 		for _, name := range []string{".env", "plain", "./x/../.env", c.Home + "/.env", "new/.env", "/tmp/.env"} {
 			for tool, err := range everyTool(ctx, m, c.ID, name) {
-				var d *files.Denial
+				var d *filewire.Denial
 				if !errors.As(err, &d) || d.Rule != "deny **/.env" || d.Place != "rules.yaml:4" || d.Layer != "global rules" || d.Message != "Access denied: "+d.Path+" blocked by policy" {
 					t.Errorf("%s %s: %#v", tool, name, err)
 				}
@@ -169,7 +169,7 @@ func TestToolsKeepRules(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(c.Home, "ro/f"), []byte("r"), 0o644))
 		must(t, os.Lchown(filepath.Join(c.Home, "ro/f"), int(c.UID), int(c.UID)))
 		text := "x"
-		if _, err := m.WriteFile(ctx, c.ID, files.WriteFile{Path: "ro/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
+		if _, err := m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "ro/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
 			t.Errorf("write of what may be read only: %v", err)
 		}
 		// It is refused for the milliseconds until its read-only mount is there: specs/0003.
@@ -201,9 +201,9 @@ func TestDeniedIsNotDone(t *testing.T) {
 			if by == "link" {
 				must(t, os.Symlink("ledger.txt", filepath.Join(c.Home, by)))
 			}
-			_, err := m.EditFile(operator(t.Context()), c.ID, files.EditFile{Path: by, OldText: "1", NewText: "2"})
-			var d *files.Denial
-			if !errors.As(err, &d) || d.Op != files.Edit || d.Rule != "deny ~/ledger.txt for edit" {
+			_, err := m.EditFile(operator(t.Context()), c.ID, filewire.EditFile{Path: by, OldText: "1", NewText: "2"})
+			var d *filewire.Denial
+			if !errors.As(err, &d) || d.Op != filewire.Edit || d.Rule != "deny ~/ledger.txt for edit" {
 				t.Errorf("edit of %s: %#v", by, err)
 			}
 			if text, err := os.ReadFile(name); err != nil || string(text) != "paid: 1\n" {
@@ -227,8 +227,8 @@ func TestToolsByTheKernel(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "shut", "default")
 	run(t, m, c.ID, "mkdir shut; echo x >shut/f; chmod 0 shut")
-	var d *files.Denial
-	if _, err := get(t, m, c.ID, "shut/f"); !errors.As(err, &d) || d.Rule != files.RuleKernel || d.Place != "EACCES" {
+	var d *filewire.Denial
+	if _, err := get(t, m, c.ID, "shut/f"); !errors.As(err, &d) || d.Rule != filewire.RuleKernel || d.Place != "EACCES" {
 		t.Errorf("%#v", err)
 	}
 	if len(auditLines(t, opt, "read_file", "denied", "kernel", "shut/f", "the chat's side")) != 1 {
@@ -253,10 +253,10 @@ func TestToolGrants(t *testing.T) {
 		t.Errorf("without the grant: %v", err)
 	}
 	text := "x"
-	if _, err := m.WriteFile(operator(t.Context()), reader.ID, files.WriteFile{Path: "/dev/shm/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
+	if _, err := m.WriteFile(operator(t.Context()), reader.ID, filewire.WriteFile{Path: "/dev/shm/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
 		t.Errorf("a read grant let write: %v", err)
 	}
-	if _, err := m.WriteFile(operator(t.Context()), off.ID, files.WriteFile{Path: "f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
+	if _, err := m.WriteFile(operator(t.Context()), off.ID, filewire.WriteFile{Path: "f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
 		t.Errorf("a tool that is off: %v", err)
 	}
 	if len(auditLines(t, opt, "write_file", "denied", "tools_off")) != 1 {
@@ -286,15 +286,15 @@ func TestToolsOfAgents(t *testing.T) {
 		},
 		"input": func(id chat.ID) error { return m.Input(ctx, id, chat.Input{Text: "true", Enter: true}) },
 		"write": func(id chat.ID) error {
-			_, err := m.WriteFile(ctx, id, files.WriteFile{Path: "f", Content: &text}, nil)
+			_, err := m.WriteFile(ctx, id, filewire.WriteFile{Path: "f", Content: &text}, nil)
 			return err
 		},
 		"append": func(id chat.ID) error {
-			_, err := m.AppendFile(ctx, id, files.WriteFile{Path: "g", Content: &text}, nil)
+			_, err := m.AppendFile(ctx, id, filewire.WriteFile{Path: "g", Content: &text}, nil)
 			return err
 		},
 		"edit": func(id chat.ID) error {
-			_, err := m.EditFile(ctx, id, files.EditFile{Path: "e", OldText: "x", NewText: "y"})
+			_, err := m.EditFile(ctx, id, filewire.EditFile{Path: "e", OldText: "x", NewText: "y"})
 			return err
 		},
 	} {

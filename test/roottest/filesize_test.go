@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestFileSize: fsize bounds what a run, the terminal and the file tools write to one file; no
@@ -31,7 +31,7 @@ func TestFileSize(t *testing.T) {
 		if err != nil || !strings.Contains(got.Text, want) {
 			t.Errorf("%s: the terminal: %q, %v, want %s", profile, got.Text, err, want)
 		}
-		write := files.WriteFile{Path: "big", Stream: true}
+		write := filewire.WriteFile{Path: "big", Stream: true}
 		body := bytes.NewReader(make([]byte, 3<<20))
 		_, err = m.WriteFile(operator(t.Context()), c.ID, write, body)
 		if profile == "default" {

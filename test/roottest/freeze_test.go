@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/shims/files"
 )
 
 func frozenIs(t *testing.T, m *manager, id chat.ID) chat.Frozen {
@@ -399,7 +399,7 @@ func TestFrozenHoldsUpNobody(t *testing.T) {
 		defer stop.Stop()
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		_, _ = m.WriteFile(ctx, c.ID, files.WriteFile{Path: "slow"}, r)
+		_, _ = m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "slow"}, r)
 	})
 	must(t, second(m.Freeze(ctx, c.ID)))
 	answers(t, "the chat beside it", calls(m, beside.ID), fine)

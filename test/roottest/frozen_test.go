@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // groupOf is the chat's directory in the cgroup2 tree.
@@ -55,10 +55,10 @@ func calls(m *manager, id chat.ID) map[string]func(context.Context) error {
 		},
 		"background": func(ctx context.Context) error { return second(m.StartRun(ctx, id, chat.RunSpec{Command: "true"})) },
 		"write": func(ctx context.Context) error {
-			return second(m.WriteFile(ctx, id, files.WriteFile{Path: "f", Content: &text}, nil))
+			return second(m.WriteFile(ctx, id, filewire.WriteFile{Path: "f", Content: &text}, nil))
 		},
 		"list": func(ctx context.Context) error {
-			return second(m.ListDir(ctx, id, files.ListDir{}, func(files.Answer) io.Writer { return &bytes.Buffer{} }))
+			return second(m.ListDir(ctx, id, filewire.ListDir{}, func(filewire.Answer) io.Writer { return &bytes.Buffer{} }))
 		},
 		"screen": func(ctx context.Context) error { return second(m.Screen(ctx, id)) },
 		"input":  func(ctx context.Context) error { return m.Input(ctx, id, chat.Input{Enter: true}) },

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestRefusedToolsAreLogged: each refused tool leaves a line in the log with tool, error and chat, at
@@ -28,7 +28,7 @@ func TestRefusedToolsAreLogged(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "Access denied: ~/keys/k blocked by policy") {
 				t.Errorf("the denial: %v", err)
 			}
-			if _, err := m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: "f", Content: new(string)}, nil); err == nil {
+			if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "f", Content: new(string)}, nil); err == nil {
 				t.Error("a tool that is off works")
 			}
 			var all []string

@@ -11,7 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 const laterRules = `
@@ -314,7 +314,7 @@ func laterBeside(t *testing.T, m *manager, c chat.Chat) {
 		}
 	}
 	content := "x"
-	if _, err := m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: "by-tool", Content: &content}, nil); err != nil {
+	if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "by-tool", Content: &content}, nil); err != nil {
 		t.Errorf("beside a denied file write_file: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestRulesNoEnforcer: on a host where nothing can keep the rules a profile that has them is of
@@ -79,7 +79,7 @@ func TestRulesSample(t *testing.T) {
 	for _, name := range []string{".env", "deep/er/.env", ".ssh/id", "secrets/k", "work/client/f"} {
 		refused(t, m, c, "cat %s", name)
 		refused(t, m, c, "echo over > %s", name)
-		if _, err := m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: name}, nil); !errors.Is(err, chat.ErrDenied) {
+		if _, err := m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: name}, nil); !errors.Is(err, chat.ErrDenied) {
 			t.Errorf("read_file of %s: %v", name, err)
 		}
 	}
@@ -111,8 +111,8 @@ routing:
 			if got := tells(t, m, c, "cat %s/f", name); strings.Contains(got, secret) != want {
 				t.Errorf("agent %q: cat %s/f says %q", agent, name, got)
 			}
-			begin := func(files.Answer) io.Writer { return io.Discard }
-			_, err := m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: name + "/f"}, begin)
+			begin := func(filewire.Answer) io.Writer { return io.Discard }
+			_, err := m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: name + "/f"}, begin)
 			e, err2 := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: name + "/f", Op: "read"})
 			if (err == nil) != want || err2 != nil || (e.Verdict == "allow") != want {
 				t.Errorf("agent %q: read_file of %s/f: %v; explain: %+v, %v", agent, name, err, e, err2)

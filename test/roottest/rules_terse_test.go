@@ -13,7 +13,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // everyWayIn does what the rules deny, on every way in, as the caller of ctx, and
@@ -26,21 +26,21 @@ func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Cha
 			t.Errorf("%s: not denied: %v", way, err)
 			return
 		}
-		var d *files.Denial
+		var d *filewire.Denial
 		_ = errors.As(err, &d)
 		fields, _ := json.Marshal(d)
 		answers[way] = err.Error() + " " + string(fields)
 	}
-	begin := func(files.Answer) io.Writer { return io.Discard }
+	begin := func(filewire.Answer) io.Writer { return io.Discard }
 	k := front(t, m)
 	tell("run", second(k.Run(ctx, c.ID, chat.RunSpec{Command: "cat vault/key"})))
 	tell("run argv", second(k.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"cat", "vault/key"}})))
-	tell("read_file", second(m.ReadFile(ctx, c.ID, files.ReadFile{Path: "vault/key"}, begin)))
-	tell("read_file by a link", second(m.ReadFile(ctx, c.ID, files.ReadFile{Path: "link/key"}, begin)))
-	tell("list_dir", second(m.ListDir(ctx, c.ID, files.ListDir{Path: "vault"}, begin)))
+	tell("read_file", second(m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: "vault/key"}, begin)))
+	tell("read_file by a link", second(m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: "link/key"}, begin)))
+	tell("list_dir", second(m.ListDir(ctx, c.ID, filewire.ListDir{Path: "vault"}, begin)))
 	text := "x"
-	tell("write_file", second(m.WriteFile(ctx, c.ID, files.WriteFile{Path: "vault/new", Content: &text}, nil)))
-	tell("append_file", second(m.AppendFile(ctx, c.ID, files.WriteFile{Path: "vault/new", Content: &text}, nil)))
+	tell("write_file", second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "vault/new", Content: &text}, nil)))
+	tell("append_file", second(m.AppendFile(ctx, c.ID, filewire.WriteFile{Path: "vault/new", Content: &text}, nil)))
 	tell("share from", second(m.Share(ctx, c.ID, chat.Share{Path: "vault/key", To: other.ID, ToPath: "key"})))
 	tell("share by a link", second(m.Share(ctx, c.ID, chat.Share{Path: "link/key", To: other.ID, ToPath: "key"})))
 	tell("share to", second(m.Share(ctx, other.ID, chat.Share{Path: "open", To: c.ID, ToPath: "vault/new"})))

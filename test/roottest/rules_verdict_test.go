@@ -9,7 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestSeedSamplesHold: both samples of the seed as they are pasted, for each of their agents.
@@ -77,18 +77,18 @@ func oneVerdict(t *testing.T, m *manager, c chat.Chat, names []string) (denied i
 		text := secret + "."
 		does := map[string]func() error{
 			"read": func() error {
-				_, err := m.ReadFile(ctx, c.ID, files.ReadFile{Path: name}, func(files.Answer) io.Writer { return io.Discard })
+				_, err := m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: name}, func(filewire.Answer) io.Writer { return io.Discard })
 				return err
 			},
 			"edit": func() error {
-				return errorOf(m.EditFile(ctx, c.ID, files.EditFile{Path: name, OldText: secret, NewText: secret}))
+				return errorOf(m.EditFile(ctx, c.ID, filewire.EditFile{Path: name, OldText: secret, NewText: secret}))
 			},
 			"write": func() error {
-				err := errorOf(m.AppendFile(ctx, c.ID, files.WriteFile{Path: name, Content: &text}, nil))
+				err := errorOf(m.AppendFile(ctx, c.ID, filewire.WriteFile{Path: name, Content: &text}, nil))
 				if err != nil {
 					return err
 				}
-				return errorOf(m.WriteFile(ctx, c.ID, files.WriteFile{Path: name, Content: &text}, nil))
+				return errorOf(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: name, Content: &text}, nil))
 			},
 			"bash": func() error {
 				if exits[i] != "0" {
@@ -134,11 +134,11 @@ agents: {main: {access: {rules: [{allow: "~/keys/pub.txt"}, {allow: "~/keys/pub/
 	oneVerdict(t, m, c, names)
 	for _, name := range []string{"keys/pub.txt", "ro/rw.txt"} {
 		big := strings.Repeat("x", 3<<20)
-		a, err := m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: name, Stream: true}, strings.NewReader(big))
+		a, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: name, Stream: true}, strings.NewReader(big))
 		if err != nil || a.Size != int64(len(big)) || a.Created {
 			t.Errorf("write of %s: %+v, %v", name, a, err)
 		}
-		if a, err = m.AppendFile(operator(t.Context()), c.ID, files.WriteFile{Path: name, Stream: true}, strings.NewReader(big)); err != nil || a.Size != 2*int64(len(big)) {
+		if a, err = m.AppendFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: name, Stream: true}, strings.NewReader(big)); err != nil || a.Size != 2*int64(len(big)) {
 			t.Errorf("append to %s: %+v, %v", name, a, err)
 		}
 		put(t, m, c.ID, name, secret)

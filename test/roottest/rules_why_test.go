@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // TestKernelDenialsNameTheRule: where the kernel refuses by a rule whose name the caller did not
@@ -42,8 +42,8 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 				t.Errorf("asleep, a file of the chat's own is judged by the name: %q, %v", text, err)
 			}
 			must(t, errors.Join(os.Chown(pem, 0, 0), os.Chmod(pem, 0o644)))
-			var d *files.Denial
-			if _, err := get(t, m, c.ID, "linked"); !errors.As(err, &d) || d.Rule != files.RuleHardLink {
+			var d *filewire.Denial
+			if _, err := get(t, m, c.ID, "linked"); !errors.As(err, &d) || d.Rule != filewire.RuleHardLink {
 				t.Errorf("asleep, another owner's file: %v, %#v", err, d)
 			}
 		})
@@ -61,8 +61,8 @@ func asleepFor(ctx context.Context, t *testing.T, m *manager) chat.Chat {
 
 func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *manager, c chat.Chat, terse bool) {
 	t.Helper()
-	_, err := m.ReadFile(ctx, c.ID, files.ReadFile{Path: "linked"}, func(files.Answer) io.Writer { return io.Discard })
-	var d *files.Denial
+	_, err := m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: "linked"}, func(filewire.Answer) io.Writer { return io.Discard })
+	var d *filewire.Denial
 	switch {
 	case !errors.As(err, &d):
 		t.Errorf("the other name of a denied file: %v", err)

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // soakSize is how long TestSoakLife lasts, and with how many chats: 20 minutes and 500 by make
@@ -224,7 +224,7 @@ var soakVerbs = []struct {
 		return second(s.InputWait(ctx, id, line))
 	}},
 	{"write", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
-		file := files.WriteFile{Path: "written", Stream: true}
+		file := filewire.WriteFile{Path: "written", Stream: true}
 		return second(s.WriteFile(ctx, id, file, strings.NewReader("text")))
 	}},
 	{"patch", func(s *lifeSoak, ctx context.Context, id chat.ID) error {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/shims/files"
 	"github.com/chatd/chatd/state"
 )
 
@@ -94,7 +94,7 @@ func beginnings(m *manager, awake, sleeps chat.ID) map[string]func(*testing.T) e
 		},
 		"file tool": func(t *testing.T) error {
 			content := "f"
-			_, err := m.WriteFile(operator(t.Context()), awake, files.WriteFile{Path: "f", Content: &content}, nil)
+			_, err := m.WriteFile(operator(t.Context()), awake, filewire.WriteFile{Path: "f", Content: &content}, nil)
 			return err
 		},
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // readBy is how many bytes the threads of a process have read by read(2) and its like (proc(5),
@@ -104,9 +104,9 @@ func TestRootCopiesNoFile(t *testing.T) {
 	must(t, err)
 	b, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no})
 	must(t, err)
-	name := files.WriteFile{Path: "f", Stream: true}
-	nowhere := func(files.Answer) io.Writer { return io.Discard }
-	whole := files.ReadFile{Path: "f", Stream: true}
+	name := filewire.WriteFile{Path: "f", Stream: true}
+	nowhere := func(filewire.Answer) io.Writer { return io.Discard }
+	whole := filewire.ReadFile{Path: "f", Stream: true}
 	root := d.cmd.Process.Pid
 	for _, c := range []struct {
 		what string
@@ -162,7 +162,7 @@ func TestFrontKilledUnderTools(t *testing.T) {
 		front, result := frontOf(t, d.cmd.Process.Pid), make(chan error, 1)
 		body := &signalling{begun: make(chan struct{})}
 		go func() {
-			_, err := d.WriteFile(t.Context(), id, files.WriteFile{Path: "f", Stream: true}, body)
+			_, err := d.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Stream: true}, body)
 			result <- err
 		}()
 		<-body.begun
@@ -175,8 +175,8 @@ func TestFrontKilledUnderTools(t *testing.T) {
 		})
 		until(t, "a file tool answers, and nothing is left of the file", func() bool {
 			var list bytes.Buffer
-			to := func(files.Answer) io.Writer { return &list }
-			_, err := d.ListDir(t.Context(), id, files.ListDir{}, to)
+			to := func(filewire.Answer) io.Writer { return &list }
+			_, err := d.ListDir(t.Context(), id, filewire.ListDir{}, to)
 			return err == nil && !strings.Contains(list.String(), " f\n")
 		})
 	}

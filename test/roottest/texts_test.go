@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -69,11 +69,11 @@ func (w textWays) in(t *testing.T) map[string]func(text string) (want string) {
 	}
 	return map[string]func(string) string{
 		"write_file": inline(func(text string) error {
-			_, err := w.WriteFile(ctx, w.id, files.WriteFile{Path: "f", Content: &text}, nil)
+			_, err := w.WriteFile(ctx, w.id, filewire.WriteFile{Path: "f", Content: &text}, nil)
 			return err
 		}),
 		"write_file as a stream": func(text string) string {
-			_, err := w.WriteFile(ctx, w.id, files.WriteFile{Path: "f", Stream: true}, strings.NewReader(text))
+			_, err := w.WriteFile(ctx, w.id, filewire.WriteFile{Path: "f", Stream: true}, strings.NewReader(text))
 			must(t, err)
 			return text
 		},
@@ -122,14 +122,14 @@ func (w textWays) typed(t *testing.T, text string) (want string) {
 // out are the ways out: each returns the content of the file f, or "" with what it says of it.
 func (w textWays) out(t *testing.T) map[string]func() (got string, says bool) {
 	ctx := t.Context()
-	read := func(spec files.ReadFile) string {
+	read := func(spec filewire.ReadFile) string {
 		var b bytes.Buffer
-		_, err := w.ReadFile(ctx, w.id, spec, func(files.Answer) io.Writer { return &b })
+		_, err := w.ReadFile(ctx, w.id, spec, func(filewire.Answer) io.Writer { return &b })
 		must(t, err)
 		return b.String()
 	}
 	return map[string]func() (string, bool){
-		"read_file as a stream": func() (string, bool) { return read(files.ReadFile{Path: "f", Stream: true}), false },
+		"read_file as a stream": func() (string, bool) { return read(filewire.ReadFile{Path: "f", Stream: true}), false },
 		"run": func() (string, bool) {
 			r, err := w.Run(ctx, w.id, chat.RunSpec{Command: "cat f", OutputMax: 4 << 20})
 			must(t, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // toolVerdicts are whether each operation of the tools on a name is allowed, and whether a program
@@ -68,11 +68,11 @@ func TestToolsObeyTheLanguage(t *testing.T) {
 func toolsOn(t *testing.T, m *manager, c chat.Chat, name string, awake, bash bool) toolVerdicts {
 	t.Helper()
 	ctx, text := operator(t.Context()), secret
-	_, readErr := m.ReadFile(ctx, c.ID, files.ReadFile{Path: "~/" + name},
-		func(files.Answer) io.Writer { return io.Discard })
-	_, writeErr := m.WriteFile(ctx, c.ID, files.WriteFile{Path: name, Content: &text}, nil)
+	_, readErr := m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: "~/" + name},
+		func(filewire.Answer) io.Writer { return io.Discard })
+	_, writeErr := m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: name, Content: &text}, nil)
 	_, editErr := m.EditFile(ctx, c.ID,
-		files.EditFile{Path: name, OldText: secret, NewText: secret})
+		filewire.EditFile{Path: name, OldText: secret, NewText: secret})
 	got := toolVerdicts{readErr == nil, writeErr == nil, editErr == nil, bash}
 	if awake {
 		got.bash = run(t, m, c.ID, "cat "+name).Exit == 0
@@ -87,7 +87,7 @@ func toolsOn(t *testing.T, m *manager, c chat.Chat, name string, awake, bash boo
 		}
 	}
 	for _, err := range []error{readErr, writeErr, editErr} {
-		var d *files.Denial
+		var d *filewire.Denial
 		if err != nil && (!errors.As(err, &d) || d.Place == "") {
 			t.Errorf("%s: %v, want a denial with its rule", name, err)
 		}
@@ -129,8 +129,8 @@ func TestToolsSeeLittle(t *testing.T) {
 func listed(t *testing.T, m *manager, id chat.ID, name string) []string {
 	t.Helper()
 	var all strings.Builder
-	_, err := m.ListDir(operator(t.Context()), id, files.ListDir{Path: name},
-		func(files.Answer) io.Writer { return &all })
+	_, err := m.ListDir(operator(t.Context()), id, filewire.ListDir{Path: name},
+		func(filewire.Answer) io.Writer { return &all })
 	must(t, err)
 	return strings.Split(strings.TrimSpace(all.String()), "\n")
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // TestGrants: what an expression stands for is there, by the name it has on the
@@ -55,11 +55,11 @@ func grantedToTools(t *testing.T, m *manager, c chat.Chat, s shop) {
 			{s.at("x/out.log"), false, true}, {s.at("shared/kept2"), true, true}, {"shared/kept2", true, true},
 			{"work/assets/logo", true, false}, {"/usr/bin/env", false, false},
 		} {
-			_, err := m.AppendFile(operator(t.Context()), c.ID, files.WriteFile{Path: w.path, Content: &text}, nil)
+			_, err := m.AppendFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: w.path, Content: &text}, nil)
 			if (err == nil) != w.writes {
 				t.Errorf("%s: append to %s: %v", how, w.path, err)
 			}
-			_, err = m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: w.path}, func(files.Answer) io.Writer { return io.Discard })
+			_, err = m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: w.path}, func(filewire.Answer) io.Writer { return io.Discard })
 			if (err == nil) != w.reads {
 				t.Errorf("%s: read %s: %v", how, w.path, err)
 			}
@@ -98,7 +98,7 @@ func TestLaterMatches(t *testing.T) {
 		t.Errorf("the tool reads %q, %v: not the host's file", got, err)
 	}
 	text := "x"
-	if _, err := m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: s.at("later/two.txt"), Content: &text}, nil); err == nil {
+	if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: s.at("later/two.txt"), Content: &text}, nil); err == nil {
 		t.Error("the tool writes what may be read")
 	}
 	tryAll(t, m, c, []want{{"cat " + s.at("later/two.txt"), "No such file"}})
@@ -117,13 +117,13 @@ func TestReadOutsideWorkspace(t *testing.T) {
 	for profile, may := range map[string]bool{"default": false, "outside": true} {
 		c := create(t, m, profile, profile)
 		for path, there := range map[string]bool{"/proc/self/status": true, "/usr/bin/env": false, "/etc/hosts": false, "/etc/shadow": false, "/root": false} {
-			_, err := m.ReadFile(operator(t.Context()), c.ID, files.ReadFile{Path: path}, func(files.Answer) io.Writer { return io.Discard })
+			_, err := m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: path}, func(filewire.Answer) io.Writer { return io.Discard })
 			if (err == nil) != (may && there) {
 				t.Errorf("%s: read %s: %v", profile, path, err)
 			}
 		}
 		text := "x"
-		if _, err := m.WriteFile(operator(t.Context()), c.ID, files.WriteFile{Path: "/usr/x", Content: &text}, nil); err == nil {
+		if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "/usr/x", Content: &text}, nil); err == nil {
 			t.Errorf("%s: wrote to /usr", profile)
 		}
 	}

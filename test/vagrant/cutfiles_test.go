@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // cutFile is what write_file replaces until the power goes.
@@ -50,7 +50,7 @@ func writeFile(id chat.ID, n int) error {
 	ctx, cancel := bounded(2 * timeout)
 	defer cancel()
 	text := cutContent(n)
-	write := files.WriteFile{Path: cutFile, Content: &text}
+	write := filewire.WriteFile{Path: cutFile, Content: &text}
 	if _, err := asker.WriteFile(ctx, id, write, nil); err != nil {
 		return fmt.Errorf("write_file: %w", err)
 	}
@@ -65,7 +65,7 @@ func TestHostFileTools(t *testing.T) {
 		must(t, writeFile(c.ID, n))
 		var got strings.Builder
 		ctx, cancel := bounded(timeout)
-		_, err := asker.ReadFile(ctx, c.ID, files.ReadFile{Path: cutFile}, func(files.Answer) io.Writer { return &got })
+		_, err := asker.ReadFile(ctx, c.ID, filewire.ReadFile{Path: cutFile}, func(filewire.Answer) io.Writer { return &got })
 		if err != nil || !strings.HasPrefix(cutContent(n), got.String()) || got.Len() == 0 {
 			t.Errorf("%s: %d bytes, %v", how, got.Len(), err)
 		}
@@ -113,7 +113,7 @@ func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
 		t.Logf("chat %s: %d writes were acknowledged; the cut left %d temporary files", id, n, len(left))
 		ctx, cancel := bounded(2 * timeout)
 		text := "after the cut"
-		_, err = asker.WriteFile(ctx, id, files.WriteFile{Path: cutFile, Content: &text}, nil)
+		_, err = asker.WriteFile(ctx, id, filewire.WriteFile{Path: cutFile, Content: &text}, nil)
 		cancel()
 		if left, _ := filepath.Glob(filepath.Join(home, ".tmp-*")); err != nil || len(left) > 0 {
 			t.Errorf("chat %s: after the next write %v is left, %v", id, left, err)

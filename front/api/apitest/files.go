@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // maxMemory bounds a file of a Memory, in bytes.
@@ -22,7 +22,7 @@ const maxMemory = 64 << 20
 
 // allow finds the chat, its file and whether Deny has something against it; the
 // lock is held.
-func (m *Memory) allow(ctx context.Context, id chat.ID, tool files.Tool, op files.Op, name string) (string, error) {
+func (m *Memory) allow(ctx context.Context, id chat.ID, tool filewire.Tool, op filewire.Op, name string) (string, error) {
 	c, err := m.reach(ctx, id)
 	if err != nil {
 		return "", err
@@ -46,20 +46,20 @@ func (m *Memory) allow(ctx context.Context, id chat.ID, tool files.Tool, op file
 
 // OnFile makes the next calls of the file tools do f in their place, until it is nil. Content comes
 // from body, and goes to what begin returns.
-func (m *Memory) OnFile(f func(ctx context.Context, tool files.Tool, begin files.Begin, body io.Reader) (files.Answer, error)) {
+func (m *Memory) OnFile(f func(ctx context.Context, tool filewire.Tool, begin filewire.Begin, body io.Reader) (filewire.Answer, error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.onFile = f
 }
 
-func (m *Memory) instead() func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error) {
+func (m *Memory) instead() func(context.Context, filewire.Tool, filewire.Begin, io.Reader) (filewire.Answer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.onFile
 }
 
 // file is the content and where it is.
-func (m *Memory) file(ctx context.Context, id chat.ID, tool files.Tool, op files.Op, name string) (string, []byte, bool, error) {
+func (m *Memory) file(ctx context.Context, id chat.ID, tool filewire.Tool, op filewire.Op, name string) (string, []byte, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, err := m.allow(ctx, id, tool, op, name)
@@ -71,25 +71,25 @@ func (m *Memory) file(ctx context.Context, id chat.ID, tool files.Tool, op files
 }
 
 // ReadFile reads by bytes, not by lines.
-func (m *Memory) ReadFile(ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin) (files.Answer, error) {
+func (m *Memory) ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
-	name, b, ok, err := m.file(ctx, id, files.ReadFileTool, files.Read, a.Path)
+	name, b, ok, err := m.file(ctx, id, filewire.ReadFileTool, filewire.Read, a.Path)
 	if err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if f := m.instead(); f != nil {
-		return f(ctx, files.ReadFileTool, begin, nil)
+		return f(ctx, filewire.ReadFileTool, begin, nil)
 	}
 	if !ok {
-		return files.Answer{}, fmt.Errorf("failed to read file: file not found%w", silentError{chat.ErrNotFound})
+		return filewire.Answer{}, fmt.Errorf("failed to read file: file not found%w", silentError{chat.ErrNotFound})
 	}
-	out := files.Answer{Path: name, Size: int64(len(b)), Mode: 0o600, Offset: a.Offset}
+	out := filewire.Answer{Path: name, Size: int64(len(b)), Mode: 0o600, Offset: a.Offset}
 	b = b[min(a.Offset, out.Size):]
 	if n := a.Length; n > 0 || !a.Stream {
 		if n == 0 {
-			n = files.MaxPage
+			n = filewire.MaxPage
 		}
 		b = b[:min(n, int64(len(b)))]
 	}
@@ -118,26 +118,26 @@ func (silentError) Error() string   { return "" }
 func (s silentError) Unwrap() error { return s.err }
 
 // WriteFile keeps the content.
-func (m *Memory) WriteFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
-	out, err := m.write(ctx, id, files.WriteFileTool, a, body)
+func (m *Memory) WriteFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
+	out, err := m.write(ctx, id, filewire.WriteFileTool, a, body)
 	out.Message = "File written: " + a.Path
 	return out, err
 }
 
 // AppendFile adds the content.
-func (m *Memory) AppendFile(ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader) (files.Answer, error) {
-	out, err := m.write(ctx, id, files.AppendFileTool, a, body)
+func (m *Memory) AppendFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
+	out, err := m.write(ctx, id, filewire.AppendFileTool, a, body)
 	out.Message = "Appended to " + a.Path
 	return out, err
 }
 
-func (m *Memory) write(ctx context.Context, id chat.ID, tool files.Tool, a files.WriteFile, body io.Reader) (files.Answer, error) {
+func (m *Memory) write(ctx context.Context, id chat.ID, tool filewire.Tool, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
-	name, _, _, err := m.file(ctx, id, tool, files.Write, a.Path)
+	name, _, _, err := m.file(ctx, id, tool, filewire.Write, a.Path)
 	if err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	if a.Content != nil {
 		body = strings.NewReader(*a.Content)
@@ -147,16 +147,16 @@ func (m *Memory) write(ctx context.Context, id chat.ID, tool files.Tool, a files
 	}
 	var b bytes.Buffer
 	if _, err := io.Copy(&b, io.LimitReader(body, maxMemory)); err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
-	out := files.Answer{Path: name, Mode: 0o600, Bytes: int64(b.Len())}
+	out := filewire.Answer{Path: name, Mode: 0o600, Bytes: int64(b.Len())}
 	if a.Hash {
 		out.SHA256 = sum(b.Bytes())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, there := m.files[id][name]
-	if tool == files.WriteFileTool {
+	if tool == filewire.WriteFileTool {
 		old = nil
 	}
 	m.files[id][name] = append(slices.Clone(old), b.Bytes()...)
@@ -165,38 +165,38 @@ func (m *Memory) write(ctx context.Context, id chat.ID, tool files.Tool, a files
 }
 
 // EditFile replaces the text, which must be there once.
-func (m *Memory) EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error) {
+func (m *Memory) EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
-	name, b, ok, err := m.file(ctx, id, files.EditFileTool, files.Edit, a.Path)
+	name, b, ok, err := m.file(ctx, id, filewire.EditFileTool, filewire.Edit, a.Path)
 	switch n := bytes.Count(b, []byte(a.OldText)); {
 	case err != nil:
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	case !ok:
-		return files.Answer{}, fmt.Errorf("failed to edit file: file not found%w", silentError{chat.ErrNotFound})
+		return filewire.Answer{}, fmt.Errorf("failed to edit file: file not found%w", silentError{chat.ErrNotFound})
 	case n == 0:
-		return files.Answer{}, fmt.Errorf("old_text not found in file. Make sure it matches exactly%w", silentError{chat.ErrInvalid})
+		return filewire.Answer{}, fmt.Errorf("old_text not found in file. Make sure it matches exactly%w", silentError{chat.ErrInvalid})
 	case n > 1:
-		return files.Answer{}, fmt.Errorf("old_text appears %d times. Please provide more context to make it unique%w", n, silentError{chat.ErrInvalid})
+		return filewire.Answer{}, fmt.Errorf("old_text appears %d times. Please provide more context to make it unique%w", n, silentError{chat.ErrInvalid})
 	}
 	b = bytes.Replace(b, []byte(a.OldText), []byte(a.NewText), 1)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.files[id][name] = b
-	return files.Answer{Message: "File edited: " + a.Path, Path: name, Size: int64(len(b)), Diff: "-" + a.OldText + "\n+" + a.NewText + "\n"}, nil
+	return filewire.Answer{Message: "File edited: " + a.Path, Path: name, Size: int64(len(b)), Diff: "-" + a.OldText + "\n+" + a.NewText + "\n"}, nil
 }
 
 // ListDir lists what has content below the directory.
-func (m *Memory) ListDir(ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin) (files.Answer, error) {
+func (m *Memory) ListDir(ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	dir, err := m.allow(ctx, id, files.ListDirTool, files.Read, a.Path)
+	dir, err := m.allow(ctx, id, filewire.ListDirTool, filewire.Read, a.Path)
 	if err != nil {
-		return files.Answer{}, err
+		return filewire.Answer{}, err
 	}
 	lines := map[string]bool{}
 	for name := range m.files[id] {
@@ -206,7 +206,7 @@ func (m *Memory) ListDir(ctx context.Context, id chat.ID, a files.ListDir, begin
 		}
 	}
 	list := strings.Join(slices.Sorted(maps.Keys(lines)), "")
-	out := files.Answer{Path: dir, Bytes: int64(len(list)), Entries: len(lines)}
+	out := filewire.Answer{Path: dir, Bytes: int64(len(list)), Entries: len(lines)}
 	_, err = io.WriteString(begin(out), list)
 	return out, err
 }
@@ -222,8 +222,8 @@ func (m *Memory) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat
 		_, err := m.reach(ctx, id)
 		return m.explainTo(q.Destination()), err
 	}
-	name, err := m.allow(ctx, id, "", files.Op(q.Op), q.Path)
-	var d *files.Denial
+	name, err := m.allow(ctx, id, "", filewire.Op(q.Op), q.Path)
+	var d *filewire.Denial
 	switch {
 	case errors.As(err, &d):
 		return chat.Explained{Verdict: "deny", Rule: d.Rule, Place: d.Place, Layer: d.Layer, Name: d.Path, Paths: []string{}}, nil
@@ -252,10 +252,10 @@ func (m *Memory) Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shar
 		return chat.Shared{}, err
 	}
 	var b bytes.Buffer
-	from, err := m.ReadFile(ctx, id, files.ReadFile{Path: s.Path, Stream: true, Hash: true}, func(files.Answer) io.Writer { return &b })
+	from, err := m.ReadFile(ctx, id, filewire.ReadFile{Path: s.Path, Stream: true, Hash: true}, func(filewire.Answer) io.Writer { return &b })
 	if err != nil {
 		return chat.Shared{}, err
 	}
-	to, err := m.WriteFile(ctx, s.To, files.WriteFile{Path: s.Target(), Stream: true}, &b)
+	to, err := m.WriteFile(ctx, s.To, filewire.WriteFile{Path: s.Target(), Stream: true}, &b)
 	return chat.Shared{Path: from.Path, ToPath: to.Path, Bytes: from.Bytes, SHA256: from.SHA256}, err
 }

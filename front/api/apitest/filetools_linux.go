@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/shims/files"
 )
 
@@ -16,18 +17,18 @@ import (
 type Filers interface {
 	Get(ctx context.Context, id chat.ID) (chat.Chat, error)
 	ReadFile(
-		ctx context.Context, id chat.ID, a files.ReadFile, begin files.Begin,
-	) (files.Answer, error)
+		ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin,
+	) (filewire.Answer, error)
 	WriteFile(
-		ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader,
-	) (files.Answer, error)
+		ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
+	) (filewire.Answer, error)
 	AppendFile(
-		ctx context.Context, id chat.ID, a files.WriteFile, body io.Reader,
-	) (files.Answer, error)
-	EditFile(ctx context.Context, id chat.ID, a files.EditFile) (files.Answer, error)
+		ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
+	) (filewire.Answer, error)
+	EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) (filewire.Answer, error)
 	ListDir(
-		ctx context.Context, id chat.ID, a files.ListDir, begin files.Begin,
-	) (files.Answer, error)
+		ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin,
+	) (filewire.Answer, error)
 }
 
 // FileTools makes broker.FileTools of Filers: each call has a tool that speaks the protocol of
@@ -35,11 +36,11 @@ type Filers interface {
 type FileTools struct {
 	Of Filers
 	// Check, if set, is the file rules, for the name in a request.
-	Check files.Check
+	Check filewire.Check
 }
 
 // FileTool is broker.FileTools.
-func (f FileTools) FileTool(ctx context.Context, id chat.ID, u files.Use, talk files.Talk) error {
+func (f FileTools) FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk filewire.Talk) error {
 	args, err := u.Read()
 	if err != nil {
 		return err
@@ -48,16 +49,16 @@ func (f FileTools) FileTool(ctx context.Context, id chat.ID, u files.Use, talk f
 	if err != nil {
 		return err
 	}
-	req, err := files.NewRequest(u.Tool, args)
+	req, err := filewire.NewRequest(u.Tool, args)
 	if err != nil {
 		return err
 	}
-	s := files.LiveTool{Tool: u.Tool, Max: 1 << 40}
+	s := filewire.LiveTool{Tool: u.Tool, Max: 1 << 40}
 	served, err := f.start(&s, set{ctx, c, f.Of, f.check})
 	if err != nil {
 		return err
 	}
-	if err = files.Send(s.In, req); err == nil {
+	if err = filewire.Send(s.In, req); err == nil {
 		_, err = talk(ctx, s)
 	}
 	_ = errors.Join(s.In.Close(), s.Out.Close()) // talk closes them too
@@ -65,7 +66,7 @@ func (f FileTools) FileTool(ctx context.Context, id chat.ID, u files.Use, talk f
 	return err
 }
 
-func (f FileTools) check(op files.Op, name string) *files.Denial {
+func (f FileTools) check(op filewire.Op, name string) *filewire.Denial {
 	if f.Check == nil {
 		return nil
 	}
@@ -73,7 +74,7 @@ func (f FileTools) check(op files.Op, name string) *files.Denial {
 }
 
 // start starts a tool, and sets its streams. served is closed when it has ended.
-func (FileTools) start(s *files.LiveTool, tools files.Set) (served chan struct{}, err error) {
+func (FileTools) start(s *filewire.LiveTool, tools files.Set) (served chan struct{}, err error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -93,15 +94,15 @@ func (FileTools) start(s *files.LiveTool, tools files.Set) (served chan struct{}
 }
 
 // ShareFile is broker.FileTools.
-func (f FileTools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk files.Talk) error {
+func (f FileTools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	read, err := files.NewUse(files.ReadFileTool, files.ReadFile{Path: s.Path, Stream: true})
+	read, err := filewire.NewUse(filewire.ReadFileTool, filewire.ReadFile{Path: s.Path, Stream: true})
 	if err != nil {
 		return err
 	}
-	write, err := files.NewUse(files.WriteFileTool, files.WriteFile{Path: s.Target(), Stream: true})
+	write, err := filewire.NewUse(filewire.WriteFileTool, filewire.WriteFile{Path: s.Target(), Stream: true})
 	if err != nil {
 		return err
 	}
@@ -130,11 +131,11 @@ type set struct {
 	ctx context.Context
 	c   chat.Chat
 	of  Filers
-	ask files.Check
+	ask filewire.Check
 }
 
 // named asks about the name of a request.
-func (s set) named(op files.Op, name string) error {
+func (s set) named(op filewire.Op, name string) error {
 	if !path.IsAbs(name) {
 		name = s.c.Home + "/" + name
 	}
@@ -144,37 +145,37 @@ func (s set) named(op files.Op, name string) error {
 	return nil
 }
 
-func (s set) ReadFile(a files.ReadFile, begin files.Begin) (files.Answer, error) {
-	if err := s.named(files.Read, a.Path); err != nil {
-		return files.Answer{}, err
+func (s set) ReadFile(a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error) {
+	if err := s.named(filewire.Read, a.Path); err != nil {
+		return filewire.Answer{}, err
 	}
 	return s.of.ReadFile(s.ctx, s.c.ID, a, begin)
 }
 
-func (s set) WriteFile(a files.WriteFile, body io.Reader) (files.Answer, error) {
-	if err := s.named(files.Write, a.Path); err != nil {
-		return files.Answer{}, err
+func (s set) WriteFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
+	if err := s.named(filewire.Write, a.Path); err != nil {
+		return filewire.Answer{}, err
 	}
 	return s.of.WriteFile(s.ctx, s.c.ID, a, body)
 }
 
-func (s set) AppendFile(a files.WriteFile, body io.Reader) (files.Answer, error) {
-	if err := s.named(files.Write, a.Path); err != nil {
-		return files.Answer{}, err
+func (s set) AppendFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
+	if err := s.named(filewire.Write, a.Path); err != nil {
+		return filewire.Answer{}, err
 	}
 	return s.of.AppendFile(s.ctx, s.c.ID, a, body)
 }
 
-func (s set) EditFile(a files.EditFile) (files.Answer, error) {
-	if err := s.named(files.Edit, a.Path); err != nil {
-		return files.Answer{}, err
+func (s set) EditFile(a filewire.EditFile) (filewire.Answer, error) {
+	if err := s.named(filewire.Edit, a.Path); err != nil {
+		return filewire.Answer{}, err
 	}
 	return s.of.EditFile(s.ctx, s.c.ID, a)
 }
 
-func (s set) ListDir(a files.ListDir, begin files.Begin) (files.Answer, error) {
-	if err := s.named(files.Read, a.Path); err != nil {
-		return files.Answer{}, err
+func (s set) ListDir(a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error) {
+	if err := s.named(filewire.Read, a.Path); err != nil {
+		return filewire.Answer{}, err
 	}
 	return s.of.ListDir(s.ctx, s.c.ID, a, begin)
 }

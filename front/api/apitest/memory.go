@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // firstUID is the lowest uid of chatd's default range.
@@ -34,7 +34,7 @@ type Memory struct {
 	// unarchived, and may refuse.
 	OnArchive func(context.Context) error
 	// Deny, if set, is the file rules of every chat.
-	Deny func(op files.Op, name string) *files.Denial
+	Deny func(op filewire.Op, name string) *filewire.Denial
 	// Egress is that of every chat's profile.
 	Egress []chat.Allow
 	// EgressMayAdd is what a chat may have beyond it.
@@ -51,7 +51,7 @@ type Memory struct {
 	// usedAfter is the chat that is used when another was reaped.
 	usedAfter map[chat.ID]chat.ID
 	files     map[chat.ID]map[string][]byte
-	onFile    func(context.Context, files.Tool, files.Begin, io.Reader) (files.Answer, error)
+	onFile    func(context.Context, filewire.Tool, filewire.Begin, io.Reader) (filewire.Answer, error)
 	runs      map[chat.ID][]*memoryRun
 	nextUID   uint32
 

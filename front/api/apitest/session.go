@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims/files"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // Run knows a few commands: "echo", "cat" (its stdin), "false", "pwd" (the cwd), "env" (what was
@@ -193,7 +193,7 @@ func (m *Memory) Backup(ctx context.Context) (chat.Backup, error) {
 }
 
 // Rule makes deny what is asked before a file is touched; nil denies nothing.
-func (m *Memory) Rule(deny func(op files.Op, name string) *files.Denial) {
+func (m *Memory) Rule(deny func(op filewire.Op, name string) *filewire.Denial) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.Deny = deny

@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import (
 	"regexp"
@@ -43,13 +43,13 @@ const (
 // Grants are the paths that the tools may use by their options.
 type Grants struct {
 	opt         Options
-	roots       []string
+	Roots       []string
 	read, write []*regexp.Regexp
 }
 
 // Grants compiles the options. Names of the roots are compared as they are.
 func (o Options) Grants() (g Grants, err error) {
-	g = Grants{opt: o, roots: append([]string{o.Workspace}, o.Roots...)}
+	g = Grants{opt: o, Roots: append([]string{o.Workspace}, o.Roots...)}
 	if g.read, err = compile("allow_read_paths", o.AllowRead); err == nil {
 		g.write, err = compile("allow_write_paths", o.AllowWrite)
 	}
@@ -59,7 +59,7 @@ func (o Options) Grants() (g Grants, err error) {
 // Reaches reports whether name is in a root, or op may leave the roots for name.
 func (g Grants) Reaches(op Op, name string) bool {
 	inRoot := func(r string) bool { return chat.Within(name, r) }
-	if g.opt.Unrestricted || slices.ContainsFunc(g.roots, inRoot) {
+	if g.opt.Unrestricted || slices.ContainsFunc(g.Roots, inRoot) {
 		return true
 	}
 	granted := func(all []*regexp.Regexp) bool {
@@ -81,7 +81,7 @@ func compile(key string, patterns []string) ([]*regexp.Regexp, error) {
 	for _, p := range patterns {
 		re, err := chat.BoundPattern(p)
 		if err != nil {
-			return nil, invalid("cannot use %s %s: %w", key, chat.Quote(p), err)
+			return nil, Invalid("cannot use %s %s: %w", key, chat.Quote(p), err)
 		}
 		out = append(out, re)
 	}

@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import (
 	"bufio"
@@ -11,12 +11,12 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// maxNames bounds the names in one call's Links, in bytes.
-const maxNames = 2 << 20
+// MaxNames bounds the names in one call's Links, in bytes.
+const MaxNames = 2 << 20
 
-// maxLinkReport bounds a tool's report on the links of one request, in bytes: the targets, and linkSize
+// MaxLinkReport bounds a tool's report on the links of one request, in bytes: the targets, and linkSize
 // for each link.
-const maxLinkReport, linkSize = 4 << 20, 32
+const MaxLinkReport, linkSize = 4 << 20, 32
 
 // Link is where one of a request's Links leads, by its number.
 type Link struct {
@@ -30,8 +30,8 @@ type Link struct {
 func checkNames(names []string) error {
 	sum := 0
 	for _, n := range names {
-		if sum += len(n) + 1; sum > maxNames {
-			return fmt.Errorf("cannot follow the links of %d directories: more than %d bytes of names: %w", len(names), maxNames, chat.ErrUnsupported)
+		if sum += len(n) + 1; sum > MaxNames {
+			return fmt.Errorf("cannot follow the links of %d directories: more than %d bytes of names: %w", len(names), MaxNames, chat.ErrUnsupported)
 		}
 	}
 	return nil
@@ -71,8 +71,8 @@ func ReadTargets(r io.Reader, names []string) (map[string]Link, error) {
 		for _, l := range s.Links {
 			size += len(l.To) + linkSize
 		}
-		if size > maxLinkReport {
-			return nil, fmt.Errorf("cannot use the answer: over %d bytes of links", maxLinkReport)
+		if size > MaxLinkReport {
+			return nil, fmt.Errorf("cannot use the answer: over %d bytes of links", MaxLinkReport)
 		}
 		links = append(links, s.Links...)
 	}

@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import (
 	"github.com/chatd/chatd/filerules"
@@ -13,7 +13,7 @@ type Rules struct {
 
 // check compiles the rules for a home. Links of the directories that they name are followed here,
 // as the caller.
-func (r *Rules) check(home string) (Check, error) {
+func (r *Rules) Check(home string) (Check, error) {
 	p, err := filerules.Load(r.File, r.Text)
 	if err != nil {
 		return nil, err

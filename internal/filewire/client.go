@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ type Exchange struct {
 	Limit int64
 }
 
-// Speak is the caller's end of [Tools.Serve], for a tool that has its request ([Send]). It writes
+// Speak is the caller's end of a tool's Serve, for a tool that has its request ([Send]). It writes
 // the content to w when the tool asks for it, and reads the answer from r. It returns a failure of
 // the tool as a [*Failure].
 //
@@ -87,8 +87,8 @@ func (c *caller) receive() (Answer, error) {
 	if c.Begin == nil {
 		return first, errors.New("cannot use the answer: content that nobody asked for")
 	}
-	chunks := &chunkReader{r: c.r}
-	n, err := io.CopyBuffer(onlyWriter{c.Begin(first)}, io.LimitReader(chunks, c.Limit), make([]byte, bufferSize))
+	chunks := NewChunkReader(c.r)
+	n, err := Copy(c.Begin(first), io.LimitReader(chunks, c.Limit))
 	if err == nil && n == c.Limit {
 		if extra, e := io.CopyN(io.Discard, chunks, 1); extra > 0 {
 			err = errTooMuch
@@ -136,10 +136,10 @@ func (c *caller) send() error {
 	}
 	c.sending = true
 	go func() {
-		chunks := chunkWriter{c.w}
-		_, err := io.CopyBuffer(chunks, bodyReader{c.Body}, make([]byte, bufferSize))
+		chunks := NewChunkWriter(c.w)
+		_, err := Copy(chunks, bodyReader{c.Body})
 		if err == nil {
-			err = chunks.end()
+			err = chunks.End()
 		} else {
 			err = fmt.Errorf("cannot send the content: %w", err)
 		}
@@ -151,31 +151,31 @@ func (c *caller) send() error {
 	return nil
 }
 
-// onlyWriter hides ReadFrom, which would choose another buffer.
-type onlyWriter struct{ io.Writer }
+// Copy copies content through one buffer of [BufferSize]: neither ReadFrom of w nor WriteTo of r
+// chooses another.
+func Copy(w io.Writer, r io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, BufferSize))
+}
 
-// onlyReader hides WriteTo, which would choose another buffer.
-type onlyReader struct{ io.Reader }
-
-func readMessage(r *bufio.Reader) (message, error) {
-	var s message
-	line, err := readLine(r, maxSaid)
+func readMessage(r *bufio.Reader) (Message, error) {
+	var s Message
+	line, err := ReadLine(r, MaxSaid)
 	if err == nil {
-		err = decode(line, &s)
+		err = Decode(line, &s)
 	}
 	if err != nil {
-		return message{}, fmt.Errorf("cannot read the answer: %w", noEOF(err))
+		return Message{}, fmt.Errorf("cannot read the answer: %w", NoEOF(err))
 	}
 	return s, nil
 }
 
-// noEOF keeps io.EOF from looking like a good end.
-func noEOF(err error) error {
+// NoEOF keeps io.EOF from looking like a good end.
+func NoEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// bufferSize is the memory of one copy, in bytes.
-const bufferSize = 128 << 10
+// BufferSize is the memory of one copy, in bytes.
+const BufferSize = 128 << 10

@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import (
 	"fmt"
@@ -97,13 +97,13 @@ func (a ReadFile) Validate() error {
 	}
 	switch {
 	case a.Offset < 0 || a.Length < 0 || a.Line < 0 || a.Lines < 0:
-		return invalid("cannot read: offset, length, line and lines may not be negative")
+		return Invalid("cannot read: offset, length, line and lines may not be negative")
 	case a.Offset > MaxOffset:
-		return invalid("cannot read: offset %d, want at most %d", a.Offset, int64(MaxOffset))
+		return Invalid("cannot read: offset %d, want at most %d", a.Offset, int64(MaxOffset))
 	case (a.Offset > 0 || a.Length > 0) && (a.Line > 0 || a.Lines > 0):
-		return invalid("cannot read: want offset and length, or line and lines, not both")
+		return Invalid("cannot read: want offset and length, or line and lines, not both")
 	case a.Length > MaxPage && !a.Stream:
-		return invalid("cannot read: length %d, want at most %d or a stream", a.Length, MaxPage)
+		return Invalid("cannot read: length %d, want at most %d or a stream", a.Length, MaxPage)
 	}
 	return nil
 }
@@ -115,9 +115,9 @@ func (a WriteFile) Validate() error {
 	}
 	switch {
 	case a.Content == nil && !a.Stream:
-		return invalid("cannot write %s: content is missing: want the text to write; \"\" makes an empty file", chat.Quote(a.Path))
+		return Invalid("cannot write %s: content is missing: want the text to write; \"\" makes an empty file", chat.Quote(a.Path))
 	case a.Content != nil && a.Stream:
-		return invalid("cannot write %s: it has content, and a stream follows: want one of them", chat.Quote(a.Path))
+		return Invalid("cannot write %s: it has content, and a stream follows: want one of them", chat.Quote(a.Path))
 	case a.Stream:
 		return nil
 	}
@@ -130,7 +130,7 @@ func (a EditFile) Validate() error {
 		return err
 	}
 	if a.OldText == "" {
-		return invalid("cannot edit: old_text is empty")
+		return Invalid("cannot edit: old_text is empty")
 	}
 	return checkTexts("old_text and new_text", a.OldText, a.NewText)
 }
@@ -138,10 +138,10 @@ func (a EditFile) Validate() error {
 // Validate reports the first invalid argument, as [chat.ErrInvalid].
 func (a ListDir) Validate() error {
 	if a.Limit < 0 || a.Limit > MaxEntries {
-		return invalid("cannot list: limit %d, want 0 to %d", a.Limit, MaxEntries)
+		return Invalid("cannot list: limit %d, want 0 to %d", a.Limit, MaxEntries)
 	}
 	if len(a.After) > MaxPath || !utf8.ValidString(a.After) {
-		return invalid("cannot list: after is longer than %d bytes or not UTF-8", MaxPath)
+		return Invalid("cannot list: after is longer than %d bytes or not UTF-8", MaxPath)
 	}
 	if a.Path == "" {
 		return nil
@@ -152,13 +152,13 @@ func (a ListDir) Validate() error {
 func checkPath(p string) error {
 	switch {
 	case p == "":
-		return invalid("cannot use path: it is empty")
+		return Invalid("cannot use path: it is empty")
 	case len(p) > MaxPath:
-		return invalid("cannot use path: %d bytes, want at most %d", len(p), MaxPath)
+		return Invalid("cannot use path: %d bytes, want at most %d", len(p), MaxPath)
 	case strings.IndexByte(p, 0) >= 0:
-		return invalid("cannot use path %s: it holds a NUL", chat.Quote(p))
+		return Invalid("cannot use path %s: it holds a NUL", chat.Quote(p))
 	case !utf8.ValidString(p):
-		return invalid("cannot use path %s: not valid UTF-8", chat.Quote(p))
+		return Invalid("cannot use path %s: not valid UTF-8", chat.Quote(p))
 	}
 	return nil
 }
@@ -169,15 +169,16 @@ func checkTexts(field string, texts ...string) error {
 	for _, s := range texts {
 		size += len(s)
 		if !utf8.ValidString(s) {
-			return invalid("cannot use %s: not valid UTF-8; send such content as a stream", field)
+			return Invalid("cannot use %s: not valid UTF-8; send such content as a stream", field)
 		}
 	}
 	if size > MaxText {
-		return invalid("cannot use %s: %d bytes, want at most %d", field, size, MaxText)
+		return Invalid("cannot use %s: %d bytes, want at most %d", field, size, MaxText)
 	}
 	return nil
 }
 
-func invalid(format string, args ...any) error {
+// Invalid is an error of kind [chat.ErrInvalid] about a caller's arguments or content.
+func Invalid(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, chat.ErrInvalid)...)
 }

@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import (
 	"context"
@@ -59,15 +59,15 @@ func (u Use) Read() (Args, error) {
 		AppendFileTool: argsOf[WriteFile], ListDirTool: argsOf[ListDir],
 	}[u.Tool]
 	if read == nil {
-		return nil, invalid("cannot use tool %s: no such tool", chat.Quote(string(u.Tool)))
+		return nil, Invalid("cannot use tool %s: no such tool", chat.Quote(string(u.Tool)))
 	}
 	return read(u)
 }
 
 func argsOf[A Args](u Use) (Args, error) {
 	var a A
-	if err := decode(u.Args, &a); err != nil {
-		return nil, invalid("cannot use the arguments of %s: %w", u.Tool, err)
+	if err := Decode(u.Args, &a); err != nil {
+		return nil, Invalid("cannot use the arguments of %s: %w", u.Tool, err)
 	}
 	return a, a.Validate()
 }

@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import (
 	"errors"
@@ -45,8 +45,8 @@ type Answer struct {
 
 // Check bounds the fields of an answer, and returns its failure.
 func (a *Answer) Check() error {
-	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+maxMessage || len(a.NextEntry) > MaxPath || len(a.SHA256) > 64 ||
-		len(a.DiffOmitted) > maxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {
+	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+MaxMessage || len(a.NextEntry) > MaxPath || len(a.SHA256) > 64 ||
+		len(a.DiffOmitted) > MaxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {
 		return errors.New("cannot use the answer: a field of it is out of all bounds")
 	}
 	if a.Failure == nil {
@@ -54,9 +54,9 @@ func (a *Answer) Check() error {
 	}
 	if d := a.Failure.Denial; d != nil {
 		d.Path, d.Rule, d.Place = cut(d.Path, MaxPath), cut(d.Rule, MaxPath), cut(d.Place, MaxPath)
-		d.Message, d.Layer = strings.ToValidUTF8(cut(d.Message, maxMessage), ""), cut(d.Layer, maxMessage)
+		d.Message, d.Layer = strings.ToValidUTF8(cut(d.Message, MaxMessage), ""), cut(d.Layer, MaxMessage)
 	}
-	a.Failure.Message = strings.ToValidUTF8(cut(a.Failure.Message, maxMessage), "")
+	a.Failure.Message = strings.ToValidUTF8(cut(a.Failure.Message, MaxMessage), "")
 	if a.Failure.Denial != nil && a.Failure.Kind != "denied" {
 		return fmt.Errorf("cannot use the answer: a denial of kind %s", chat.Quote(a.Failure.Kind))
 	}
@@ -147,15 +147,15 @@ func (f *Failure) Unwrap() error {
 	return nil
 }
 
-// maxMessage bounds a failure's message, in bytes.
-const maxMessage = 4 << 10
+// MaxMessage bounds a failure's message, in bytes.
+const MaxMessage = 4 << 10
 
-// failureOf is err for the wire; nil for nil.
-func failureOf(err error) *Failure {
+// FailureOf is err for the wire; nil for nil.
+func FailureOf(err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Kind: "internal", Message: cut(err.Error(), maxMessage)}
+	f := &Failure{Kind: "internal", Message: cut(err.Error(), MaxMessage)}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			f.Kind = k.word

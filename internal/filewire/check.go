@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import "github.com/chatd/chatd/filerules"
 

@@ -1,4 +1,4 @@
-package files
+package filewire
 
 import (
 	"bufio"
@@ -25,12 +25,12 @@ import (
 //
 // The tools check the rules themselves, and ask for the content after that.
 
-// maxChunk bounds a chunk; maxLine and maxSaid a line to and from the tool, in
+// maxChunk bounds a chunk; MaxLine and MaxSaid a line to and from the tool, in
 // which JSON may write a byte as six.
 const (
 	maxChunk = 256 << 10
-	maxLine  = 6*MaxText + 6*maxNames + (64 << 10)
-	maxSaid  = 6*MaxDiff + (256 << 10)
+	MaxLine  = 6*MaxText + 6*MaxNames + (64 << 10)
+	MaxSaid  = 6*MaxDiff + (256 << 10)
 )
 
 // Request is one call, in the form of the examples of PicoClaw's documentation.
@@ -41,8 +41,8 @@ type Request struct {
 	Links []string `json:"links,omitempty"`
 }
 
-// message is a line of the tool: what it waits for, or an answer.
-type message struct {
+// Message is a line of the tool: what it waits for, or an answer.
+type Message struct {
 	Links []Link `json:"links,omitempty"`
 	Send  bool   `json:"send,omitempty"`
 	Answer
@@ -66,11 +66,11 @@ func Send(w io.Writer, req Request) error {
 	if err := checkNames(req.Links); err != nil {
 		return err
 	}
-	return writeLine(w, req)
+	return WriteLine(w, req)
 }
 
-// readLine reads one line of at most limit bytes, without its end.
-func readLine(r *bufio.Reader, limit int) ([]byte, error) {
+// ReadLine reads one line of at most limit bytes, without its end.
+func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
@@ -90,7 +90,8 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-func writeLine(w io.Writer, v any) error {
+// WriteLine writes v as one line of JSON.
+func WriteLine(w io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -99,9 +100,9 @@ func writeLine(w io.Writer, v any) error {
 	return err
 }
 
-// decode reads one JSON object strictly into v: no unknown or second object, and no text that would
+// Decode reads one JSON object strictly into v: no unknown or second object, and no text that would
 // change in decoding.
-func decode(data []byte, v any) error {
+func Decode(data []byte, v any) error {
 	if !utf8.Valid(data) {
 		return errors.New("not valid UTF-8")
 	}
@@ -157,10 +158,15 @@ func surrogate(data []byte) int {
 	return n
 }
 
-// chunkWriter writes content as chunks; end writes the zero.
-type chunkWriter struct{ w io.Writer }
+// ChunkWriter writes content as chunks.
+type ChunkWriter struct{ w io.Writer }
 
-func (c chunkWriter) Write(p []byte) (int, error) {
+// NewChunkWriter writes chunks to w.
+func NewChunkWriter(w io.Writer) ChunkWriter { return ChunkWriter{w} }
+
+
+// Write writes p as chunks of at most maxChunk.
+func (c ChunkWriter) Write(p []byte) (int, error) {
 	done := 0
 	for len(p) > 0 {
 		part := p[:min(len(p), maxChunk)]
@@ -177,22 +183,26 @@ func (c chunkWriter) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-func (c chunkWriter) length(n int) error {
+func (c ChunkWriter) length(n int) error {
 	var head [4]byte
 	binary.BigEndian.PutUint32(head[:], uint32(n))
 	_, err := c.w.Write(head[:])
 	return err
 }
 
-func (c chunkWriter) end() error { return c.length(0) }
+// End writes the zero that ends the content.
+func (c ChunkWriter) End() error { return c.length(0) }
 
-// chunkReader reads what chunkWriter wrote, up to its zero: io.EOF there, and
-// io.ErrUnexpectedEOF when the stream ends before.
+// chunkReader is what [NewChunkReader] returns.
 type chunkReader struct {
 	r    *bufio.Reader
 	left int
 	err  error
 }
+
+// NewChunkReader reads what a [ChunkWriter] wrote, up to its zero: io.EOF there, and
+// io.ErrUnexpectedEOF when the stream ends before.
+func NewChunkReader(r *bufio.Reader) io.Reader { return &chunkReader{r: r} }
 
 func (c *chunkReader) Read(p []byte) (int, error) {
 	if len(p) == 0 || c.err != nil {
@@ -215,13 +225,13 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 // errChunk means that the sender violates the protocol.
 var errChunk = errors.New("a chunk")
 
-// cutOff turns incomplete content into a failure of the sender.
-func cutOff(err error) error {
+// CutOff turns incomplete content into a failure of the sender.
+func CutOff(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return invalid("the content ended early: %w", err)
+		return Invalid("the content ended early: %w", err)
 	}
 	if errors.Is(err, errChunk) {
-		return invalid("the content is broken: %w", err)
+		return Invalid("the content is broken: %w", err)
 	}
 	return err
 }
