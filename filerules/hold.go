@@ -26,7 +26,7 @@ func (c Class) refuses(op Op) bool {
 }
 
 // kernelPlaces hold no files that rules could protect: they belong to the kernel or to chatd
-// (shims.InsideDir, shims.InsideRun), and a session does not start without them.
+// (plan.InsideDir, plan.InsideRun), and a session does not start without them.
 var kernelPlaces = []string{"/proc", "/sys", "/dev", "/opt/chatd", "/run/chat"}
 
 // KernelPlaces are those directories.

@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/archiver"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/trees"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -99,7 +99,7 @@ func (m *Manager) archiveSpec(rec state.Record, task archiver.Task) session.Spec
 	c := m.viewer(rec)
 	c.Denied, c.Secrets, c.OwnTrust, c.Network = nil, nil, false, chat.NetworkOwn
 	v := m.views.Of(c)
-	v.Etc, v.PromptFIFO, v.PolicyDir, v.Archive = shims.ReadEtc(), "", "", m.paths.archive
+	v.Etc, v.PromptFIFO, v.PolicyDir, v.Archive = plan.ReadEtc(), "", "", m.paths.archive
 	return session.Spec{
 		Chat: rec.ID, View: v, Argv: task.Argv(),
 		Limits: chat.ProcessLimits{NoFile: archiveFiles}, // of a file's size the quota is the bound

@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )
@@ -35,7 +35,7 @@ func (m *Manager) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun f
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	spec := chat.RunSpec{Argv: tmux.AttachArgv(shims.Socket, a.ReadOnly), TTY: &a.TTY, OpenStdin: true}
+	spec := chat.RunSpec{Argv: tmux.AttachArgv(plan.Socket, a.ReadOnly), TTY: &a.TTY, OpenStdin: true}
 	r, err := m.admitRun(ctx, rec, spec)
 	if err != nil {
 		return chat.RunResult{}, err

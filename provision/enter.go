@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )
@@ -30,7 +30,7 @@ func (m *Manager) behindWalls(rec state.Record, s *liveSession, e session.Entry)
 
 // terminal is the chat's tmux, each client of which enters the session anew.
 func (m *Manager) terminal(rec state.Record, s *liveSession) *tmux.Terminal {
-	return tmux.New(shims.Socket, func(ctx context.Context, stdin []byte, argv []string) ([]byte, error) {
+	return tmux.New(plan.Socket, func(ctx context.Context, stdin []byte, argv []string) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 		defer cancel()
 		out, err := m.enter(ctx, rec, s, session.Entry{Run: session.NewRun("tty"), Argv: argv, Dir: m.home(rec.ID), Stdin: stdin})

@@ -9,8 +9,8 @@ import (
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/filecall"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -110,7 +110,7 @@ func (m *Manager) asleepOr(id chat.ID) (state.Record, *liveSession, error) {
 // toolPlan returns what a tool of the chat sees, and the paths that it may use there: its home, its
 // temporary directories, and what its session sees of the host or, without one, would see. A tool
 // also sees what matches an expression of the profile only since the session began.
-func (m *Manager) toolPlan(rec state.Record) (may shims.FileTool, err error) {
+func (m *Manager) toolPlan(rec state.Record) (may plan.FileTool, err error) {
 	c := m.viewer(rec)
 	trees := []chat.Exposed{
 		{Source: c.Home, Target: c.Home}, {Source: c.Tmp, Target: "/tmp"},
@@ -125,7 +125,7 @@ func (m *Manager) toolPlan(rec state.Record) (may shims.FileTool, err error) {
 	}
 	exposed, err := m.views.ForTools(c, has)
 	may = m.toolGrants(rec)
-	may.Confine = &shims.ToolView{
+	may.Confine = &plan.ToolView{
 		UID: rec.UID, Limits: m.processLimits(rec), Trees: append(trees, exposed...),
 	}
 	return may, err

@@ -8,9 +8,9 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/provision/view"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -105,7 +105,7 @@ func (m *Manager) auditDenial(ctx context.Context, rec state.Record, err error) 
 
 // toolGrants returns the paths that a chat's tools may use: its home, its /tmp, and the profile's
 // grants, as far as the view shows them.
-func (m *Manager) toolGrants(rec state.Record) shims.FileTool {
+func (m *Manager) toolGrants(rec state.Record) plan.FileTool {
 	may := view.FileTool(m.profile(rec), m.home(rec.ID))
 	may.MaxBytes = cmp.Or(m.opt.FileMax, defaultFileMax)
 	return may

@@ -8,9 +8,9 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/netpolicy/gateway"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -42,7 +42,7 @@ func (m *Manager) way(rec state.Record) gateway.Chat {
 
 // barrier returns what root does in a session that begins, before its program goes on: its network
 // is set up and its file rules are applied. It is nil if there is nothing to do.
-func (m *Manager) barrier(rec state.Record, v shims.View) func(context.Context, *sys.HeldProcess) error {
+func (m *Manager) barrier(rec state.Record, v plan.View) func(context.Context, *sys.HeldProcess) error {
 	rules := m.policy.Barrier(m.chatOf(rec))
 	if v.Network != chat.NetworkOwn {
 		return rules

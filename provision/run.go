@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/background"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )
@@ -83,7 +83,7 @@ func (m *Manager) newRunOf(ctx context.Context, id chat.ID, spec chat.RunSpec) (
 func (m *Manager) runEntry(rec state.Record, r *background.Run, spec chat.RunSpec) session.Entry {
 	e := session.Entry{Run: r.Info.ID, Grace: r.Grace, Argv: spec.CommandLine(), Env: chat.EnvLines(spec.Env), Dir: spec.Dir(m.home(rec.ID))}
 	if spec.TTY != nil {
-		e.Argv = shims.PTYArgv(*spec.TTY, e.Argv)
+		e.Argv = plan.PTYArgv(*spec.TTY, e.Argv)
 	}
 	return e
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/console"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )
@@ -89,7 +89,7 @@ func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
 	s, err := m.startSession(ctx, rec, prompt, nil)
 	if errors.Is(err, session.ErrNoPrompt) {
 		m.log.Warn("starting a session without the chat's own ~/.bashrc", "chat", rec.ID, "why", err)
-		s, err = m.startSession(ctx, rec, prompt, []string{shims.PlainShell + "=1"})
+		s, err = m.startSession(ctx, rec, prompt, []string{plan.PlainShell + "=1"})
 	}
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 }
 
 // spec is a session of the chat in view v, without its program.
-func (m *Manager) spec(rec state.Record, v shims.View) session.Spec {
+func (m *Manager) spec(rec state.Record, v plan.View) session.Spec {
 	return session.Spec{
 		Chat: rec.ID, View: v, Limits: m.processLimits(rec), Rules: m.barrier(rec,
 			v),

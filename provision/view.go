@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/view"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -35,14 +35,14 @@ func (m *Manager) viewer(rec state.Record) view.Chat {
 
 // exposedView is what a session of the chat would see if it began now, with what was asked for
 // and is not in it.
-func (m *Manager) exposedView(rec state.Record) (shims.View, []string, error) {
+func (m *Manager) exposedView(rec state.Record) (plan.View, []string, error) {
 	v, notes, err := m.views.Next(m.viewer(rec))
 	v.Masked = m.policy.Masks(m.chatOf(rec), v)
 	return v, notes, err
 }
 
 // preparedView is exposedView with the home made ready for it. The caller holds the chat's lock.
-func (m *Manager) preparedView(rec state.Record) (shims.View, []string, error) {
+func (m *Manager) preparedView(rec state.Record) (plan.View, []string, error) {
 	v, notes, err := m.exposedView(rec)
 	if err == nil {
 		err = m.views.MakeMountPoints(m.viewer(rec), v.Exposed)
@@ -51,7 +51,7 @@ func (m *Manager) preparedView(rec state.Record) (shims.View, []string, error) {
 }
 
 // sessionView is what the session sees since it began, whatever the config says by now.
-func (m *Manager) sessionView(rec state.Record, s *liveSession) shims.View {
+func (m *Manager) sessionView(rec state.Record, s *liveSession) plan.View {
 	c := m.viewer(rec)
 	if s.Plan != nil && s.Plan.Profile != rec.Profile { // what it sees is of its profile then
 		now := c.Profile

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/shares"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/state"
 )
 
@@ -191,7 +191,7 @@ func (m *Manager) keepTerminal(ctx context.Context, id chat.ID) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
-	if err := s.terminal.Keep(ctx, shims.KeptTerminal); err != nil {
+	if err := s.terminal.Keep(ctx, plan.KeptTerminal); err != nil {
 		m.log.Debug("a terminal is not kept over a sleep", "chat", id, "why", err)
 	}
 }

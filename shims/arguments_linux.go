@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/chatd/chatd/internal/plan"
+
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +25,7 @@ const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUT
 // argumentRules check calls by their arguments. They compare only the low 32 bits: each of these
 // arguments is an int or unsigned int, of which the kernel drops the rest. numbers are the call
 // numbers of this architecture, which may lack mknod(2). may is what the profile allows.
-func argumentRules(numbers map[string]int, may Openings) []bpf.Instruction {
+func argumentRules(numbers map[string]int, may plan.Openings) []bpf.Instruction {
 	rules := [][]bpf.Instruction{
 		// TIOCSTI and TIOCLINUX type into a terminal; TIOCSETD loads line disciplines.
 		rule(unix.SYS_IOCTL, anyOf(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD)),

@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/landlock"
 	"golang.org/x/sys/unix"
 )
@@ -19,20 +20,20 @@ import (
 //
 // Most of what it sets belongs to a thread (credentials(7)). Only the calling thread survives
 // the exec, so its attributes are those of the command.
-func Confine(p Plan) error {
+func Confine(p plan.Plan) error {
 	runtime.LockOSThread()
 	err := confine(p)
 	if err == nil {
 		err = execute(p)
 	}
-	return errors.Join(err, tell(p.ReportFD, Report{Error: err.Error()}))
+	return errors.Join(err, tell(p.ReportFD, plan.Report{Error: err.Error()}))
 }
 
-func confine(p Plan) error {
-	if err := p.validate(); err != nil {
+func confine(p plan.Plan) error {
+	if err := p.Validate(); err != nil {
 		return err
 	}
-	var report Report
+	var report plan.Report
 	for _, step := range []struct {
 		name string
 		skip bool
@@ -44,14 +45,14 @@ func confine(p Plan) error {
 		{"join a new keyring", false, joinKeyring},
 		{"reset signals", false, resetSignals},
 		{"set limits", false, func() error { return setLimits(p) }},
-		{"drop privileges", p.leavesOut(chat.LayerPrivileges), dropPrivileges},
+		{"drop privileges", p.LeavesOut(chat.LayerPrivileges), dropPrivileges},
 		{"enter the working directory", false, func() error { return enterDir(p.Dir) }},
-		{"enforce Landlock", p.leavesOut(chat.LayerLandlock), func() (err error) {
+		{"enforce Landlock", p.LeavesOut(chat.LayerLandlock), func() (err error) {
 			report.Landlock, err = landlock.Enforce(p.Landlock, p.MinABI, false)
 			return err
 		}},
-		{"filter system calls", p.leavesOut(chat.LayerSeccomp), func() error { return loadFilter(p.Opened) }},
-		{"check the outcome", false, func() error { return report.check(p) }},
+		{"filter system calls", p.LeavesOut(chat.LayerSeccomp), func() error { return loadFilter(p.Opened) }},
+		{"check the outcome", false, func() error { return checkOutcome(&report, p) }},
 	} {
 		if step.skip {
 			continue
@@ -89,8 +90,8 @@ func enterDir(dir string) error {
 
 // awaitStart waits until chatd-root writes a byte to the start barrier: the mounts that root
 // adds to the session are complete by then. A barrier that closes without a byte is an error.
-func awaitStart(p Plan) error {
-	if err := tell(p.ReportFD, Report{Waiting: true}); err != nil {
+func awaitStart(p plan.Plan) error {
+	if err := tell(p.ReportFD, plan.Report{Waiting: true}); err != nil {
 		return err
 	}
 	var b [1]byte
@@ -106,28 +107,28 @@ func awaitStart(p Plan) error {
 	}
 }
 
-// check fills r from the kernel's figures and returns an error where they differ from p.
-func (r *Report) check(p Plan) error {
+// checkOutcome fills r from the kernel's figures and returns an error where they differ from p.
+func checkOutcome(r *plan.Report, p plan.Plan) error {
 	text, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		return err
 	}
-	if r.Status, err = ParseStatus(string(text)); err != nil {
+	if r.Status, err = plan.ParseStatus(string(text)); err != nil {
 		return err
 	}
 	r.OOMScoreAdj = oomScoreAdj()
 	privileges := r.CapEff | r.CapPrm | r.CapInh | r.CapAmb
 	switch {
-	case !p.leavesOut(chat.LayerPrivileges) && (privileges != 0 || !r.NoNewPrivs):
+	case !p.LeavesOut(chat.LayerPrivileges) && (privileges != 0 || !r.NoNewPrivs):
 		return fmt.Errorf("no_new_privs is %t, capabilities eff %x prm %x inh %x amb %x, want none", r.NoNewPrivs, r.CapEff, r.CapPrm, r.CapInh, r.CapAmb)
-	case !p.leavesOut(chat.LayerSeccomp) && r.Seccomp != unix.SECCOMP_MODE_FILTER:
+	case !p.LeavesOut(chat.LayerSeccomp) && r.Seccomp != unix.SECCOMP_MODE_FILTER:
 		return fmt.Errorf("seccomp mode is %d, want %d", r.Seccomp, unix.SECCOMP_MODE_FILTER)
 	}
 	return nil
 }
 
 // tell writes one line of JSON to fd, if there is one.
-func tell(fd int, r Report) error {
+func tell(fd int, r plan.Report) error {
 	if fd == 0 {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,9 +19,9 @@ import (
 // tests of Confine that need no session: rights that are gone do not come back.
 const confineName = "confine-alone"
 
-func confineAlone(t *testing.T, p Plan) (string, int, []Report) {
+func confineAlone(t *testing.T, p plan.Plan) (string, int, []plan.Report) {
 	t.Helper()
-	p.Landlock, p.Dir = View{Home: t.TempDir()}.Rules(), "/"
+	p.Landlock, p.Dir = plan.View{Home: t.TempDir()}.Rules(), "/"
 	cmd := exec.Command(os.Args[0])
 	cmd.Args[0] = confineName
 	return start(t, cmd, p, nil).wait(t)
@@ -33,7 +34,7 @@ func TestConfineGivesUp(t *testing.T) {
 	if code != 0 || len(reports) != 1 || reports[0].Error != "" {
 		t.Fatalf("exit %d, reports %+v, %s", code, reports, out)
 	}
-	s, err := ParseStatus(out)
+	s, err := plan.ParseStatus(out)
 	must(t, err)
 	uid := int(v.UID)
 	if !slices.Equal(s.UIDs, []int{uid, uid, uid, uid}) || !slices.Equal(s.GIDs, s.UIDs) || !slices.Equal(s.Groups, []int{}) && !slices.Equal(s.Groups, []int{uid}) {
@@ -91,18 +92,18 @@ func TestConfineExitCodes(t *testing.T) {
 	v := newView(t)
 	for _, c := range []struct {
 		name   string
-		change func(*Plan)
+		change func(*plan.Plan)
 		code   int
 		want   string
 	}{
-		{"not there", func(p *Plan) { p.Argv = []string{"no-such-command"} }, 127, `cannot run "no-such-command": no such file`},
-		{"not executable", func(p *Plan) { p.Argv = []string{"/etc/passwd"} }, 126, `cannot run "/etc/passwd": permission denied`},
-		{"a shim", func(p *Plan) { p.Argv = []string{"sudo", "id"} }, 126, "chatd: sudo refused: a chat gains no privileges"},
-		{"no directory", func(p *Plan) { p.Dir = "/nowhere" }, 125, `cannot enter "/nowhere": no such file`},
-		{"relative directory", func(p *Plan) { p.Dir = "x" }, 125, "not absolute"},
-		{"no command", func(p *Plan) { p.Argv = nil }, 125, "no command"},
-		{"Landlock too old", func(p *Plan) { p.MinABI = 99 }, 125, "want at least 99"},
-		{"the command's own", func(p *Plan) { p.Argv = []string{"sh", "-c", "exit 7"} }, 7, ""},
+		{"not there", func(p *plan.Plan) { p.Argv = []string{"no-such-command"} }, 127, `cannot run "no-such-command": no such file`},
+		{"not executable", func(p *plan.Plan) { p.Argv = []string{"/etc/passwd"} }, 126, `cannot run "/etc/passwd": permission denied`},
+		{"a shim", func(p *plan.Plan) { p.Argv = []string{"sudo", "id"} }, 126, "chatd: sudo refused: a chat gains no privileges"},
+		{"no directory", func(p *plan.Plan) { p.Dir = "/nowhere" }, 125, `cannot enter "/nowhere": no such file`},
+		{"relative directory", func(p *plan.Plan) { p.Dir = "x" }, 125, "not absolute"},
+		{"no command", func(p *plan.Plan) { p.Argv = nil }, 125, "no command"},
+		{"Landlock too old", func(p *plan.Plan) { p.MinABI = 99 }, 125, "want at least 99"},
+		{"the command's own", func(p *plan.Plan) { p.Argv = []string{"sh", "-c", "exit 7"} }, 7, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := v.Plan(v.Home, 1, []string{"true"}, nil)
@@ -143,8 +144,8 @@ func TestConfineAloneSetsNoNewPrivs(t *testing.T) {
 		{[]chat.LayerName{chat.LayerLandlock, chat.LayerSeccomp}, true},
 		{[]chat.LayerName{chat.LayerPrivileges, chat.LayerLandlock, chat.LayerSeccomp}, false},
 	} {
-		out, code, _ := confineAlone(t, Plan{Argv: []string{"/usr/bin/cat", "/proc/self/status"}, MinABI: 1, Without: c.without})
-		s, err := ParseStatus(out)
+		out, code, _ := confineAlone(t, plan.Plan{Argv: []string{"/usr/bin/cat", "/proc/self/status"}, MinABI: 1, Without: c.without})
+		s, err := plan.ParseStatus(out)
 		if err != nil || code != 0 {
 			t.Fatalf("exit %d: %v: %s", code, err, out)
 		}

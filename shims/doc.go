@@ -7,11 +7,11 @@
 //
 //	bwrap … ── chatd-shim confine ── tmux new-session ── bash
 //
-// A [View] makes bubblewrap's arguments (bwrap(1)): own user, pid, ipc, uts and cgroup namespaces,
+// A [plan.View] makes bubblewrap's arguments (bwrap(1)): own user, pid, ipc, uts and cgroup namespaces,
 // /usr read-only, a generated /etc, the chat's home, /tmp and /var/tmp, and the paths of the host
-// that its profile exposes. They are made from the list [View.Mounts]. Bubblewrap starts
-// chatd-shim, which reads a [Plan] from a pipe, gives up in [Confine] the rights that only the
-// process itself can give up, writes a [Report] of the result, and execs the command. A later
+// that its profile exposes. They are made from the list [plan.View.Mounts]. Bubblewrap starts
+// chatd-shim, which reads a [plan.Plan] from a pipe, gives up in [Confine] the rights that only the
+// process itself can give up, writes a [plan.Report] of the result, and execs the command. A later
 // command joins the namespaces by nsenter(1) and goes through the same Confine: joining
 // namespaces does not drop rights.
 //
@@ -29,7 +29,7 @@
 //
 // [Main] is the program chatd-shim. Called by another name, through a link in the first
 // directory of PATH, chatd-shim runs package wrapper, which checks that program's
-// arguments by a [ShimPolicy]. "chatd-shim probe" tries each wall from inside.
+// arguments by a [plan.ShimPolicy]. "chatd-shim probe" tries each wall from inside.
 //
 // Tests can leave out each wall by its [chat.LayerName], to show that this wall stops an attack.
 //

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,10 +63,10 @@ func enterSession() error {
 	if err := moveToLeaf(own); err != nil {
 		return err
 	}
-	if err := entry.check(); err != nil {
+	if err := checkMounts(entry); err != nil {
 		return err
 	}
-	bwrap, err := entry.start(files[1:])
+	bwrap, err := startBwrap(entry, files[1:])
 	if err != nil {
 		return err
 	}
@@ -102,11 +103,11 @@ func receiveFiles() ([]*os.File, error) {
 	return files, nil
 }
 
-func readEntry(f *os.File) (Entry, error) {
-	var e Entry
-	text, err := io.ReadAll(io.NewSectionReader(f, 0, maxEntry))
+func readEntry(f *os.File) (plan.Entry, error) {
+	var e plan.Entry
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, plan.MaxEntry))
 	if err == nil {
-		err = strict(text, &e)
+		err = plan.Strict(text, &e)
 	}
 	if err != nil || len(e.Argv) == 0 {
 		return e, fmt.Errorf("cannot read the entry: %w", errors.Join(err, chat.ErrInvalid))
@@ -114,9 +115,9 @@ func readEntry(f *os.File) (Entry, error) {
 	return e, f.Close()
 }
 
-// start runs bubblewrap. Its stdout and stderr are the last two files and not the journal's
+// startBwrap runs bubblewrap. Its stdout and stderr are the last two files and not the journal's
 // socket, which root made.
-func (e Entry) start(files []*os.File) (*exec.Cmd, error) {
+func startBwrap(e plan.Entry, files []*os.File) (*exec.Cmd, error) {
 	n := len(files) - 2
 	cmd := exec.Command(e.Argv[0], e.Argv[1:]...)
 	cmd.Env, cmd.Dir = []string{}, "/"
@@ -175,9 +176,9 @@ func over(ended <-chan error) bool {
 	}
 }
 
-// check verifies that PAM mounted the chat's private directories. Without them the session
+// checkMounts verifies that PAM mounted the chat's private directories. Without them the session
 // would share the host's /tmp, and nothing else would differ.
-func (e Entry) check() error {
+func checkMounts(e plan.Entry) error {
 	for _, m := range e.Own {
 		var st unix.Stat_t
 		if err := unix.Stat(m.Path, &st); err != nil {

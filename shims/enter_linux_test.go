@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/internal/plan"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -103,24 +105,24 @@ func TestEntryCheck(t *testing.T) {
 	if err := unix.Stat(own, &st); err != nil {
 		t.Fatal(err)
 	}
-	right := OwnMount{Path: own, Dev: st.Dev, Ino: st.Ino}
-	wrong := OwnMount{Path: other, Dev: st.Dev, Ino: st.Ino}
+	right := plan.OwnMount{Path: own, Dev: st.Dev, Ino: st.Ino}
+	wrong := plan.OwnMount{Path: other, Dev: st.Dev, Ino: st.Ino}
 	var shm unix.Stat_t
 	if err := unix.Stat("/dev/shm", &shm); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		e    Entry
+		e    plan.Entry
 		want string
 	}{
-		"own":         {Entry{Own: []OwnMount{right}, HostShm: shm.Dev + 1}, ""},
-		"nothing":     {Entry{}, ""},
-		"another's":   {Entry{Own: []OwnMount{right, wrong}}, "pam_namespace"},
-		"none":        {Entry{Own: []OwnMount{{Path: own + "/none"}}}, "no such file"},
-		"host's shm":  {Entry{HostShm: shm.Dev}, "/dev/shm is the host's"},
-		"no question": {Entry{HostShm: 0}, ""},
+		"own":         {plan.Entry{Own: []plan.OwnMount{right}, HostShm: shm.Dev + 1}, ""},
+		"nothing":     {plan.Entry{}, ""},
+		"another's":   {plan.Entry{Own: []plan.OwnMount{right, wrong}}, "pam_namespace"},
+		"none":        {plan.Entry{Own: []plan.OwnMount{{Path: own + "/none"}}}, "no such file"},
+		"host's shm":  {plan.Entry{HostShm: shm.Dev}, "/dev/shm is the host's"},
+		"no question": {plan.Entry{HostShm: 0}, ""},
 	} {
-		err := c.e.check()
+		err := checkMounts(c.e)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: check gave %v, want %q", name, err, c.want)
 		}
@@ -239,7 +241,7 @@ func pair(t *testing.T, say []byte) (*os.File, func()) {
 }
 
 func TestEntryJSON(t *testing.T) {
-	b, err := json.Marshal(Entry{Argv: []string{"bwrap"}, Own: []OwnMount{{"/tmp", 1, 2}}, HostShm: 3})
+	b, err := json.Marshal(plan.Entry{Argv: []string{"bwrap"}, Own: []plan.OwnMount{{Path: "/tmp", Dev: 1, Ino: 2}}, HostShm: 3})
 	if want := `{"argv":["bwrap"],"own":[{"path":"/tmp","dev":1,"ino":2}],"host_shm":3}`; err != nil || string(b) != want {
 		t.Errorf("%s %v, want %s", b, err, want)
 	}

@@ -6,9 +6,11 @@ import (
 	"path"
 	"strings"
 
-	"github.com/chatd/chatd/chat"
-	"golang.org/x/sys/unix"
 	"syscall"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
+	"golang.org/x/sys/unix"
 )
 
 // execError is an exec that failed; its exit code is env(1)'s.
@@ -38,7 +40,7 @@ func exitCode(err error) int {
 
 // execute becomes p's command: execvp(3) with the plan's PATH, but without its
 // fallback to sh for a file that is no program.
-func execute(p Plan) error {
+func execute(p plan.Plan) error {
 	name := p.Argv[0]
 	candidates := []string{name}
 	if !strings.Contains(name, "/") {

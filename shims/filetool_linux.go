@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/shims/files"
 	"golang.org/x/sys/unix"
 )
@@ -29,12 +30,12 @@ func runFileTool(args []string, in io.Reader, out, errs io.Writer) int {
 
 func serveFileTool(in io.Reader, out io.Writer) (err error) {
 	r := bufio.NewReaderSize(in, 64<<10)
-	may, err := readFileTool(r)
+	may, err := plan.ReadFileTool(r)
 	if err != nil {
 		return err
 	}
 	if may.Confine != nil {
-		if err := may.Confine.enter(); err != nil {
+		if err := enterView(may.Confine); err != nil {
 			return err
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestFileTool: the tool does one request where its first line lets it, and what is
 // no such line ends it before it looks at anything.
 func TestFileTool(t *testing.T) {
 	home := t.TempDir()
-	line, err := FileTool{Workspace: home, MaxBytes: 4}.Line()
+	line, err := plan.FileTool{Workspace: home, MaxBytes: 4}.Line()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestFileTool(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "\n", "{}", write("x"), `{"workspace":"/"} {}` + "\n", `{"workspace":"/","check":true}` + "\n", `{"workspace":7}` + "\n",
-		`{"workspace":"` + strings.Repeat("x", maxFileTool) + `"}` + "\n",
+		`{"workspace":"` + strings.Repeat("x", plan.MaxFileTool) + `"}` + "\n",
 	} {
 		var out bytes.Buffer
 		if err := serveFileTool(strings.NewReader(bad), &out); !errors.Is(err, chat.ErrInvalid) || out.Len() > 0 {
@@ -41,7 +42,7 @@ func TestFileTool(t *testing.T) {
 		}
 	}
 	for _, workspace := range []string{"", "relative", home + "/missing"} {
-		line, err := FileTool{Workspace: workspace}.Line()
+		line, err := plan.FileTool{Workspace: workspace}.Line()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/chatd/chatd/internal/plan"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -21,7 +23,7 @@ const (
 )
 
 // setLimits sets umask, resource limits (getrlimit(2)) and the OOM score.
-func setLimits(p Plan) error {
+func setLimits(p plan.Plan) error {
 	umask := p.Umask
 	if umask == 0 {
 		umask = 0o077

@@ -10,11 +10,8 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 )
-
-// ProgramName is the name by which chatd-shim has its own modes; called by any other
-// name it is the wrapper of that command (package wrapper).
-const ProgramName = "chatd-shim"
 
 const usage = `usage: chatd-shim confine --plan-fd N
        chatd-shim enter
@@ -46,10 +43,10 @@ func Main(args []string) int {
 	return 125
 }
 
-// Called is the name by which chatd-shim was called: [ProgramName], or that of a program.
+// Called is the name by which chatd-shim was called: [plan.ProgramName], or that of a program.
 func Called(args []string) string {
 	if len(args) == 0 {
-		return ProgramName
+		return plan.ProgramName
 	}
 	return strings.TrimPrefix(filepath.Base(args[0]), "-")
 }
@@ -101,7 +98,7 @@ func runProbe(args []string, out, errs io.Writer) int {
 	if err != nil {
 		return fail(errs, fmt.Errorf("cannot use argument --pid: %w", err))
 	}
-	layers := Probe(ProbeSpec{
+	layers := Probe(plan.ProbeSpec{
 		Home: last(got["home"], os.Getenv("HOME")), Hidden: got["hidden"],
 		Abstract: last(got["abstract"], ""), PID: pid, Locked: got["locked"],
 	})

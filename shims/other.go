@@ -7,19 +7,18 @@ import (
 	"io"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // Confine is [chat.ErrUnsupported] outside Linux.
-func Confine(Plan) error {
+func Confine(plan.Plan) error {
 	return fmt.Errorf("cannot confine: not Linux: %w", chat.ErrUnsupported)
 }
 
 // Probe finds no wall outside Linux.
-func Probe(ProbeSpec) []chat.Layer { return nil }
+func Probe(plan.ProbeSpec) []chat.Layer { return nil }
 
 func exitCode(error) int { return 125 }
-
-func hasFileCapabilities(string) (bool, error) { return false, nil }
 
 func runConfine([]string, io.Writer) int { return 125 }
 

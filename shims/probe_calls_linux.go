@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chatd/chatd/internal/plan"
+
 	"golang.org/x/sys/unix"
 )
 
 // probeNetwork checks that the session has no interface but lo, and reaches no abstract socket
 // outside.
-func probeNetwork(s ProbeSpec) *finding {
+func probeNetwork(s plan.ProbeSpec) *finding {
 	f := &finding{by: "network namespace"}
 	names, err := interfaces()
 	f.expect(err == nil && len(names) == 1 && names[0] == "lo", "interfaces: %s", strings.Join(names, " "))
@@ -53,7 +55,7 @@ func connectAbstract(name string) error {
 
 // probeSeccomp makes calls that the filter must refuse in a way the kernel
 // itself would not: EPERM for arguments that are otherwise wrong or allowed.
-func probeSeccomp(s Status) *finding {
+func probeSeccomp(s plan.Status) *finding {
 	f := &finding{by: "seccomp filter"}
 	for _, c := range []struct {
 		what string
@@ -87,7 +89,7 @@ func probeSeccomp(s Status) *finding {
 	return f
 }
 
-func probePrivileges(s Status) *finding {
+func probePrivileges(s plan.Status) *finding {
 	f := &finding{by: "no_new_privs, empty capability sets"}
 	f.expect(s.NoNewPrivs, "no_new_privs is %t", s.NoNewPrivs)
 	f.expect(len(s.UIDs) == 4 && s.CapEff|s.CapPrm|s.CapInh|s.CapAmb == 0,
@@ -119,7 +121,7 @@ func gainBySetuid(path string) (gained, tried bool) {
 		if err != nil {
 			break
 		}
-		if s, err := ParseStatus(string(text)); err == nil && len(s.UIDs) == 4 {
+		if s, err := plan.ParseStatus(string(text)); err == nil && len(s.UIDs) == 4 {
 			tried = true
 			gained = gained || s.UIDs[1] != os.Getuid()
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/landlock"
 	"golang.org/x/sys/unix"
 )
@@ -109,14 +110,14 @@ var neverSeen = []string{"/etc/shadow", "/root", "/sys/kernel", "/var/lib"}
 // probeMounts tries to see paths that the view leaves out, and to make a directory where the file
 // system must be read-only. The kernel returns EROFS before it checks modes, so any other error is
 // not the read-only mount's.
-func probeMounts(s ProbeSpec) *finding {
+func probeMounts(s plan.ProbeSpec) *finding {
 	f := &finding{by: "bubblewrap, overlays"}
 	for _, p := range append(append([]string{}, neverSeen...), s.Hidden...) {
 		var st unix.Stat_t
 		err := unix.Lstat(p, &st)
 		f.expect(err == unix.ENOENT || err == unix.ENOTDIR, "stat %s: %s", p, outcome(err))
 	}
-	for _, dir := range []string{"/", "/usr", "/etc", "/dev", "/run", InsideDir} {
+	for _, dir := range []string{"/", "/usr", "/etc", "/dev", "/run", plan.InsideDir} {
 		p := filepath.Join(dir, probeName)
 		err := unix.Mkdir(p, 0o700)
 		f.expect(err == unix.EROFS, "mkdir %s: %s", p, outcome(err))
@@ -197,12 +198,12 @@ func probeLandlock() *finding {
 func probePath() *finding {
 	f := &finding{by: "shims, then links"}
 	dirs := strings.Split(os.Getenv("PATH"), ":")
-	f.expect(dirs[0] == InsideShims, "PATH begins with %s", dirs[0])
+	f.expect(dirs[0] == plan.InsideShims, "PATH begins with %s", dirs[0])
 	for _, dir := range dirs {
 		f.expect(filepath.IsAbs(dir), "PATH has %q", dir)
 		refusesMkdir(f, dir)
 	}
 	target, err := os.Readlink(filepath.Join(dirs[0], "sudo"))
-	f.expect(err == nil && target == InsideShim, "sudo in it leads to %q", target)
+	f.expect(err == nil && target == plan.InsideShim, "sudo in it leads to %q", target)
 	return f
 }

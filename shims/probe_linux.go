@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // finding collects the attempts at one wall.
@@ -47,10 +48,10 @@ func (f *finding) layer(name chat.LayerName, fix string) chat.Layer {
 
 // Probe tries from inside the walls that a session itself can test: home, tmp, network, proc,
 // view, landlock, seccomp, privileges and path. It leaves nothing behind.
-func Probe(s ProbeSpec) []chat.Layer {
+func Probe(s plan.ProbeSpec) []chat.Layer {
 	status, err := ownStatus()
 	if err != nil {
-		status = Status{}
+		status = plan.Status{}
 	}
 	return []chat.Layer{
 		probeHome(s.Home).layer(chat.LayerHome, homeFix(s.Home)),
@@ -61,16 +62,16 @@ func Probe(s ProbeSpec) []chat.Layer {
 		probeLandlock().layer(chat.LayerLandlock, "boot with landlock in lsm="),
 		probeSeccomp(status).layer(chat.LayerSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
 		probePrivileges(status).layer(chat.LayerPrivileges, "start commands through chatd-shim confine"),
-		probePath().layer(chat.LayerPath, "set PATH to "+InsideShims+":"+InsideBin),
+		probePath().layer(chat.LayerPath, "set PATH to "+plan.InsideShims+":"+plan.InsideBin),
 	}
 }
 
-func ownStatus() (Status, error) {
+func ownStatus() (plan.Status, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return Status{}, fmt.Errorf("cannot read process status: %w", err)
+		return plan.Status{}, fmt.Errorf("cannot read process status: %w", err)
 	}
-	return ParseStatus(string(text))
+	return plan.ParseStatus(string(text))
 }
 
 // outcome words an error of the kernel for a probe's sentence.

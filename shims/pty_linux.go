@@ -21,12 +21,6 @@ import (
 	"github.com/chatd/chatd/internal/stream"
 )
 
-// PTYArgv runs argv in a terminal of the session's devpts, which a process of the chat makes
-// behind every wall. Its standard input is frames, see [stream.InputFrames].
-func PTYArgv(size chat.TTY, argv []string) []string {
-	return append([]string{InsideShim, "pty", strconv.Itoa(size.Rows), strconv.Itoa(size.Cols), "--"}, argv...)
-}
-
 // runPTY is "chatd-shim pty ROWS COLS -- COMMAND…". It exits as the command does: with its
 // code, or by its signal.
 func runPTY(args []string, errs io.Writer) int {

@@ -12,6 +12,3 @@ import (
 func runPTY(_ []string, errs io.Writer) int {
 	return fail(errs, fmt.Errorf("cannot make a terminal: this is not Linux: %w", chat.ErrUnsupported))
 }
-
-// PTYArgv is for Linux.
-func PTYArgv(_ chat.TTY, argv []string) []string { return argv }

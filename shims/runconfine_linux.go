@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // runConfine reads the plan from --plan-fd and becomes its command. An error
@@ -21,12 +22,12 @@ func runConfine(args []string, errs io.Writer) int {
 		return fail(errs, fmt.Errorf("cannot use argument --plan-fd: want a descriptor: %w", chat.ErrInvalid))
 	}
 	file := os.NewFile(uintptr(fd), "plan")
-	plan, err := ReadPlan(file)
+	todo, err := plan.ReadPlan(file)
 	if err != nil {
 		return fail(errs, err)
 	}
 	if err := file.Close(); err != nil {
 		return fail(errs, fmt.Errorf("cannot close the plan: %w", err))
 	}
-	return fail(errs, Confine(plan))
+	return fail(errs, Confine(todo))
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/chatd/chatd/internal/plan"
+
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/net/bpf"
@@ -42,7 +44,7 @@ var refused = []string{
 // list. go-seccomp-bpf gives a foreign architecture the default action, which for a list of
 // refusals is to allow it (its issue #48), and compares arguments with 64 bits, which fails for a
 // call that reads 32 (CVE-2019-10063). So this package writes both checks itself.
-func filter(may Openings) ([]bpf.RawInstruction, error) {
+func filter(may plan.Openings) ([]bpf.RawInstruction, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a system call filter: %w", err)
@@ -78,7 +80,7 @@ func known(names []string, info *arch.Info) []string {
 
 // loadFilter loads the filter for the calling thread, whose exec keeps it. It needs
 // no_new_privs or CAP_SYS_ADMIN.
-func loadFilter(may Openings) error {
+func loadFilter(may plan.Openings) error {
 	raw, err := filter(may)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // A whole session: tmux in front, a shell with a prompt, commands that join.
@@ -21,7 +22,7 @@ func TestSession(t *testing.T) {
 			fifo, err := os.OpenFile(v.PromptFIFO, os.O_RDWR, 0)
 			must(t, err)
 			defer fifo.Close()
-			tmux := v.Plan(v.Home, 1, []string{"/usr/bin/tmux", "-f", InsideTmux, "-D", "-S", Socket}, nil)
+			tmux := v.Plan(v.Home, 1, []string{"/usr/bin/tmux", "-f", plan.InsideTmux, "-D", "-S", plan.Socket}, nil)
 			session := startSession(t, v, tmux)
 			initPID := session.initPID
 			if r := session.reports(t); len(r) != 1 || r[0].Error != "" || len(r[0].NSPids) != 1 {
@@ -34,8 +35,10 @@ func TestSession(t *testing.T) {
 				}
 				return out
 			}
-			client := func(argv ...string) string { return run(append([]string{"/usr/bin/tmux", "-S", Socket}, argv...)...) }
-			eventually(t, "the socket", func() bool { return strings.Contains(run("ls", InsideRun), "tmux.sock") })
+			client := func(argv ...string) string {
+				return run(append([]string{"/usr/bin/tmux", "-S", plan.Socket}, argv...)...)
+			}
+			eventually(t, "the socket", func() bool { return strings.Contains(run("ls", plan.InsideRun), "tmux.sock") })
 			client("new-session", "-d", "-s", "main", "-x", "120", "-y", "40")
 			one := make([]byte, 8)
 			if n, err := fifo.Read(one); err != nil || string(one[:n]) != "." {
@@ -53,10 +56,10 @@ func TestSession(t *testing.T) {
 
 // joinedIsConfined: nsenter leaves no_new_privs 0 and no filter; what the
 // command has comes from Confine alone. It sees and may signal the session.
-func joinedIsConfined(t *testing.T, v View, initPID int) {
+func joinedIsConfined(t *testing.T, v plan.View, initPID int) {
 	t.Helper()
 	out, code, _ := join(t, v, initPID, v.Plan("/tmp", 1, []string{"sh", "-c", "cat /proc/self/status; pwd; kill -0 1 && echo may signal; unshare -U true"}, nil)).wait(t)
-	s, err := ParseStatus(out)
+	s, err := plan.ParseStatus(out)
 	must(t, err)
 	if code != 126 || !s.NoNewPrivs || s.Seccomp != 2 || s.CapEff|s.CapPrm|s.CapInh|s.CapAmb != 0 || len(s.Groups) > 0 && s.Groups[0] != int(v.UID) {
 		t.Errorf("joined: exit %d, %+v", code, s)
@@ -80,7 +83,7 @@ func TestBashrc(t *testing.T) {
 	must(t, os.WriteFile(v.Home+"/.bashrc", []byte("PROMPT_COMMAND='echo mine'\nalias greet='echo hello from alias'\n"), 0o644))
 	for _, fifo := range []string{v.PromptFIFO, ""} {
 		v.PromptFIFO = fifo
-		p := v.Plan(v.Home, 1, []string{"/bin/sh", "-c", "printf 'greet\\nPS1=\\necho count ${#PROMPT_COMMAND[@]}\\n' | " + strings.Join(ShellArgv(), " ")}, nil)
+		p := v.Plan(v.Home, 1, []string{"/bin/sh", "-c", "printf 'greet\\nPS1=\\necho count ${#PROMPT_COMMAND[@]}\\n' | " + strings.Join(plan.ShellArgv(), " ")}, nil)
 		out, code, _ := startSession(t, v, p).wait(t)
 		if code != 0 || !strings.Contains(out, "hello from alias") || strings.Count(out, "mine") < 2 || !strings.Contains(out, "count 2") || strings.Contains(out, "prompt:") || !strings.Contains(out, "\x1b]133;D;0\a\x1b]133;A\a") || !strings.Contains(out, "\x1b]133;B\a") {
 			t.Errorf("fifo %q: exit %d: %s", fifo, code, out)

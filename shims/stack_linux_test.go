@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // The tests of the walls run the real stack, bwrap and chatd-shim confine as a
@@ -70,7 +71,7 @@ var buildShim = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	shimDir = dir
-	out := filepath.Join(dir, ProgramName)
+	out := filepath.Join(dir, plan.ProgramName)
 	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", out, "../cmd/chatd-shim")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -83,7 +84,7 @@ var nextUID atomic.Uint32
 
 // newView makes a chat by hand: home, /tmp, /var/tmp, fifo, shims. Not below
 // /tmp, which is covered inside.
-func newView(t *testing.T) View {
+func newView(t *testing.T) plan.View {
 	t.Helper()
 	needStack(t)
 	shim, err := buildShim()
@@ -95,10 +96,10 @@ func newView(t *testing.T) View {
 	t.Cleanup(func() { must(t, os.RemoveAll(base)) })
 	must(t, os.Chmod(base, 0o711))
 	uid := 1895825000 + nextUID.Add(1)
-	v := View{
+	v := plan.View{
 		User: "chat-test", UID: uid, Home: base + "/home", Tmp: base + "/tmp", VarTmp: base + "/vartmp",
 		Network: chat.NetworkNone, Shim: base + "/chatd-shim", ShimDir: base + "/shims", BinDir: base + "/bin",
-		PromptFIFO: base + "/prompt", TmuxConf: []byte("set -g default-command \"" + strings.Join(ShellArgv(), " ") + "\"\n"),
+		PromptFIFO: base + "/prompt", TmuxConf: []byte("set -g default-command \"" + strings.Join(plan.ShellArgv(), " ") + "\"\n"),
 	}
 	for _, d := range []string{v.Home, v.Tmp, v.VarTmp} {
 		must(t, os.Mkdir(d, 0o700))
@@ -108,8 +109,8 @@ func newView(t *testing.T) View {
 	must(t, os.Chown(v.PromptFIFO, int(uid), int(uid)))
 	copyFile(t, shim, v.Shim)
 	copyFile(t, "/proc/self/exe", v.Home+"/attack")
-	must(t, WriteShims(v.ShimDir, InsideShim, t.TempDir()))
-	_, err = NewPrograms([]string{"/usr/bin"}).WriteBin(v.BinDir, []string{"*"})
+	must(t, plan.WriteShims(v.ShimDir, plan.InsideShim, t.TempDir()))
+	_, err = plan.NewPrograms([]string{"/usr/bin"}).WriteBin(v.BinDir, []string{"*"})
 	must(t, err)
 	return v
 }
@@ -150,7 +151,7 @@ func pipeOf(t *testing.T, text []byte) *os.File {
 	return r
 }
 
-func start(t *testing.T, cmd *exec.Cmd, p Plan, more func(fds []*os.File) []*os.File) *process {
+func start(t *testing.T, cmd *exec.Cmd, p plan.Plan, more func(fds []*os.File) []*os.File) *process {
 	t.Helper()
 	p.ReportFD = 4
 	text, err := json.Marshal(p)
@@ -195,11 +196,11 @@ func start(t *testing.T, cmd *exec.Cmd, p Plan, more func(fds []*os.File) []*os.
 }
 
 // startSession runs p as the first command of a view.
-func startSession(t *testing.T, v View, p Plan) *process {
+func startSession(t *testing.T, v plan.View, p plan.Plan) *process {
 	t.Helper()
 	v.InfoFD = 5
 	args, files := v.Args(6)
-	cmd := exec.Command("bwrap", append(args, "--", InsideShim, "confine", "--plan-fd", "3")...)
+	cmd := exec.Command("bwrap", append(args, "--", plan.InsideShim, "confine", "--plan-fd", "3")...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: v.UID, Gid: v.UID}}
 	infoR, infoW, err := os.Pipe()
 	must(t, err)
@@ -221,17 +222,17 @@ func startSession(t *testing.T, v View, p Plan) *process {
 }
 
 // join runs p in the namespaces of a session.
-func join(t *testing.T, v View, initPID int, p Plan) *process {
+func join(t *testing.T, v plan.View, initPID int, p plan.Plan) *process {
 	t.Helper()
 	args := []string{"-t", strconv.Itoa(initPID), "-U", "-m", "-p", "-i", "-u", "-S", strconv.Itoa(int(v.UID)), "-G", strconv.Itoa(int(v.UID))}
 	if v.Network == chat.NetworkNone {
 		args = append(args, "-n")
 	}
-	return start(t, exec.Command("nsenter", append(args, "--", InsideShim, "confine", "--plan-fd", "3")...), p, nil)
+	return start(t, exec.Command("nsenter", append(args, "--", plan.InsideShim, "confine", "--plan-fd", "3")...), p, nil)
 }
 
 // wait returns what the command printed and how it ended.
-func (p *process) wait(t *testing.T) (string, int, []Report) {
+func (p *process) wait(t *testing.T) (string, int, []plan.Report) {
 	t.Helper()
 	err := p.cmd.Wait()
 	var exit *exec.ExitError
@@ -244,9 +245,9 @@ func (p *process) wait(t *testing.T) (string, int, []Report) {
 }
 
 // reports reads until the exec, or the exit, closes the descriptor.
-func (p *process) reports(t *testing.T) []Report {
+func (p *process) reports(t *testing.T) []plan.Report {
 	t.Helper()
-	var out []Report
+	var out []plan.Report
 	in := bufio.NewReader(p.report)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -254,14 +255,14 @@ func (p *process) reports(t *testing.T) []Report {
 			return out
 		}
 		must(t, err)
-		var r Report
+		var r plan.Report
 		must(t, json.Unmarshal(line, &r))
 		out = append(out, r)
 	}
 }
 
 // runIn is a whole session that runs one command.
-func runIn(t *testing.T, v View, argv ...string) (string, int, []Report) {
+func runIn(t *testing.T, v plan.View, argv ...string) (string, int, []plan.Report) {
 	t.Helper()
 	return startSession(t, v, v.Plan(v.Home, 1, argv, nil)).wait(t)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/landlock"
 )
 
@@ -20,20 +21,20 @@ const stageAt = "/tmp"
 // viewOptions bound the directories that lead to the trees.
 const viewOptions = "mode=755,size=64k,nr_inodes=4k"
 
-// enter makes the view, becomes the chat, and gives up every system call that the file tools do not
+// enterView makes the view, becomes the chat, and gives up every system call that the file tools do not
 // make: no socket, no exec, no signal to another process.
-func (v *ToolView) enter() error {
-	if err := v.build(); err != nil {
+func enterView(v *plan.ToolView) error {
+	if err := buildView(v); err != nil {
 		return fmt.Errorf("cannot make the view of a file tool: %w", err)
 	}
 	unix.Umask(0o077)
-	if err := v.become(); err != nil {
+	if err := becomeChat(v); err != nil {
 		return fmt.Errorf("cannot become the chat: %w", err)
 	}
 	return landlock.AllowCalls(toolCalls)
 }
 
-func (v *ToolView) build() error {
+func buildView(v *plan.ToolView) error {
 	unix.Umask(0) // the chat passes the directories that lead to the trees
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -57,7 +58,7 @@ func (v *ToolView) build() error {
 		return fmt.Errorf("cannot mount proc: %w", err)
 	}
 	for i := range v.Trees {
-		if err := v.attach(i, trees[i]); err != nil {
+		if err := attachTree(v, i, trees[i]); err != nil {
 			return err
 		}
 	}
@@ -82,9 +83,9 @@ func openTree(t chat.Exposed) (int, error) {
 	return fd, nil
 }
 
-// attach mounts a tree at its place. In the tree of another one the chat may have removed the place
+// attachTree mounts a tree at its place. In the tree of another one the chat may have removed the place
 // or put a link there: then the tree is left out, and no link is followed.
-func (v *ToolView) attach(i, tree int) error {
+func attachTree(v *plan.ToolView, i, tree int) error {
 	t := v.Trees[i]
 	inside := slices.ContainsFunc(v.Trees[:i], func(o chat.Exposed) bool {
 		return chat.Within(t.Target, o.Target)
@@ -146,9 +147,9 @@ func enterStage(flags uintptr) error {
 	return nil
 }
 
-// become makes every thread the chat's, without capabilities, and its memory nobody else's.
-func (v *ToolView) become() error {
-	if err := setLimits(Plan{ProcessLimits: v.Limits}); err != nil {
+// becomeChat makes every thread the chat's, without capabilities, and its memory nobody else's.
+func becomeChat(v *plan.ToolView) error {
+	if err := setLimits(plan.Plan{ProcessLimits: v.Limits}); err != nil {
 		return err
 	}
 	id := int(v.UID)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestDeniedIsLeftOut: where file rules close what a session is shown, Landlock grants
@@ -38,7 +39,7 @@ func TestDeniedIsLeftOut(t *testing.T) {
 		{"list", "/usr/share", "ok"}, {"read", "/usr/bin/env", "ok"}, {"read", "/bin/sh", "ok"},
 	} {
 		for name, tt := range map[string]struct {
-			v    View
+			v    plan.View
 			want string
 		}{"denied": {v, c.want}, "not denied": {granted, "ok"}, "without Landlock": {open, "ok"}} {
 			if got, _, _ := runIn(t, tt.v, v.Home+"/attack", c.do, c.path); got != tt.want {
@@ -52,10 +53,10 @@ func TestDeniedIsLeftOut(t *testing.T) {
 // whole, and said not to be left out.
 func TestDeniedBesideMuch(t *testing.T) {
 	dir := t.TempDir()
-	for i := range maxBeside + 1 {
+	for i := range plan.MaxBeside + 1 {
 		must(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i%26))+filepath.Base(t.Name())+string(rune(0x4e00+i))), nil, 0o644))
 	}
-	v := View{Home: "/srv/x", Exposed: []chat.Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}, Denied: []string{"/data/secret"}}
+	v := plan.View{Home: "/srv/x", Exposed: []chat.Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}, Denied: []string{"/data/secret"}}
 	if got := v.LeftOut(); len(got) > 0 {
 		t.Errorf("left out are %q", got)
 	}

@@ -6,15 +6,16 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/landlock"
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/net/bpf"
 )
 
-// Describe returns the plan of a session of this view: the entries behind bwrap's arguments,
+// Describe returns the plan of a session of v: the entries behind bwrap's arguments,
 // and the rules and the names of the environment of p, to which its first process confines
 // itself. The caller fills in the rest.
-func (v View) Describe(p Plan) (chat.Plan, error) {
+func Describe(v plan.View, p plan.Plan) (chat.Plan, error) {
 	refused, checked, err := filtered(p)
 	if err != nil {
 		return chat.Plan{}, err
@@ -33,9 +34,9 @@ func (v View) Describe(p Plan) (chat.Plan, error) {
 }
 
 // pathRights are the rules that p enforces.
-func pathRights(p Plan) []chat.PathRight {
+func pathRights(p plan.Plan) []chat.PathRight {
 	out := []chat.PathRight{}
-	if p.leavesOut(chat.LayerLandlock) {
+	if p.LeavesOut(chat.LayerLandlock) {
 		return out
 	}
 	return append(out, rightsOf(p.Landlock)...)
@@ -58,9 +59,9 @@ func rightsOf(r landlock.Rules) (out []chat.PathRight) {
 
 // filtered names the system calls that the filter of p has for this architecture: those that it
 // always refuses, and those that it checks by their arguments.
-func filtered(p Plan) (refusedCalls, checked []string, err error) {
+func filtered(p plan.Plan) (refusedCalls, checked []string, err error) {
 	refusedCalls, checked = []string{}, []string{}
-	if p.leavesOut(chat.LayerSeccomp) {
+	if p.LeavesOut(chat.LayerSeccomp) {
 		return refusedCalls, checked, nil
 	}
 	info, err := arch.GetInfo("")

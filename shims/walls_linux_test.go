@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,8 +40,8 @@ func TestWallsStopAttacks(t *testing.T) {
 		{"abstract socket", chat.LayerNetwork, []string{"abstract", abstract}, "ECONNREFUSED", "ok"},
 		{"list the root", chat.LayerLandlock, []string{"list", "/"}, "EACCES", "ok"},
 		{"lower the OOM score", chat.LayerLandlock, []string{"write", "/proc/self/oom_score_adj"}, "EACCES", "EINVAL"},
-		{"the shim is not the chat's", "", []string{"write", InsideShim}, "EROFS", ""},
-		{"nor is the fifo's mode", "", []string{"chmod", InsidePrompt}, "EROFS", ""},
+		{"the shim is not the chat's", "", []string{"write", plan.InsideShim}, "EROFS", ""},
+		{"nor is the fifo's mode", "", []string{"chmod", plan.InsidePrompt}, "EROFS", ""},
 		{"nor is a data file", "", []string{"chmod", "/etc/passwd"}, "EROFS", ""},
 	}...) {
 		t.Run(c.name, func(t *testing.T) {
@@ -219,7 +220,7 @@ func layerOf(ls []chat.Layer, n chat.LayerName) chat.Layer {
 // What a profile opens passes, and nothing else with it.
 func TestOpened(t *testing.T) {
 	v := newView(t)
-	v.Opened = Openings{Netlink: true, Filters: true}
+	v.Opened = plan.Openings{Netlink: true, Filters: true}
 	for _, c := range []struct {
 		attack []string
 		want   string
@@ -261,7 +262,7 @@ func TestProbe(t *testing.T) {
 	probe := func(t *testing.T, without ...chat.LayerName) []chat.Layer {
 		v := v
 		v.Without = without
-		out, code, _ := runIn(t, v, InsideShim, "probe", "--abstract", strings.TrimPrefix(l.Addr().String(), "@"), "--pid", strconv.Itoa(os.Getpid()))
+		out, code, _ := runIn(t, v, plan.InsideShim, "probe", "--abstract", strings.TrimPrefix(l.Addr().String(), "@"), "--pid", strconv.Itoa(os.Getpid()))
 		var layers []chat.Layer
 		if err := json.Unmarshal([]byte(out), &layers); err != nil || code != 0 {
 			t.Fatalf("probe ended with %d and said %s", code, out)
@@ -298,7 +299,7 @@ func TestWritablePlaces(t *testing.T) {
 	v := newView(t)
 	v.Without = []chat.LayerName{chat.LayerLandlock}
 	out, code, _ := runIn(t, v, v.Home+"/attack", "writable")
-	want := []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", InsideRun, InsidePrompt, "/dev/full", "/dev/null",
+	want := []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", plan.InsideRun, plan.InsidePrompt, "/dev/full", "/dev/null",
 		"/dev/pts", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
 	got := strings.Split(out, "\n")
 	slices.Sort(want)
@@ -311,14 +312,14 @@ func TestWritablePlaces(t *testing.T) {
 func TestTmpfsSizes(t *testing.T) {
 	v := newView(t)
 	v.Limits.ShmSize = 1 << 20
-	for dir, want := range map[string]string{"/dev/shm": "1024", InsideRun: "1024"} {
+	for dir, want := range map[string]string{"/dev/shm": "1024", plan.InsideRun: "1024"} {
 		out, _, _ := runIn(t, v, "df", "--output=size", dir)
 		if f := strings.Fields(out); f[len(f)-1] != want {
 			t.Errorf("%s has %s KiB, want %s", dir, out, want)
 		}
 	}
-	out, code, _ := runIn(t, v, "sh", "-c", fmt.Sprintf("head -c 2000000 /dev/zero > %s/x", InsideRun))
+	out, code, _ := runIn(t, v, "sh", "-c", fmt.Sprintf("head -c 2000000 /dev/zero > %s/x", plan.InsideRun))
 	if code == 0 || !strings.Contains(out, "No space") {
-		t.Errorf("wrote 2 MB into %s: %s", InsideRun, out)
+		t.Errorf("wrote 2 MB into %s: %s", plan.InsideRun, out)
 	}
 }

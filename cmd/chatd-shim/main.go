@@ -10,6 +10,7 @@ package main
 import (
 	"os"
 
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/shims/scan"
 	"github.com/chatd/chatd/shims/supervise"
@@ -18,7 +19,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[0] == shims.ProgramName {
+	if len(os.Args) == 2 && os.Args[0] == plan.ProgramName {
 		switch os.Args[1] {
 		case "mind":
 			os.Exit(supervise.Main())
@@ -26,7 +27,7 @@ func main() {
 			os.Exit(scan.Main())
 		}
 	}
-	if name := shims.Called(os.Args); name != shims.ProgramName {
+	if name := shims.Called(os.Args); name != plan.ProgramName {
 		os.Exit(wrapper.Main(name, os.Args))
 	}
 	os.Exit(shims.Main(os.Args))

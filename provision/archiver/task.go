@@ -7,8 +7,8 @@ import (
 	"os"
 	"os/exec"
 
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 )
 
 // Task is one command of chatd-archive.
@@ -25,7 +25,7 @@ type Task struct {
 
 // Argv starts the command inside a session.
 func (t Task) Argv() []string {
-	return append([]string{shims.InsideArchive, t.Args[0], "--report"}, t.Args[1:]...)
+	return append([]string{plan.InsideArchive, t.Args[0], "--report"}, t.Args[1:]...)
 }
 
 // Process is the command that runs, with chatd's ends of its streams.

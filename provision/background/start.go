@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/trees"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/shims/supervise"
 )
 
@@ -112,7 +112,7 @@ func (r *Run) supervisorCommand(
 		return nil, nil, fmt.Errorf("cannot supervise a run: %w", own.Err)
 	}
 	cmd := exec.Command(shim, "mind")
-	cmd.Args[0] = shims.ProgramName
+	cmd.Args[0] = plan.ProgramName
 	// One Go thread suffices: a supervisor only waits and copies.
 	cmd.Dir, cmd.Env = "/", []string{"GOMAXPROCS=1", "GOMEMLIMIT=16MiB"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdio.Stdin, stdio.OutW, stdio.ErrW
@@ -176,7 +176,7 @@ func (r *Run) endSupervisor() error {
 
 // awaitConfined waits for chatd-shim's report: without one, the command does not run.
 func awaitConfined(b *session.Files) error {
-	var report shims.Report
+	var report plan.Report
 	deadline := time.Now().Add(session.StartTimeout)
 	if err := session.ReadJSON(b.Report, deadline, &report); err != nil {
 		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)

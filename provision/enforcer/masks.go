@@ -8,9 +8,9 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/trees"
-	"github.com/chatd/chatd/shims"
 )
 
 // masksDir holds the empty file and directory that bubblewrap mounts as masks. Chats may pass
@@ -33,7 +33,7 @@ func (c *Client) MakeMasks() error {
 //
 // No mask hides another mount, which the enforcer would have to look into. It is mounted only in
 // trees that no session can write to: elsewhere the enforcer refuses opens, without a mask.
-func (c *Client) Masks(v shims.View, closed []string) (all []chat.Exposed) {
+func (c *Client) Masks(v plan.View, closed []string) (all []chat.Exposed) {
 	if len(closed) == 0 {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestMasks: the sources of masks lie beside the enforcer's directory, where the enforcer looks for
@@ -42,7 +42,7 @@ func TestMaskedPaths(t *testing.T) {
 	for _, file := range []string{home + "/key", host + "/secret/y", host + "/x"} {
 		must(t, os.WriteFile(file, nil, 0o600))
 	}
-	v := shims.View{Home: home, Exposed: []chat.Exposed{
+	v := plan.View{Home: home, Exposed: []chat.Exposed{
 		{Source: host, Target: "/data", Mode: chat.ReadOnly},
 		{Source: host, Target: "/rw", Mode: chat.ReadWrite},
 	}}

@@ -7,7 +7,7 @@
 // simultaneously, the others wait, and a reap cancels all. The tool is "chatd-shim filetool". Its
 // [Process] gets two pipes, and starts as root in a mount and a pid namespace of its own, where it
 // waits. With the request it gets what it may see and the chat's rules; it makes that view, becomes
-// the chat and checks the rules itself ([shims.ToolView]).
+// the chat and checks the rules itself ([plan.ToolView]).
 //
 // chatd-root sends the request, so that no other process chooses a tool or a path. Then the
 // call's [filewire.Talk] gets the other ends of the pipes: package filecall does not read a tool's

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 )
 
 // Process is the process of a tool, with chatd's ends of its streams.
@@ -30,7 +30,7 @@ type Process struct {
 // the sessions of systemd do. The caller closes the Process.
 func (c *Call) Start(shim string, hosts bool) (*Process, error) {
 	cmd := exec.Command(shim, "filetool")
-	cmd.Args[0], cmd.Dir = shims.ProgramName, "/"
+	cmd.Args[0], cmd.Dir = plan.ProgramName, "/"
 	cmd.Env = []string{"GOMAXPROCS=2"} // it does one thing after the other
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,
@@ -102,7 +102,7 @@ func (p *Process) End() {
 
 // Speak sends the request with the tool's rights, and passes the other ends of the streams to the
 // call's talk, which speaks with the tool. A failure that the tool answers is a [*filewire.Failure].
-func (p *Process) Speak(ctx context.Context, may shims.FileTool) (filewire.Answer, error) {
+func (p *Process) Speak(ctx context.Context, may plan.FileTool) (filewire.Answer, error) {
 	if err := p.request(ctx, may); err != nil {
 		session.ClosePipes(p.inW) // the tool reads the end of its input
 		return filewire.Answer{}, err
@@ -115,7 +115,7 @@ func (p *Process) Speak(ctx context.Context, may shims.FileTool) (filewire.Answe
 }
 
 // request sends the request. It ends with ctx, even if the tool does not read.
-func (p *Process) request(ctx context.Context, may shims.FileTool) error {
+func (p *Process) request(ctx context.Context, may plan.FileTool) error {
 	req, err := filewire.NewRequest(p.call.Tool, p.call.args)
 	if err != nil {
 		return err

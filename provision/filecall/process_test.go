@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/filewire"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestProcess: a tool gets its rights and then the request, and the talk gets the streams.
@@ -40,7 +40,7 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	a, err := p.Speak(t.Context(), shims.FileTool{Workspace: "/home/a", MaxBytes: 99})
+	a, err := p.Speak(t.Context(), plan.FileTool{Workspace: "/home/a", MaxBytes: 99})
 	if err != nil || a.Size != 99 {
 		t.Fatalf("%+v, %v, heard %q", a, err, heard)
 	}
@@ -78,7 +78,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := p.Speak(ctx, shims.FileTool{}); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := p.Speak(ctx, plan.FileTool{}); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the request to a tool that does not read: %v", err)
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/sockets"
-	"github.com/chatd/chatd/shims"
 )
 
 // tryInside tries the walls twice: in the session's first command, which PID 1 or chatd started,
 // and in a run, which chatd starts. Their walls may differ: a run inherits the filters and limits
 // of chatd.service.
-func (p *Prober) tryInside(ctx context.Context, v shims.View) ([]chat.Layer, error) {
+func (p *Prober) tryInside(ctx context.Context, v plan.View) ([]chat.Layer, error) {
 	argv, release, err := p.program(v)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (p *Prober) tryInside(ctx context.Context, v shims.View) ([]chat.Layer, err
 
 // program is chatd-shim probe for a session of v, with what it must not see, reach or lock. release
 // gives up what is held for that outside of the session.
-func (p *Prober) program(v shims.View) (argv []string, release func(), err error) {
+func (p *Prober) program(v plan.View) (argv []string, release func(), err error) {
 	abstract := fmt.Sprintf("chatd-probe-%d", os.Getpid())
 	socket, err := net.Listen("unix", "@"+abstract)
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *Prober) program(v shims.View) (argv []string, release func(), err error
 	if err != nil {
 		return nil, nil, errors.Join(err, socket.Close())
 	}
-	argv = []string{shims.InsideShim, "probe", "--home", v.Home,
+	argv = []string{plan.InsideShim, "probe", "--home", v.Home,
 		"--hidden", p.opt.Hidden, "--hidden", "/etc/shadow", "--abstract", abstract,
 		"--pid", fmt.Sprint(os.Getpid())}
 	for _, l := range locked {

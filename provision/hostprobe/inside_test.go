@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 )
 
 // TestAwaitLayers: the results are read when they are whole, also those that a session wrote just
@@ -66,7 +66,7 @@ func (r readerAt) ReadAt(b []byte, at int64) (int, error) {
 // TestProgram: what a session must not reach is held until the probe is over, and named to it.
 func TestProgram(t *testing.T) {
 	shim := filepath.Join(t.TempDir(), "shim")
-	v := shims.View{Home: "/h", Network: chat.NetworkNone}
+	v := plan.View{Home: "/h", Network: chat.NetworkNone}
 	p := New(Options{Starter: session.New(session.Options{Shim: shim}), Hidden: "/hidden"})
 	if _, _, err := p.program(v); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a shim: %v", err)
@@ -82,7 +82,7 @@ func TestProgram(t *testing.T) {
 	for _, want := range [][2]string{
 		{"--home", "/h"}, {"--hidden", "/hidden"},
 		{"--hidden", "/etc/shadow"}, {"--abstract", abstract}, {"--pid", fmt.Sprint(os.Getpid())},
-		{"--locked", "/usr"}, {"--locked", "/dev/null"}, {"--locked", shims.InsideShim},
+		{"--locked", "/usr"}, {"--locked", "/dev/null"}, {"--locked", plan.InsideShim},
 	} {
 		if !pair(argv, want[0], want[1]) {
 			t.Errorf("%v is not in %q", want, argv)

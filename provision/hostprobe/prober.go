@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/diskquota"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 )
 
 // ID is the chat that probes act as. It has no record. The caller clears its remains after a crash
@@ -76,7 +76,7 @@ func New(o Options) *Prober { return &Prober{opt: o} }
 
 // Try tries every wall. The sessions see v, which is that of a session of [ID] in the profile
 // default, but for their own network, home and trees.
-func (p *Prober) Try(ctx context.Context, v shims.View) (layers.Result, error) {
+func (p *Prober) Try(ctx context.Context, v plan.View) (layers.Result, error) {
 	v = p.own(v)
 	// Limits and packet rules are tried beside the sessions: they act in trees of their own, and
 	// the session sends no packet.
@@ -105,7 +105,7 @@ func (p *Prober) Try(ctx context.Context, v shims.View) (layers.Result, error) {
 
 // tryApart tries whether this host can keep sessions apart by inode. The result of chatd's start
 // holds until chatd ends.
-func (p *Prober) tryApart(v shims.View) {
+func (p *Prober) tryApart(v plan.View) {
 	if p.opt.Layers.Settled() || p.opt.Layers.Without(chat.LayerView) {
 		return
 	}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/shims"
 )
 
 // TestExcusing: a layer is left out if sessions come up only without it, config excuses it and the
@@ -71,9 +71,9 @@ func TestExcusing(t *testing.T) {
 // TestOwnView: the probes' session has a home and trees of its own, and nothing open that the
 // profile opens. Where PAM mounts the trees it has their names.
 func TestOwnView(t *testing.T) {
-	v := shims.View{User: ID.User(), Home: "/homes/0", Tmp: "/t/0", VarTmp: "/v/0",
+	v := plan.View{User: ID.User(), Home: "/homes/0", Tmp: "/t/0", VarTmp: "/v/0",
 		PromptFIFO: "/f", Shim: "/shim", Denied: []string{"/probe", "/homes/0/x"},
-		Opened: shims.Openings{Netlink: true, Filters: true}}
+		Opened: plan.Openings{Netlink: true, Filters: true}}
 	o := Options{UID: 7, HomeParent: "/probe"}
 	o.TmpParent, o.VarTmpParent = "/probe/tmp", "/probe/vartmp"
 	for _, units := range []bool{false, true} {
@@ -85,7 +85,7 @@ func TestOwnView(t *testing.T) {
 		}
 		if got.Home != "/probe/"+string(ID) || got.Tmp != tmp || got.VarTmp != varTmp ||
 			!slices.Equal(got.Denied, []string{"/homes/0/x"}) || len(v.Denied) != 2 ||
-			got.PromptFIFO != "" || got.Opened != (shims.Openings{}) || got.Shim != v.Shim {
+			got.PromptFIFO != "" || got.Opened != (plan.Openings{}) || got.Shim != v.Shim {
 			t.Errorf("units %v: %+v", units, got)
 		}
 	}

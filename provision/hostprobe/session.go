@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/homedir"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/trees"
-	"github.com/chatd/chatd/shims"
 )
 
 // user is the account of probes.
@@ -26,8 +26,8 @@ func (p *Prober) profile() chat.Profile { return p.opt.Profiles[chat.DefaultProf
 // own is v with a home and trees of the probes' own. Nothing is open in it of what the profile
 // opens: the probe says what the wall of all others does. A denial around that home, which lies
 // elsewhere than the chats', closes nothing of it.
-func (p *Prober) own(v shims.View) shims.View {
-	v.Home, v.Opened, v.PromptFIFO = p.user().Home, shims.Openings{}, ""
+func (p *Prober) own(v plan.View) plan.View {
+	v.Home, v.Opened, v.PromptFIFO = p.user().Home, plan.Openings{}, ""
 	around := func(denied string) bool { return chat.Within(v.Home, denied) }
 	v.Denied = slices.DeleteFunc(slices.Clone(v.Denied), around)
 	if !p.opt.Units { // with systemd, pam_namespace mounts them
@@ -38,7 +38,7 @@ func (p *Prober) own(v shims.View) shims.View {
 }
 
 // trySession starts a session that does nothing but try its walls from inside, and removes it.
-func (p *Prober) trySession(ctx context.Context, v shims.View) (found []chat.Layer, err error) {
+func (p *Prober) trySession(ctx context.Context, v plan.View) (found []chat.Layer, err error) {
 	if err := p.remove(ctx); err != nil {
 		return nil, err
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/enforcer"
 	"github.com/chatd/chatd/provision/verdict"
-	"github.com/chatd/chatd/shims"
 )
 
 // Options are what the policy of a host needs.
@@ -123,7 +123,7 @@ func (p *InForce) ForShims(c Chat) []byte {
 	rules, err := verdict.ForShims(p.File(c.Profile), c.Agent)
 	var text []byte
 	if err == nil {
-		text, err = shims.ShimPolicy{
+		text, err = plan.ShimPolicy{
 			Home: c.Home, Agent: c.Agent, Guard: profile.Guard, Rules: rules,
 		}.JSON()
 	}

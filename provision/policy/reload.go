@@ -11,9 +11,9 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/verdict"
-	"github.com/chatd/chatd/shims"
 )
 
 // Next is a policy that is not in force yet.
@@ -69,7 +69,7 @@ func CheckPlaces(ctx context.Context, rules *filerules.Policy, home string) erro
 
 // SystemTrees returns the trees of the host that every session sees.
 func SystemTrees() (trees []chat.Exposed) {
-	for _, dir := range shims.SystemTrees() {
+	for _, dir := range plan.SystemTrees() {
 		trees = append(trees, chat.Exposed{Source: dir, Target: dir, Mode: chat.ReadOnly})
 	}
 	return trees

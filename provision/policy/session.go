@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/enforcer"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 )
 
 // sessionOf names the chat's session to the enforcer, by its init process.
@@ -24,7 +24,7 @@ func (p *InForce) MakeMasks() error { return p.enforcer.MakeMasks() }
 
 // Masks returns the mounts by which bubblewrap masks what the chat's rules close, in a session of
 // view v that begins now.
-func (p *InForce) Masks(c Chat, v shims.View) []chat.Exposed {
+func (p *InForce) Masks(c Chat, v plan.View) []chat.Exposed {
 	if slices.Contains(v.Without, chat.LayerView) || !p.Enforced(c) {
 		return nil
 	}
@@ -40,7 +40,7 @@ func Masked(s *session.Session) []string {
 }
 
 // LeftOut returns the denied paths to which Landlock grants nothing in a session of view v.
-func LeftOut(v shims.View) []string {
+func LeftOut(v plan.View) []string {
 	if slices.Contains(v.Without, chat.LayerLandlock) || len(v.Denied) == 0 {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (p *InForce) ViewLayer(ctx context.Context, c Chat, s *session.Session, l c
 
 // LandlockLayer adds to the layer landlock the number of denied paths that it enforces in a session
 // of view v.
-func LandlockLayer(l chat.Layer, v shims.View) chat.Layer {
+func LandlockLayer(l chat.Layer, v plan.View) chat.Layer {
 	if n := len(LeftOut(v)); n > 0 {
 		l.Probe += fmt.Sprintf(
 			"; file rules: nothing is granted at %d denied paths outside the home", n)

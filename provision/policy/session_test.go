@@ -10,8 +10,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 )
 
 const noRules = "access: {useDefaults: false}\n"
@@ -130,7 +130,7 @@ func TestMasks(t *testing.T) {
 	w := newWorld(t, "access: {useDefaults: false, deny: ['~/secret', /data/secret]}\n")
 	host := t.TempDir()
 	must(t, w.MakeMasks(), os.WriteFile(filepath.Join(host, "secret"), nil, 0o600))
-	v := shims.View{Home: w.chat.Home, User: w.chat.ID.User(), UID: w.chat.UID,
+	v := plan.View{Home: w.chat.Home, User: w.chat.ID.User(), UID: w.chat.UID,
 		Exposed: []chat.Exposed{{Source: host, Target: "/data", Mode: chat.ReadOnly}}}
 	masks := w.Masks(w.chat, v)
 	if len(masks) != 1 || masks[0].Target != "/data/secret" {
@@ -191,7 +191,7 @@ func TestLayers(t *testing.T) {
 	if l := w.ViewLayer(t.Context(), w.chat, s, chat.Layer{}); l.Probe != "" {
 		t.Errorf("without rules: %+v", l)
 	}
-	v := shims.View{Home: w.chat.Home, Denied: []string{"/usr/secret"}}
+	v := plan.View{Home: w.chat.Home, Denied: []string{"/usr/secret"}}
 	if l := LandlockLayer(chat.Layer{}, v); !strings.Contains(l.Probe, "at 1 denied paths") {
 		t.Errorf("with a denied path: %+v", l)
 	}

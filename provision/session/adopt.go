@@ -9,18 +9,18 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/trees"
-	"github.com/chatd/chatd/shims"
 )
 
 // savedSession holds the data by which a later chatd finds the session again.
 type savedSession struct {
-	Version    int          `json:"version"`
-	Init       sys.Process  `json:"leader"`
-	Report     shims.Report `json:"report"`
-	Invocation string       `json:"invocation,omitempty"`
-	Plan       *chat.Plan   `json:"plan,omitempty"`
+	Version    int         `json:"version"`
+	Init       sys.Process `json:"leader"`
+	Report     plan.Report `json:"report"`
+	Invocation string      `json:"invocation,omitempty"`
+	Plan       *chat.Plan  `json:"plan,omitempty"`
 	// Exposed is the part of Plan to which later commands confine themselves.
 	Exposed []chat.Exposed    `json:"exposed,omitempty"`
 	Masked  *[]string         `json:"masked,omitempty"`

@@ -13,14 +13,14 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/unshare"
-	"github.com/chatd/chatd/shims"
 )
 
 // trees are the files for which a session of view v must have inodes of its own. The mounts are
 // those of process pid, or of this process.
-func (s *Starter) trees(v shims.View, pid string) (unshare.Trees, error) {
+func (s *Starter) trees(v plan.View, pid string) (unshare.Trees, error) {
 	t := s.opt.Overlays
 	t.Shared, t.Through = v.Shared()
 	mounts, err := sys.ReadMounts("/proc/" + pid + "/mountinfo")
@@ -32,7 +32,7 @@ func (s *Starter) trees(v shims.View, pid string) (unshare.Trees, error) {
 
 // keepApart gives a session of view v inodes of its own for files that sessions share, before
 // bubblewrap binds them. It is nil if the layer is left out or the host cannot do it.
-func (s *Starter) keepApart(id chat.ID, v shims.View) cgroup.Prepare {
+func (s *Starter) keepApart(id chat.ID, v plan.View) cgroup.Prepare {
 	if !s.KeepsApart(v) {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (s *Starter) keepApart(id chat.ID, v shims.View) cgroup.Prepare {
 
 // stage mounts the overlays in the mount namespace of the calling thread, which is also that of
 // process pid.
-func (s *Starter) stage(id chat.ID, v shims.View, pid string) error {
+func (s *Starter) stage(id chat.ID, v plan.View, pid string) error {
 	t, err := s.trees(v, pid)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func toJoin(l *sys.HeldProcess) unshare.Process {
 
 // TryApart tries whether this host can give sessions of view v inodes of their own. After an
 // error, sessions share files as they are.
-func (s *Starter) TryApart(v shims.View) error {
+func (s *Starter) TryApart(v plan.View) error {
 	pid := "self"
 	if s.opt.Units {
 		pid = "1"
@@ -98,7 +98,7 @@ func (s *Starter) LockShared() (inside []string, unlock func(), err error) {
 		root = "/proc/1/root"
 	}
 	for _, p := range [][2]string{
-		{"/usr", "/usr"}, {"/dev/null", "/dev/null"}, {s.opt.Shim, shims.InsideShim},
+		{"/usr", "/usr"}, {"/dev/null", "/dev/null"}, {s.opt.Shim, plan.InsideShim},
 	} {
 		f, err := os.Open(filepath.Join(root, p[0]))
 		if err == nil {
@@ -115,14 +115,14 @@ func (s *Starter) LockShared() (inside []string, unlock func(), err error) {
 }
 
 // KeepsApart reports whether a session of view v has inodes of its own.
-func (s *Starter) KeepsApart(v shims.View) bool {
+func (s *Starter) KeepsApart(v plan.View) bool {
 	return s.shares == nil && !v.LeavesOut(chat.LayerView)
 }
 
 // furnish does the work of root in a session of view v that has not begun. It masks counters of the
 // host and bounds the session's terminals. Then it calls then, unless that is nil.
 func furnish(
-	v shims.View, then func(context.Context, *sys.HeldProcess) error,
+	v plan.View, then func(context.Context, *sys.HeldProcess) error,
 ) func(context.Context, *sys.HeldProcess) error {
 	return func(ctx context.Context, l *sys.HeldProcess) error {
 		var err error

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestLockShared: files that all sessions share are locked until they are unlocked, and named as
@@ -30,7 +30,7 @@ func TestLockShared(t *testing.T) {
 	defer f.Close()
 	take := func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 	inside, unlock, err := s.LockShared()
-	if err != nil || !slices.Equal(inside, []string{"/usr", "/dev/null", shims.InsideShim}) {
+	if err != nil || !slices.Equal(inside, []string{"/usr", "/dev/null", plan.InsideShim}) {
 		t.Fatalf("%q, %v", inside, err)
 	}
 	if err := take(); !errors.Is(err, unix.EWOULDBLOCK) {

@@ -7,15 +7,15 @@ import (
 	"syscall"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // Plan is what chatd-shim confine does in p's view before it execs the program.
-func (s *Starter) Plan(p Spec) shims.Plan {
+func (s *Starter) Plan(p Spec) plan.Plan {
 	return s.plan(p.View, p.Limits, p.View.Home, p.Argv, p.Env)
 }
 
-func (s *Starter) plan(v shims.View, limits chat.ProcessLimits, dir string, argv, env []string) shims.Plan {
+func (s *Starter) plan(v plan.View, limits chat.ProcessLimits, dir string, argv, env []string) plan.Plan {
 	p := v.Plan(dir, s.opt.LandlockABI, argv, env)
 	p.ProcessLimits, p.ReportFD = limits, fdReport
 	return p
@@ -36,10 +36,10 @@ func (s *Starter) Bubblewrap(p Spec, b *Files) *exec.Cmd {
 	v := p.View
 	v.InfoFD = fdInfo
 	args, files := v.Args(fdData)
-	plan := s.Plan(p)
-	plan.BarrierFD = fdData + len(files) + 1
+	inside := s.Plan(p)
+	inside.BarrierFD = fdData + len(files) + 1
 	b.raise, b.prepare = furnish(v, p.Rules), s.keepApart(p.Chat, p.View)
-	b.plan(plan)
+	b.plan(inside)
 	b.Report = b.Pipe()
 	b.info = b.Pipe()
 	for _, f := range files {
@@ -49,7 +49,7 @@ func (s *Starter) Bubblewrap(p Spec, b *Files) *exec.Cmd {
 	b.Data("arguments", []byte(strings.Join(args, "\x00")+"\x00"))
 	b.addBarrier()
 	cmd := exec.Command("bwrap", "--args", fmt.Sprint(fdData+len(files)), "--",
-		shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
+		plan.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = b.Child

@@ -33,7 +33,7 @@
 //
 // # What it does not stop
 //
-// It applies the walls that its caller plans: a [shims.View] that opens the host opens the host. A
+// It applies the walls that its caller plans: a [plan.View] that opens the host opens the host. A
 // report comes from chatd-shim until the walls are up, and from the chat afterwards. A report is
 // bounded in size and in time, and read once. A chat can delay the end of its processes; every wait
 // for them is bounded. A session starts without a prompt if the chat's .bashrc never comes to one.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/shims"
 )
 
 // Enter runs a command inside the session as the chat, in a leaf cgroup of its own, behind the
@@ -103,7 +103,7 @@ func exitOf(err error) (code int, signal string, _ error) {
 
 // arrival is chatd-shim's report of its walls, or the reason why there is none.
 type arrival struct {
-	report shims.Report
+	report plan.Report
 	err    error
 }
 

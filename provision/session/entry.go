@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // ErrNotConfined is the error of a command that never started: chatd-shim could not apply the
@@ -30,7 +30,7 @@ type Entry struct {
 	Dir   string   // where it starts
 	Stdin []byte
 	// View is what the session sees; Limits are those of setrlimit(2).
-	View   shims.View
+	View   plan.View
 	Limits chat.ProcessLimits
 	// OpenStdin leaves stdin open. Started is called once nsenter runs, with its pid and the end
 	// of stdin to write to, which is nil unless OpenStdin is set. It may be nil.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/shims"
 )
 
 // Files are the descriptors that a child gets, and those that chatd keeps for it. The zero value is
@@ -21,7 +21,7 @@ import (
 type Files struct {
 	// Child are the child's descriptors from 3 on, in their order (os/exec, Cmd.ExtraFiles).
 	Child []*os.File
-	// Report is the read end of chatd-shim's [shims.Report].
+	// Report is the read end of chatd-shim's [plan.Report].
 	Report *os.File
 	// Stderr is the file of the child's messages; see [Files.Complaint].
 	Stderr *os.File
@@ -87,7 +87,7 @@ func (b *Files) addBarrier() {
 
 // openBarrier waits until the child waits at the barrier, calls raise, and lets it go on.
 func (b *Files) openBarrier(ctx context.Context, l *sys.HeldProcess, deadline time.Time) error {
-	var report shims.Report
+	var report plan.Report
 	if err := ReadJSON(b.Report, deadline, &report); err != nil {
 		return fmt.Errorf("cannot confine the session: %w", err)
 	}
@@ -120,7 +120,7 @@ func (b *Files) AwaitInit(ctx context.Context, timeout time.Duration) (*sys.Held
 }
 
 // plan gives the child p, the plan of chatd-shim confine.
-func (b *Files) plan(p shims.Plan) {
+func (b *Files) plan(p plan.Plan) {
 	j, err := json.Marshal(p)
 	if err != nil {
 		b.Err = errors.Join(b.Err, fmt.Errorf("cannot write the plan: %w", err))

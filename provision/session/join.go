@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // Joining is nsenter(1) with e's command, which joins the namespaces of the session's init process;
@@ -26,9 +26,9 @@ func (s *Starter) Joining(in *Session, e Entry, b *Files) (*exec.Cmd, error) {
 		return nil, asEnded(in.Chat, err)
 	}
 	s.Refresh(in)
-	plan := s.plan(e.View, e.Limits, e.Dir, e.Argv, e.Env)
-	plan.Setsid = true // nsenter's own session (setsid(2)) is outside the chat's pid namespace
-	b.plan(plan)
+	inside := s.plan(e.View, e.Limits, e.Dir, e.Argv, e.Env)
+	inside.Setsid = true // nsenter's own session (setsid(2)) is outside the chat's pid namespace
+	b.plan(inside)
 	b.Report = b.Pipe()
 	var args []string
 	for _, n := range namespaces {
@@ -38,7 +38,7 @@ func (s *Starter) Joining(in *Session, e Entry, b *Files) (*exec.Cmd, error) {
 	}
 	uid := strconv.FormatUint(uint64(in.UID), 10)
 	args = append(args, "-S", uid, "-G", uid, "--",
-		shims.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
+		plan.InsideShim, "confine", "--plan-fd", fmt.Sprint(fdPlan))
 	cmd := exec.Command("nsenter", args...)
 	cmd.Env = []string{}
 	cmd.Dir = "/"

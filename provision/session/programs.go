@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/trees"
-	"github.com/chatd/chatd/shims"
 )
 
 // commandDirs are the directories with the allowed commands, as the session sees them.
@@ -49,7 +49,7 @@ func (p *Programs) Link(profiles map[string]chat.Profile) error {
 	if p.seen != nil && slices.EqualFunc(now, p.seen, time.Time.Equal) {
 		return nil
 	}
-	programs := shims.NewPrograms(commandDirs)
+	programs := plan.NewPrograms(commandDirs)
 	for name, profile := range profiles {
 		if err := p.linkProfile(name, profile, programs); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (p *Programs) Link(profiles map[string]chat.Profile) error {
 	return nil
 }
 
-func (p *Programs) linkProfile(name string, profile chat.Profile, programs *shims.Programs) error {
+func (p *Programs) linkProfile(name string, profile chat.Profile, programs *plan.Programs) error {
 	if err := trees.MakeRoot(filepath.Join(p.dir, name), 0o755); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (p *Programs) linkProfile(name string, profile chat.Profile, programs *shim
 		p.log.Info("commands of the profile are not on this host",
 			"profile", name, "missing", missing)
 	}
-	return shims.WriteShims(p.Shims(name), shims.InsideShim, p.Bin(name))
+	return plan.WriteShims(p.Shims(name), plan.InsideShim, p.Bin(name))
 }
 
 // Forget makes the next Link read every program again. A change within one tick of the file

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -17,7 +17,7 @@ import (
 type Spec struct {
 	Chat chat.ID
 	// View is what the session sees; Limits are those of setrlimit(2).
-	View   shims.View
+	View   plan.View
 	Limits chat.ProcessLimits
 	// Argv is the program, as the session sees it; Env is KEY=value, besides the view's own.
 	Argv, Env []string
@@ -44,8 +44,8 @@ func (p Spec) timeout() time.Duration {
 // TerminalArgv is a command that starts the terminal's server and ends. Bubblewrap's pid 1 then
 // holds the session; without a pid namespace, in tests, there is none, and another process must
 // stay.
-func TerminalArgv(v shims.View) []string {
-	argv := tmux.StartArgv(shims.Socket, shims.InsideTmux, shims.ShellArgv())
+func TerminalArgv(v plan.View) []string {
+	argv := tmux.StartArgv(plan.Socket, plan.InsideTmux, plan.ShellArgv())
 	if v.LeavesOut(chat.LayerProc) {
 		argv = append([]string{"/bin/sh", "-c", `"$@" && exec /bin/sleep infinity`, "sh"}, argv...)
 	}
@@ -100,7 +100,7 @@ func (in *Session) awaitStart(
 	if in.Init, err = b.AwaitInit(ctx, timeout); err != nil {
 		return err
 	}
-	var report shims.Report
+	var report plan.Report
 	if err := ReadJSON(b.Report, time.Now().Add(timeout), &report); err != nil {
 		return fmt.Errorf("cannot confine the session: %w", err)
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/unshare"
-	"github.com/chatd/chatd/shims"
 )
 
 // Options are what a [Starter] needs to know. Directories are absolute and root's.
@@ -65,7 +65,7 @@ type Session struct {
 	// Init is bubblewrap's pid 1. Its owner closes it.
 	Init *sys.HeldProcess
 	// Report is what chatd-shim found enforced.
-	Report shims.Report
+	Report plan.Report
 	// Invocation is systemd's name for this run of the unit; empty without systemd.
 	Invocation string
 	// Plan is the plan that started it, which the caller sets before [Session.Write]; Exposed are

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/trees"
-	"github.com/chatd/chatd/shims"
 )
 
 // Launch starts [Starter.Bubblewrap]'s command in the chat's leaf: as a child, or, where systemd
@@ -32,13 +32,13 @@ func (s *Starter) Launch(p Spec, bwrap *exec.Cmd, b *Files) error {
 
 // enterCommand wraps bubblewrap for systemd, which passes no descriptors. chatd-shim enter gets
 // them later: first the entry that describes its task, then the rest.
-func (s *Starter) enterCommand(v shims.View, bwrap *exec.Cmd, b *Files) (*exec.Cmd, error) {
+func (s *Starter) enterCommand(v plan.View, bwrap *exec.Cmd, b *Files) (*exec.Cmd, error) {
 	if err := bwrap.Err; err != nil {
 		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
 	}
 	stdin, hasStdin := bwrap.Stdin.(*os.File)
 	argv := append([]string{bwrap.Path}, bwrap.Args[1:]...)
-	entry := shims.Entry{Argv: argv, Stdin: hasStdin}
+	entry := plan.Entry{Argv: argv, Stdin: hasStdin}
 	if err := s.askForOwn(v, &entry); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Starter) enterCommand(v shims.View, bwrap *exec.Cmd, b *Files) (*exec.C
 
 // askForOwn names by device and inode, which cannot be forged, the directories that PAM must have
 // mounted. It sets the mode of their parents to 0, which pam_namespace(8) requires.
-func (s *Starter) askForOwn(v shims.View, e *shims.Entry) error {
+func (s *Starter) askForOwn(v plan.View, e *plan.Entry) error {
 	if v.LeavesOut(chat.LayerTmp) {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (s *Starter) askForOwn(v shims.View, e *shims.Entry) error {
 		if err := unix.Lstat(dir, &st); err != nil {
 			return fmt.Errorf("cannot look at %s: %w", dir, err)
 		}
-		e.Own = append(e.Own, shims.OwnMount{Path: path, Dev: st.Dev, Ino: st.Ino})
+		e.Own = append(e.Own, plan.OwnMount{Path: path, Dev: st.Dev, Ino: st.Ino})
 	}
 	var shm unix.Stat_t
 	if err := unix.Stat("/dev/shm", &shm); err != nil {

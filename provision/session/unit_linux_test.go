@@ -11,7 +11,7 @@ import (
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // startGroups record the command to start.
@@ -61,7 +61,7 @@ func checkEntry(t *testing.T, cmd, bwrap *exec.Cmd) {
 			cmd.Path, len(cmd.ExtraFiles), len(files))
 	}
 	text, err := io.ReadAll(io.NewSectionReader(cmd.ExtraFiles[0], 0, 1<<16))
-	var e shims.Entry
+	var e plan.Entry
 	if err := errors.Join(err, json.Unmarshal(text, &e)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package view decides what a session sees of the host: from a chat, its profile and the facts of
-// the host it makes the [shims.View] that bubblewrap's arguments are made of, and tells it to
+// the host it makes the [plan.View] that bubblewrap's arguments are made of, and tells it to
 // operators as a [chat.Plan].
 //
 // # Theory of operation

@@ -10,16 +10,16 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/exposure"
 	"github.com/chatd/chatd/provision/homedir"
-	"github.com/chatd/chatd/shims"
 )
 
 // Next returns what a session of the chat would see if it began now, and notes on what its profile
 // asks for and the session would not see.
-func (p *Planner) Next(c Chat) (shims.View, []string, error) {
+func (p *Planner) Next(c Chat) (plan.View, []string, error) {
 	v := p.Of(c)
-	v.PolicyDir, v.Etc = c.Dir.Policy(), shims.ReadEtc()
+	v.PolicyDir, v.Etc = c.Dir.Policy(), plan.ReadEtc()
 	var notes []string
 	var err error
 	v.Exposed, notes, err = p.exposed(c, c.UID, nil)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/shims"
 )
 
@@ -14,9 +15,9 @@ import (
 type Start struct {
 	Chat    chat.ID
 	Profile string
-	View    shims.View
+	View    plan.View
 	// Plan is how its first process confines itself.
-	Plan shims.Plan
+	Plan plan.Plan
 	// Apart: it has inodes of its own for what is read-only and shared with other sessions.
 	Apart bool
 	// Rules is the file of the chat's file rules; empty if the kernel enforces none.
@@ -27,7 +28,7 @@ type Start struct {
 
 // Describe tells what the session sees, and how it is confined.
 func (s Start) Describe() (chat.Plan, error) {
-	out, err := s.View.Describe(s.Plan)
+	out, err := shims.Describe(s.View, s.Plan)
 	if err != nil {
 		return out, fmt.Errorf("cannot tell the plan of chat %s: %w", s.Chat, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/shims"
 )
 
 // startOf is what a session of the chat starts from.
@@ -97,7 +97,7 @@ func TestFileTool(t *testing.T) {
 		},
 	}
 	may := FileTool(p, "/h/a")
-	want := shims.FileTool{
+	want := plan.FileTool{
 		Workspace: "/h/a", Roots: []string{"/tmp", "/var/tmp"}, ReadOutside: true,
 		AllowRead: []string{"^/read", `^/at/a\.b`, "^/c"}, AllowWrite: []string{"^/write", "^/c"},
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/exposure"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -58,25 +58,25 @@ type Chat struct {
 	Secrets []string
 	// OwnTrust: its programs trust what Dir has, and not what the host does.
 	OwnTrust bool
-	// Denied are what its file rules close as a whole outside the home; see [shims.View].
+	// Denied are what its file rules close as a whole outside the home; see [plan.View].
 	Denied []string
 }
 
 // Of returns what everything in a session of the chat sees, without exposed paths.
-func (p *Planner) Of(c Chat) shims.View {
+func (p *Planner) Of(c Chat) plan.View {
 	if p.opt.Units {
 		c.Tmp, c.VarTmp = "/tmp", "/var/tmp"
 	}
-	v := shims.View{
+	v := plan.View{
 		User: c.ID.User(), UID: c.UID, Home: c.Home, Tmp: c.Tmp, VarTmp: c.VarTmp,
 		Limits: c.Profile.Limits, Network: c.Network,
 		Shim:       p.opt.Shim,
 		ShimDir:    p.opt.Programs.Shims(c.Profile.Name),
 		BinDir:     p.opt.Programs.Bin(c.Profile.Name),
 		PromptFIFO: c.Dir.Prompt(), LogFIFO: c.Dir.Log(),
-		TmuxConf: tmux.Config(shims.ShellArgv(), shims.LogCommand),
+		TmuxConf: tmux.Config(plan.ShellArgv(), plan.LogCommand),
 		Vars:     slices.Concat(c.Secrets, chat.EnvLines(c.Profile.Env), chat.EnvLines(c.Env)),
-		Opened:   shims.Openings{Netlink: c.Profile.AllowNetlink, Filters: c.Profile.AllowSeccomp},
+		Opened:   plan.Openings{Netlink: c.Profile.AllowNetlink, Filters: c.Profile.AllowSeccomp},
 		Without:  p.opt.Layers.LeftOut(),
 		Denied:   c.Denied,
 	}
@@ -89,8 +89,8 @@ func (p *Planner) Of(c Chat) shims.View {
 // FileTool returns the paths that the file tools may use in the home of a chat of the profile: the
 // home, its temporary directories, what the profile grants, by the same expressions, and what it
 // exposes.
-func FileTool(p chat.Profile, home string) shims.FileTool {
-	may := shims.FileTool{
+func FileTool(p chat.Profile, home string) plan.FileTool {
+	may := plan.FileTool{
 		Workspace: home, Roots: []string{"/tmp", "/var/tmp"},
 		ReadOutside: p.AllowReadOutsideWorkspace,
 		AllowRead:   slices.Clone(p.AllowReadPaths), AllowWrite: slices.Clone(p.AllowWritePaths),

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/exposure"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims"
 )
 
 // planned is a planner, with what it logs, and a chat of a profile that exposes nothing.
@@ -74,7 +74,7 @@ func TestOf(t *testing.T) {
 		t.Errorf("variables %q of %q", v.Vars, v.Env())
 	}
 	without := []chat.LayerName{chat.LayerProc}
-	if v.Opened != (shims.Openings{Netlink: true}) || v.Limits.ShmSize != 7 ||
+	if v.Opened != (plan.Openings{Netlink: true}) || v.Limits.ShmSize != 7 ||
 		!slices.Equal(v.Denied, c.Denied) || !slices.Equal(v.Without, without) ||
 		v.Network != chat.NetworkNone {
 		t.Errorf("%+v", v)

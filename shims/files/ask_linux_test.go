@@ -12,11 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // speak sends a request, which may be longer than the pipe holds, and speaks with the tool.

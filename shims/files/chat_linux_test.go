@@ -9,9 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"golang.org/x/sys/unix"
 )
 

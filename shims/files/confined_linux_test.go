@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/landlock"
 )
 

@@ -7,9 +7,8 @@ import (
 	"path"
 	"strings"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 	"golang.org/x/sys/unix"
 )
 

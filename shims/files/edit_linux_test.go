@@ -11,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestExactlyOne: no match and several are errors that change nothing; overlapping matches count as

@@ -10,11 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // fuzzWorld has files of every type, inside and outside.

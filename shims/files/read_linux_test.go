@@ -10,9 +10,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestPages reads by bytes: a page at a time comes to the whole file, and says

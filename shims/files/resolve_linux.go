@@ -4,9 +4,8 @@ import (
 	"errors"
 	"path"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/filewire"
 	"golang.org/x/sys/unix"
 )
 

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // Set are the five tools.

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // called is a request through both ends of the wire.

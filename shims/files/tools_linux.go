@@ -6,10 +6,9 @@ import (
 	"path"
 	"strconv"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/filewire"
 	"golang.org/x/sys/unix"
 )
 

@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // TestMain also is the processes that the tests start: see childMain.

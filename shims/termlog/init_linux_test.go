@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestInit: chatd-shim, called as tmux calls it, passes on what it reads, and has initialized
@@ -19,7 +19,7 @@ func TestInit(t *testing.T) {
 		t.Skip("there is no go to build chatd-shim with")
 	}
 	dir := t.TempDir()
-	shim, fifo := filepath.Join(dir, shims.ProgramName), filepath.Join(dir, "fifo")
+	shim, fifo := filepath.Join(dir, plan.ProgramName), filepath.Join(dir, "fifo")
 	build := exec.Command("go", "build", "-o", shim, "../../cmd/chatd-shim")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -29,8 +29,8 @@ func TestInit(t *testing.T) {
 	r, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
 	must(t, err)
 	defer r.Close()
-	paths := strings.NewReplacer(shims.InsideShim, shim, shims.InsideLog, fifo)
-	cmd := exec.Command("/bin/sh", "-c", paths.Replace(shims.LogCommand))
+	paths := strings.NewReplacer(plan.InsideShim, shim, plan.InsideLog, fifo)
+	cmd := exec.Command("/bin/sh", "-c", paths.Replace(plan.LogCommand))
 	cmd.Env = []string{"GODEBUG=inittrace=1"}
 	cmd.Stdin = strings.NewReader("printed")
 	var said strings.Builder

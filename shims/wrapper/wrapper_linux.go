@@ -11,27 +11,28 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/guard"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/shell"
 	"github.com/chatd/chatd/shims"
 )
 
 // shim is one call of a program that has a shim.
 type shim struct {
-	policy shims.ShimPolicy
+	policy plan.ShimPolicy
 	guard  *guard.Guard
 	name   string
 	argv   []string
 	cwd    string
 }
 
-func newShim(policy shims.ShimPolicy, argv []string, cwd string) (shim, error) {
+func newShim(policy plan.ShimPolicy, argv []string, cwd string) (shim, error) {
 	g, err := guard.New(policy.Guard)
 	return shim{policy: policy, guard: g, name: argv[0], argv: argv, cwd: cwd}, err
 }
 
 // fail reports an error that occurred before any check.
 func fail(errs io.Writer, err error) int {
-	fmt.Fprintf(errs, "%s: %v\n", shims.ProgramName, err)
+	fmt.Fprintf(errs, "%s: %v\n", plan.ProgramName, err)
 	return 125
 }
 
@@ -39,11 +40,11 @@ func fail(errs io.Writer, err error) int {
 type denial struct{ rule, reason, instead string }
 
 // Main checks argv and becomes the program of that name, or says why not and returns
-// [shims.ExitRefused]. A program that is not there is 127, as in a shell.
+// [plan.ExitRefused]. A program that is not there is 127, as in a shell.
 func Main(name string, argv []string) int { return runShim(name, argv, os.Stderr) }
 
 func runShim(name string, argv []string, errs io.Writer) int {
-	policy, err := shims.ReadShimPolicy(shims.InsidePolicy)
+	policy, err := plan.ReadShimPolicy(plan.InsidePolicy)
 	if err != nil {
 		return fail(errs, err)
 	}
@@ -64,7 +65,7 @@ func runShim(name string, argv []string, errs io.Writer) int {
 	}
 	if r.rule != "" {
 		fmt.Fprintf(errs, "chatd: %s refused: %s; %s (rule %s)\n", name, r.reason, r.instead, r.rule)
-		return shims.ExitRefused
+		return plan.ExitRefused
 	}
 	return s.exec(errs)
 }
@@ -79,7 +80,7 @@ func (s shim) check() (denial, error) {
 	case v.Denied:
 		return denial{v.Rule, v.Reason, v.Instead}, nil
 	}
-	if rule, never := shims.Never(s.name); never && !s.guard.Allows(s.argv) {
+	if rule, never := plan.Never(s.name); never && !s.guard.Allows(s.argv) {
 		reason, instead := guard.Why(rule)
 		return denial{"never", reason, instead}, nil
 	}
@@ -91,7 +92,7 @@ func (s shim) paths() (denial, error) {
 	if s.policy.Rules == "" {
 		return denial{}, nil
 	}
-	p, err := filerules.Load(shims.InsidePolicy, []byte(s.policy.Rules))
+	p, err := filerules.Load(plan.InsidePolicy, []byte(s.policy.Rules))
 	if err != nil {
 		return denial{}, err
 	}
@@ -113,7 +114,7 @@ func (s shim) exec(errs io.Writer) int {
 		return fail(errs, fmt.Errorf("cannot tell shims from programs: %w", err))
 	}
 	env := os.Environ()
-	for _, p := range append(shims.InPath(s.name, env), filepath.Join(shims.InsideBin, s.name)) {
+	for _, p := range append(shims.InPath(s.name, env), filepath.Join(plan.InsideBin, s.name)) {
 		info, err := os.Stat(p)
 		if err != nil || os.SameFile(own, info) {
 			continue

@@ -9,19 +9,19 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/guard"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestShimChecks: what each kind of shim denies, by which rule, and what it lets run.
 func TestShimChecks(t *testing.T) {
-	p := shims.ShimPolicy{
+	p := plan.ShimPolicy{
 		Home: "/home/u", Guard: chat.DefaultGuard(),
 		Rules: `{"access": {"useDefaults": false, "rules": [{"deny": "~/keys/**"}]}}`,
 	}
 	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "docker ps"}}
 	p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^git push"}}
 	for _, c := range []struct {
-		policy shims.ShimPolicy
+		policy plan.ShimPolicy
 		line   string
 		rule   string
 	}{
@@ -35,7 +35,7 @@ func TestShimChecks(t *testing.T) {
 		{p, "curl https://198.51.100.1", ""}, {p, "ssh u@198.51.100.1 ls", ""},
 		{p, "git clone https://198.51.100.1/x", ""}, {p, "npm install lodash", ""},
 		{p, "pip install absent", ""},
-		{shims.ShimPolicy{}, "rm -rf /", ""}, {shims.ShimPolicy{}, "sudo ls", "never"}, {shims.ShimPolicy{}, "curl http://1.2.3.4", ""},
+		{plan.ShimPolicy{}, "rm -rf /", ""}, {plan.ShimPolicy{}, "sudo ls", "never"}, {plan.ShimPolicy{}, "curl http://1.2.3.4", ""},
 	} {
 		argv := strings.Fields(c.line)
 		s, err := newShim(c.policy, argv, "/home/u")
@@ -51,8 +51,8 @@ func TestShimChecks(t *testing.T) {
 
 // TestRefusalsSayWhy: each names a rule that there is.
 func TestRefusalsSayWhy(t *testing.T) {
-	for _, name := range shims.ShimNames() {
-		rule, _ := shims.Never(name)
+	for _, name := range plan.ShimNames() {
+		rule, _ := plan.Never(name)
 		if reason, instead := guard.Why(rule); reason == "" || instead == "" {
 			t.Errorf("%s: there is no rule %s", name, rule)
 		}
@@ -63,7 +63,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 // program, which is never itself.
 func TestRunShim(t *testing.T) {
 	dir := t.TempDir()
-	exe := filepath.Join(dir, shims.ProgramName)
+	exe := filepath.Join(dir, plan.ProgramName)
 	if _, err := exec.LookPath("go"); err != nil && os.Getenv("CHATD_TEST_REQUIRE") != "all" {
 		t.Skip("needs go: to build chatd-shim")
 	}
@@ -82,7 +82,7 @@ func TestRunShim(t *testing.T) {
 		out, _ := cmd.CombinedOutput()
 		return string(out), cmd.ProcessState.ExitCode()
 	}
-	if out, code := call("sudo", "-n", "true"); code != shims.ExitRefused || !strings.HasPrefix(out, "chatd: sudo refused: ") || strings.Count(out, "\n") != 1 || !strings.Contains(out, "(rule never)") {
+	if out, code := call("sudo", "-n", "true"); code != plan.ExitRefused || !strings.HasPrefix(out, "chatd: sudo refused: ") || strings.Count(out, "\n") != 1 || !strings.Contains(out, "(rule never)") {
 		t.Errorf("sudo: %d, %q", code, out)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/shims"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -220,7 +220,7 @@ func (r *rivals) terminal(b *testing.B) {
 	must(b, err)
 	defer f.Close()
 	rc, conf := filepath.Join(r.home, "bashrc"), filepath.Join(r.home, "tmux.conf")
-	must(b, os.WriteFile(rc, []byte(strings.ReplaceAll(shims.Bashrc, shims.InsidePrompt, fifo)), 0o644))
+	must(b, os.WriteFile(rc, []byte(strings.ReplaceAll(plan.Bashrc, plan.InsidePrompt, fifo)), 0o644))
 	shell := []string{"/bin/bash", "--noprofile", "--rcfile", rc, "-i"}
 	must(b, os.WriteFile(conf, tmux.Config(shell, ""), 0o644))
 	argv := tmux.StartArgv(filepath.Join(r.home, "sock"), conf, shell)
@@ -241,7 +241,7 @@ func (r *rivals) endTerminal(b *testing.B) {
 
 // bwrap is the session's bubblewrap line with true in it.
 func (r *rivals) bwrap(b *testing.B) {
-	v := shims.View{User: "rival", UID: r.uid, Home: r.home, Tmp: r.home, VarTmp: r.home, Network: chat.NetworkNone,
+	v := plan.View{User: "rival", UID: r.uid, Home: r.home, Tmp: r.home, VarTmp: r.home, Network: chat.NetworkNone,
 		Shim: "/usr/bin/true", ShimDir: "/usr/bin", BinDir: "/usr/bin"}
 	args, files := v.Args(3)
 	cmd := exec.Command("bwrap")

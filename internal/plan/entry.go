@@ -1,4 +1,4 @@
-package shims
+package plan
 
 // Entry is the task of chatd-shim enter, as JSON in the first of the files that it receives in
 // the handshake of package systemd.
@@ -24,5 +24,5 @@ type OwnMount struct {
 	Ino  uint64 `json:"ino"`
 }
 
-// maxEntry bounds an entry's JSON, in bytes.
-const maxEntry = 1 << 20
+// MaxEntry bounds an entry's JSON, in bytes.
+const MaxEntry = 1 << 20

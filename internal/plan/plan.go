@@ -1,4 +1,4 @@
-package shims
+package plan
 
 import (
 	"bytes"
@@ -108,13 +108,14 @@ func ReadPlan(r io.Reader) (Plan, error) {
 		return Plan{}, fmt.Errorf("cannot read the plan: more than %d bytes: %w", MaxPlan, chat.ErrInvalid)
 	}
 	var p Plan
-	if err := strict(text, &p); err != nil {
+	if err := Strict(text, &p); err != nil {
 		return Plan{}, fmt.Errorf("cannot read the plan: %w: %w", err, chat.ErrInvalid)
 	}
-	return p, p.validate()
+	return p, p.Validate()
 }
 
-func (p Plan) validate() error {
+// Validate refuses a plan that names no command, or paths that are not absolute.
+func (p Plan) Validate() error {
 	switch {
 	case len(p.Argv) == 0 || p.Argv[0] == "":
 		return fmt.Errorf("cannot use the plan: no command: %w", chat.ErrInvalid)
@@ -130,4 +131,5 @@ func (p Plan) validate() error {
 	return nil
 }
 
-func (p Plan) leavesOut(l chat.LayerName) bool { return slices.Contains(p.Without, l) }
+// LeavesOut reports whether a wall is left out.
+func (p Plan) LeavesOut(l chat.LayerName) bool { return slices.Contains(p.Without, l) }

@@ -1,4 +1,4 @@
-package shims
+package plan
 
 import (
 	"path"
@@ -116,35 +116,6 @@ func TestSettingsGiveWay(t *testing.T) {
 				t.Errorf("%s is there, below %s", dir, target)
 			}
 		}
-	}
-}
-
-// A plan lists what it enforces, without the values of the environment.
-func TestDescribe(t *testing.T) {
-	p := someView.Plan("/srv/h", 2, []string{"sh"}, []string{"SECRET=of the caller"})
-	got, err := someView.Describe(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Contains(got.Env, "SECRET") || !slices.Contains(got.Env, "HOME") || slices.ContainsFunc(got.Env, func(e string) bool { return strings.Contains(e, "=") }) {
-		t.Errorf("env %q", got.Env)
-	}
-	if !slices.Equal(got.Namespaces, []string{"cgroup", "ipc", "mount", "net", "pid", "user", "uts"}) {
-		t.Errorf("namespaces %q", got.Namespaces)
-	}
-	for _, call := range []string{"ioctl", "socket", "clone", "mknodat"} {
-		if !slices.Contains(got.SeccompConditional, call) {
-			t.Errorf("%s is not checked: %q", call, got.SeccompConditional)
-		}
-	}
-	if !slices.Contains(got.Seccomp, "mount") || !slices.Contains(got.Landlock, chat.PathRight{Right: "exec", Path: "/opt/tools"}) || len(got.Mounts) != len(someView.Mounts()) {
-		t.Errorf("%+v", got)
-	}
-	v := someView
-	v.Without = []chat.LayerName{chat.LayerLandlock, chat.LayerSeccomp, chat.LayerNetwork}
-	got, err = v.Describe(v.Plan("/", 2, []string{"sh"}, nil))
-	if err != nil || len(got.Landlock)+len(got.Seccomp) > 0 || slices.Contains(got.Namespaces, "net") || len(got.Without) != 3 {
-		t.Errorf("%+v, %v", got, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package shims
+package plan
 
 // PlainShell is the variable that makes [Bashrc] skip the chat's own ~/.bashrc: a file that
 // ends its shell would lock the chat out of its home.

@@ -1,6 +1,6 @@
-package shims
+package plan
 
-// ProbeSpec are the parameters of [Probe].
+// ProbeSpec are the parameters of shims.Probe.
 type ProbeSpec struct {
 	// Home is the chat's home.
 	Home string

@@ -1,4 +1,4 @@
-package shims
+package plan
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// strict reads one JSON value into v. An unknown field is an error, because it may be a wall that
+// Strict reads one JSON value into v. An unknown field is an error, because it may be a wall that
 // this program cannot apply; so is any text after the value.
-func strict(text []byte, v any) error {
+func Strict(text []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {

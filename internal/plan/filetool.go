@@ -1,4 +1,4 @@
-package shims
+package plan
 
 import (
 	"bufio"
@@ -37,8 +37,8 @@ type ToolView struct {
 	Trees []chat.Exposed `json:"trees"`
 }
 
-// maxFileTool bounds the line, in bytes: the file of rules is most of it.
-const maxFileTool = 4 << 20
+// MaxFileTool bounds the line, in bytes: the file of rules is most of it.
+const MaxFileTool = 4 << 20
 
 // Line is the first line of the tool's standard input.
 func (t FileTool) Line() ([]byte, error) {
@@ -46,21 +46,21 @@ func (t FileTool) Line() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write what the file tool may do: %w", err)
 	}
-	if len(line) >= maxFileTool {
+	if len(line) >= MaxFileTool {
 		return nil, fmt.Errorf("cannot write what the file tool may do: %d bytes, "+
-			"want less than %d: %w", len(line), maxFileTool, chat.ErrInvalid)
+			"want less than %d: %w", len(line), MaxFileTool, chat.ErrInvalid)
 	}
 	return append(line, '\n'), nil
 }
 
-// readFileTool reads the line.
-func readFileTool(r *bufio.Reader) (t FileTool, err error) {
+// ReadFileTool reads the line.
+func ReadFileTool(r *bufio.Reader) (t FileTool, err error) {
 	var line []byte
 	for more := true; more && err == nil; {
 		var part []byte
 		part, err = r.ReadSlice('\n')
 		line = append(line, part...)
-		if more = err == bufio.ErrBufferFull; more && len(line) < maxFileTool {
+		if more = err == bufio.ErrBufferFull; more && len(line) < MaxFileTool {
 			err = nil
 		}
 	}
@@ -68,7 +68,7 @@ func readFileTool(r *bufio.Reader) (t FileTool, err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {
-		err = strict(line, &t)
+		err = Strict(line, &t)
 	}
 	if err != nil {
 		return t, fmt.Errorf("cannot read what the file tool may do: %w: %w", err, chat.ErrInvalid)

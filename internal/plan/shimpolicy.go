@@ -1,4 +1,4 @@
-package shims
+package plan
 
 import (
 	"encoding/json"
@@ -59,7 +59,7 @@ func ReadShimPolicy(name string) (ShimPolicy, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxShimPolicy+1))
 	if err == nil {
-		err = strict(text, &p)
+		err = Strict(text, &p)
 	}
 	if err != nil {
 		return p, fmt.Errorf("cannot read the policy of the shims: %w: %w", err, chat.ErrInvalid)

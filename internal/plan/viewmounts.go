@@ -1,4 +1,4 @@
-package shims
+package plan
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package shims
+package plan
 
 import (
 	"os"
@@ -11,9 +11,9 @@ import (
 	"github.com/chatd/chatd/landlock"
 )
 
-// maxBeside bounds how many grants replace the one of a directory in which paths are denied.
+// MaxBeside bounds how many grants replace the one of a directory in which paths are denied.
 // Beyond that Landlock grants the directory whole, and only the mounts enforce the file rules.
-const maxBeside = 4000
+const MaxBeside = 4000
 
 // leaveOut returns r without the denied paths. It grants the entries of a granted directory one by
 // one, except those on the way to a denied path, because Landlock cannot deny a path below one that
@@ -130,7 +130,7 @@ func (b *beside) open(dir string, dirs, files, lists *[]string) bool {
 		default:
 			*dirs = append(*dirs, p)
 		}
-		if len(*dirs)+len(*files) > maxBeside {
+		if len(*dirs)+len(*files) > MaxBeside {
 			return false
 		}
 	}
