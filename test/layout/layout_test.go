@@ -80,7 +80,7 @@ var crossings = map[string]string{
 	"root shims":              "provision plans the session that chatd-shim builds",
 	"root shims/files":        "provision starts file tools with requests",
 	"root shims/supervise":    "background reads what chatd-shim mind recorded",
-	"root enforce/walls":      "verdict checks that chatd-enforce can keep the rules",
+	"root enforce/walls":      "policy checks that chatd-enforce can keep the rules",
 	"pure shims/files":        "broker and config have the arguments and bounds of the file tools",
 	"front shims/files":       "api and mcp have the arguments and answers of the file tools",
 	"cmd/chatd state":         "audit and verify need no daemon",
