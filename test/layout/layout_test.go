@@ -37,7 +37,6 @@ var owners = map[string]string{
 	"github.com/godbus/dbus/v5":                   "cgroup/systemd",
 	"github.com/moby/sys/user":                    "provision/account",
 	"github.com/containerd/cgroups/v3":            "cgroup",
-	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
 	"github.com/elastic/go-seccomp-bpf":           "shims landlock",        // what is refused; what is allowed
