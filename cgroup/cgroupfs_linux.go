@@ -109,7 +109,7 @@ func OpenFS(o Options) (*FS, error) {
 		return nil, err
 	}
 	if f.mode == modeV1 {
-		f.legacy = newLegacy(h, f.bases)
+		f.legacy = &legacy{bases: f.bases.Legacy, oom: map[chat.ID]uint64{}}
 	}
 	if err := f.bases.save(o.StateFile); err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -25,7 +25,7 @@
 //
 // "cgroup v1 (legacy)": they are mounted as cgroup v1, and a cgroup2 tree without controllers
 // stands beside them. That tree still gives CLONE_INTO_CGROUP, cgroup.kill and cgroup.events;
-// limits go through containerd/cgroups' cgroup1. A child inherits the v1 cgroups of the thread that
+// limits are written to the files of v1. A child inherits the v1 cgroups of the thread that
 // clones it. So Start lends one thread to the chat's memory and pids cgroups, clones from it and
 // lets it die. The cpu cgroup is joined in the same way as long as the chat has no quota, which is
 // when its session starts. Under a quota it is joined after the exec and before Start returns, by

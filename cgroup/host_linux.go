@@ -29,8 +29,6 @@ type host struct {
 	offered []string
 	// legacy is this process's own directory by v1 controller.
 	legacy map[string]string
-	// points is the mount point by v1 controller.
-	points map[string]string
 }
 
 // readHost finds the mounts in /proc/self/mountinfo and this process's own place
@@ -56,7 +54,7 @@ func readHost() (host, error) {
 }
 
 func findHost(mounts []mount, own map[string]string) (host, error) {
-	h := host{legacy: map[string]string{}, points: map[string]string{}}
+	h := host{legacy: map[string]string{}}
 	for _, m := range mounts {
 		if m.Kind == "cgroup2" && h.unified == "" {
 			if dir, err := m.below(own[""]); err == nil && own[""] != "" {
@@ -64,7 +62,7 @@ func findHost(mounts []mount, own map[string]string) (host, error) {
 			}
 		}
 		for _, c := range allLegacy() {
-			if m.Kind != "cgroup" || !m.controls(c) || h.points[c] != "" {
+			if m.Kind != "cgroup" || !m.controls(c) || h.legacy[c] != "" {
 				continue
 			}
 			dir, err := m.below(own[c])
@@ -74,7 +72,7 @@ func findHost(mounts []mount, own map[string]string) (host, error) {
 			if err != nil {
 				return host{}, err
 			}
-			h.legacy[c], h.points[c] = dir, m.Path
+			h.legacy[c] = dir
 		}
 	}
 	if h.unified == "" {
@@ -98,28 +96,11 @@ func (h host) mode() (string, error) {
 		}
 	}
 	if lacking == nil {
-		return modeV1, h.checkLegacy()
+		return modeV1, nil
 	}
 	return "", fmt.Errorf("cannot use cgroups: %s offers %q and cgroup v1 lacks %q; give the controllers memory, pids and cpu to that "+
 		"cgroup (systemd: Delegate=yes; by hand: write '+memory +pids +cpu' to cgroup.subtree_control of each cgroup above it): %w",
 		h.unified, h.offered, lacking, chat.ErrUnsupported)
-}
-
-// checkLegacy refuses what the v1 backend cannot work with. A kernel before 5.14 has no
-// cgroup.kill, and cgroup1 looks for each controller under its own name.
-func (h host) checkLegacy() error {
-	for _, c := range controllers {
-		named := filepath.Join(filepath.Dir(h.points[c]), c)
-		a, err := os.Stat(h.points[c])
-		if err != nil {
-			return fmt.Errorf("cannot use cgroup v1 %s: %w", c, err)
-		}
-		if b, err := os.Stat(named); err != nil || !os.SameFile(a, b) {
-			return fmt.Errorf("cannot use cgroup v1 %s: it is mounted at %s; link it: ln -s %s %s: %w",
-				c, h.points[c], h.points[c], named, chat.ErrUnsupported)
-		}
-	}
-	return nil
 }
 
 func missing(have, want []string) []string {

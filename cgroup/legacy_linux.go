@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/containerd/cgroups/v3/cgroup1"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // legacy is the v1 half of the backend: <base>/<id> in memory, pids and cpu, in blkio where the
@@ -19,40 +18,11 @@ import (
 // <id> itself, which v1 allows, and so are the tasks of runs in the others. v1 counts a refused
 // fork where the forking process is.
 type legacy struct {
-	subsystems []cgroup1.Subsystem
-	points     map[string]string
-	bases      map[string]string
+	bases map[string]string
 
 	mu sync.Mutex
 	// oom keeps the OOM kills of removed runs, which v1 counts in the leaf only.
 	oom map[chat.ID]uint64
-}
-
-func newLegacy(h host, p bases) *legacy {
-	root := func(c string) string { return filepath.Dir(h.points[c]) }
-	return &legacy{
-		subsystems: []cgroup1.Subsystem{
-			cgroup1.NewMemory(root("memory"), cgroup1.OptionalSwap()),
-			cgroup1.NewPids(root("pids")),
-			cgroup1.NewCpu(root("cpu")),
-		},
-		points: h.points, bases: p.Legacy, oom: map[chat.ID]uint64{},
-	}
-}
-
-// path is what cgroup1 asks for: relative to the controller's mount, and the run
-// only in memory.
-func (g *legacy) path(id chat.ID, run string) cgroup1.Path {
-	return func(name cgroup1.Name) (string, error) {
-		rel, err := filepath.Rel(g.points[string(name)], g.dir(string(name), id, ""))
-		if err != nil {
-			return "", fmt.Errorf("cannot find the v1 cgroup %s: %w", name, err)
-		}
-		if name == cgroup1.Memory && run != "" {
-			rel = filepath.Join(rel, runsDir, run)
-		}
-		return "/" + rel, nil
-	}
 }
 
 func (g *legacy) dir(controller string, id chat.ID, run string) string {
@@ -63,49 +33,22 @@ func (g *legacy) dir(controller string, id chat.ID, run string) string {
 	return dir
 }
 
-func (g *legacy) hierarchy(names ...cgroup1.Name) cgroup1.InitOpts {
-	return cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) {
-		var some []cgroup1.Subsystem
-		for _, s := range g.subsystems {
-			for _, n := range names {
-				if s.Name() == n {
-					some = append(some, s)
-				}
-			}
-		}
-		return some, nil
-	})
-}
-
-// load opens the cgroups that are there. cgroup1 passes over a missing one, and a
-// process in the others would have one limit less: all or nothing.
-func (g *legacy) load(id chat.ID, run string, names ...cgroup1.Name) (cgroup1.Cgroup, error) {
-	cg, err := cgroup1.Load(g.path(id, run), g.hierarchy(names...))
-	if errors.Is(err, cgroup1.ErrCgroupDeleted) || err == nil && len(cg.Subsystems()) != len(names) {
-		return nil, fmt.Errorf("cannot find the v1 cgroups of chat %s: %w", id, chat.ErrNotFound)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the v1 cgroups of chat %s: %w", id, err)
-	}
-	return cg, nil
-}
-
 // create makes the chat's v1 cgroups if need be.
 func (g *legacy) create(id chat.ID) error {
-	all := g.hierarchy(cgroup1.Memory, cgroup1.Pids, cgroup1.Cpu)
-	if _, err := cgroup1.New(g.path(id, ""), &specs.LinuxResources{}, all); err != nil {
-		return fmt.Errorf("cannot create the v1 cgroups of chat %s: %w", id, err)
+	for _, dir := range []string{
+		g.dir("memory", id, ""), g.dir("pids", id, ""), g.dir("cpu", id, ""),
+		filepath.Join(g.dir("memory", id, ""), runsDir),
+	} {
+		if err := cgroupfs.Make(dir); err != nil {
+			return fmt.Errorf("cannot create the v1 cgroups of chat %s: %w", id, err)
+		}
 	}
-	return cgroupfs.Make(filepath.Join(g.dir("memory", id, ""), runsDir))
+	return nil
 }
 
-// update writes limits of one controller.
-func (g *legacy) update(id chat.ID, name cgroup1.Name, r *specs.LinuxResources) error {
-	cg, err := g.load(id, "", name)
-	if err != nil {
-		return err
-	}
-	return cg.Update(r)
+// set writes one limit of a controller.
+func (g *legacy) set(id chat.ID, controller, file string, value int64) error {
+	return cgroupfs.Write(g.dir(controller, id, ""), file, strconv.FormatInt(value, 10))
 }
 
 // has reports whether the chat has a cgroup of a controller.
@@ -133,8 +76,7 @@ func (g *legacy) remove(id chat.ID) error {
 }
 
 func (g *legacy) createRun(id chat.ID, run string) error {
-	_, err := cgroup1.New(g.path(id, run), &specs.LinuxResources{}, g.hierarchy(cgroup1.Memory))
-	if err != nil {
+	if err := cgroupfs.Make(g.dir("memory", id, run)); err != nil {
 		return fmt.Errorf("cannot create the v1 cgroup of run %s: %w", run, err)
 	}
 	return g.inheritSocketMemory(id, run)

@@ -12,9 +12,7 @@ import (
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
-	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/containerd/cgroups/v3/cgroup2"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // bound is one limit in the three ways in which it is written: to the files of cgroup v2, as
@@ -69,8 +67,7 @@ func unitPids(_ *FS, _ chat.ID, l chat.Limits) []systemd.Property {
 }
 
 func legacyPids(f *FS, id chat.ID, l chat.Limits) error {
-	pids := &specs.LinuxPids{Limit: signed(l.PidsMax)}
-	return f.legacy.update(id, cgroup1.Pids, &specs.LinuxResources{Pids: pids})
+	return f.legacy.set(id, "pids", "pids.max", *signed(l.PidsMax))
 }
 
 // CPU time
@@ -91,8 +88,10 @@ func unitCPU(_ *FS, _ chat.ID, l chat.Limits) []systemd.Property {
 
 func legacyCPU(f *FS, id chat.ID, l chat.Limits) error {
 	quota, period := cpuMicros(l)
-	cpu := &specs.LinuxCPU{Quota: &quota, Period: &period}
-	return f.legacy.update(id, cgroup1.Cpu, &specs.LinuxResources{CPU: cpu})
+	if err := f.legacy.set(id, "cpu", "cpu.cfs_period_us", int64(period)); err != nil {
+		return err
+	}
+	return f.legacy.set(id, "cpu", "cpu.cfs_quota_us", quota)
 }
 
 // liftCPU: the dying need CPU time to die.
@@ -100,9 +99,7 @@ func liftCPU(f *FS, id chat.ID) error {
 	if f.legacy == nil {
 		return f.update(id, &cgroup2.Resources{CPU: &cgroup2.CPU{Max: cgroup2.NewCPUMax(nil, nil)}})
 	}
-	none := int64(-1)
-	cpu := &specs.LinuxCPU{Quota: &none}
-	return f.legacy.update(id, cgroup1.Cpu, &specs.LinuxResources{CPU: cpu})
+	return f.legacy.set(id, "cpu", "cpu.cfs_quota_us", -1)
 }
 
 // cpuMicros is the quota and the period in the kernel's unit.

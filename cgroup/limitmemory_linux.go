@@ -10,29 +10,30 @@ import (
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/containerd/cgroups/v3/cgroup1"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // Memory under cgroup v1: two limits that depend on each other, and a third for sockets.
 
 // limitMemory keeps memory+swap at or above memory in between, or the kernel says
-// EINVAL. cgroup1 (v3.1.3) means to, but exchanges the wrong two settings, so it
-// gets one at a time.
+// EINVAL.
 func (g *legacy) limitMemory(id chat.ID, l chat.Limits) error {
-	steps := []*specs.LinuxMemory{{Limit: signed(l.MemoryMax)}}
+	type step struct {
+		file  string
+		value int64
+	}
+	steps := []step{{"memory.limit_in_bytes", *signed(l.MemoryMax)}}
 	if both := g.memorySwap(l); both != nil {
 		now, err := cgroupfs.ReadNumber(g.dir("memory", id, ""), "memory.limit_in_bytes")
 		if err != nil {
 			return err
 		}
-		steps = append(steps, &specs.LinuxMemory{Swap: both})
+		steps = append(steps, step{"memory.memsw.limit_in_bytes", *both})
 		if now <= uint64(*both) {
 			slices.Reverse(steps)
 		}
 	}
-	for _, m := range steps {
-		if err := g.update(id, cgroup1.Memory, &specs.LinuxResources{Memory: m}); err != nil {
+	for _, s := range steps {
+		if err := g.set(id, "memory", s.file, s.value); err != nil {
 			return err
 		}
 	}

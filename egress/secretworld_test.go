@@ -19,7 +19,7 @@ import (
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/uplink"
-	"github.com/chatd/chatd/netpolicy/authority"
+	"github.com/chatd/chatd/netpolicy/gateway"
 )
 
 const (
@@ -30,17 +30,17 @@ const (
 )
 
 // authorities are chatd's own and that of the servers outside.
-var authorities = sync.OnceValue(func() (a struct{ own, outside *authority.Authority }) {
+var authorities = sync.OnceValue(func() (a struct{ own, outside *gateway.Authority }) {
 	var err1, err2 error
-	a.own, err1 = authority.New([]byte("own"), time.Now())
-	a.outside, err2 = authority.New([]byte("outside"), time.Now())
+	a.own, err1 = gateway.NewAuthority([]byte("own"), time.Now())
+	a.outside, err2 = gateway.NewAuthority([]byte("outside"), time.Now())
 	if err := errors.Join(err1, err2); err != nil {
 		panic(err)
 	}
 	return a
 })
 
-func pool(t testing.TB, a *authority.Authority) *x509.CertPool {
+func pool(t testing.TB, a *gateway.Authority) *x509.CertPool {
 	t.Helper()
 	p := x509.NewCertPool()
 	if !p.AppendCertsFromPEM(a.Certificate()) {
@@ -49,7 +49,7 @@ func pool(t testing.TB, a *authority.Authority) *x509.CertPool {
 	return p
 }
 
-func leaf(t testing.TB, a *authority.Authority, host string) tls.Certificate {
+func leaf(t testing.TB, a *gateway.Authority, host string) tls.Certificate {
 	t.Helper()
 	b, err := a.Issue(host, time.Now())
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/uplink"
-	"github.com/chatd/chatd/netpolicy/authority"
+	"github.com/chatd/chatd/netpolicy/gateway"
 )
 
 // TestSecret: the server gets the value in the header of the secret, and the chat never does.
@@ -258,7 +258,7 @@ func TestClientDowngrade(t *testing.T) {
 // TestServers: the value goes to no server that does not prove its name by the host's store, or
 // speaks an old TLS.
 func TestServers(t *testing.T) {
-	unknown, err := authority.New([]byte("unknown"), time.Now())
+	unknown, err := gateway.NewAuthority([]byte("unknown"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

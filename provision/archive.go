@@ -11,7 +11,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/archiver"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/state"
 )
@@ -155,7 +154,7 @@ func (m *Manager) writeArchive(
 		return a, err
 	}
 	defer func() { err = errors.Join(err, draft.Discard()) }()
-	p := archiver.Packing{Do: from.do, Draft: draft}
+	p := archives.Packing{Do: from.do, Draft: draft}
 	if p.Recipients, err = m.archiveKeys(m.opt.Archives.Recipients); err != nil {
 		return a, err
 	}
@@ -185,10 +184,10 @@ func (m *Manager) writeArchive(
 
 // homeSource is a home that nothing changes while it is read.
 type homeSource struct {
-	do  archiver.Do
+	do  archives.Do
 	dir string // where do sees it
 	// left is what of the home is not in dir.
-	left     archiver.Result
+	left     archives.Result
 	snapshot bool
 	// slept is why an awake chat sleeps now that is kept.
 	slept string

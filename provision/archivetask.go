@@ -8,7 +8,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
-	"github.com/chatd/chatd/provision/archiver"
+	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
@@ -17,14 +17,14 @@ import (
 // archiveTask does a command of chatd-archive for a sleeping chat. The caller holds the chat's lock
 // and a place among the awake.
 func (m *Manager) archiveTask(
-	ctx context.Context, rec state.Record, doing string, task archiver.Task,
-) (archiver.Result, error) {
+	ctx context.Context, rec state.Record, doing string, task archives.Task,
+) (archives.Result, error) {
 	if err := m.clearSession(ctx, rec); err != nil {
-		return archiver.Result{}, err
+		return archives.Result{}, err
 	}
 	return m.runTask(ctx, rec, doing, task, taskPlace{
 		group: rec.ID, limits: m.profile(rec).Limits, spec: m.archiveSpec(rec, task),
-		wait: func(ctx context.Context, p *archiver.Process) (archiver.Result, error) {
+		wait: func(ctx context.Context, p *archives.Process) (archives.Result, error) {
 			return p.Wait(ctx)
 		},
 	})
@@ -37,15 +37,15 @@ type taskPlace struct {
 	limits chat.Limits
 	spec   session.Spec
 	// wait is called once the command may begin.
-	wait func(context.Context, *archiver.Process) (archiver.Result, error)
+	wait func(context.Context, *archives.Process) (archives.Result, error)
 }
 
 // runTask does a command of chatd-archive in a one-shot session, which sees the chat's home and
 // nothing that its profile exposes, has no network, and is not under the chat's file rules: they
 // are not for what is kept of the home.
 func (m *Manager) runTask(
-	ctx context.Context, rec state.Record, doing string, task archiver.Task, in taskPlace,
-) (r archiver.Result, err error) {
+	ctx context.Context, rec state.Record, doing string, task archives.Task, in taskPlace,
+) (r archives.Result, err error) {
 	grouped := state.Record{ID: in.group, UID: rec.UID}
 	defer func() {
 		err = errors.Join(err, m.removeLimits(context.WithoutCancel(ctx), grouped))
@@ -85,8 +85,8 @@ func (m *Manager) runTask(
 }
 
 // archiveDo is archiveTask for one chat.
-func (m *Manager) archiveDo(rec state.Record) archiver.Do {
-	return func(ctx context.Context, doing string, t archiver.Task) (archiver.Result, error) {
+func (m *Manager) archiveDo(rec state.Record) archives.Do {
+	return func(ctx context.Context, doing string, t archives.Task) (archives.Result, error) {
 		return m.archiveTask(ctx, rec, doing, t)
 	}
 }
@@ -95,7 +95,7 @@ func (m *Manager) archiveDo(rec state.Record) archiver.Do {
 const archiveFiles = 1024
 
 // archiveSpec is the session of a command of chatd-archive.
-func (m *Manager) archiveSpec(rec state.Record, task archiver.Task) session.Spec {
+func (m *Manager) archiveSpec(rec state.Record, task archives.Task) session.Spec {
 	c := m.viewer(rec)
 	c.Denied, c.Secrets, c.OwnTrust, c.Network = nil, nil, false, chat.NetworkOwn
 	v := m.views.Of(c)

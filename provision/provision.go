@@ -17,7 +17,6 @@ import (
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/netpolicy"
-	"github.com/chatd/chatd/netpolicy/authority"
 	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/netpolicy/traffic"
 	"github.com/chatd/chatd/provision/account"
@@ -79,7 +78,7 @@ type Manager struct {
 	traffic *traffic.Log
 
 	placeholders secret.Keys
-	authority    *authority.Authority
+	authority    *gateway.Authority
 	secretsMu    sync.Mutex // held while secrets are read and passed on
 	secretValues map[string]secret.Value
 

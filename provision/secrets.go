@@ -11,7 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/secret"
-	"github.com/chatd/chatd/netpolicy/authority"
+	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
 )
@@ -25,7 +25,7 @@ const maxBundle = 4 << 20
 // openSecrets derives what placeholders and certificates are made of, and reads the secrets.
 func (m *Manager) openSecrets(ctx context.Context) (err error) {
 	m.placeholders = secret.NewKeys(m.store.DeriveKey("placeholders"))
-	if m.authority, err = authority.New(m.store.DeriveKey("authority"), time.Now()); err != nil {
+	if m.authority, err = gateway.NewAuthority(m.store.DeriveKey("authority"), time.Now()); err != nil {
 		return err
 	}
 	return m.ReloadSecrets(ctx)

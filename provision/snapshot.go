@@ -12,7 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/archiver"
+	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/homedir"
 	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
@@ -72,12 +72,12 @@ func (m *Manager) takeSnapshot(
 }
 
 // clone makes the clone while the chat stands still. It goes on in any case.
-func (n snapshot) clone(ctx context.Context) (archiver.Result, error) {
-	task := archiver.Task{
+func (n snapshot) clone(ctx context.Context) (archives.Result, error) {
+	task := archives.Task{
 		Args: []string{"clone", n.m.home(n.rec.ID), snapshotInside}, In: strings.NewReader("."),
 	}
 	return n.beside(ctx, "cloning", task,
-		func(ctx context.Context, p *archiver.Process) (r archiver.Result, err error) {
+		func(ctx context.Context, p *archives.Process) (r archives.Result, err error) {
 			goOn, err := n.m.groups.Pause(ctx, n.rec.ID)
 			if err != nil {
 				return r, err
@@ -96,7 +96,7 @@ func (n snapshot) clone(ctx context.Context) (archiver.Result, error) {
 
 // do does a command with the clone. The chat's lock is held until that has begun, so that it meets
 // no end of the session; a later one ends it.
-func (n snapshot) do(ctx context.Context, doing string, task archiver.Task) (r archiver.Result, err error) {
+func (n snapshot) do(ctx context.Context, doing string, task archives.Task) (r archives.Result, err error) {
 	unlock, err := n.m.locks.lock(ctx, n.rec.ID)
 	if err != nil {
 		return r, err
@@ -105,7 +105,7 @@ func (n snapshot) do(ctx context.Context, doing string, task archiver.Task) (r a
 	defer unlock()
 	if n.m.session(n.rec.ID) == n.of && n.of.lives() {
 		r, err = n.beside(ctx, doing, task,
-			func(ctx context.Context, p *archiver.Process) (archiver.Result, error) {
+			func(ctx context.Context, p *archives.Process) (archives.Result, error) {
 				unlock()
 				sys.Failpoint("snapshot." + task.Args[0] + ".before")
 				return p.Wait(ctx)
@@ -127,9 +127,9 @@ const (
 // beside does a command in a one-shot session beside the chat's own, in a cgroup or unit of its own
 // with limits like the chat's: in the chat's it would stand still too, and a unit has one session.
 func (n snapshot) beside(
-	ctx context.Context, doing string, task archiver.Task,
-	wait func(context.Context, *archiver.Process) (archiver.Result, error),
-) (archiver.Result, error) {
+	ctx context.Context, doing string, task archives.Task,
+	wait func(context.Context, *archives.Process) (archives.Result, error),
+) (archives.Result, error) {
 	group, end := n.m.archive.beside(n.rec.ID, n.m.hasChat)
 	defer end()
 	limits := n.m.profile(n.rec).Limits

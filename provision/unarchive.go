@@ -8,7 +8,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/archiver"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
@@ -141,7 +140,7 @@ func (m *Manager) giveUpUnarchive(ctx context.Context, rec state.Record) error {
 
 // unpacking is the unarchive of a chat. The caller holds the chat's lock.
 type unpacking struct {
-	archiver.Unpacking
+	archives.Unpacking
 	m   *Manager
 	rec state.Record
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
-	"github.com/chatd/chatd/front/fileops"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/broker"
 )
@@ -37,15 +36,15 @@ func init() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return clockless{clientOf{client}, runs.NewStreams(client), fileops.New(client)}
+		return clockless{clientOf{client}, runs.NewStreams(client), runs.NewTools(client)}
 	}
 }
 
-// clockless is the front without package runs.
+// clockless is the front without the clock of schedules and the checks of commands.
 type clockless struct {
 	clientOf
 	*runs.Streams
-	*fileops.Tools
+	*runs.Tools
 }
 
 // clientOf embeds the client one level deeper, so that the methods of Streams and Tools win.

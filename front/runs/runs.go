@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/fileops"
 	"github.com/chatd/chatd/front/schedule"
 	"github.com/chatd/chatd/internal/broker"
 )
@@ -37,7 +36,7 @@ const (
 // [broker.Chats].
 type Chats struct {
 	root
-	*fileops.Tools
+	*Tools
 	streams *Streams
 	guards  guards
 	clock   schedule.Clock
@@ -58,7 +57,7 @@ var _ broker.Chats = (*Chats)(nil)
 // Open loads the stored schedules, which come due once [Chats.Begin] is called.
 func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
 	c := &Chats{root: below, streams: NewStreams(below), clock: opt.Clock}
-	c.Tools = fileops.New(below)
+	c.Tools = NewTools(below)
 	c.log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if c.clock.Now == nil {
 		c.clock = schedule.WallClock()

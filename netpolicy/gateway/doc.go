@@ -15,9 +15,17 @@
 // so that new connections wait for the next one. Where systemd is PID 1 it starts chatd-egress, by
 // its socket; elsewhere it is a child that outlives chatd-root.
 //
+// The package also is the certificate authority of one chatd, which only its own chats trust.
+// chatd-egress ends TLS for the hosts of a secret. It shows the chat a certificate of the host,
+// which [Authority.Issue] signs here: for one host, for some days. The sessions of chats with a
+// secret trust [Authority.Certificate], and nothing else of the host does. The key is derived from
+// a seed, which is of the install key. So there is no file that could be lost or read apart from
+// that: a backup has it, a restore brings it back, and what sessions trust is the same after each
+// start of chatd-root.
+//
 // # Runs as
 //
-// root, in chatd-root.
+// root, in chatd-root. It links no TLS.
 //
 // # What it does not stop
 //
@@ -25,4 +33,7 @@
 // whose network it carries, and is then held by the packet rules alone: with a name in egress they
 // let its port of every public address through. They may report connections of these chats that
 // were none, and none that were.
+//
+// An [Authority] issues a certificate for any host; [Gateway] checks who may have it. A program
+// outside of sessions that trusts the authority's certificate trusts all who have the install key.
 package gateway

@@ -49,15 +49,15 @@ func (s *Store) Begin(name chat.ArchiveName) (*Draft, error) {
 	return &Draft{store: s, name: name, files: map[Part]File{}}, nil
 }
 
-// Write copies in to the part's file until its end, and makes it durable. It leaves a part of the
+// write copies in to the part's file until its end, and makes it durable. It leaves a part of the
 // file system free.
-func (d *Draft) Write(p Part, in io.Reader) (err error) {
+func (d *Draft) write(p Part, in io.Reader) (err error) {
 	file := partName(d.name, p) + partEnd
 	f, err := d.store.root.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot write archive %s: %w", d.name, err)
 	}
-	hashed := Hashing(in)
+	hashed := hashing(in)
 	_, err = io.CopyBuffer(&roomy{file: f}, hashed, make([]byte, 256<<10))
 	if err == nil {
 		err = f.Sync()
@@ -104,8 +104,8 @@ func (r *roomy) look() error {
 	return nil
 }
 
-// Read opens a part that was written, for a check of it.
-func (d *Draft) Read(p Part) (*os.File, error) {
+// read opens a part that was written, for a check of it.
+func (d *Draft) read(p Part) (*os.File, error) {
 	f, err := d.store.root.OpenFile(partName(d.name, p)+partEnd, os.O_RDONLY|noFollow, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read archive %s: %w", d.name, err)
@@ -115,8 +115,8 @@ func (d *Draft) Read(p Part) (*os.File, error) {
 	return f, nil
 }
 
-// Describe sets the hash of what is in a part.
-func (d *Draft) Describe(p Part, content string) {
+// describe sets the hash of what is in a part.
+func (d *Draft) describe(p Part, content string) {
 	f := d.files[p]
 	f.Content = content
 	d.files[p] = f

@@ -50,10 +50,10 @@ func begun(t *testing.T, s *Store, name chat.ArchiveName) *Draft {
 		t.Fatal(err)
 	}
 	for p, text := range map[Part]string{Home: "the home", Chat: "the rest"} {
-		if err := d.Write(p, strings.NewReader(text)); err != nil {
+		if err := d.write(p, strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
-		d.Describe(p, "hash of "+text)
+		d.describe(p, "hash of "+text)
 	}
 	return d
 }

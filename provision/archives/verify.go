@@ -12,18 +12,18 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Hash is what was read of a part. It is to be compared with that of the manifest.
-type Hash struct {
+// hashReader is what was read of a part. It is to be compared with that of the manifest.
+type hashReader struct {
 	in   io.Reader
 	hash hash.Hash
 	size int64
 }
 
-// Hashing returns a reader of in that hashes.
-func Hashing(in io.Reader) *Hash { return &Hash{in: in, hash: sha256.New()} }
+// hashing returns a reader of in that hashes.
+func hashing(in io.Reader) *hashReader { return &hashReader{in: in, hash: sha256.New()} }
 
 // Read is [io.Reader].
-func (h *Hash) Read(b []byte) (int, error) {
+func (h *hashReader) Read(b []byte) (int, error) {
 	n, err := h.in.Read(b)
 	_, _ = h.hash.Write(b[:n]) // a hash takes everything
 	h.size += int64(n)
@@ -31,10 +31,10 @@ func (h *Hash) Read(b []byte) (int, error) {
 }
 
 // sum is the hash in hex digits, as manifests have it.
-func (h *Hash) sum() string { return hex.EncodeToString(h.hash.Sum(nil)) }
+func (h *hashReader) sum() string { return hex.EncodeToString(h.hash.Sum(nil)) }
 
-// Check compares what was read with the manifest.
-func (h *Hash) Check(m Manifest, p Part) error {
+// check compares what was read with the manifest.
+func (h *hashReader) check(m Manifest, p Part) error {
 	if f := m.Files[p]; h.size != f.Size || h.sum() != f.SHA256 {
 		return fmt.Errorf("archive %s is damaged: %s does not have the hash of its manifest: %w",
 			m.Name, partName(m.Name, p), chat.ErrInvalid)
@@ -54,12 +54,12 @@ func (s *Store) Verify(ctx context.Context, name chat.ArchiveName) (chat.Archive
 		if err != nil {
 			return c, err
 		}
-		h := Hashing(f)
+		h := hashing(f)
 		for err == nil && ctx.Err() == nil {
 			_, err = io.CopyN(io.Discard, h, lookEvery)
 		}
 		if errors.Is(err, io.EOF) {
-			err = h.Check(m, p)
+			err = h.check(m, p)
 		} else if err == nil {
 			err = fmt.Errorf("cannot verify archive %s: %w", name, context.Cause(ctx))
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/stream"
-	"github.com/chatd/chatd/provision/ring"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -23,7 +22,7 @@ func (t *Terminal) await(
 	if err != nil {
 		return chat.Typed{}, err
 	}
-	_, from, _ := t.ring.Bounds()
+	_, from, _ := t.ring.bounds()
 	w := waiter{
 		ring: t.ring, cursor: from, ended: ended, kept: t.log.over,
 		until: in.Wait.Until, quiet: in.Wait.Quiet.D(),
@@ -33,7 +32,7 @@ func (t *Terminal) await(
 	}
 	front, err := do(func(command bool) {
 		w.command = command
-		_, w.entered, _ = t.ring.Bounds()
+		_, w.entered, _ = t.ring.bounds()
 	})
 	if err != nil {
 		return chat.Typed{}, err
@@ -98,10 +97,10 @@ func (t *Terminal) setPlain(ctx context.Context, w *waiter, front tmux.Front, ou
 const maxPlain = 256 << 10
 
 // typedLog returns the log between two cursors, at most its last chat.MaxTyped bytes.
-func typedLog(r *ring.Ring, from, to int64) (chat.Log, error) {
+func typedLog(r *ring, from, to int64) (chat.Log, error) {
 	at := max(from, to-chat.MaxTyped)
 	buf := make([]byte, to-at)
-	n, got, err := r.ReadAt(buf, at)
+	n, got, err := r.readAt(buf, at)
 	if err != nil {
 		return chat.Log{}, err
 	}
@@ -110,7 +109,7 @@ func typedLog(r *ring.Ring, from, to int64) (chat.Log, error) {
 		whole := stream.WholeStart(piece)
 		got, piece = got+int64(len(piece)-len(whole)), whole
 	}
-	_, end, _ := r.Bounds()
+	_, end, _ := r.bounds()
 	l := chat.Log{From: got, Cursor: to, End: max(end, to), Lost: got - from}
 	l.SetBytes(piece)
 	return l, nil

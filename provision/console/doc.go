@@ -23,4 +23,8 @@
 // The chat controls all that it reads: a program may print any mark, and so forge the end of a
 // command and its status. A chat may end the writer of its log: the log then says so. A rate bounds
 // how much chatd reads of a chat, and the caller's time bounds a wait.
+//
+// The directories of logs are root's; they are not defended against other writers there. Logs are
+// not synced: after a power cut the end of one may be missing, and its cursors are then used a
+// second time.
 package console

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chatd/chatd/provision/ring"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -23,10 +22,10 @@ const (
 
 // pauseAfter returns when Enter may be pressed after a text that was typed when the log ended
 // at before.
-func (l *Recording) pauseAfter(ctx context.Context, r *ring.Ring, before int64, text string) error {
+func (l *Recording) pauseAfter(ctx context.Context, r *ring, before int64, text string) error {
 	e := newEcho(before, text)
 	for began := time.Now(); ; {
-		_, _, changed := r.Bounds()
+		_, _, changed := r.bounds()
 		known := e.read(r) && l.Active()
 		due := e.due(began)
 		if !known {
@@ -69,10 +68,10 @@ func newEcho(cursor int64, text string) *echo {
 }
 
 // read reads the output since the last call, and reports whether it could.
-func (e *echo) read(r *ring.Ring) bool {
+func (e *echo) read(r *ring) bool {
 	buf := make([]byte, 4<<10)
 	for {
-		n, from, err := r.ReadAt(buf, e.cursor)
+		n, from, err := r.readAt(buf, e.cursor)
 		if err != nil || n == 0 {
 			return err == nil
 		}

@@ -3,8 +3,6 @@ package console
 import (
 	"testing"
 	"time"
-
-	"github.com/chatd/chatd/provision/ring"
 )
 
 // TestEcho: the end of a text is found in what a program draws, in pieces and amid sequences, and
@@ -22,18 +20,18 @@ func TestEcho(t *testing.T) {
 		{"  \n", []string{"anything"}, true},
 		{"silent", nil, false},
 	} {
-		r, err := ring.Open(t.TempDir(), 1<<20)
+		r, err := openRing(t.TempDir(), 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
 		must := func(text string) {
 			t.Helper()
-			if err := r.Append([]byte(text)); err != nil {
+			if err := r.append([]byte(text)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		must("what was there before: " + c.text)
-		_, before, _ := r.Bounds()
+		_, before, _ := r.bounds()
 		e := newEcho(before, c.text)
 		for _, piece := range c.drawn {
 			must(piece)

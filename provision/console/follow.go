@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/ring"
 )
 
 // Piece returns a piece of a chat's log, awake or asleep, from the cursor since. Below 0 it is from
@@ -36,7 +35,7 @@ func (l *Logs) Follow(ctx context.Context, id chat.ID, since int64, out func(cha
 	defer l.leave(b)
 	buf := make([]byte, 32<<10)
 	for first := true; ; first = false {
-		_, _, changed := b.ring.Bounds()
+		_, _, changed := b.ring.bounds()
 		p, err := b.piece(since, buf)
 		if err != nil {
 			return err
@@ -65,14 +64,14 @@ func (l *Logs) Follow(ctx context.Context, id chat.ID, since int64, out func(cha
 // piece reads at most len(buf) bytes. It leaves a character that the end of the piece cuts to the
 // next piece, unless nothing would remain. A log that was removed is [chat.ErrNotFound].
 func (b *book) piece(since int64, buf []byte) (chat.Log, error) {
-	start, end, _ := b.ring.Bounds()
+	start, end, _ := b.ring.bounds()
 	if since < 0 {
 		since = start
 	}
-	n, from, err := b.ring.ReadAt(buf, since)
+	n, from, err := b.ring.readAt(buf, since)
 	const cannot = "cannot read the log of chat"
 	switch {
-	case errors.Is(err, ring.ErrRemoved): // which has no cursors
+	case errors.Is(err, errRemoved): // which has no cursors
 		return chat.Log{}, fmt.Errorf("%s %s: it was reaped: %w", cannot, b.id, chat.ErrNotFound)
 	case err != nil:
 		return chat.Log{}, err

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/ring"
 	"github.com/chatd/chatd/provision/trees"
 )
 
@@ -23,7 +22,7 @@ type Logs struct {
 // book is the log of a chat's terminal, with the turns of the callers that type into it.
 type book struct {
 	id   chat.ID
-	ring *ring.Ring
+	ring *ring
 	// typing is held while an input is typed, waiting by a caller that types and waits.
 	typing, waiting turn
 	callers         atomic.Int32 // those with a [Terminal]
@@ -40,7 +39,7 @@ func (l *Logs) open(id chat.ID) (*book, error) {
 	defer l.mu.Unlock()
 	b := l.books[id]
 	if b == nil {
-		r, err := ring.Open(filepath.Join(l.dir, string(id)), chat.LogSize)
+		r, err := openRing(filepath.Join(l.dir, string(id)), chat.LogSize)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +80,7 @@ func (l *Logs) removeRing(id chat.ID) error {
 	l.mu.Lock()
 	delete(l.books, id)
 	l.mu.Unlock()
-	return b.ring.Remove()
+	return b.ring.remove()
 }
 
 // Say appends a line of chatd's to a chat's log. The screen, which is the chat's, does not show it.
@@ -91,7 +90,7 @@ func (l *Logs) Say(id chat.ID, words string) error {
 		return err
 	}
 	defer l.leave(b)
-	return b.ring.Append(said(words))
+	return b.ring.append(said(words))
 }
 
 // said is a line of chatd's in a log.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/chatd/chatd/provision/ring"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -44,9 +43,9 @@ const recalled = 64 << 10
 // entered meanwhile: a wait for a prompt does not wait for that line's.
 func (l *Recording) Recall() error {
 	r := l.book.ring
-	_, end, _ := r.Bounds()
+	_, end, _ := r.bounds()
 	buf := make([]byte, recalled)
-	n, _, err := r.ReadAt(buf, max(0, end-recalled))
+	n, _, err := r.readAt(buf, max(0, end-recalled))
 	if err != nil {
 		return err
 	}
@@ -87,7 +86,7 @@ const firstPrompt = 10 * time.Second
 
 // awaitPrompt returns when the shell's marks show a prompt, or after promptPast, the first time after
 // firstPrompt.
-func (l *Recording) awaitPrompt(ctx context.Context, r *ring.Ring) {
+func (l *Recording) awaitPrompt(ctx context.Context, r *ring) {
 	if l == nil {
 		return
 	}
@@ -96,7 +95,7 @@ func (l *Recording) awaitPrompt(ctx context.Context, r *ring.Ring) {
 		past = firstPrompt
 	}
 	for late := time.After(past); ; {
-		_, _, changed := r.Bounds()
+		_, _, changed := r.bounds()
 		if l.atPrompt.Load() {
 			return
 		}

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/provision/ring"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -94,7 +93,7 @@ func (l *Recording) Keep(ctx context.Context, s Keeping) {
 		if n > 0 {
 			k.countUse(time.Now(), s.Printed)
 			l.look(k.marks.Read(buf[:n]))
-			if err := r.Append(buf[:n]); errors.Is(err, ring.ErrRemoved) {
+			if err := r.append(buf[:n]); errors.Is(err, errRemoved) {
 				return
 			} else if err != nil { // a full disk
 				k.once("cannot keep what a terminal prints", err)
@@ -111,14 +110,14 @@ func (l *Recording) Keep(ctx context.Context, s Keeping) {
 		}
 		if k.missing == 2 && ctx.Err() == nil && s.Alive() {
 			k.once("the writer of a log has ended", nil)
-			_ = r.Append(said(writerGone)) // the log of chatd says it already
+			_ = r.append(said(writerGone)) // the log of chatd says it already
 		}
 	}
 }
 
 // keepRest keeps the rest of the fifo, however late. A session that has ended prints no more, and
 // one that outlives this chatd keeps further output for the next.
-func (l *Recording) keepRest(r *ring.Ring, buf []byte) error {
+func (l *Recording) keepRest(r *ring, buf []byte) error {
 	rc, err := l.fifo.SyscallConn()
 	if err != nil {
 		return nil // closed
@@ -133,10 +132,10 @@ func (l *Recording) keepRest(r *ring.Ring, buf []byte) error {
 			if n <= 0 {
 				return
 			}
-			kept, left = r.Append(buf[:n]), left-n
+			kept, left = r.append(buf[:n]), left-n
 		}
 	})
-	if errors.Is(kept, ring.ErrRemoved) {
+	if errors.Is(kept, errRemoved) {
 		return nil
 	}
 	return kept

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/ring"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -17,7 +16,7 @@ import (
 type typist struct {
 	terminal *tmux.Terminal
 	log      *Recording
-	ring     *ring.Ring
+	ring     *ring
 	in       chat.Input
 	entering func(command bool)
 }
@@ -96,7 +95,7 @@ func (t typist) once(ctx context.Context, cond tmux.If) (tmux.Front, error) {
 			return front, err
 		}
 	}
-	_, before, _ := t.ring.Bounds()
+	_, before, _ := t.ring.bounds()
 	front, err := t.text(ctx, false, cond)
 	if err != nil {
 		return front, err

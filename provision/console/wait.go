@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/ring"
 	"github.com/chatd/chatd/tmux"
 )
 
 // waiter reads a terminal's output until the wait is over. It holds one piece at a time.
 type waiter struct {
-	ring    *ring.Ring
+	ring    *ring
 	cursor  int64
 	entered int64 // the end of the typed input's echo
 	ended   <-chan struct{}
@@ -55,8 +54,8 @@ const screenGap = 200 * time.Millisecond
 func (w *waiter) wait(ctx context.Context) (until string, err error) {
 	buf := make([]byte, 32<<10)
 	for w.printed = time.Now(); ; {
-		_, _, changed := w.ring.Bounds()
-		n, at, err := w.ring.ReadAt(buf, w.cursor)
+		_, _, changed := w.ring.bounds()
+		n, at, err := w.ring.readAt(buf, w.cursor)
 		if err != nil {
 			return "", err
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/ring"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -55,12 +54,12 @@ func TestVisible(t *testing.T) {
 // TestScreenAheadOfTheLog: what the screen showed of a pattern is in the answer, also where the log
 // has it later, and the screen has something else by then.
 func TestScreenAheadOfTheLog(t *testing.T) {
-	log, err := ring.Open(t.TempDir(), 1<<20)
+	log, err := openRing(t.TempDir(), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	add := func(text string) {
-		if err := log.Append([]byte(text)); err != nil {
+		if err := log.append([]byte(text)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -73,7 +72,7 @@ func TestScreenAheadOfTheLog(t *testing.T) {
 	}}
 	add("n = 6\n")
 	until, err := w.wait(t.Context())
-	if _, end, _ := log.Bounds(); err != nil || until != chat.UntilScreen || w.cursor != end || looks != 2 {
+	if _, end, _ := log.bounds(); err != nil || until != chat.UntilScreen || w.cursor != end || looks != 2 {
 		t.Errorf("until %s at %d of %d after %d looks: %v", until, w.cursor, end, looks, err)
 	}
 }
@@ -82,7 +81,7 @@ func TestScreenAheadOfTheLog(t *testing.T) {
 // waits for its first prompt, so that this does not count as the answer. It is waited for once.
 func TestFirstPromptIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, err := ring.Open(t.TempDir(), 1<<20)
+		log, err := openRing(t.TempDir(), 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +96,7 @@ func TestFirstPromptIsLate(t *testing.T) {
 		go func() {
 			time.Sleep(3 * time.Second)
 			l.look([]tmux.Mark{{Kind: 'A'}, {Kind: 'B'}})
-			if err := log.Append([]byte("$ ")); err != nil {
+			if err := log.append([]byte("$ ")); err != nil {
 				t.Error(err)
 			}
 		}()

@@ -11,10 +11,10 @@ func (l *Logs) All(id chat.ID) ([]byte, error) {
 		return nil, err
 	}
 	defer l.leave(b)
-	start, end, _ := b.ring.Bounds()
+	start, end, _ := b.ring.bounds()
 	var all []byte
 	for buf := make([]byte, 64<<10); start < end && len(all) < chat.LogSize; {
-		n, from, err := b.ring.ReadAt(buf, start)
+		n, from, err := b.ring.readAt(buf, start)
 		if err != nil {
 			return nil, err
 		}
@@ -36,5 +36,5 @@ func (l *Logs) Refill(id chat.ID, text []byte) error {
 		return err
 	}
 	defer l.leave(b)
-	return b.ring.Append(text)
+	return b.ring.append(text)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/filecall"
-	"github.com/chatd/chatd/provision/verdict"
 )
 
 // Inside is what only the chat's session can tell.
@@ -36,7 +35,7 @@ func (p *InForce) CheckRun(ctx context.Context, c Chat, spec chat.RunSpec) (*cha
 	if err != nil {
 		return nil, err
 	}
-	return rules.CheckRun(ctx, spec)
+	return rules.checkRun(ctx, spec)
 }
 
 // Admit checks the path of a file call against the rules, and gives the tool the same rules for
@@ -113,14 +112,12 @@ func (p *InForce) Explain(ctx context.Context, c Chat, q chat.Question, in Insid
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	v, links, err := rules.Explain(ctx, q, func(names []string) (verdict.Links, error) {
-		return in.Resolve(names)
-	})
+	v, links, err := rules.explain(ctx, q, in.Resolve)
 	if err != nil {
 		return chat.Explained{}, err
 	}
 	if q.Path != "" && !v.Denied() { // it may be, because of another name
-		name := links.Resolve(filerules.Fold(c.Home, c.Home, q.Path))
+		name := links.resolve(filerules.Fold(c.Home, c.Home, q.Path))
 		d, err := p.byOtherName(ctx, c, in.Init(), name, q.Op)
 		if err != nil {
 			return chat.Explained{}, err
@@ -170,14 +167,14 @@ func (p *InForce) denial(
 	if err != nil || !p.Enforced(c) {
 		return filerules.Verdict{}
 	}
-	if v := rules.ByKernel(name, changes); v.Denied() || init == nil {
+	if v := rules.byKernel(name, changes); v.Denied() || init == nil {
 		return v
 	}
 	by, err := p.enforcer.Why(ctx, sessionOf(c, init), name)
 	if err != nil || by == "" {
 		return filerules.Verdict{}
 	}
-	return rules.ByKernel(by, changes)
+	return rules.byKernel(by, changes)
 }
 
 // RuleBehind returns the rule by which the kernel closes a name, or the target of the chat's links

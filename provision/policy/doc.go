@@ -25,16 +25,27 @@
 // [InForce.Explain] also answers about a destination, by the profile's egress alone: the name is
 // compared with the list and not looked up.
 //
-// Package verdict has the answers of the rules, package enforcer the orders to chatd-enforce. The
-// caller knows the chats and their sessions, ends a session whose rules cannot be applied, and
-// writes the audit log.
+// [Rules] are a profile's, compiled for a chat, and answer: which rule decides about a path that a
+// run, a file tool or an operator names; which paths are closed as a whole; which mechanisms
+// enforce a denial. What was compiled is cached by rules in force together, so that nothing compiled
+// from old ones is asked after a reload.
+//
+// Package filerules has the language, package enforce makes the kernel enforce it, and package
+// enforcer has the orders to chatd-enforce. The caller knows the chats and their sessions, ends a
+// session whose rules cannot be applied, and writes the audit log.
 //
 // # Runs as
 //
-// root, in chatd-root.
+// root, in chatd-root. Paths are text here, and where links lead is what the chat's side reported.
+// [CheckPlaces], [InForce.Count] and [InForce.Check] open directories of the host's trees that
+// sessions share, and [InForce.Unwatched] those that it is given.
 //
 // # What it does not stop
 //
 // Processes of a session between the end of its rules and the end of the session: the caller ends
 // it. A denial by the kernel whose rule the enforcer cannot find stays without one.
+//
+// An answer stops nothing by itself: the session's mounts and the enforcer make the kernel refuse an
+// open. A chat that forges the targets of its own links gets an answer about other names, and the
+// kernel still checks the file that it opens.
 package policy

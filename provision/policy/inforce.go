@@ -10,7 +10,6 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/enforcer"
-	"github.com/chatd/chatd/provision/verdict"
 )
 
 // Options are what the policy of a host needs.
@@ -49,8 +48,8 @@ type Chat struct {
 type InForce struct {
 	opt      Options
 	enforcer *enforcer.Client
-	book     atomic.Pointer[verdict.Book]
-	keys     atomic.Pointer[verdict.Keys] // nil before CheckFirst
+	book     atomic.Pointer[book]
+	keys     atomic.Pointer[keySet] // nil before CheckFirst
 
 	mu       sync.Mutex
 	sessions map[chat.ID]bool // of awake chats until Drop: whether rules were ever enforced
@@ -67,7 +66,7 @@ func New(o Options) *InForce {
 
 // SetRules sets the file rules of the profiles for what begins from now on, without a check.
 func (p *InForce) SetRules(rules map[string]*filerules.Policy) {
-	p.book.Store(verdict.NewBook(rules))
+	p.book.Store(newBook(rules))
 }
 
 // Profile returns a profile with the keys in force. One that was taken out of the config leaves
@@ -75,24 +74,22 @@ func (p *InForce) SetRules(rules map[string]*filerules.Policy) {
 func (p *InForce) Profile(name string) chat.Profile {
 	profile := p.opt.Profiles[name]
 	if keys := p.keys.Load(); keys != nil {
-		profile = keys.In(profile, name)
+		profile = keys.in(profile, name)
 	}
 	return profile
 }
 
 // File returns the file of rules of a profile, or the built-in one.
-func (p *InForce) File(profile string) *filerules.Policy { return p.book.Load().Policy(profile) }
+func (p *InForce) File(profile string) *filerules.Policy { return p.book.Load().policy(profile) }
 
 // Enforced reports whether the kernel enforces some rule of the chat.
-func (p *InForce) Enforced(c Chat) bool { return p.book.Load().Needed(c.Profile, c.Agent) }
+func (p *InForce) Enforced(c Chat) bool { return p.book.Load().needed(c.Profile, c.Agent) }
 
 // EnforcedProfiles returns the profiles with a rule that the kernel enforces, sorted.
-func (p *InForce) EnforcedProfiles() []string { return p.book.Load().Enforced() }
+func (p *InForce) EnforcedProfiles() []string { return p.book.Load().enforced() }
 
 // Rules returns the compiled rules of a chat: of its profile, for its agent.
-func (p *InForce) Rules(c Chat) (*verdict.Rules, error) {
-	return p.book.Load().Rules(verdict.Chat{Profile: c.Profile, Agent: c.Agent, Home: c.Home})
-}
+func (p *InForce) Rules(c Chat) (*Rules, error) { return p.book.Load().rules(c) }
 
 // Closed returns the closed paths of a chat. If its rules do not compile, its session does not
 // start, and the enforcer reports the reason.
@@ -113,14 +110,14 @@ func (p *InForce) Terse(ctx context.Context, profile string) bool {
 
 // Redact returns err as the caller may know it. It comes after the audit log, which has all.
 func (p *InForce) Redact(ctx context.Context, profile string, err error) error {
-	return verdict.Redact(err, p.Terse(ctx, profile))
+	return redact(err, p.Terse(ctx, profile))
 }
 
 // ForShims returns the policy that the shims of a chat check against. It is nil if it cannot be
 // marshalled; then the shims refuse only what never runs.
 func (p *InForce) ForShims(c Chat) []byte {
 	profile := p.Profile(c.Profile)
-	rules, err := verdict.ForShims(p.File(c.Profile), c.Agent)
+	rules, err := rulesForShims(p.File(c.Profile), c.Agent)
 	var text []byte
 	if err == nil {
 		text, err = plan.ShimPolicy{

@@ -7,7 +7,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/filewire"
-	"github.com/chatd/chatd/provision/verdict"
 )
 
 // denied asks the rules that hold for a chat now, as a run does.
@@ -35,7 +34,7 @@ func TestRulesAfterReload(t *testing.T) {
 	}
 	late := c
 	late.ID, late.Home = "ffeeddccbbaa0099", "/h/ffeeddccbbaa0099"
-	_, err := old.Rules(verdict.Chat{Profile: c.Profile, Agent: late.Agent, Home: late.Home})
+	_, err := old.rules(late)
 	must(t, err)
 	if denied(t, p, late, "old") || !denied(t, p, late, "new") {
 		t.Error("a late compilation has left old rules behind")

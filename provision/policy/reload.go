@@ -13,27 +13,26 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/verdict"
 )
 
 // Next is a policy that is not in force yet.
 type Next struct {
 	rules map[string]*filerules.Policy
-	keys  verdict.Keys
+	keys  keySet
 }
 
 // Detail returns digests of the rules and keys, for the audit log.
 func (n Next) Detail() map[string]string {
-	return map[string]string{"rules": verdict.SumOf(n.rules), "guards": n.keys.Sum()}
+	return map[string]string{"rules": sumOf(n.rules), "guards": n.keys.sum()}
 }
 
 // CheckFirst takes the keys of the profiles, and refuses file rules that no enforcer of this host
 // could enforce, except those that match too much: see [InForce.Count].
 func (p *InForce) CheckFirst() error {
-	keys, err := verdict.KeysOf(p.opt.Profiles)
+	keys, err := keySetOf(p.opt.Profiles)
 	p.keys.Store(&keys)
 	if err == nil {
-		err = verdict.CheckPolicies(p.opt.Rules, p.opt.Home)
+		err = checkPolicies(p.opt.Rules, p.opt.Home)
 	}
 	if err == nil {
 		p.warn(p.opt.Rules)
@@ -59,12 +58,14 @@ func (p *InForce) warn(rules map[string]*filerules.Policy) {
 func (p *InForce) Count(ctx context.Context) error { return p.count(ctx, p.opt.Rules) }
 
 func (p *InForce) count(ctx context.Context, rules map[string]*filerules.Policy) error {
-	return verdict.CheckAllPlaces(ctx, rules, p.opt.Home, p.opt.Trees)
+	return checkAllPlaces(ctx, rules, p.opt.Home, p.opt.Trees)
 }
 
-// CheckPlaces is [verdict.CheckPlaces] for what every session on this host sees.
+// CheckPlaces refuses rules that match more paths of what every session on this host sees than one
+// session can mask, as far as this user may read them. Its error is [filerules.Faults]. home is an
+// example of the homes that the rules are for.
 func CheckPlaces(ctx context.Context, rules *filerules.Policy, home string) error {
-	return verdict.CheckPlaces(ctx, rules, home, SystemTrees())
+	return checkPlaces(ctx, rules, home, SystemTrees())
 }
 
 // SystemTrees returns the trees of the host that every session sees.
@@ -85,22 +86,22 @@ func (p *InForce) WithRules(rules map[string]*filerules.Policy) Next {
 func (p *InForce) WithProfiles(
 	rules map[string]*filerules.Policy, profiles map[string]chat.Profile,
 ) (Next, error) {
-	keys, err := verdict.NewKeys(p.opt.Profiles, profiles)
+	keys, err := newKeySet(p.opt.Profiles, profiles)
 	return Next{rules, keys}, err
 }
 
 // ProfileIn returns a profile as it would be with n in force.
 func (p *InForce) ProfileIn(n Next, name string) chat.Profile {
-	return n.keys.In(p.opt.Profiles[name], name)
+	return n.keys.in(p.opt.Profiles[name], name)
 }
 
 // Check refuses a policy whose file rules could not be enforced. Chats are those that exist: if one
 // of them needs the enforcer, it is started.
 func (p *InForce) Check(ctx context.Context, n Next, chats []Chat) error {
-	if err := verdict.CheckPolicies(n.rules, p.opt.Home); err != nil {
+	if err := checkPolicies(n.rules, p.opt.Home); err != nil {
 		return err
 	}
-	return errors.Join(p.count(ctx, n.rules), p.raise(ctx, verdict.NewBook(n.rules), chats))
+	return errors.Join(p.count(ctx, n.rules), p.raise(ctx, newBook(n.rules), chats))
 }
 
 // Set puts a policy in force, for what begins from now on.
@@ -118,9 +119,9 @@ func (p *InForce) Raise(ctx context.Context, chats []Chat) error {
 	return p.raise(ctx, p.book.Load(), chats)
 }
 
-func (p *InForce) raise(ctx context.Context, book *verdict.Book, chats []Chat) error {
+func (p *InForce) raise(ctx context.Context, b *book, chats []Chat) error {
 	for _, c := range chats {
-		if book.Needed(c.Profile, c.Agent) {
+		if b.needed(c.Profile, c.Agent) {
 			err := p.enforcer.Start(ctx)
 			if err != nil {
 				err = fmt.Errorf("cannot use the file rules of profile %s: %w", c.Profile, err)

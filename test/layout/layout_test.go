@@ -37,7 +37,6 @@ var owners = map[string]string{
 	"github.com/godbus/dbus/v5":                   "cgroup/systemd",
 	"github.com/moby/sys/user":                    "provision/account",
 	"github.com/containerd/cgroups/v3":            "cgroup",
-	"github.com/opencontainers/runtime-spec":      "cgroup",
 	"github.com/coreos/go-iptables":               "netpolicy",
 	"github.com/landlock-lsm/go-landlock":         "landlock",
 	"github.com/elastic/go-seccomp-bpf":           "shims landlock",        // what is refused; what is allowed
@@ -79,7 +78,7 @@ var sideOf = map[string]string{
 var crossings = map[string]string{
 	"provision/view shims":          "the plan of a session names the system calls that chatd-shim refuses",
 	"root shims/supervise":          "background reads what chatd-shim mind recorded",
-	"root enforce/walls":            "verdict checks that chatd-enforce can keep the rules",
+	"root enforce/walls":            "policy checks that chatd-enforce can keep the rules",
 	"front/api/apitest shims/files": "the API in memory executes file tools in its own process",
 	"cmd/chatd state":               "audit and verify need no daemon",
 	"cmd/chatd enforce/walls":       "policy check says which rules chatd-enforce cannot keep",

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/netpolicy/authority"
+	"github.com/chatd/chatd/netpolicy/gateway"
 )
 
 // rivalProxies are what BenchmarkNetwork measures chatd-egress beside, with no check at all. Each
@@ -101,7 +101,7 @@ func reverseProxy(scheme, host string, t http.RoundTripper) *httputil.ReversePro
 // intercept ends TLS, and has one connection to the server for each of a client.
 func intercept() func(net.Conn, string) {
 	cert := sync.OnceValues(func() (tls.Certificate, error) {
-		a, err := authority.New([]byte("intercept"), time.Now())
+		a, err := gateway.NewAuthority([]byte("intercept"), time.Now())
 		if err != nil {
 			return tls.Certificate{}, err
 		}

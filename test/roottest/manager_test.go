@@ -3,7 +3,6 @@ package roottest
 import (
 	"context"
 
-	"github.com/chatd/chatd/front/fileops"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/provision"
 )
@@ -13,7 +12,7 @@ import (
 type manager struct {
 	below
 	*runs.Streams
-	*fileops.Tools
+	*runs.Tools
 }
 
 // below has its methods hidden by those of Streams and Tools.
@@ -33,5 +32,5 @@ func above(m *provision.Manager, err error) (*manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &manager{below{m}, runs.NewStreams(m), fileops.New(m)}, nil
+	return &manager{below{m}, runs.NewStreams(m), runs.NewTools(m)}, nil
 }

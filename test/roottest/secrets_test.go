@@ -24,7 +24,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	words "github.com/chatd/chatd/internal/secret"
-	"github.com/chatd/chatd/netpolicy/authority"
+	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -70,7 +70,7 @@ func newAPI(t testing.TB, o *internet) *apiServer {
 // serveSecure serves HTTPS under these names. This host trusts the certificates.
 func serveSecure(t testing.TB, o *internet, port string, h http.Handler, names ...string) {
 	t.Helper()
-	outside, err := authority.New([]byte("outside"), time.Now())
+	outside, err := gateway.NewAuthority([]byte("outside"), time.Now())
 	must(t, err)
 	config := &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
 	for _, name := range names {

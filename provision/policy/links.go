@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"path"
@@ -26,23 +26,23 @@ func (l *nameList) add(p string) string {
 	return clean
 }
 
-// Links are the targets of those names that links redirect, as the chat's side reported them: root
-// follows none.
-type Links map[string]filewire.Link
+// linkTargets are the targets of those names that links redirect, as the chat's side reported them:
+// root follows none.
+type linkTargets map[string]filewire.Link
 
-// Resolve returns the target of a name, for a [filerules.Scope].
-func (l Links) Resolve(name string) string {
+// resolve returns the target of a name, for a [filerules.Scope].
+func (l linkTargets) resolve(name string) string {
 	if to := l[name].To; to != "" {
 		return to
 	}
 	return path.Clean(name)
 }
 
-// resolve returns the target of a name.
-type resolve = func(name string) string
+// resolver returns the target of a name.
+type resolver = func(name string) string
 
 // link compiles the same rules with another Resolve.
-func link(rs *filerules.Ruleset, to resolve) (*filerules.Ruleset, error) {
+func link(rs *filerules.Ruleset, to resolver) (*filerules.Ruleset, error) {
 	scope := rs.Scope()
 	scope.Resolve = to
 	return rs.Policy().For(scope)

@@ -1,20 +1,4 @@
-// Package fileops speaks with the file tools of chats: it implements the file methods of a
-// [broker.Chats] on a [broker.FileTools].
-//
-// chatd-root starts a tool in the chat, sends its request, and passes the other ends of its two
-// pipes ([Tools] has a call for each tool). This package reads the tool's messages and copies content
-// from and to it. To share a file it copies the content from one chat's tool to the other's, counts
-// it and hashes it.
-//
-// # Runs as
-//
-// The front, as user chatd.
-//
-// # What it does not stop
-//
-// A compromised front may write other content and report another outcome. It cannot choose another
-// tool, path or rule than chatd-root sends to the tool.
-package fileops
+package runs
 
 import (
 	"context"
@@ -32,8 +16,8 @@ import (
 // Tools are the file tools of chats.
 type Tools struct{ below broker.FileTools }
 
-// New returns the tools of below.
-func New(below broker.FileTools) *Tools { return &Tools{below} }
+// NewTools returns the tools of below.
+func NewTools(below broker.FileTools) *Tools { return &Tools{below} }
 
 // maxList bounds a list in bytes: the most entries of one call, each a line with a name of 255
 // bytes and its kind.

@@ -1,4 +1,4 @@
-package ring
+package console
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func must(t *testing.T, err error) {
 func TestRing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	const size = 1000
-	r, err := Open(dir, size)
+	r, err := openRing(dir, size)
 	must(t, err)
 	var all []byte
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -31,19 +31,19 @@ func TestRing(t *testing.T) {
 		for j := range p {
 			p[j] ^= byte(j)
 		}
-		must(t, r.Append(p))
+		must(t, r.append(p))
 		all = append(all, p...)
 		if i%7 == 0 {
-			r, err = Open(dir, size)
+			r, err = openRing(dir, size)
 			must(t, err)
 		}
-		start, end, _ := r.Bounds()
+		start, end, _ := r.bounds()
 		if end != int64(len(all)) || end-start > size || int64(len(all)) > size && end-start < size/2 {
 			t.Fatalf("after %d bytes %d to %d are kept", len(all), start, end)
 		}
 		cursor := rnd.Int64N(end + 1)
 		buf := make([]byte, rnd.IntN(1200)+1)
-		n, from, err := r.ReadAt(buf, cursor)
+		n, from, err := r.readAt(buf, cursor)
 		must(t, err)
 		if from != max(start, cursor) || n != int(min(end-from, int64(len(buf)))) || !bytes.Equal(buf[:n], all[from:from+int64(n)]) {
 			t.Fatalf("from cursor %d of %d to %d: %d bytes from %d", cursor, start, end, n, from)
@@ -66,22 +66,22 @@ func TestRing(t *testing.T) {
 func TestOpenTidies(t *testing.T) {
 	dir := t.TempDir()
 	write := func(from int64, n int) {
-		must(t, os.WriteFile(filepath.Join(dir, file{from: from}.name()), make([]byte, n), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, ringFile{from: from}.name()), make([]byte, n), 0o600))
 	}
 	write(0, 10) // a crash before the oldest was removed
 	write(10, 10)
 	write(20, 3)
 	must(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600))
 	must(t, os.Mkdir(filepath.Join(dir, fmt.Sprintf("%020d", 500)), 0o700))
-	r, err := Open(dir, 20)
+	r, err := openRing(dir, 20)
 	must(t, err)
-	if start, end, _ := r.Bounds(); start != 10 || end != 23 {
+	if start, end, _ := r.bounds(); start != 10 || end != 23 {
 		t.Errorf("kept %d to %d, want 10 to 23", start, end)
 	}
 	write(10, 4) // the end of a file that was not synced
-	r, err = Open(dir, 20)
+	r, err = openRing(dir, 20)
 	must(t, err)
-	if start, end, _ := r.Bounds(); start != 20 || end != 23 {
+	if start, end, _ := r.bounds(); start != 20 || end != 23 {
 		t.Errorf("kept %d to %d, want 20 to 23", start, end)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
@@ -90,10 +90,10 @@ func TestOpenTidies(t *testing.T) {
 }
 
 func TestEmptyAndChanged(t *testing.T) {
-	r, err := Open(filepath.Join(t.TempDir(), "none"), 100)
+	r, err := openRing(filepath.Join(t.TempDir(), "none"), 100)
 	must(t, err)
-	start, end, changed := r.Bounds()
-	if n, from, err := r.ReadAt(make([]byte, 10), 0); n != 0 || from != 0 || err != nil || start != 0 || end != 0 {
+	start, end, changed := r.bounds()
+	if n, from, err := r.readAt(make([]byte, 10), 0); n != 0 || from != 0 || err != nil || start != 0 || end != 0 {
 		t.Errorf("an empty ring has %d bytes from %d (%d to %d): %v", n, from, start, end, err)
 	}
 	select {
@@ -101,22 +101,22 @@ func TestEmptyAndChanged(t *testing.T) {
 		t.Error("nothing has changed yet")
 	default:
 	}
-	must(t, r.Append([]byte("x")))
+	must(t, r.append([]byte("x")))
 	<-changed
 }
 
 func TestRemove(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
-	r, err := Open(dir, 100)
+	r, err := openRing(dir, 100)
 	must(t, err)
-	must(t, r.Append([]byte("x")))
-	_, _, changed := r.Bounds()
-	must(t, r.Remove())
+	must(t, r.append([]byte("x")))
+	_, _, changed := r.bounds()
+	must(t, r.remove())
 	<-changed
-	if _, _, err := r.ReadAt(make([]byte, 1), 0); !errors.Is(err, ErrRemoved) {
+	if _, _, err := r.readAt(make([]byte, 1), 0); !errors.Is(err, errRemoved) {
 		t.Errorf("reading gave %v", err)
 	}
-	if err := r.Append([]byte("y")); !errors.Is(err, ErrRemoved) {
+	if err := r.append([]byte("y")); !errors.Is(err, errRemoved) {
 		t.Errorf("appending gave %v", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {

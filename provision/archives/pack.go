@@ -1,4 +1,4 @@
-package archiver
+package archives
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/archives"
 )
 
 // Do does a task in a one-shot session of a chat. doing is packing, checking or unpacking.
@@ -20,7 +19,7 @@ type Do func(ctx context.Context, doing string, t Task) (Result, error)
 // Packing is an archive of a chat that is being written.
 type Packing struct {
 	Do    Do
-	Draft *archives.Draft
+	Draft *Draft
 	// Recipients are those of age, one a line; empty is in clear.
 	Recipients string
 }
@@ -28,32 +27,32 @@ type Packing struct {
 // errDiffers is the error of an archive that is not what was archived.
 var errDiffers = fmt.Errorf("what was written is not what was read: %w", chat.ErrConflict)
 
-// MaxRest bounds what an archive has of a chat besides its home, in bytes.
-const MaxRest = 16 << 20
+// maxRest bounds what an archive has of a chat besides its home, in bytes.
+const maxRest = 16 << 20
 
 // Home packs the home in dir, and checks what was written: it is read again as an unarchive would.
 func (p Packing) Home(ctx context.Context, dir string) (Result, error) {
 	packed, err := p.Do(ctx, "packing", Task{
 		Args: append(p.to("pack"), dir), In: strings.NewReader(p.Recipients),
-		Out: func(in io.Reader) error { return p.Draft.Write(archives.Home, in) },
+		Out: func(in io.Reader) error { return p.Draft.write(Home, in) },
 	})
 	if err != nil {
 		return packed, err
 	}
-	checked, err := p.read(ctx, archives.Home, "check", packed.CheckIdentity, nil)
+	checked, err := p.read(ctx, Home, "check", packed.CheckIdentity, nil)
 	if err == nil && (checked.SHA256 != packed.SHA256 || checked.Entries != packed.Entries ||
 		checked.Bytes != packed.Bytes) {
 		err = errDiffers
 	}
-	p.Draft.Describe(archives.Home, packed.SHA256)
+	p.Draft.describe(Home, packed.SHA256)
 	return packed, err
 }
 
 // Rest seals the rest of the chat, and checks what was written.
 func (p Packing) Rest(ctx context.Context, text []byte) error {
-	if len(text) > MaxRest {
+	if len(text) > maxRest {
 		return fmt.Errorf("cannot archive the schedules and log: %d bytes, want at most %d: %w",
-			len(text), MaxRest, chat.ErrInvalid)
+			len(text), maxRest, chat.ErrInvalid)
 	}
 	in := io.Reader(bytes.NewReader(text))
 	if p.Recipients != "" {
@@ -61,17 +60,17 @@ func (p Packing) Rest(ctx context.Context, text []byte) error {
 	}
 	sealed, err := p.Do(ctx, "packing", Task{
 		Args: p.to("seal"), In: in,
-		Out: func(in io.Reader) error { return p.Draft.Write(archives.Chat, in) },
+		Out: func(in io.Reader) error { return p.Draft.write(Chat, in) },
 	})
 	if err != nil {
 		return err
 	}
 	var again []byte
-	_, err = p.read(ctx, archives.Chat, "open", sealed.CheckIdentity, readInto(&again))
+	_, err = p.read(ctx, Chat, "open", sealed.CheckIdentity, readInto(&again))
 	if err == nil && !bytes.Equal(again, text) {
 		err = errDiffers
 	}
-	p.Draft.Describe(archives.Chat, hashOf(text))
+	p.Draft.describe(Chat, hashOf(text))
 	return err
 }
 
@@ -80,10 +79,10 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// readInto reads at most one byte more than MaxRest.
+// readInto reads at most one byte more than maxRest.
 func readInto(text *[]byte) func(io.Reader) error {
 	return func(in io.Reader) (err error) {
-		*text, err = io.ReadAll(io.LimitReader(in, MaxRest+1))
+		*text, err = io.ReadAll(io.LimitReader(in, maxRest+1))
 		return err
 	}
 }
@@ -98,9 +97,9 @@ func (p Packing) to(verb string) []string {
 
 // read reads a part that was written, by the identity of its check.
 func (p Packing) read(
-	ctx context.Context, part archives.Part, verb, identity string, out func(io.Reader) error,
+	ctx context.Context, part Part, verb, identity string, out func(io.Reader) error,
 ) (r Result, err error) {
-	f, err := p.Draft.Read(part)
+	f, err := p.Draft.read(part)
 	if err != nil {
 		return r, err
 	}

@@ -1,19 +1,20 @@
-package verdict
+package policy
 
 import (
 	"context"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // checking bounds how many commands are checked against rules simultaneously.
 var checking = make(chat.Turns, 4)
 
-// CheckRun checks the directory of a command, and the paths that it names, against the rules for
+// checkRun checks the directory of a command, and the paths that it names, against the rules for
 // bash; nil allows the command. It follows no links, and a command whose check fails runs: the
 // kernel enforces the rules.
-func (r *Rules) CheckRun(ctx context.Context, s chat.RunSpec) (*chat.RunDenial, error) {
+func (r *Rules) checkRun(ctx context.Context, s chat.RunSpec) (*chat.RunDenial, error) {
 	if len(r.Rules()) == 0 {
 		return nil, nil
 	}
@@ -34,24 +35,24 @@ func (r *Rules) CheckRun(ctx context.Context, s chat.RunSpec) (*chat.RunDenial, 
 	}, nil
 }
 
-// Explain answers a question about one operation, or about a command by the paths that the front
+// explain answers a question about one operation, or about a command by the paths that the front
 // found in it. follow asks the chat for the targets of links, which a second check uses.
-func (r *Rules) Explain(
-	ctx context.Context, q chat.Question, follow func(names []string) (Links, error),
-) (v filerules.Verdict, links Links, err error) {
+func (r *Rules) explain(
+	ctx context.Context, q chat.Question, follow func(names []string) (map[string]filewire.Link, error),
+) (v filerules.Verdict, links linkTargets, err error) {
 	var names nameList
 	if v, err = r.ask(ctx, q, names.add); err != nil || v.Denied() || len(names.all) == 0 {
 		return v, nil, err
 	}
 	if links, err = follow(names.all); err == nil && len(links) > 0 {
-		v, err = r.ask(ctx, q, links.Resolve)
+		v, err = r.ask(ctx, q, links.resolve)
 	}
 	return v, links, err
 }
 
 // ask checks q against the same rules with another Resolve. Like those of runs, few commands are
 // checked simultaneously.
-func (r *Rules) ask(ctx context.Context, q chat.Question, to resolve) (filerules.Verdict, error) {
+func (r *Rules) ask(ctx context.Context, q chat.Question, to resolver) (filerules.Verdict, error) {
 	rs, err := link(r.Ruleset, to)
 	if err != nil {
 		return filerules.Verdict{}, err

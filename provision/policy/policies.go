@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// CheckPolicies refuses policies that no enforcer of this host could enforce in a home.
-func CheckPolicies(policies map[string]*filerules.Policy, home string) error {
+// checkPolicies refuses policies that no enforcer of this host could enforce in a home.
+func checkPolicies(policies map[string]*filerules.Policy, home string) error {
 	var all []error
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		if err := walls.Check(policies[name], home); err != nil {
@@ -26,8 +26,8 @@ func CheckPolicies(policies map[string]*filerules.Policy, home string) error {
 	return errors.Join(all...)
 }
 
-// SumOf returns a digest of each profile's file of rules, for the audit log.
-func SumOf(policies map[string]*filerules.Policy) string {
+// sumOf returns a digest of each profile's file of rules, for the audit log.
+func sumOf(policies map[string]*filerules.Policy) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		_, text := policies[name].Source()
@@ -36,9 +36,9 @@ func SumOf(policies map[string]*filerules.Policy) string {
 	return strings.Join(all, ", ")
 }
 
-// ForShims returns the file rules of a chat's agent as a file of rules. It is empty for terse
+// rulesForShims returns the file rules of a chat's agent as a file of rules. It is empty for terse
 // rules, which chats must not see: the kernel enforces those too.
-func ForShims(policy *filerules.Policy, agent string) (string, error) {
+func rulesForShims(policy *filerules.Policy, agent string) (string, error) {
 	if policy.Terse {
 		return "", nil
 	}

@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"fmt"
@@ -34,19 +34,19 @@ func manyRules(n int) string {
 	return b.String()
 }
 
-func rulesOf(tb testing.TB, b *Book, c Chat) *Rules {
+func compiledOf(tb testing.TB, b *book, c Chat) *Rules {
 	tb.Helper()
-	r, err := b.Rules(c)
+	r, err := b.rules(c)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return r
 }
 
-// denied asks the rules of a chat, as a run does.
-func denied(tb testing.TB, b *Book, c Chat, p string) bool {
+// deniedBy asks the rules of a chat, as a run does.
+func deniedBy(tb testing.TB, b *book, c Chat, p string) bool {
 	tb.Helper()
-	v, err := rulesOf(tb, b, c).Check(p, filerules.Bash)
+	v, err := compiledOf(tb, b, c).Check(p, filerules.Bash)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -55,8 +55,8 @@ func denied(tb testing.TB, b *Book, c Chat, p string) bool {
 
 // TestRulesAreKept: the second run of a chat is checked by the rules compiled for the first one.
 func TestRulesAreKept(t *testing.T) {
-	b := NewBook(policies(t, manyRules(3)))
-	if first, second := rulesOf(t, b, one), rulesOf(t, b, one); first != second {
+	b := newBook(policies(t, manyRules(3)))
+	if first, second := compiledOf(t, b, one), compiledOf(t, b, one); first != second {
 		t.Errorf("compiled again: %p and %p", first, second)
 	}
 }
@@ -69,19 +69,19 @@ func TestRulesOfOthers(t *testing.T) {
 	all := policies(t, ofAgents)
 	all["other"] = policies(t, "access: {useDefaults: false, deny: ['~/lock']}\n")[profile]
 	chats := []Chat{
-		{profile, "main", "/h/aa"},
-		{profile, "main", "/h/bb"},
-		{profile, "open", "/h/aa"},
-		{"other", "main", "/h/aa"},
-		{"none", "main", "/h/aa"},
+		{Profile: profile, Agent: "main", Home: "/h/aa"},
+		{Profile: profile, Agent: "main", Home: "/h/bb"},
+		{Profile: profile, Agent: "open", Home: "/h/aa"},
+		{Profile: "other", Agent: "main", Home: "/h/aa"},
+		{Profile: "none", Agent: "main", Home: "/h/aa"},
 	}
 	denies := []string{"aa/key", "bb/key", "", "aa/lock", ""}
 	for turn := range chats {
-		b := NewBook(all)
+		b := newBook(all)
 		for i := range chats {
 			i = (i + turn) % len(chats)
 			for _, p := range []string{"aa/key", "bb/key", "aa/lock"} {
-				if got := denied(t, b, chats[i], "/h/"+p); got != (p == denies[i]) {
+				if got := deniedBy(t, b, chats[i], "/h/"+p); got != (p == denies[i]) {
 					t.Errorf("%+v: %s denied: %v", chats[i], p, got)
 				}
 			}
@@ -92,11 +92,11 @@ func TestRulesOfOthers(t *testing.T) {
 // TestRulesAreBounded: for any number of chats, the cache stays below its bound, and has the rules
 // of the chat that ran last.
 func TestRulesAreBounded(t *testing.T) {
-	b := NewBook(policies(t, manyRules(100)))
+	b := newBook(policies(t, manyRules(100)))
 	for i := range 2 * maxCompiled {
 		other := one
 		other.Home = fmt.Sprintf("/h/%016x", i)
-		if first := rulesOf(t, b, other); rulesOf(t, b, other) != first {
+		if first := compiledOf(t, b, other); compiledOf(t, b, other) != first {
 			t.Fatal("the last one is not kept")
 		}
 		if len(b.kept) > maxCompiled {
@@ -107,16 +107,16 @@ func TestRulesAreBounded(t *testing.T) {
 
 // TestSimultaneousRules: runs of a few chats and a reload, simultaneously; under -race.
 func TestSimultaneousRules(t *testing.T) {
-	var inForce atomic.Pointer[Book]
-	inForce.Store(NewBook(policies(t, manyRules(20))))
-	next := NewBook(policies(t, manyRules(30)))
+	var inForce atomic.Pointer[book]
+	inForce.Store(newBook(policies(t, manyRules(20))))
+	next := newBook(policies(t, manyRules(30)))
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			for n := range 50 {
 				c := one
 				c.Home = fmt.Sprintf("/h/%016x", n%(i+1))
-				if !denied(t, inForce.Load(), c, c.Home+"/secret-1/x") {
+				if !deniedBy(t, inForce.Load(), c, c.Home+"/secret-1/x") {
 					t.Errorf("%s is checked by the rules of another", c.Home)
 				}
 				if n == 25 && i == 0 {
@@ -126,7 +126,7 @@ func TestSimultaneousRules(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if !denied(t, inForce.Load(), one, "secret-29/x") {
+	if !deniedBy(t, inForce.Load(), one, "secret-29/x") {
 		t.Error("the new rules do not hold")
 	}
 }

@@ -1,4 +1,4 @@
-package authority
+package gateway
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func made(t testing.TB, seed string, at time.Time) *Authority {
 	t.Helper()
-	a, err := New([]byte(seed), at)
+	a, err := NewAuthority([]byte(seed), at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"slices"
@@ -14,7 +14,7 @@ func TestClosedPaths(t *testing.T) {
 	const text = "access:\n  mode: first-match\n  useDefaults: false\n  rules:\n" +
 		"    - {allow: /data/mixed/open}\n    - {deny: /data/mixed}\n    - {deny: /data/shut}\n" +
 		"    - {deny: '~/key'}\n    - {deny: '~/**/*.pem'}\n"
-	rules := rulesOf(t, NewBook(policies(t, text)), one)
+	rules := compiledOf(t, newBook(policies(t, text)), one)
 	closed := rules.Closed()
 	if !slices.Equal(closed, []string{"/data/shut"}) {
 		t.Errorf("closed as a whole: %+v", closed)
@@ -33,22 +33,22 @@ func TestClosedPaths(t *testing.T) {
 		if by := rules.KeptBy(v, closed, closed); !slices.Equal(by, want) {
 			t.Errorf("%s is kept by %q, want %q", name, by, want)
 		}
-		if kernel := rules.ByKernel(name, false); kernel.Denied() != (want != nil) {
+		if kernel := rules.byKernel(name, false); kernel.Denied() != (want != nil) {
 			t.Errorf("%s: the kernel denies it by %+v", name, kernel)
 		}
 	}
 }
 
 // TestCheckRun: a run is denied by its directory or by a path that it names.
-func TestCheckRun(t *testing.T) {
-	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
+func TestRulesCheckRun(t *testing.T) {
+	rules := compiledOf(t, newBook(policies(t, manyRules(1))), one)
 	shut := one.Home + "/secret-0/x"
 	for what, s := range map[string]chat.RunSpec{
 		"":          {Command: "cat x"},
 		"directory": {Command: "cat x", Cwd: shut},
 		"path":      {Command: "cat x", Named: []chat.NamedPath{{Text: shut}}},
 	} {
-		d, err := rules.CheckRun(t.Context(), s)
+		d, err := rules.checkRun(t.Context(), s)
 		if err != nil || (d != nil) != (what != "") {
 			t.Errorf("a run with a closed %q: %+v, %v", what, d, err)
 		}
@@ -61,16 +61,16 @@ func TestCheckRun(t *testing.T) {
 // TestNewKeys: a config that has lost a profile is refused, and a change of a key is in the sum.
 func TestNewKeys(t *testing.T) {
 	old := map[string]chat.Profile{profile: {Name: profile, Guard: chat.DefaultGuard()}}
-	if _, err := NewKeys(old, map[string]chat.Profile{}); err == nil {
+	if _, err := newKeySet(old, map[string]chat.Profile{}); err == nil {
 		t.Error("a profile may be lost")
 	}
-	before, err := KeysOf(old)
+	before, err := keySetOf(old)
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed := chat.Profile{Name: profile, ToolsOff: []string{"exec"}}
-	after, err := KeysOf(map[string]chat.Profile{profile: changed})
-	if err != nil || after[profile].Guard.On() || after.Sum() == before.Sum() {
+	after, err := keySetOf(map[string]chat.Profile{profile: changed})
+	if err != nil || after[profile].Guard.On() || after.sum() == before.sum() {
 		t.Errorf("after the change: %+v, %v", after, err)
 	}
 }

@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // TestChecksAreBounded: while the maximum of commands is checked, everything that would check one
 // more waits, and goes when its caller does.
 func TestChecksAreBounded(t *testing.T) {
-	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
+	rules := compiledOf(t, newBook(policies(t, manyRules(1))), one)
 	for range cap(checking) {
 		checking <- struct{}{}
 	}
@@ -24,8 +24,8 @@ func TestChecksAreBounded(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	q := chat.Question{Command: "ls"}
-	_, runErr := rules.CheckRun(gone, chat.RunSpec{Command: "ls"})
-	_, _, rulesErr := rules.Explain(gone, q, nil)
+	_, runErr := rules.checkRun(gone, chat.RunSpec{Command: "ls"})
+	_, _, rulesErr := rules.explain(gone, q, nil)
 	for what, err := range map[string]error{"a run": runErr, "explain": rulesErr} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s was checked beyond the bound: %v", what, err)
@@ -37,11 +37,11 @@ func TestChecksAreBounded(t *testing.T) {
 // the links that the chat reports, they close only the names themselves.
 func TestLinkedVerdicts(t *testing.T) {
 	const text = "access: {useDefaults: false, deny: ['~/way/key']}\n"
-	rules := rulesOf(t, NewBook(policies(t, text)), one)
-	links := Links{one.Home + "/way/key": {To: one.Home + "/real/key"}}
-	asked := func([]string) (Links, error) { return links, nil }
+	rules := compiledOf(t, newBook(policies(t, text)), one)
+	links := linkTargets{one.Home + "/way/key": {To: one.Home + "/real/key"}}
+	asked := func([]string) (map[string]filewire.Link, error) { return links, nil }
 	q := chat.Question{Path: one.Home + "/real/key", Op: "read"}
-	v, got, err := rules.Explain(t.Context(), q, asked)
+	v, got, err := rules.explain(t.Context(), q, asked)
 	if err != nil || !v.Denied() || len(got) != 1 {
 		t.Errorf("explain: %+v by %v, %v", v, got, err)
 	}
@@ -51,8 +51,8 @@ func TestLinkedVerdicts(t *testing.T) {
 }
 
 // TestRedact: a denial by a rule loses what names the rule, if asked; another denial keeps it.
-func TestRedact(t *testing.T) {
-	rules := rulesOf(t, NewBook(policies(t, manyRules(1))), one)
+func TestRedactDenial(t *testing.T) {
+	rules := compiledOf(t, newBook(policies(t, manyRules(1))), one)
 	d := filewire.CheckBy(rules.Ruleset)(filewire.Read, one.Home+"/secret-0/x")
 	if d == nil || d.Rule == "" || d.Place == "" {
 		t.Fatalf("denied by %+v", d)
@@ -60,7 +60,7 @@ func TestRedact(t *testing.T) {
 	other := *d
 	other.Layer = ""
 	whole := *d
-	_, _, _ = Redact(&whole, false), Redact(d, true), Redact(&other, true)
+	_, _, _ = redact(&whole, false), redact(d, true), redact(&other, true)
 	if d.Rule+d.Place+d.Path+d.Layer != "" || d.Message == "" ||
 		other.Rule == "" || whole.Rule == "" {
 		t.Errorf("%+v, %+v and %+v", d, other, whole)

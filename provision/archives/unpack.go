@@ -1,26 +1,24 @@
-package archiver
+package archives
 
 import (
 	"context"
 	"errors"
 	"io"
-
-	"github.com/chatd/chatd/provision/archives"
 )
 
 // Unpacking is an archive that becomes a chat.
 type Unpacking struct {
 	Do      Do
-	Store   *archives.Store
-	Archive archives.Manifest
+	Store   *Store
+	Archive Manifest
 	// Identities are those of age, one a line; empty reads what is in clear.
 	Identities string
 }
 
 // Home unpacks the home into dir, which is empty, and wants all of it to be what was archived.
 func (u Unpacking) Home(ctx context.Context, dir string) error {
-	r, err := u.read(ctx, archives.Home, nil, "unpack", dir)
-	if err == nil && r.SHA256 != u.Archive.Files[archives.Home].Content {
+	r, err := u.read(ctx, Home, nil, "unpack", dir)
+	if err == nil && r.SHA256 != u.Archive.Files[Home].Content {
 		err = errDiffers
 	}
 	return err
@@ -28,8 +26,8 @@ func (u Unpacking) Home(ctx context.Context, dir string) error {
 
 // Rest returns the rest of the chat, if it is what was archived.
 func (u Unpacking) Rest(ctx context.Context) (text []byte, err error) {
-	r, err := u.read(ctx, archives.Chat, readInto(&text), "open")
-	want := u.Archive.Files[archives.Chat].Content
+	r, err := u.read(ctx, Chat, readInto(&text), "open")
+	want := u.Archive.Files[Chat].Content
 	if err == nil && (r.SHA256 != want || hashOf(text) != want) {
 		err = errDiffers
 	}
@@ -38,17 +36,17 @@ func (u Unpacking) Rest(ctx context.Context) (text []byte, err error) {
 
 // read does a command of chatd-archive on a part, whose hash must be that of the manifest.
 func (u Unpacking) read(
-	ctx context.Context, part archives.Part, out func(io.Reader) error, verb string, args ...string,
+	ctx context.Context, part Part, out func(io.Reader) error, verb string, args ...string,
 ) (r Result, err error) {
 	f, err := u.Store.OpenPart(u.Archive, part)
 	if err != nil {
 		return r, err
 	}
-	hashed := archives.Hashing(f)
+	hashed := hashing(f)
 	command, in := from(verb, u.Identities, hashed)
 	r, err = u.Do(ctx, "unpacking", Task{Args: append(command, args...), In: in, Out: out})
 	if err == nil {
-		err = hashed.Check(u.Archive, part)
+		err = hashed.check(u.Archive, part)
 	}
 	return r, errors.Join(err, f.Close())
 }

@@ -1,4 +1,4 @@
-package fileops
+package runs
 
 import (
 	"bytes"
@@ -54,7 +54,7 @@ func open(t *testing.T, check filewire.Check) (*Tools, *apitest.Memory, chat.ID)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { runtime.KeepAlive(c) }) // its end would end the calls
-	return New(c), mem, newChat(t, mem, "a")
+	return NewTools(c), mem, newChat(t, mem, "a")
 }
 
 func newChat(t *testing.T, mem *apitest.Memory, name string) chat.ID {

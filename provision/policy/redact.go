@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 )
 
-// Redact leaves the rule, its place and the path out of a denial by rules or by the kernel, if the
+// redact leaves the rule, its place and the path out of a denial by rules or by the kernel, if the
 // caller may know no more than that it is denied.
-func Redact(err error, terse bool) error {
+func redact(err error, terse bool) error {
 	var d *filewire.Denial
 	if terse && errors.As(err, &d) && (byRules(d) || d.Errno != "") {
 		d.Path, d.Rule, d.Place, d.Layer = "", "", "", ""

@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"context"
@@ -13,10 +13,8 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// CheckPlaces refuses rules that match more paths of these trees than one session can mask, as far
-// as this user may read them. Its error is [filerules.Faults]. home is an example of the homes
-// that the rules are for.
-func CheckPlaces(ctx context.Context, p *filerules.Policy, home string, trees []chat.Exposed) error {
+// checkPlaces is [CheckPlaces] for these trees.
+func checkPlaces(ctx context.Context, p *filerules.Policy, home string, trees []chat.Exposed) error {
 	err := walls.CheckTrees(ctx, p, home, looked(trees))
 	var refused walls.Unenforceable
 	if errors.As(err, &refused) {
@@ -25,10 +23,10 @@ func CheckPlaces(ctx context.Context, p *filerules.Policy, home string, trees []
 	return err
 }
 
-// CheckAllPlaces is CheckPlaces for the policies of profiles, and takes the trees of a profile from
+// checkAllPlaces is CheckPlaces for the policies of profiles, and takes the trees of a profile from
 // trees. Rules that match too much are a [chat.ErrUnsupported]. The same rules are counted
 // once in the same trees.
-func CheckAllPlaces(
+func checkAllPlaces(
 	ctx context.Context, policies map[string]*filerules.Policy, home string,
 	trees func(profile string) []chat.Exposed,
 ) error {

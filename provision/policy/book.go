@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"maps"
@@ -12,23 +12,18 @@ import (
 // maxCompiled bounds the cache of compiled rules. A set of 1,000 rules has about half a megabyte.
 const maxCompiled = 128
 
-// Book is the file rules in force, by profile, and a cache of the rules compiled from them
+// book is the file rules in force, by profile, and a cache of the rules compiled from them
 // for chats. New rules come with a new book: compiled rules never outlive their source, even if
 // a reload happens while they are compiled.
-type Book struct {
+type book struct {
 	policies map[string]*filerules.Policy
 
 	mu   sync.Mutex
 	kept map[ruleKey]*Rules
 }
 
-// Chat is what the rules of a chat depend on, besides the policy of its profile. The working
-// directory is the home, whatever directory the chat names.
-type Chat struct {
-	Profile, Agent, Home string
-}
-
 // ruleKey is everything that compiled rules depend on; the targets of links come with each check.
+// The working directory is the home, whatever directory the chat names.
 type ruleKey struct {
 	policy      *filerules.Policy
 	agent, home string
@@ -54,36 +49,36 @@ var builtIn = sync.OnceValue(func() *filerules.Policy {
 	return p
 })
 
-// NewBook returns a book of all policies, by profile name. A profile that the map lacks has the
+// newBook returns a book of all policies, by profile name. A profile that the map lacks has the
 // built-in rules.
-func NewBook(all map[string]*filerules.Policy) *Book {
-	return &Book{policies: maps.Clone(all), kept: map[ruleKey]*Rules{}}
+func newBook(all map[string]*filerules.Policy) *book {
+	return &book{policies: maps.Clone(all), kept: map[ruleKey]*Rules{}}
 }
 
-// Policy returns the file rules of a profile, or the built-in ones.
-func (b *Book) Policy(profile string) *filerules.Policy {
+// policy returns the file rules of a profile, or the built-in ones.
+func (b *book) policy(profile string) *filerules.Policy {
 	if p := b.policies[profile]; p != nil {
 		return p
 	}
 	return builtIn()
 }
 
-// Needed reports whether the rules of an agent of a profile have a denial that the kernel enforces.
-func (b *Book) Needed(profile, agent string) bool {
-	return walls.Needed(b.Policy(profile), agent)
+// needed reports whether the rules of an agent of a profile have a denial that the kernel enforces.
+func (b *book) needed(profile, agent string) bool {
+	return walls.Needed(b.policy(profile), agent)
 }
 
-// Enforced returns the profiles with such a denial, for any agent, sorted.
-func (b *Book) Enforced() []string {
+// enforced returns the profiles with such a denial, for any agent, sorted.
+func (b *book) enforced() []string {
 	names := slices.Sorted(maps.Keys(b.policies))
 	return slices.DeleteFunc(names, func(name string) bool {
 		return !walls.NeededBy(b.policies[name])
 	})
 }
 
-// Rules returns the compiled rules of a chat. Two simultaneous calls may both compile.
-func (b *Book) Rules(c Chat) (*Rules, error) {
-	key := ruleKey{b.Policy(c.Profile), c.Agent, c.Home}
+// rules returns the compiled rules of a chat. Two simultaneous calls may both compile.
+func (b *book) rules(c Chat) (*Rules, error) {
+	key := ruleKey{b.policy(c.Profile), c.Agent, c.Home}
 	b.mu.Lock()
 	r := b.kept[key]
 	b.mu.Unlock()
@@ -98,7 +93,7 @@ func (b *Book) Rules(c Chat) (*Rules, error) {
 }
 
 // keep caches r. A full cache begins anew.
-func (b *Book) keep(key ruleKey, r *Rules) {
+func (b *book) keep(key ruleKey, r *Rules) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.kept) == maxCompiled {

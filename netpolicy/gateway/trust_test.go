@@ -1,4 +1,4 @@
-package authority
+package gateway
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"crypto/sha256"
@@ -12,9 +12,9 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// ProfileKeys are the keys of a profile that a reload replaces: those against which runs are
+// profileKeys are the keys of a profile that a reload replaces: those against which runs are
 // checked, and those that hold for chats that live.
-type ProfileKeys struct {
+type profileKeys struct {
 	Guard                chat.Guard
 	ToolsOff             []string
 	Agents               map[string]chat.AgentTools
@@ -25,18 +25,18 @@ type ProfileKeys struct {
 	network              chat.Network
 }
 
-func keysOf(p chat.Profile) ProfileKeys {
-	return ProfileKeys{p.Guard, p.ToolsOff, p.Agents, p.TimeoutMax, p.Limits, p.Env, p.Egress, p.EgressMayAdd,
+func keysOf(p chat.Profile) profileKeys {
+	return profileKeys{p.Guard, p.ToolsOff, p.Agents, p.TimeoutMax, p.Limits, p.Env, p.Egress, p.EgressMayAdd,
 		p.EffectiveNetwork()}
 }
 
-// Keys are those of each profile. They are replaced as a whole, so that no run is checked against a
-// mixture of two configs.
-type Keys map[string]ProfileKeys
+// keySet has the keys of each profile. It is replaced as a whole, so that no run is checked against
+// a mixture of two configs.
+type keySet map[string]profileKeys
 
-// KeysOf takes the keys out of profiles.
-func KeysOf(profiles map[string]chat.Profile) (Keys, error) {
-	all := Keys{}
+// keySetOf takes the keys out of profiles.
+func keySetOf(profiles map[string]chat.Profile) (keySet, error) {
+	all := keySet{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
 		p := profiles[name]
@@ -48,10 +48,10 @@ func KeysOf(profiles map[string]chat.Profile) (Keys, error) {
 	return all, errors.Join(errs...)
 }
 
-// NewKeys returns the keys of profiles after a reload, in place of those of old. Changes of other
+// newKeySet returns the keys of profiles after a reload, in place of those of old. Changes of other
 // keys wait for a restart. A config without one of the profiles is refused: its chats would lose
 // their guard.
-func NewKeys(old, profiles map[string]chat.Profile) (Keys, error) {
+func newKeySet(old, profiles map[string]chat.Profile) (keySet, error) {
 	errs := []error{}
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		p, ok := profiles[name]
@@ -62,13 +62,13 @@ func NewKeys(old, profiles map[string]chat.Profile) (Keys, error) {
 		}
 		errs = append(errs, p.Validate())
 	}
-	all, err := KeysOf(profiles)
+	all, err := keySetOf(profiles)
 	return all, errors.Join(append(errs, err)...)
 }
 
-// In returns a profile with its keys, if they are known, in place of its own. The kind of network
+// in returns a profile with its keys, if they are known, in place of its own. The kind of network
 // is fixed when chatd starts: another one waits for a restart, and so does the egress through it.
-func (k Keys) In(p chat.Profile, name string) chat.Profile {
+func (k keySet) in(p chat.Profile, name string) chat.Profile {
 	if own, ok := k[name]; ok {
 		p.Guard, p.ToolsOff, p.TimeoutMax = own.Guard, own.ToolsOff, own.TimeoutMax
 		p.Limits, p.Env, p.Agents = own.Limits, own.Env, own.Agents
@@ -79,8 +79,8 @@ func (k Keys) In(p chat.Profile, name string) chat.Profile {
 	return p
 }
 
-// Sum returns a digest of each profile's keys, for the audit log.
-func (k Keys) Sum() string {
+// sum returns a digest of each profile's keys, for the audit log.
+func (k keySet) sum() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(k)) {
 		b, err := json.Marshal(k[name])

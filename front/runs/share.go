@@ -1,4 +1,4 @@
-package fileops
+package runs
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package authority
+package gateway
 
 import (
 	"crypto/ecdsa"
@@ -35,9 +35,9 @@ type Authority struct {
 	cert *x509.Certificate
 }
 
-// New returns the authority of a seed: always the same key and name, with a certificate that holds
-// for ten years before now and after.
-func New(seed []byte, now time.Time) (*Authority, error) {
+// NewAuthority returns the authority of a seed: always the same key and name, with a certificate
+// that holds for ten years before now and after.
+func NewAuthority(seed []byte, now time.Time) (*Authority, error) {
 	key, err := derive(seed)
 	if err == nil {
 		a := &Authority{key: key}

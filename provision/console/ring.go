@@ -1,4 +1,4 @@
-package ring
+package console
 
 import (
 	"errors"
@@ -11,27 +11,33 @@ import (
 	"sync"
 )
 
-// Ring is the end of a stream. It may be used by many goroutines.
-type Ring struct {
+// ring keeps the end of a stream on the disk, in a directory with two files at most. It may be used
+// by many goroutines.
+//
+// The cursor of a byte is the number of bytes ever appended before it. Each file is named by
+// the cursor of its first byte, so that names and sizes are the whole state, and a crash between
+// two writes leaves nothing to repair. When the newer file is full, the ring begins a third and
+// removes the oldest: it keeps between half of the bound and all of it.
+type ring struct {
 	dir  string
 	half int64 // bytes in one file
 
 	mu      sync.Mutex
-	files   []file // at most two, the older first
+	files   []ringFile // at most two, the older first
 	changed chan struct{}
 	removed bool
 }
 
-type file struct{ from, size int64 }
+type ringFile struct{ from, size int64 }
 
-func (f file) end() int64 { return f.from + f.size }
+func (f ringFile) end() int64 { return f.from + f.size }
 
-func (f file) name() string { return fmt.Sprintf("%020d", f.from) }
+func (f ringFile) name() string { return fmt.Sprintf("%020d", f.from) }
 
-// Open opens the ring in dir, which need not exist: the first Append makes it. size bounds the
-// kept bytes. Open removes every other file in dir.
-func Open(dir string, size int64) (*Ring, error) {
-	r := &Ring{dir: dir, half: max(1, size/2), changed: make(chan struct{})}
+// openRing opens the ring in dir, which need not exist: the first append makes it. size bounds the
+// kept bytes. It removes every other file in dir.
+func openRing(dir string, size int64) (*ring, error) {
+	r := &ring{dir: dir, half: max(1, size/2), changed: make(chan struct{})}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot open the log %s: %w", dir, err)
@@ -42,7 +48,7 @@ func Open(dir string, size int64) (*Ring, error) {
 			return nil, fmt.Errorf("cannot open the log %s: %w", dir, err)
 		}
 		from, err := strconv.ParseInt(e.Name(), 10, 63)
-		f := file{from, fi.Size()}
+		f := ringFile{from, fi.Size()}
 		if err != nil || f.name() != e.Name() || !fi.Mode().IsRegular() || f.size > r.half {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 				return nil, fmt.Errorf("cannot tidy the log %s: %w", dir, err)
@@ -51,7 +57,7 @@ func Open(dir string, size int64) (*Ring, error) {
 		}
 		r.files = append(r.files, f)
 	}
-	slices.SortFunc(r.files, func(a, b file) int { return int(min(1, max(-1, a.from-b.from))) })
+	slices.SortFunc(r.files, func(a, b ringFile) int { return int(min(1, max(-1, a.from-b.from))) })
 	for i := len(r.files) - 1; i > 0; i-- {
 		if r.files[i-1].end() != r.files[i].from { // the end of a file was lost
 			return r, r.drop(i)
@@ -61,7 +67,7 @@ func Open(dir string, size int64) (*Ring, error) {
 }
 
 // drop removes the n oldest files.
-func (r *Ring) drop(n int) error {
+func (r *ring) drop(n int) error {
 	for ; n > 0; n-- {
 		if err := os.Remove(filepath.Join(r.dir, r.files[0].name())); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot shorten the log: %w", err)
@@ -71,12 +77,12 @@ func (r *Ring) drop(n int) error {
 	return nil
 }
 
-// ErrRemoved is the error of a ring after [Ring.Remove].
-var ErrRemoved = errors.New("it was removed")
+// errRemoved is the error of a ring after [ring.remove].
+var errRemoved = errors.New("it was removed")
 
-// Remove removes the directory with its content. A later Append on the ring fails, and does not
+// remove removes the directory with its content. A later append on the ring fails, and does not
 // make it again.
-func (r *Ring) Remove() error {
+func (r *ring) remove() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.removed, r.files = true, nil
@@ -87,13 +93,13 @@ func (r *Ring) Remove() error {
 	return nil
 }
 
-// Append adds p to the end. After an error some of p may be there.
-func (r *Ring) Append(p []byte) error {
+// append adds p to the end. After an error some of p may be there.
+func (r *ring) append(p []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.wake()
 	if r.removed {
-		return fmt.Errorf("cannot write the log: %w", ErrRemoved)
+		return fmt.Errorf("cannot write the log: %w", errRemoved)
 	}
 	for len(p) > 0 {
 		n, err := r.appendSome(p)
@@ -105,12 +111,12 @@ func (r *Ring) Append(p []byte) error {
 	return nil
 }
 
-func (r *Ring) appendSome(p []byte) (int, error) {
+func (r *ring) appendSome(p []byte) (int, error) {
 	if len(r.files) == 0 || r.files[len(r.files)-1].size >= r.half {
 		if err := os.MkdirAll(r.dir, 0o700); err != nil {
 			return 0, err
 		}
-		r.files = append(r.files, file{from: r.end()})
+		r.files = append(r.files, ringFile{from: r.end()})
 		if err := r.drop(len(r.files) - 2); err != nil {
 			return 0, err
 		}
@@ -125,7 +131,7 @@ func (r *Ring) appendSome(p []byte) (int, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-func (r *Ring) end() int64 {
+func (r *ring) end() int64 {
 	if len(r.files) == 0 {
 		return 0
 	}
@@ -133,14 +139,14 @@ func (r *Ring) end() int64 {
 }
 
 // wake notifies all waiters.
-func (r *Ring) wake() {
+func (r *ring) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// Bounds are the cursors of the first kept byte and of the next byte to come. The next Append
+// bounds are the cursors of the first kept byte and of the next byte to come. The next append
 // closes changed.
-func (r *Ring) Bounds() (start, end int64, changed <-chan struct{}) {
+func (r *ring) bounds() (start, end int64, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.files) > 0 {
@@ -149,13 +155,13 @@ func (r *Ring) Bounds() (start, end int64, changed <-chan struct{}) {
 	return start, r.end(), r.changed
 }
 
-// ReadAt fills p from the cursor on, or from the first kept byte if that is later; from is the
+// readAt fills p from the cursor on, or from the first kept byte if that is later; from is the
 // cursor it used. n is 0 at the end of the stream.
-func (r *Ring) ReadAt(p []byte, cursor int64) (n int, from int64, err error) {
+func (r *ring) readAt(p []byte, cursor int64) (n int, from int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.removed {
-		return 0, cursor, fmt.Errorf("cannot read the log: %w", ErrRemoved)
+		return 0, cursor, fmt.Errorf("cannot read the log: %w", errRemoved)
 	}
 	for _, f := range r.files {
 		cursor = max(cursor, f.from)
@@ -180,7 +186,7 @@ func (r *Ring) ReadAt(p []byte, cursor int64) (n int, from int64, err error) {
 }
 
 // readFile reads all of p; the lock is held, so that the file is not removed meanwhile.
-func (r *Ring) readFile(f file, p []byte, cursor int64) (int, error) {
+func (r *ring) readFile(f ringFile, p []byte, cursor int64) (int, error) {
 	in, err := os.Open(filepath.Join(r.dir, f.name()))
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package archiver
+package archives
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/archives"
 )
 
 // TestPackingDiffers: what is read again must be what was packed, by the key of the check where
@@ -53,7 +52,7 @@ func TestPackingDiffers(t *testing.T) {
 	if !done("open", "age1") {
 		t.Error("it was not opened by the key of the check")
 	}
-	if err := p.Rest(t.Context(), make([]byte, MaxRest+1)); !errors.Is(err, chat.ErrInvalid) {
+	if err := p.Rest(t.Context(), make([]byte, maxRest+1)); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("too much: %v", err)
 	}
 }
@@ -63,7 +62,7 @@ func TestPackingDiffers(t *testing.T) {
 func packing(
 	t *testing.T, recipients string, first, again Result, text string,
 ) (p Packing, done func(verb, recipients string) bool) {
-	s, err := archives.Open(archives.Options{Dir: filepath.Join(t.TempDir(), "a")})
+	s, err := Open(Options{Dir: filepath.Join(t.TempDir(), "a")})
 	if err != nil {
 		t.Fatal(err)
 	}

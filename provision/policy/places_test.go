@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestCheckPlaces(t *testing.T) {
 	many := policies(t, "access: {useDefaults: false, deny: ['/data/[0-9]*']}\n")[one.Profile]
 	few := policies(t, "access: {useDefaults: false, deny: [/data/7]}\n")[one.Profile]
 	inert := policies(t, "access: {useDefaults: false}\n")[one.Profile]
-	if err := CheckPlaces(t.Context(), many, one.Home, shared); err != nil {
+	if err := checkPlaces(t.Context(), many, one.Home, shared); err != nil {
 		t.Error(err)
 	}
 	all := map[string]*filerules.Policy{
@@ -38,7 +38,7 @@ func TestCheckPlaces(t *testing.T) {
 		asked = append(asked, profile)
 		return shared
 	}
-	if err := CheckAllPlaces(t.Context(), all, one.Home, trees); err != nil {
+	if err := checkAllPlaces(t.Context(), all, one.Home, trees); err != nil {
 		t.Error(err)
 	}
 	if !slices.Equal(asked, []string{"a", "b", "few"}) {
@@ -46,7 +46,7 @@ func TestCheckPlaces(t *testing.T) {
 	}
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("given up"))
-	err := CheckAllPlaces(gone, all, one.Home, trees)
+	err := checkAllPlaces(gone, all, one.Home, trees)
 	if err == nil || !strings.Contains(err.Error(), "profile a:") ||
 		strings.Contains(err.Error(), "profile b:") {
 		t.Errorf("a count that was given up: %v", err)
@@ -55,9 +55,9 @@ func TestCheckPlaces(t *testing.T) {
 
 // TestNeeded: an agent whose rules deny nothing needs no enforcer, and its profile may all the
 // same.
-func TestNeeded(t *testing.T) {
+func TestBookNeeded(t *testing.T) {
 	own := "access: {useDefaults: false}\nagents: {a: {access: {deny: [/data/x]}}}\n"
-	b := NewBook(map[string]*filerules.Policy{
+	b := newBook(map[string]*filerules.Policy{
 		"own": policies(t, own)[one.Profile],
 		"all": policies(t, "access: {useDefaults: false, deny: [/data/x]}\n")[one.Profile],
 	})
@@ -68,25 +68,25 @@ func TestNeeded(t *testing.T) {
 		{"all", "", true}, {"all", "a", true}, {"own", "a", true}, {"own", "", false},
 		{"none", "a", false},
 	} {
-		if b.Needed(c.profile, c.agent) != c.want {
+		if b.needed(c.profile, c.agent) != c.want {
 			t.Errorf("%+v", c)
 		}
 	}
-	if got := b.Enforced(); !slices.Equal(got, []string{"all", "own"}) {
+	if got := b.enforced(); !slices.Equal(got, []string{"all", "own"}) {
 		t.Errorf("%q", got)
 	}
 }
 
 // TestKeysIn: a profile has the keys of the last reload, and its own where those have none.
 func TestKeysIn(t *testing.T) {
-	k := Keys{"p": {ToolsOff: []string{"exec"}, TimeoutMax: 7}}
+	k := keySet{"p": {ToolsOff: []string{"exec"}, TimeoutMax: 7}}
 	old := chat.Profile{Name: "p", TimeoutMax: 1, Commands: []string{"ls"}}
-	got := k.In(old, "p")
+	got := k.in(old, "p")
 	if got.TimeoutMax != 7 || len(got.ToolsOff) != 1 || len(got.Commands) != 1 {
 		t.Errorf("%+v", got)
 	}
-	for _, keys := range []Keys{nil, {"q": {}}} {
-		if got := keys.In(old, "p"); got.TimeoutMax != 1 {
+	for _, keys := range []keySet{nil, {"q": {}}} {
+		if got := keys.in(old, "p"); got.TimeoutMax != 1 {
 			t.Errorf("%+v", got)
 		}
 	}

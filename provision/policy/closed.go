@@ -1,4 +1,4 @@
-package verdict
+package policy
 
 import (
 	"slices"
@@ -43,9 +43,9 @@ func mayOpenIn(rs *filerules.Ruleset, dir string) bool {
 	})
 }
 
-// ByKernel returns the denial that closes a name to the kernel or, with changes, makes it
+// byKernel returns the denial that closes a name to the kernel or, with changes, makes it
 // read-only; or the zero Verdict.
-func (r *Rules) ByKernel(name string, changes bool) filerules.Verdict {
+func (r *Rules) byKernel(name string, changes bool) filerules.Verdict {
 	h := r.ClassOf(name)
 	open := h.Class == filerules.Open || h.Class == filerules.ReadOnly && !changes
 	if open || !filerules.Enforced(name) {
