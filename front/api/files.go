@@ -99,7 +99,9 @@ func statusOf(a filewire.Answer) int {
 }
 
 // ReadFile is POST …/files/read_file, or GET …/files/content for a that streams.
-func (c *Client) ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error) {
+func (c *Client) ReadFile(
+	ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin,
+) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
 		return filewire.Answer{}, err
 	}
@@ -110,7 +112,9 @@ func (c *Client) ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile, 
 }
 
 // ListDir is POST …/files/list_dir.
-func (c *Client) ListDir(ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error) {
+func (c *Client) ListDir(
+	ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin,
+) (filewire.Answer, error) {
 	return c.tool(ctx, listDir, id, a, begin)
 }
 
@@ -120,7 +124,9 @@ func (c *Client) EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) 
 }
 
 // WriteFile is POST …/files/write_file, or PUT …/files/content for a that streams.
-func (c *Client) WriteFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
+func (c *Client) WriteFile(
+	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
+) (filewire.Answer, error) {
 	if a.Stream {
 		return c.upload(ctx, id, a, body, false)
 	}
@@ -129,7 +135,9 @@ func (c *Client) WriteFile(ctx context.Context, id chat.ID, a filewire.WriteFile
 
 // AppendFile is POST …/files/append_file, or PUT …/files/content?append=true for a
 // that streams.
-func (c *Client) AppendFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
+func (c *Client) AppendFile(
+	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
+) (filewire.Answer, error) {
 	if a.Stream {
 		return c.upload(ctx, id, a, body, true)
 	}
@@ -167,7 +175,9 @@ func contentAt(id chat.ID, path string, query map[string]string) target {
 	return target{chat: id, query: "?" + q.Encode()}
 }
 
-func (c *Client) download(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (out filewire.Answer, err error) {
+func (c *Client) download(
+	ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin,
+) (out filewire.Answer, err error) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	at := contentAt(id, a.Path, map[string]string{"offset": number(a.Offset), "length": number(a.Length),
 		"line": number(a.Line), "lines": number(a.Lines), "hash": strconv.FormatBool(a.Hash)})
@@ -197,7 +207,9 @@ func (c *Client) download(ctx context.Context, id chat.ID, a filewire.ReadFile, 
 	return last.answer(), nil
 }
 
-func (c *Client) upload(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader, add bool) (out filewire.Answer, err error) {
+func (c *Client) upload(
+	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader, add bool,
+) (out filewire.Answer, err error) {
 	if err := a.Validate(); err != nil {
 		return out, err
 	}

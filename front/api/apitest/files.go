@@ -22,7 +22,9 @@ const maxMemory = 64 << 20
 
 // allow finds the chat, its file and whether Deny has something against it; the
 // lock is held.
-func (m *Memory) allow(ctx context.Context, id chat.ID, tool filewire.Tool, op filewire.Op, name string) (string, error) {
+func (m *Memory) allow(
+	ctx context.Context, id chat.ID, tool filewire.Tool, op filewire.Op, name string,
+) (string, error) {
 	c, err := m.reach(ctx, id)
 	if err != nil {
 		return "", err
@@ -59,7 +61,9 @@ func (m *Memory) instead() func(context.Context, filewire.Tool, filewire.Begin, 
 }
 
 // file is the content and where it is.
-func (m *Memory) file(ctx context.Context, id chat.ID, tool filewire.Tool, op filewire.Op, name string) (string, []byte, bool, error) {
+func (m *Memory) file(
+	ctx context.Context, id chat.ID, tool filewire.Tool, op filewire.Op, name string,
+) (string, []byte, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, err := m.allow(ctx, id, tool, op, name)
