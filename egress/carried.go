@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/chatd/chatd/chat"
 )
 
 const (
@@ -177,16 +179,7 @@ func (c *carried) idle(now time.Time) bool {
 
 // sweepUntil ends idle connections until ctx ends. One timer for all costs less than one each.
 func (s *server) sweepUntil(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			s.sweep(now)
-		}
-	}
+	chat.Every(ctx, sweepEvery, func() { s.sweep(time.Now()) })
 }
 
 func (s *server) sweep(now time.Time) {

@@ -146,16 +146,7 @@ func (t *tally) unhear(carried []uplink.Carried) {
 
 // reportUntil tells chatd-root of events until ctx ends. The last ones are lost with this process.
 func (s *server) reportUntil(ctx context.Context) {
-	tick := time.NewTicker(reportEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.report(ctx, "")
-		}
-	}
+	chat.Every(ctx, reportEvery, func() { s.report(ctx, "") })
 }
 
 // reportOf tells of a chat that ends: chatd-root hears nothing of it once it is closed.

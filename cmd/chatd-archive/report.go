@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"sync"
@@ -31,23 +32,17 @@ const progressEvery = time.Second
 
 // reported does the command and writes lines of JSON; it returns the exit code.
 func reported(o options, errs io.Writer) int {
-	to, over := json.NewEncoder(errs), make(chan struct{})
+	to := json.NewEncoder(errs)
+	doing, over := context.WithCancel(context.Background())
 	var telling sync.WaitGroup
 	telling.Go(func() {
-		tick := time.NewTicker(progressEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				now := progress{o.Meter.Entries.Load(), o.Meter.Bytes.Load()}
-				_ = to.Encode(line{Progress: &now}) // its reader may be gone: the last line says so
-			case <-over:
-				return
-			}
-		}
+		chat.Every(doing, progressEvery, func() {
+			now := progress{o.Meter.Entries.Load(), o.Meter.Bytes.Load()}
+			_ = to.Encode(line{Progress: &now}) // its reader may be gone: the last line says so
+		})
 	})
 	d, err := o.do()
-	close(over)
+	over()
 	telling.Wait()
 	last := line{Done: &d}
 	code, kind := kindOf(err)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // progressEvery is the interval of progress notifications: well within the minute after which
@@ -22,21 +24,15 @@ func reportProgress(ctx context.Context, req *sdk.CallToolRequest) (stop func())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		began, tick := time.Now(), time.NewTicker(progressEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		began := time.Now()
+		chat.Every(ctx, progressEvery, func() {
 			took := time.Since(began)
 			p := &sdk.ProgressNotificationParams{ProgressToken: token, Progress: took.Seconds(),
 				Message: fmt.Sprintf("%s: %s", req.Params.Name, took.Round(time.Second))}
 			if req.Session.NotifyProgress(ctx, p) != nil {
-				return // the agent is gone, which ends its call
+				cancel() // the agent is gone, which ends its call
 			}
-		}
+		})
 	}()
 	return func() { cancel(); <-ended }
 }

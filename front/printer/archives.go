@@ -99,24 +99,12 @@ func ArchiveProgress(
 	if !IsTerminal(w) {
 		return func() {}
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for shown := ""; ; {
-			select {
-			case <-stop:
-				if shown != "" && !plain {
-					fmt.Fprint(w, "\r\x1b[K")
-				}
-				return
-			case <-tick.C:
-				shown = showProgress(w, what, plain, shown, ask())
-			}
+	shown := ""
+	return meanwhile(time.Second, func() { shown = showProgress(w, what, plain, shown, ask()) }, func() {
+		if shown != "" && !plain {
+			fmt.Fprint(w, "\r\x1b[K")
 		}
-	}()
-	return func() { close(stop); <-stopped }
+	})
 }
 
 // showProgress replaces what is shown, and returns what is.

@@ -1,9 +1,12 @@
 package printer
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // Progress shows on a terminal that something is under way, until the returned
@@ -16,22 +19,21 @@ func Progress(w io.Writer, what string, plain bool) (done func()) {
 		fmt.Fprintf(w, "%s …\n", what)
 		return func() {}
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go spin(w, what, stop, stopped)
-	return func() { close(stop); <-stopped }
+	i, begin := 0, time.Now()
+	return meanwhile(100*time.Millisecond, func() {
+		fmt.Fprintf(w, "\r%c %s %s", `|/-\`[i%4], what, time.Since(begin).Truncate(time.Second))
+		i++
+	}, func() { fmt.Fprint(w, "\r\x1b[K") })
 }
 
-func spin(w io.Writer, what string, stop, stopped chan struct{}) {
-	defer close(stopped)
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for i, begin := 0, time.Now(); ; i++ {
-		select {
-		case <-stop:
-			fmt.Fprint(w, "\r\x1b[K")
-			return
-		case <-tick.C:
-			fmt.Fprintf(w, "\r%c %s %s", `|/-\`[i%4], what, time.Since(begin).Truncate(time.Second))
-		}
-	}
+// meanwhile calls act at intervals until the returned function is called, and then end.
+func meanwhile(interval time.Duration, act, end func()) (done func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		chat.Every(ctx, interval, act)
+		end()
+	}()
+	return func() { stop(); <-stopped }
 }

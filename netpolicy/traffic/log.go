@@ -140,16 +140,7 @@ func (l *Log) Forget(id chat.ID) {
 
 // Run audits what is still to be said of each window that is over, until ctx ends.
 func (l *Log) Run(ctx context.Context) {
-	tick := time.NewTicker(flushEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			l.Flush(false)
-		}
-	}
+	chat.Every(ctx, flushEvery, func() { l.Flush(false) })
 }
 
 // Flush audits how many refusals of each chat no line tells of, once its window is over;

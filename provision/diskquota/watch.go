@@ -83,23 +83,10 @@ func NewWatch(o Options) *Watch {
 // Run looks and counts until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	var both sync.WaitGroup
-	both.Go(func() { every(ctx, w.opt.Every, w.Look) })
-	both.Go(func() { every(ctx, w.opt.Every, w.CountSmall) })
-	both.Go(func() { every(ctx, w.opt.Every, w.CountLarge) })
-	both.Wait()
-}
-
-func every(ctx context.Context, d time.Duration, act func(context.Context)) {
-	tick := time.NewTicker(d)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			act(ctx)
-		}
+	for _, act := range []func(context.Context){w.Look, w.CountSmall, w.CountLarge} {
+		both.Go(func() { chat.Every(ctx, w.opt.Every, func() { act(ctx) }) })
 	}
+	both.Wait()
 }
 
 // Look reports the awake chats that have reached a level.

@@ -78,16 +78,7 @@ func (w *Watch) Run(ctx context.Context, shortest time.Duration) {
 	if shortest > 0 {
 		every = min(every, max(minInterval, shortest/4))
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			w.Look(ctx)
-		}
-	}
+	chat.Every(ctx, every, func() { w.Look(ctx) })
 }
 
 // Look records which chats are in use, and puts those to sleep that are idle for too long.

@@ -68,16 +68,8 @@ func Watch(ctx context.Context, opt Options) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			w.look()
-		}
-	}
+	chat.Every(ctx, lookEvery, w.look)
+	return nil
 }
 
 func (w *watch) open() (err error) {
