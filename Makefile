@@ -76,7 +76,7 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 	go mod verify >/dev/null && go mod tidy -diff
 
 layout: ## print what each program links and reaches, and the sizes of packages
-	go test -count 1 -v -run 'TestSizes|StaysSmall' ./test/layout | sed -n 's/^ *[a-z]*_test.go:[0-9]*: //p'
+	go test -count 1 -v -run 'TestSizes|TestWords|StaysSmall' ./test/layout | sed -n 's/^ *[a-z]*_test.go:[0-9]*: //p'
 
 bench: packages ## measure the life of a chat beside its rivals at 0, 1,000 and 10,000 chats, and file rules and tools
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/roottest

@@ -52,11 +52,9 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// pageLink is a link to a file of the repository; what follows # is not looked at.
-var pageLink = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)\s]*)?\)`)
-
-// TestLinks: each link of a page to a file of the repository leads to one.
-func TestLinks(t *testing.T) {
+// pages are the names of all pages.
+func pages(t *testing.T) []string {
+	t.Helper()
 	var pages []string
 	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md", "*/*/*/*.md"} {
 		found, err := filepath.Glob(pattern)
@@ -65,8 +63,16 @@ func TestLinks(t *testing.T) {
 		}
 		pages = append(pages, found...)
 	}
+	return pages
+}
+
+// pageLink is a link to a file of the repository; what follows # is not looked at.
+var pageLink = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)\s]*)?\)`)
+
+// TestLinks: each link of a page to a file of the repository leads to one.
+func TestLinks(t *testing.T) {
 	links := 0
-	for _, name := range pages {
+	for _, name := range pages(t) {
 		for _, link := range pageLink.FindAllStringSubmatch(page(t, name), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(name), link[1])); err != nil {
 				t.Errorf("%s links %s: %v", name, link[1], err)
