@@ -15,7 +15,7 @@ import (
 // Drift names the limits, by their keys, that the cgroup of a living chat does not have as l says:
 // the kernel refused one, or somebody else wrote to it. [chat.ErrNotFound] without the chat's tree.
 //
-// A limit that is lifted for a moment, as for processes that end, is no drift.
+// A limit that is lifted for a moment, as for processes that end, is not a drift.
 func (f *FS) Drift(id chat.ID, l chat.Limits) (keys []string, err error) {
 	if err := checkID(id); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 // Kill ends every process of the chat, double forks and new sessions too, and
 // returns when none is left (cgroup.kill of the kernel's cgroup-v2.rst). There
-// being no tree is no error. The session leaf goes with its processes. When ctx
+// being no tree is not an error. The session leaf goes with its processes. When ctx
 // ends first the error is [chat.ErrBusy] and names who is left. The CPU quota is
 // lifted, or a chat that used it up would take seconds to die; [FS.LimitCPU] sets
 // it again.

@@ -13,7 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestBoundOwn: the front's cgroup is beside the base, is no chat's, is there for one front after
+// TestBoundOwn: the front's cgroup is beside the base, is not a chat's, is there for one front after
 // another, and goes with the base, but not while a front is in it.
 func TestBoundOwn(t *testing.T) {
 	f := open(t)

@@ -86,7 +86,7 @@ func (p probe) layer(ctx context.Context, name chat.LayerName, birth error, try 
 	return l
 }
 
-// in makes a tree for one trial and takes it away. Its name is no chat id, so
+// in makes a tree for one trial and takes it away. Its name is not a chat id, so
 // that no list of chats shows it.
 func (p probe) in(ctx context.Context, try func(context.Context, chat.ID) error) (err error) {
 	ctx, stop := context.WithTimeout(ctx, probeTime)

@@ -239,7 +239,7 @@ func TestDescriptorsStayHere(t *testing.T) {
 }
 
 // TestShortLived starts what ends at once: a process that is ending can be moved
-// nowhere, and that is no failure.
+// nowhere, and that is not a failure.
 func TestShortLived(t *testing.T) {
 	f := open(t)
 	must(t, f.Create(idA, limits()))

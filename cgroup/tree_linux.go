@@ -69,7 +69,7 @@ func freshLeaf(dir string) error {
 	return cgroupfs.Make(dir)
 }
 
-// Remove takes the chat's tree away; there being none is no error. It is
+// Remove takes the chat's tree away; there being none is not an error. It is
 // [chat.ErrBusy] while somebody is inside: [FS.Kill] comes first.
 func (f *FS) Remove(id chat.ID) error {
 	if err := checkID(id); err != nil {
@@ -124,7 +124,7 @@ func (f *FS) createRun(id chat.ID, run string) error {
 	if f.legacy != nil {
 		err = f.legacy.createRun(id, run)
 	} else {
-		// One process over the limit takes the whole run: half a run is no result.
+		// One process over the limit takes the whole run: half a run is not a result.
 		err = cgroupfs.Write(dir, "memory.oom.group", "1")
 	}
 	if err != nil {
@@ -133,7 +133,7 @@ func (f *FS) createRun(id chat.ID, run string) error {
 	return nil
 }
 
-// RemoveRun takes the leaf of a run away; there being none is no error. It is
+// RemoveRun takes the leaf of a run away; there being none is not an error. It is
 // [chat.ErrBusy] while somebody is inside.
 func (f *FS) RemoveRun(id chat.ID, run string) error {
 	if err := errors.Join(checkID(id), checkRun(run)); err != nil {

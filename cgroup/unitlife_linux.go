@@ -75,7 +75,7 @@ func (u *Units) remember(id chat.ID, props []systemd.Property) error {
 }
 
 // Kill ends every process of the chat as [FS.Kill] does, and then its unit. There
-// being no unit is no error. The cgroup is killed first: systemd goes through
+// being no unit is not an error. The cgroup is killed first: systemd goes through
 // the processes one by one, which a chat can make take long.
 func (u *Units) Kill(ctx context.Context, id chat.ID) error {
 	u.closeHandshake(id)

@@ -121,7 +121,7 @@ func (l Limits) Above(most Limits) (keys []string) {
 
 func share(l Limits) float64 { return l.CPUQuota.D().Seconds() / l.CPUPeriod.D().Seconds() }
 
-// isAbove takes 0 for no bound, but for swap, of which it is none.
+// isAbove takes 0 for no bound, except for swap, of which it is none.
 func isAbove(key string, n, most uint64) bool {
 	if key == "swap_max" || n != 0 && most != 0 {
 		return n > most

@@ -118,7 +118,7 @@ func (s *webSession) serving() error {
 	return s.full
 }
 
-// rests gives back what requests cost when none is left, after the end of so many handlers.
+// rests gives back what requests cost when none is left, after the end of this many handlers.
 func (s *webSession) rests(ended int) {
 	s.turns.Lock()
 	defer s.turns.Unlock()

@@ -24,7 +24,7 @@ func inUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// holdAnswers begins so many answers at once, and returns what each takes of memory then.
+// holdAnswers begins this many answers at once, and returns what each takes of memory then.
 func holdAnswers(tb testing.TB, ask func(i int) (*http.Response, error)) (bytesEach int64) {
 	before := inUse()
 	answers := make(chan *http.Response, answersAtOnce)

@@ -23,7 +23,7 @@ type share struct {
 // owner gets three quarters so, and leaves a quarter to others, whose first gets three of that.
 const ownerTimes = 3
 
-// take takes n for a chat of an owner with so many chats, and reports whether it did. A chat that
+// take takes n for a chat of an owner with this many chats, and reports whether it did. A chat that
 // has more than is left gets no more: the rest is for those that have less. So is the first of each
 // chat of the owner. give gives it back. Where it did not, the channel is closed when more is free.
 func (b *budget) take(n int64, chat, owner *share, chats int64) (bool, <-chan struct{}) {

@@ -15,7 +15,7 @@ type resolvers struct {
 	responder *resolver.Responder
 }
 
-// resolveWith asks so many DNS servers from now on. Each chat has a resolver of its own: an answer
+// resolveWith asks this many DNS servers from now on. Each chat has a resolver of its own: an answer
 // for one says nothing of what another has asked for.
 func (n *network) resolveWith(servers int) {
 	client := resolver.NewClient(resolver.ClientOptions{

@@ -50,7 +50,7 @@
 //
 // A user of its own without a capability, in an empty network namespace. It makes no socket. After
 // [Confine] it opens no file, starts no program, and uses only descriptors that chatd-root passes.
-// A chat may have so many connections, flows and questions (network.go), and all chats together no
+// A chat may have a number of connections, flows and questions (network.go), and all chats together no
 // more than there are descriptors for.
 //
 // # What it does not stop

@@ -45,7 +45,7 @@ func (h *handover) Close() error { h.close(); return nil }
 func (h *handover) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // pass hands the client of a session over, whose requests go by transport. It returns when all
-// connections are closed, but for the session's first one to the server where it was not used.
+// connections are closed, except for the session's first one to the server where it was not used.
 func (h *handover) pass(s *webSession, client net.Conn, transport *http.Transport) {
 	select {
 	case h.conns <- client:

@@ -79,7 +79,7 @@ const maxLine = 2 << 10
 //     neither.
 //
 // A line is read to its end only while it may be one of these. A byte that is in no method and no
-// space before the first space says at once that it is not, as does a control character, but for
+// space before the first space says at once that it is not, as does a control character, except for
 // one behind a word of capitals.
 func protocolOf(b []byte) protocol {
 	switch {

@@ -30,7 +30,7 @@ const (
 	maxQuestions                  = 4096
 	freshQuestions, questionEvery = 2048, time.Millisecond
 
-	// A chat begins so many connections immediately, and then one every freshEvery: each costs
+	// A chat begins this many connections immediately, and then one every freshEvery: each costs
 	// chatd-root a socket, which no quota of the chat counts. More wait. So it is with flows, of
 	// which more are lost.
 	maxFresh   = 512

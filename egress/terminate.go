@@ -78,7 +78,7 @@ type terminated struct {
 }
 
 // carry ends TLS of a client, of whom b was read before, and serves its requests. It returns when
-// all connections are closed, but for server's socket where it was not used.
+// all connections are closed, except for server's socket where it was not used.
 func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte) error {
 	leaf, err := w.leaves.get(c.ctx, c.n, t.host)
 	if err != nil {

@@ -332,7 +332,7 @@ func (s *sampled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTerminatedBound: a chat has requests on so many connections at a time, and more wait.
+// TestTerminatedBound: a chat has requests on this many connections at a time, and more wait.
 func TestTerminatedBound(t *testing.T) {
 	w, finish := slowWorld(t)
 	for range maxSessions {

@@ -92,7 +92,7 @@ func newWebSession(c connection, t target, server *net.TCPConn, b []byte) *webSe
 	return s
 }
 
-// begin waits until the chat may have requests of one session more, which may cost so many bytes.
+// begin waits until the chat may have requests of one session more, which may cost this many bytes.
 func (w *web) begin(c connection, cost int64) error {
 	timeout := time.NewTimer(enterTimeout)
 	defer timeout.Stop()
@@ -134,7 +134,7 @@ func (w *web) end(c connection, cost int64) {
 }
 
 // carry serves the requests of a client, of whom b was read before. It returns when all connections
-// are closed, but for server's socket where it was not used.
+// are closed, except for server's socket where it was not used.
 func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error {
 	s := newWebSession(c, t, server, b)
 	s.http1, s.cost = true, plainCost-restingCost

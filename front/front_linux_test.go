@@ -33,7 +33,7 @@ func (h *hanging) Run(ctx context.Context, _ chat.ID, _ chat.RunSpec) (chat.RunR
 	return chat.RunResult{}, ctx.Err()
 }
 
-// An end during a run is no failure, and takes no longer than the grace; serve cancels the run,
+// An end during a run is not a failure, and takes no longer than the grace; serve cancels the run,
 // and waits for its clean-up.
 func TestEndCutsRunsOff(t *testing.T) {
 	h := &hanging{Memory: apitest.New(), began: make(chan struct{}, 1)}

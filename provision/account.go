@@ -14,7 +14,7 @@ func (m *Manager) accountOf(rec state.Record) account.User {
 }
 
 // createAccount writes the account and then looks the user up in the Name Service Switch by name
-// and by number. A record that it does not read is no account. Only [account.Try] looks the group
+// and by number. A record that it does not read is not an account. Only [account.Try] looks the group
 // up. For that nss-systemd reads every name in /etc/userdb, 3 ms at 1,000 chats.
 //
 // The chat's record names the backend, so that removeAccount uses the same one. An empty name

@@ -18,7 +18,7 @@ import (
 // Archive writes a chat down: its home, its record, its schedules and the log of its terminal. The
 // chat sleeps first, unless how keeps it and a snapshot can be taken of its home. What was written
 // is read again before the chat is reaped, unless how keeps it. Until then the archive ends with
-// ctx, and the chat is as it was, but for its sleep.
+// ctx, and the chat is as it was, except for its sleep.
 func (m *Manager) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (a chat.Archive, err error) {
 	rec, err := m.reach(ctx, id)
 	if err != nil {

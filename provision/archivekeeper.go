@@ -46,7 +46,7 @@ func (k *archiveKeeper) kept(id chat.ID) {
 	delete(k.keeping, id)
 }
 
-// beside gives a group of its own, which is no chat's, to a command beside a session, until end.
+// beside gives a group of its own, which is not a chat's, to a command beside a session, until end.
 func (k *archiveKeeper) beside(of chat.ID, taken func(chat.ID) bool) (group chat.ID, end func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// removeLeftovers removes what the chat's uid has outside the chat's own trees, but for files
+// removeLeftovers removes what the chat's uid has outside the chat's own trees, except for files
 // that may be wanted. Journals of earlier chats go too: journald makes one anew that it had open.
 func (m *Manager) removeLeftovers(ctx context.Context, rec state.Record) error {
 	err := leftovers.Remove(ctx, rec.ID.User(), rec.UID)

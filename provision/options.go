@@ -50,7 +50,7 @@ type Options struct {
 	// LandlockABI is the least Landlock ABI that a session may start with.
 	LandlockABI int
 	// MaxAwake bounds how many chats are awake simultaneously, and MaxAwakeMemory the sum of their
-	// memory_max; 0 is no bound.
+	// memory_max; 0 is not a bound.
 	MaxAwake       int
 	MaxAwakeMemory uint64
 	// Shares bound one owner's part of the shared resources. The API counts streams.

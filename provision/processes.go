@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/internal/sys"
 )
 
-// processStates are the states of proc_pid_stat(5), but for sleeping.
+// processStates are the states of proc_pid_stat(5), except for sleeping.
 var processStates = map[byte]chat.ProcessState{
 	'R': chat.ProcessRunning, 'D': chat.ProcessBlocked,
 	'T': chat.ProcessStopped, 't': chat.ProcessStopped,

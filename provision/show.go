@@ -75,7 +75,7 @@ func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 	}
 }
 
-// pageBytes bounds the JSON of a page of chats, but for its last chat.
+// pageBytes bounds the JSON of a page of chats, except for its last chat.
 const pageBytes = 1 << 20
 
 // show is the record as the API shows it, with what is true now.

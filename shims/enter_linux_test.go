@@ -199,7 +199,7 @@ func TestNotifyMain(t *testing.T) {
 	}
 }
 
-// TestEnterWithoutHandshake: what is no socket, or hands nothing over, ends it immediately and
+// TestEnterWithoutHandshake: what is not a socket, or hands nothing over, ends it immediately and
 // loudly.
 func TestEnterWithoutHandshake(t *testing.T) {
 	for name, stdin := range map[string]func() (*os.File, func()){

@@ -39,7 +39,7 @@ func exitCode(err error) int {
 }
 
 // execute becomes p's command: execvp(3) with the plan's PATH, but without its
-// fallback to sh for a file that is no program.
+// fallback to sh for a file that is not a program.
 func execute(p plan.Plan) error {
 	name := p.Argv[0]
 	candidates := []string{name}

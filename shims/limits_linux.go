@@ -69,7 +69,7 @@ func oomScoreAdj() int {
 	return n
 }
 
-// raiseOOMScore never lowers the score. A /proc that refuses is no error: the score only orders
+// raiseOOMScore never lowers the score. A /proc that refuses is not an error: the score only orders
 // the OOM killer's victims, and the report has its value.
 func raiseOOMScore() error {
 	if oomScoreAdj() >= oomScore {

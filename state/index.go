@@ -155,7 +155,7 @@ func (x *index) load(k, v []byte, blocks []*block) error {
 	return nil
 }
 
-// take has r become after in what may change of a record, but for its last use.
+// take has r become after in what may change of a record, except for its last use.
 func (r *Record) take(after *Record) {
 	r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels
 	r.Unarchives = after.Unarchives

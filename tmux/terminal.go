@@ -56,7 +56,7 @@ const (
 
 var blanks = regexp.MustCompile("(?m) +$")
 
-// Screen reads what the terminal shows now, and so many lines before it.
+// Screen reads what the terminal shows now, and this many lines before it.
 func (t *Terminal) Screen(ctx context.Context, form Form, history int) (Screen, error) {
 	argv := []string{"display-message", "-p", "-t", target, screenFormat, ";",
 		"capture-pane", string(form), "-t", target}

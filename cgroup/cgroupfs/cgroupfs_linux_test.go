@@ -111,7 +111,7 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-// TestKillWithoutTree: there being nothing to kill is no error.
+// TestKillWithoutTree: there being nothing to kill is not an error.
 func TestKillWithoutTree(t *testing.T) {
 	if err := Kill(t.Context(), filepath.Join(t.TempDir(), "none"), nil, nil); err != nil {
 		t.Error(err)

@@ -13,7 +13,7 @@
 //
 // # What it does not stop
 //
-// A caller that names a directory which is no cgroup: it writes and removes what is named. A
+// A caller that names a directory which is not a cgroup: it writes and removes what is named. A
 // process that is moved in from elsewhere while [Kill] runs is killed by the next pass. One that is
 // moved in after the last pass lives. A pid that [Members] returns may belong to another process
 // when it is used.

@@ -29,7 +29,7 @@ func groupIDs(log *slog.Logger, name string) []uint32 {
 	return []uint32{id}
 }
 
-// entryOf asks getent(1) for at least so many fields: os/user without cgo reads the files in /etc
+// entryOf asks getent(1) for at least this many fields: os/user without cgo reads the files in /etc
 // alone, and entries may come from elsewhere.
 func entryOf(database, name string, fields int) ([]string, error) {
 	out, err := account.Lookup(context.Background(), database, name)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFirstLine: Ctrl-C is an answer to a question that nobody answers, and is no yes.
+// TestFirstLine: Ctrl-C is an answer to a question that nobody answers, and is not a yes.
 func TestFirstLine(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	r, w := io.Pipe()

@@ -96,7 +96,7 @@ func (a *attachedRun) giveUp() {
 }
 
 // sendInput sends standard input as it comes and closes it then. A run that ends, or reads no
-// more, takes no more: that is no error.
+// more, takes no more: that is not an error.
 func (a *attachedRun) sendInput(ctx context.Context, run string) {
 	err := a.c.WriteStdin(ctx, a.id, run, io.NopCloser(a.in), !a.goesOn)
 	if err == nil || ctx.Err() != nil || errors.Is(err, chat.ErrWrongPhase) || errors.Is(err, chat.ErrNotFound) {

@@ -60,7 +60,7 @@ func OpenBook(file *os.File) (*Book, error) {
 }
 
 // load reads the whole lines of the file, whose offset an earlier chatd-egress may share and have
-// moved. An unfinished line is no name: see write.
+// moved. An unfinished line is not a name: see write.
 func (b *Book) load() error {
 	if _, err := b.file.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -67,7 +67,7 @@ func TestBookKept(t *testing.T) {
 	}
 }
 
-// A write that a crash ended is no name: nobody has its address.
+// A write that a crash ended is not a name: nobody has its address.
 func TestBookTorn(t *testing.T) {
 	for _, flags := range []int{0, os.O_APPEND} {
 		path := filepath.Join(t.TempDir(), "names")

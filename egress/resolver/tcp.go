@@ -66,7 +66,7 @@ func (r *Responder) serveOne(ctx context.Context, c net.Conn) (more bool, err er
 	return true, writeFrame(c, answer)
 }
 
-// readFrame reads a message of a TCP connection: two bytes of length, then so many bytes (RFC 1035,
+// readFrame reads a message of a TCP connection: two bytes of length, then this many bytes (RFC 1035,
 // section 4.2.2).
 func readFrame(c io.Reader, limit int) ([]byte, error) {
 	var length [2]byte

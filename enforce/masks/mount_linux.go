@@ -208,7 +208,7 @@ func (m *Mounter) freezeExceptions() {
 	}
 }
 
-// unmount unmounts the mount whose root is fd. A mount that is already gone is no error (EINVAL):
+// unmount unmounts the mount whose root is fd. A mount that is already gone is not an error (EINVAL):
 // the kernel unmounts a mask when its mount point is removed.
 func (m *Mounter) unmount(fd int) error {
 	if err := unix.Fchdir(m.ProcFD); err != nil {

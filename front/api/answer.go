@@ -26,7 +26,7 @@ type answer struct {
 	http.ResponseWriter
 	timeout time.Duration
 	wrote   bool
-	// room asks for memory for an answer of so many bytes, until the request is over; nil asks for none.
+	// room asks for memory for an answer of this many bytes, until the request is over; nil asks for none.
 	// The header waits for the first bytes, which a refusal takes the place of.
 	room    func(size int) *Problem
 	refuse  func(w http.ResponseWriter, p *Problem)

@@ -82,7 +82,7 @@ func TestArchiveAndBack(t *testing.T) {
 	}
 }
 
-// TestArchiveFilters: each narrows the list, and a list of none is no null.
+// TestArchiveFilters: each narrows the list, and a list of none is not a null.
 func TestArchiveFilters(t *testing.T) {
 	socket, _, c, made := archivable(t, ServerOptions{})
 	if _, err := c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true}); err != nil {

@@ -42,7 +42,7 @@ func (m *bodyMemory) readAll(r io.Reader) ([]byte, error) {
 	}
 }
 
-// take makes what is held so many bytes.
+// take makes what is held this many bytes.
 func (m *bodyMemory) take(size int) error {
 	for len(m.taken) < size/bodyPiece-1 {
 		giveBack, ok := m.bodies.Take(m.owner)

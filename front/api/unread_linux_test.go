@@ -25,7 +25,7 @@ func (longRuns) Run(context.Context, chat.ID, chat.RunSpec) (chat.RunResult, err
 	return chat.RunResult{Stdout: strings.Repeat("x", 1<<20)}, nil
 }
 
-// TestAttackUnreadAnswers: of 100 long answers that a caller asks for and does not read, so many exist
+// TestAttackUnreadAnswers: of 100 long answers that a caller asks for and does not read, this many exist
 // as fit into its share; the others are refused as busy, an act that was done is not, and another
 // caller is answered.
 func TestAttackUnreadAnswers(t *testing.T) {

@@ -180,7 +180,7 @@ func (d *decoder) profile(name string) bool {
 	return !d.faulty(at)
 }
 
-// CheckNames looks up the users and groups that the config names, but for those that chatd was built
+// CheckNames looks up the users and groups that the config names, except for those that chatd was built
 // with: without such a one, root alone has its role, or chatd takes a uid of nobody's.
 func (cfg Config) CheckNames(find func(database, name string) error) error {
 	usual, err := Defaults()

@@ -9,7 +9,7 @@
 //
 // A simple command is first held against the custom allow patterns. One that matches from end to
 // end frees that command, and no other. Then come the custom deny patterns, which are searched, and
-// the rules of the preset, which look at words and not at text. A commit message is no command.
+// the rules of the preset, which look at words and not at text. A commit message is not a command.
 // Last, a guard that is restricted to the workspace looks at every path that is found.
 //
 // A pattern is matched with the simple command in one line: its words, separated by one blank, in

@@ -20,7 +20,7 @@ const keptText = "500000"
 // Bashrc is the content of [InsideBashrc]. It reads the chat's own ~/.bashrc, then puts a hook
 // before the PROMPT_COMMAND that this file set. Just before the first prompt the hook writes one
 // byte to the fifo [InsidePrompt] and removes itself. It opens the fifo for reading and writing,
-// so that the write does not block without a reader (fifo(7)). A missing fifo is no error.
+// so that the write does not block without a reader (fifo(7)). A missing fifo is not an error.
 //
 // A second, permanent hook marks prompts and commands with OSC 133 ("semantic prompt"), so that
 // a client that types can tell that a command has ended, and how. It adds its marks to any PS0

@@ -12,7 +12,7 @@ type Counter struct {
 	held  map[string]uint64
 }
 
-// NewCounter returns a counter with the limit for each holder; 0 is no limit.
+// NewCounter returns a counter with the limit for each holder; 0 is not a limit.
 func NewCounter(limit int) *Counter {
 	return &Counter{limit: uint64(limit), held: map[string]uint64{}}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Rate bounds how often something happens for each holder in a minute: a bucket of so many
+// Rate bounds how often something happens for each holder in a minute: a bucket of this many
 // tokens, which fills evenly. A restart fills every bucket.
 type Rate struct {
 	perMinute float64
@@ -20,7 +20,7 @@ type bucket struct {
 	at   time.Time
 }
 
-// NewRate returns a rate; 0 is no limit.
+// NewRate returns a rate; 0 is not a limit.
 func NewRate(perMinute uint64, now func() time.Time) *Rate {
 	return &Rate{perMinute: float64(perMinute), now: now, buckets: map[string]bucket{}}
 }

@@ -14,7 +14,7 @@
 //
 // # What it does not stop
 //
-// Nothing by itself, and it is no wall. It does not see names that are computed, read from a file
+// Nothing by itself, and it is not a wall. It does not see names that are computed, read from a file
 // or made by another program. A program may interpret a word differently from its table. The kernel
 // enforces the rules, whatever is found here.
 package shell

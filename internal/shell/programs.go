@@ -27,13 +27,13 @@ var filePrograms = set(`cat tac nl less more most head tail wc sort uniq cut pas
 var firstIsText = set(`sed awk gawk mawk nawk grep egrep fgrep zgrep rg ag jq yq chmod chown chgrp tr chattr look rename setfacl`)
 
 // scriptOptions are the programs of firstIsText and interpreters whose options have a script:
-// letter by letter. The word after such an option is no file.
+// letter by letter. The word after such an option is not a file.
 var scriptOptions = map[string]string{
 	"sed": "e", "grep": "e", "egrep": "e", "fgrep": "e", "zgrep": "e", "rg": "e", "perl": "eEnIM", "python": "cm",
 	"python2": "cm", "python3": "cm", "ruby": "e", "node": "ep", "php": "r", "lua": "e",
 }
 
-// valueOptions are options that are followed by something that is no file.
+// valueOptions are options that are followed by something that is not a file.
 var valueOptions = map[string]string{
 	"head": "nc", "tail": "nc", "grep": "ABCm", "egrep": "ABCm", "fgrep": "ABCm", "rg": "ABCmgt", "cut": "dfbc", "sort": "kt",
 	"split": "bln", "uniq": "fsw", "paste": "d", "join": "t12j", "fold": "w", "fmt": "w", "awk": "Fv", "gawk": "Fv", "mawk": "Fv",
@@ -81,7 +81,7 @@ var patternOptions = set("--exclude --exclude-dir --include --glob --iglob --ign
 // gitLooks are the verbs of git whose operands choose among what it tracks (git(1)).
 var gitLooks = set("log diff show status blame annotate shortlog whatchanged grep ls-files ls-tree rev-list check-ignore check-attr")
 
-// wrappers run the command that is in their operands, after so many others.
+// wrappers run the command that is in their operands, after this many others.
 var wrappers = map[string]int{
 	"sudo": 0, "doas": 0, "env": 0, "nice": 0, "nohup": 0, "time": 0, "timeout": 1, "command": 0, "builtin": 0, "exec": 0, "setsid": 0,
 	"stdbuf": 0, "ionice": 0, "xargs": 0, "busybox": 0, "toybox": 0, "watch": 0, "strace": 0, "ltrace": 0, "unshare": 0, "chroot": 1,

@@ -185,7 +185,7 @@ func (sh *shell) positional(args []word) {
 	}
 }
 
-// redirects takes the files; the body of a here-document is data, but for the
+// redirects takes the files; the body of a here-document is data, except for the
 // commands that the shell runs to write it.
 func (x *extractor) redirects(sh *shell, list []*syntax.Redirect) {
 	for _, r := range list {

@@ -22,7 +22,7 @@ type word struct {
 	literal bool
 }
 
-// plain is the text of a word that is no glob.
+// plain is the text of a word that is not a glob.
 func (w word) plain() string { return filerules.UnescapeGlob(w.text) }
 
 func known(s string) word { return word{text: filerules.EscapeGlob(s), literal: s != ""} }

@@ -9,7 +9,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// variables is a script that sets so many.
+// variables is a script that sets this many.
 func variables(n int, value string) string {
 	var b strings.Builder
 	for i := range n {

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// The standard input of "chatd-shim pty" is frames: a letter, a length of two bytes, and so many
+// The standard input of "chatd-shim pty" is frames: a letter, a length of two bytes, and this many
 // bytes. These are the letters.
 const (
 	FrameText = 't' // goes to the terminal

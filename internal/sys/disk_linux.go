@@ -16,7 +16,7 @@ import (
 // part of. A volume of LVM, an array and a loop device are disks themselves.
 //
 // A file system with a device number of its own, as btrfs, is on the device that it was mounted
-// from, and maybe on others too. Where that is no block device, as under overlay, the error wraps
+// from, and maybe on others too. Where that is not a block device, as under overlay, the error wraps
 // [errors.ErrUnsupported].
 func Disk(path string) (string, error) {
 	st, m, err := mountOf(path)
@@ -48,7 +48,7 @@ func mountOf(path string) (st unix.Statx_t, m Mount, err error) {
 }
 
 // Pool names what the file system of path takes its space from: file systems of one pool fill each
-// other. It is the device, but for btrfs and ZFS, whose subvolumes and datasets have devices of
+// other. It is the device, except for btrfs and ZFS, whose subvolumes and datasets have devices of
 // their own.
 func Pool(path string) (string, error) {
 	st, m, err := mountOf(path)

@@ -127,7 +127,7 @@ func (p *HeldProcess) WaitExit(ctx context.Context, uid uint32) error {
 	}
 }
 
-// Signal sends the process a signal (pidfd_send_signal(2)); one that has ended is no error. A p
+// Signal sends the process a signal (pidfd_send_signal(2)); one that has ended is not an error. A p
 // that was closed is [os.ErrClosed].
 func (p *HeldProcess) Signal(sig syscall.Signal) error {
 	rc, err := p.fd.SyscallConn()

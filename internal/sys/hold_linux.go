@@ -22,7 +22,7 @@ func Hold(pid int) (fd int, err error) {
 }
 
 // Signal sends a signal to a process if still says, once it is held, that it is the one meant.
-// One that has ended gets none, and that is no error.
+// One that has ended gets none, and that is not an error.
 func Signal(pid int, sig syscall.Signal, still func() bool) error {
 	fd, err := Hold(pid)
 	if err != nil || fd < 0 {
@@ -35,7 +35,7 @@ func Signal(pid int, sig syscall.Signal, still func() bool) error {
 	return SignalHeld(fd, pid, sig)
 }
 
-// SignalHeld signals a process that [Hold] opened; one that has ended meanwhile is no error.
+// SignalHeld signals a process that [Hold] opened; one that has ended meanwhile is not an error.
 func SignalHeld(fd, pid int, sig syscall.Signal) error {
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("cannot signal process %d: %w", pid, err)

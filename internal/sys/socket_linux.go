@@ -56,7 +56,7 @@ func socketOf(uid, gid uint32, domain, typ, proto int) (fd int, restored bool, e
 	return fd, back == nil, err
 }
 
-// keepID is no id: with it the calls change nothing and return the present one (setfsuid(2)).
+// keepID is not an id: with it the calls change nothing and return the present one (setfsuid(2)).
 const keepID = ^uint32(0)
 
 // setFSIDs sets the calling thread's fsgid and fsuid, and then looks: the calls report no error.

@@ -16,7 +16,7 @@ const Reset = "\x18\x1b[?2004l\x1b[?1l\x1b>\x1b[4l\x1b[?6l\x1b[?7h\x1b[?12l\x1b[
 // many parameters they may have; with more some are something else. The tables leave out, among
 // others: c, n and x (questions, which the terminal answers as if typed), t (the window and its
 // title), p (soft reset, answers), i (printer), y (tests), and what has a prefix or an intermediate
-// byte, but for the modes and the shape of the cursor.
+// byte, except for the modes and the shape of the cursor.
 var finals = map[byte]int{
 	'A': 1, 'B': 1, 'C': 1, 'D': 1, 'E': 1, 'F': 1, 'G': 1, 'H': 2, 'I': 1, 'Z': 1, // cursor
 	'a': 1, 'd': 1, 'e': 1, 'f': 2, '`': 1, 's': 0, 'u': 0,

@@ -24,7 +24,7 @@ const (
 	leafLife      = 7 * 24 * time.Hour
 	// backdated is how long a host's certificate holds before it is made: clocks differ.
 	backdated = time.Hour
-	// tries is how many keys are derived until one is valid; the first one is, but for one seed in
+	// tries is how many keys are derived until one is valid; the first one is, except for one seed in
 	// 2^32.
 	tries = 8
 )

@@ -44,7 +44,7 @@ func heardEvents(chats ...chat.ID) (g *Gateway, heard func() []string) {
 }
 
 // TestReportsRefused: a chatd-egress that was taken over tells of no chat that is not open, and
-// nothing that is no event.
+// nothing that is not an event.
 func TestReportsRefused(t *testing.T) {
 	one := func(f func(*chat.EgressEvent)) []uplink.Event {
 		return []uplink.Event{refusedEvent(a, nil), refusedEvent(a, f)}

@@ -25,7 +25,7 @@ type SecretOptions struct {
 	Roots func() ([]byte, error)
 }
 
-// Certificates are issued so many at once, and then one in so long: each costs CPU time of root's.
+// Certificates are issued this many at once, and then one in so long: each costs CPU time of root's.
 const (
 	issuesAtOnce = 1024
 	issueEvery   = 50 * time.Millisecond

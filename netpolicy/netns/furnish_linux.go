@@ -49,7 +49,7 @@ var errNoIPv6 = errors.New("no IPv6")
 
 // makeLocal gives lo an address and makes all addresses of its family local. Without a source
 // address of their own, connections would come from the address that they go to. lo needs no
-// duplicate address detection, during which an IPv6 address is no source.
+// duplicate address detection, during which an IPv6 address is not a source.
 func makeLocal(lo netlink.Link, own netip.Addr, all string) error {
 	addr := &netlink.Addr{IPNet: &net.IPNet{
 		IP: own.AsSlice(), Mask: net.CIDRMask(own.BitLen(), own.BitLen()),

@@ -52,7 +52,7 @@ type window struct {
 	earned time.Time // when the last one came
 }
 
-// take reports whether the chat may have a line now, of which there are so many immediately.
+// take reports whether the chat may have a line now, of which there are this many immediately.
 func (w *window) take(now time.Time, most int) bool {
 	n := min(int64(w.spent), int64(max(0, now.Sub(w.earned))/lineEvery))
 	w.spent -= int(n)

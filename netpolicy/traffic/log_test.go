@@ -26,7 +26,7 @@ func newWorld() *world {
 	return w
 }
 
-// refused are so many refusals of a host, now.
+// refused are this many refusals of a host, now.
 func (w *world) refused(host string, n int64) chat.EgressEvent {
 	return chat.EgressEvent{Time: w.at, Until: w.at, Count: n, EgressKind: chat.EgressKind{
 		Verdict: chat.EgressRefused, Host: host, Port: 443, Why: "not listed"}}

@@ -5,7 +5,7 @@
 //
 // There are two backends. [Userdb] writes a JSON record for each account, which nss-systemd(8)
 // reads (adrs/0002). [Useradd] calls useradd(8) on hosts without it. A record that the host does
-// not resolve is no account, so [Resolves] and [Verify] ask getent(1), and [Try] makes one to see.
+// not resolve is not an account, so [Resolves] and [Verify] ask getent(1), and [Try] makes one to see.
 // [CheckRange] refuses uids that the host uses.
 //
 // # Runs as

@@ -22,7 +22,6 @@ type hashReader struct {
 // hashing returns a reader of in that hashes.
 func hashing(in io.Reader) *hashReader { return &hashReader{in: in, hash: sha256.New()} }
 
-// Read is [io.Reader].
 func (h *hashReader) Read(b []byte) (int, error) {
 	n, err := h.in.Read(b)
 	_, _ = h.hash.Write(b[:n]) // a hash takes everything

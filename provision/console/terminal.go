@@ -60,7 +60,7 @@ func (t *Terminal) Type(
 	return front, err
 }
 
-// errWaited is the cause with which a wait's context ends; it is no failure.
+// errWaited is the cause with which a wait's context ends; it is not a failure.
 var errWaited = errors.New("its time is over")
 
 // Answered lets do call [Terminal.Type] by the function that it gets, and then waits for what the

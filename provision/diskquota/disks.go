@@ -6,7 +6,7 @@ import (
 	"io/fs"
 )
 
-// Amount is what a uid has, or may have; 0 is no limit.
+// Amount is what a uid has, or may have; 0 is not a limit.
 type Amount struct{ Bytes, Inodes uint64 }
 
 // Plus is the sum of two.

@@ -127,7 +127,7 @@ func (c *Client) look(ctx context.Context, s Session) (a orders.Answer, err erro
 }
 
 // Layer adds to the layer view how file rules are enforced in a session now. In it bubblewrap masks
-// so many denied paths.
+// this many denied paths.
 func (c *Client) Layer(ctx context.Context, s Session, l chat.Layer, masked int) chat.Layer {
 	if masked > 0 {
 		l.Probe += fmt.Sprintf("; file rules: bubblewrap masks %d denied paths", masked)

@@ -80,7 +80,7 @@ func socketGone(t *testing.T, dir string) {
 	}
 }
 
-// lendOnce answers one order, with so many descriptors, and ends the connection.
+// lendOnce answers one order, with this many descriptors, and ends the connection.
 func lendOnce(t *testing.T, l *net.UnixListener, answer string, fds int) {
 	conn, err := l.AcceptUnix()
 	if err != nil {

@@ -29,7 +29,7 @@ func refuser(t *testing.T, dir string, counts ...[]orders.Refusals) {
 	})
 }
 
-// manyRefused are so many files of a chat, each refused twice, and more.
+// manyRefused are this many files of a chat, each refused twice, and more.
 func manyRefused(id chat.ID, files int, more uint64) orders.Refusals {
 	r := orders.Refusals{Chat: id, More: more}
 	for i := range files {

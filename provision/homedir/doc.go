@@ -16,6 +16,6 @@
 // # What it does not stop
 //
 // The chat, which may remove, replace or close these directories: that misleads only itself. A
-// skeleton is root's, and is copied unchanged but for set-id bits. [MakeOwned] corrects owner and
+// skeleton is root's, and is copied unchanged except for set-id bits. [MakeOwned] corrects owner and
 // mode of an existing directory, never its content.
 package homedir

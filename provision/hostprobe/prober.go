@@ -75,7 +75,7 @@ type Prober struct {
 func New(o Options) *Prober { return &Prober{opt: o} }
 
 // Try tries every wall. The sessions see v, which is that of a session of [ID] in the profile
-// default, but for their own network, home and trees.
+// default, except for their own network, home and trees.
 func (p *Prober) Try(ctx context.Context, v plan.View) (layers.Result, error) {
 	v = p.own(v)
 	// Limits and packet rules are tried beside the sessions: they act in trees of their own, and

@@ -102,7 +102,7 @@ func (p *InForce) Closed(c Chat) []string {
 }
 
 // Terse reports whether the caller sees no more of the rules of a profile than that they deny: the
-// profile says `messages: vague`, and the caller is no operator, who may read the file of rules
+// profile says `messages: vague`, and the caller is not an operator, who may read the file of rules
 // anyway. An agent may see everything that the bridge sees.
 func (p *InForce) Terse(ctx context.Context, profile string) bool {
 	return p.File(profile).Terse && chat.CallerFrom(ctx).Role != chat.RoleOperator

@@ -133,7 +133,7 @@ const StartTimeout = 30 * time.Second
 
 // Collect reaps a child without holding a thread for its whole life: it calls wait4(2) only once
 // the pidfd shows that the child has ended. It does not wait for a command that systemd started,
-// which is no child.
+// which is not a child.
 func Collect(cmd *exec.Cmd) {
 	if cmd.Process == nil {
 		return

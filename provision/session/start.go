@@ -111,7 +111,7 @@ func (in *Session) awaitStart(
 	return in.awaitPrompt(ctx, prompt, time.Now().Add(promptTimeout))
 }
 
-// awaitPrompt waits for the shell's byte. A .bashrc that never comes to a prompt is no error, so
+// awaitPrompt waits for the shell's byte. A .bashrc that never comes to a prompt is not an error, so
 // that the chat has a session to repair it in. A session that ended is one.
 func (in *Session) awaitPrompt(ctx context.Context, prompt *os.File, deadline time.Time) error {
 	for time.Now().Before(deadline) {

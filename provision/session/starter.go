@@ -48,7 +48,7 @@ type StartGroups interface {
 }
 
 // Starter starts sessions and brings commands into them. Its methods are safe for concurrent use,
-// but for [Starter.TryApart].
+// except for [Starter.TryApart].
 type Starter struct {
 	opt Options
 	// shares is why sessions cannot have inodes of their own on this host; nil if they can.

@@ -18,7 +18,7 @@ type Options struct {
 	// Limits are one owner's part of each share.
 	Limits quota.Limits
 	// MaxAwake bounds how many chats are awake simultaneously, and MaxMemory the sum of their
-	// memory_max in bytes; 0 is no bound.
+	// memory_max in bytes; 0 is not a bound.
 	MaxAwake  int
 	MaxMemory uint64
 	// UIDs are the uids that chats may get.

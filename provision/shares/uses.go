@@ -45,7 +45,7 @@ func (s *Shares) Findings(uses []chat.ShareUse) []string {
 // Promised is the memory_max of all awake chats together, in bytes.
 func (s *Shares) Promised() uint64 { return memory(s.Awake()) }
 
-// overall warns of the bounds on awake chats of all owners, of which there are so many.
+// overall warns of the bounds on awake chats of all owners, of which there are this many.
 func (s *Shares) overall(awake uint64) (findings []string) {
 	if held := s.Promised(); s.MaxMemory > 0 && held >= s.MaxMemory/2 {
 		findings = append(findings, fmt.Sprintf("max_awake_memory: awake chats have %s of "+

@@ -110,7 +110,7 @@ func onlyRootWrites(dir string) error {
 }
 
 // linkOfRoot is where a link leads to, which must be root's: in a directory with the sticky bit it
-// might be another's. It is empty for what is no link.
+// might be another's. It is empty for what is not a link.
 func linkOfRoot(name string) (string, error) {
 	to, err := os.Readlink(name)
 	if errors.Is(err, unix.EINVAL) {

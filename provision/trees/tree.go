@@ -13,7 +13,7 @@ import (
 )
 
 // Remove removes the named trees below a root-owned parent. Their content is the chat's
-// and may be hostile. A name that does not exist is no error.
+// and may be hostile. A name that does not exist is not an error.
 func Remove(parent string, names ...string) error {
 	p, err := unix.Open(parent, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

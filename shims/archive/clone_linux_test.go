@@ -35,7 +35,7 @@ func reflinked(t *testing.T) string {
 	return at
 }
 
-// kept is what describe says, but for blocks: XFS takes some in advance.
+// kept is what describe says, except for blocks: XFS takes some in advance.
 func kept(t *testing.T, root string) map[string]string {
 	all := describe(t, root)
 	for name, says := range all {

@@ -14,7 +14,7 @@ import (
 )
 
 // Pack writes the tree below dir into out, encrypted to the age recipients, one a line, if there
-// are any. dir itself is no entry. meter may be nil.
+// are any. dir itself is not an entry. meter may be nil.
 func Pack(dir *os.File, out io.Writer, recipients string, meter *Meter) (s Summary, err error) {
 	stream, err := compress(out, recipients)
 	if err != nil {

@@ -176,7 +176,7 @@ func (e *entry) set(key, value string) (err error) {
 	return err
 }
 
-// parseOctal is -1 for what is no octal number.
+// parseOctal is -1 for what is not an octal number.
 func parseOctal(b []byte) int64 {
 	n, err := strconv.ParseUint(string(b), 8, 63)
 	if err != nil {

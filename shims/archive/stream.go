@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Summary is what a tree has. Those of a Pack and a Check of its stream are equal but for Left.
+// Summary is what a tree has. Those of a Pack and a Check of its stream are equal except for Left.
 type Summary struct {
 	Entries int64 `json:"entries"`
 	Bytes   int64 `json:"bytes"` // of content, without holes

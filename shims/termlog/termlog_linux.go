@@ -104,7 +104,7 @@ type pollFd struct {
 
 const pollIn, pollOut = 0x1, 0x4
 
-// poll is ppoll(2) without a signal mask; 0 is no error.
+// poll is ppoll(2) without a signal mask; 0 is not an error.
 func poll(fds *[2]pollFd, wait *syscall.Timespec) syscall.Errno {
 	_, _, e := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(fds)),
 		uintptr(len(fds)), uintptr(unsafe.Pointer(wait)), 0, 0, 0)

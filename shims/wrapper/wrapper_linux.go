@@ -107,7 +107,7 @@ func (s shim) paths() (denial, error) {
 	return denial{v.Rule.String(), "the file rules deny " + chat.Quote(v.Name), "use another path, or ask an operator"}, nil
 }
 
-// exec becomes the program: the first of its name in PATH that is no shim.
+// exec becomes the program: the first of its name in PATH that is not a shim.
 func (s shim) exec(errs io.Writer) int {
 	own, err := os.Stat("/proc/self/exe")
 	if err != nil {

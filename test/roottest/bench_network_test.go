@@ -145,7 +145,7 @@ var benchActs = map[string]act{
 		slices.Sort(all)
 		return fmt.Sprintf("%.4f", all[len(all)/2]), nil
 	},
-	// bench-stream [PROXY!]ADDRESS STREAMS: 256 MB, over so many connections
+	// bench-stream [PROXY!]ADDRESS STREAMS: 256 MB, over this many connections
 	"bench-stream": func(a []string) (string, error) {
 		n := number(a[1])
 		began := time.Now()

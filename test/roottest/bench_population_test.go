@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkPopulation makes 10,000 chats, of which it wakes 500, and prints what one of each kind
-// costs, and which of the host's bounds so many come closest to. CHATD_BENCH_POPULATION is
+// costs, and which of the host's bounds this many come closest to. CHATD_BENCH_POPULATION is
 // "asleep,awake".
 func BenchmarkPopulation(b *testing.B) {
 	needsRoot(b)

@@ -85,7 +85,7 @@ func TestRulesLargeHome(t *testing.T) {
 	refused(t, m, c, "cat 500/later/.found")
 }
 
-// needsRoom skips, or fails, where the disk has less than so many bytes free.
+// needsRoom skips, or fails, where the disk has less than this many bytes free.
 func needsRoom(t testing.TB, dir string, bytes uint64) {
 	t.Helper()
 	var st unix.Statfs_t

@@ -174,7 +174,7 @@ func TestBypasses(t *testing.T) {
 }
 
 // TestHarmless runs the corpus of everyday commands for effect, with the guard and,
-// but for -short, without: each ends well.
+// except for -short, without: each ends well.
 func TestHarmless(t *testing.T) {
 	opt := guardedOptions(t)
 	m := open(t, opt)

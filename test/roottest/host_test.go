@@ -170,7 +170,7 @@ func stopUnits(prefix string) error {
 		err = errors.Join(err, command("systemctl", "stop", filepath.Base(dir)))
 	}
 	if len(slices) > 0 {
-		// There being nothing that failed is no failure.
+		// There being nothing that failed is not a failure.
 		_ = exec.Command("systemctl", "reset-failed", prefix+"*").Run()
 	}
 	return err

@@ -63,7 +63,7 @@ func TestServeLeavesNothing(t *testing.T) {
 	}
 }
 
-// baseCgroups are the cgroups of a daemon of that name, but for that of the process itself.
+// baseCgroups are the cgroups of a daemon of that name, except for that of the process itself.
 func baseCgroups(t *testing.T, name string) (dirs []string) {
 	t.Helper()
 	must(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {

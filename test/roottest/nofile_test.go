@@ -44,7 +44,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	afterDescriptors(t, d)
 }
 
-// boundDescriptors leaves a process so many descriptors more than it has, and returns its bound.
+// boundDescriptors leaves a process this many descriptors more than it has, and returns its bound.
 func boundDescriptors(t *testing.T, pid, more int) (was unix.Rlimit) {
 	t.Helper()
 	must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &was))

@@ -17,7 +17,7 @@ import (
 
 // TestKernelDenialsNameTheRule: where the kernel refuses by a rule whose name the caller did not
 // use, the answer, the audit log and explain name the rule and its line; with messages: vague
-// none but operators hear of it. A mode that refuses is no rule.
+// none but operators hear of it. A mode that refuses is not a rule.
 func TestKernelDenialsNameTheRule(t *testing.T) {
 	for _, messages := range []string{"verbose", "vague"} {
 		t.Run(messages, func(t *testing.T) {

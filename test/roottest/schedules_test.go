@@ -86,7 +86,7 @@ func scheduled(t testing.TB, m api.Chats, id chat.ID, s chat.ScheduleSpec) chat.
 	return out
 }
 
-// waitScheduled waits until a schedule has had so many runs and none is under way.
+// waitScheduled waits until a schedule has had this many runs and none is under way.
 func waitScheduled(t testing.TB, m api.Chats, id chat.ID, name string, runs uint64) chat.Schedule {
 	t.Helper()
 	var s chat.Schedule

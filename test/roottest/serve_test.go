@@ -154,7 +154,7 @@ func TestUpgradeUnderARun(t *testing.T) {
 	must(t, d.Reap(t.Context(), c.ID))
 }
 
-// TestEndBeforeUp: SIGTERM at any moment of a start is no failure, and the next
+// TestEndBeforeUp: SIGTERM at any moment of a start is not a failure, and the next
 // start finds nothing in its way.
 func TestEndBeforeUp(t *testing.T) {
 	needsRoot(t)

@@ -227,7 +227,7 @@ func TestTexts(t *testing.T) {
 }
 
 // shown checks what the terminal shows of the file f: log has every byte, a line feed being CR LF;
-// plain and screen have the characters of what is no control, but not where a line ends in blanks.
+// plain and screen have the characters of what is not a control, but not where a line ends in blanks.
 func (w textWays) shown(t *testing.T, text string) {
 	t.Helper()
 	plain, log, screen := w.atTerminal(t)

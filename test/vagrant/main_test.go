@@ -163,7 +163,7 @@ func whenNotBusy(ctx context.Context, ask func() error) error {
 	}
 }
 
-// reap ends a chat; one that is gone already is no error.
+// reap ends a chat; one that is gone already is not an error.
 func reap(id chat.ID) error {
 	ctx, cancel := bounded(timeout)
 	defer cancel()

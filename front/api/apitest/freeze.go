@@ -27,7 +27,7 @@ func (m *Memory) Freeze(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return *c, nil
 }
 
-// Thaw thaws a chat, but for a bridge none that an operator froze.
+// Thaw thaws a chat, except for a bridge none that an operator froze.
 func (m *Memory) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// memoryRun is a background run. It ends immediately, but for "wait", which ends when its standard
+// memoryRun is a background run. It ends immediately, except for "wait", which ends when its standard
 // input is closed, or by a signal, and prints what it was sent.
 type memoryRun struct {
 	info  chat.Run
