@@ -143,9 +143,9 @@ func (f *FS) without(l chat.LayerName) bool { return slices.Contains(f.o.Without
 func (f *FS) lock(id chat.ID) *chatLock { return f.locks.lock(id) }
 
 // checkID stands between a string and a path: an id that is not of the one form
-// could be one.
+// could be one. A probe's has its prefix before it.
 func checkID(id chat.ID) error {
-	_, err := chat.ParseID(string(id))
+	_, err := chat.ParseID(strings.TrimPrefix(string(id), probePrefix))
 	return err
 }
 

@@ -23,10 +23,6 @@ func (f *FS) Kill(ctx context.Context, id chat.ID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return f.kill(ctx, id)
-}
-
-func (f *FS) kill(ctx context.Context, id chat.ID) error {
 	if err := f.doom(id); err != nil {
 		return err
 	}

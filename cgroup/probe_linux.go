@@ -34,7 +34,7 @@ const (
 // off, or unknown on a host without the time for a trial ([context.DeadlineExceeded]).
 func (f *FS) Probe(ctx context.Context, failed FailedLayer) []chat.Layer {
 	return probe{f: f, failed: failed, create: f.create, limitCPU: f.limitCPU, end: func(ctx context.Context, id chat.ID) error {
-		return errors.Join(f.kill(ctx, id), f.remove(id))
+		return errors.Join(f.Kill(ctx, id), f.Remove(id))
 	}}.layers(ctx)
 }
 
@@ -108,7 +108,7 @@ func (p probe) in(ctx context.Context, try func(context.Context, chat.ID) error)
 	if err := p.create(id, limits); err != nil {
 		return err
 	}
-	if err := p.f.createRun(id, probeRun); err != nil {
+	if err := p.f.CreateRun(id, probeRun); err != nil {
 		return err
 	}
 	return errors.Join(try(ctx, id), ctx.Err())
@@ -152,7 +152,7 @@ func (p probe) memory(ctx context.Context, id chat.ID) (string, error) {
 		return "", err
 	}
 	err := cmd.Wait()
-	u, uerr := p.f.runUsage(id, probeRun)
+	u, uerr := p.f.RunUsage(id, probeRun)
 	if uerr != nil {
 		return "", uerr
 	}
@@ -180,7 +180,7 @@ func (p probe) pids(ctx context.Context, id chat.ID) (string, error) {
 		return "", err
 	}
 	failed := cmd.Wait() != nil
-	u, err := p.f.usage(id)
+	u, err := p.f.Usage(id)
 	if err = errors.Join(err, p.endOrphans(id)); err != nil {
 		return "", err
 	}

@@ -79,7 +79,7 @@ func (s *spin) failed() error {
 func (p probe) watchSpin(ctx context.Context, id chat.ID) (spin, error) {
 	var s spin
 	for {
-		u, err := p.f.usage(id)
+		u, err := p.f.Usage(id)
 		s.look(time.Now(), u.CPU.D())
 		if s.throttled = u.Throttled > 0; err != nil || s.throttled {
 			return s, err

@@ -66,8 +66,8 @@ func (u *Units) endProbes(ctx context.Context) error {
 	var errs []error
 	for _, e := range entries {
 		id, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), unitSuffix), u.o.Name+"-")
-		if ok && e.IsDir() && strings.HasPrefix(id, probePrefix) {
-			errs = append(errs, u.FS.kill(ctx, chat.ID(id)), u.stop(ctx, chat.ID(id)))
+		if ok && e.IsDir() && strings.HasPrefix(id, probePrefix) && checkID(chat.ID(id)) == nil {
+			errs = append(errs, u.FS.Kill(ctx, chat.ID(id)), u.stop(ctx, chat.ID(id)))
 		}
 	}
 	return errors.Join(errs...)

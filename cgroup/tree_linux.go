@@ -76,10 +76,6 @@ func (f *FS) Remove(id chat.ID) error {
 		return err
 	}
 	defer f.lock(id).Unlock()
-	return f.remove(id)
-}
-
-func (f *FS) remove(id chat.ID) error {
 	dir := f.dir(id)
 	full, err := cgroupfs.Populated(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -109,10 +105,6 @@ func (f *FS) CreateRun(id chat.ID, run string) error {
 		return err
 	}
 	defer f.lock(id).Unlock()
-	return f.createRun(id, run)
-}
-
-func (f *FS) createRun(id chat.ID, run string) error {
 	dir := f.dir(id, runsDir, run)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {

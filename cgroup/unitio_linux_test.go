@@ -29,7 +29,7 @@ func TestUnitIOOnSystemd(t *testing.T) {
 	bounded.IOWeight, bounded.IOReadBPS, bounded.IOWriteIOPS = 300, 8<<20, 1000
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		must(t, errors.Join(u.FS.kill(ctx, idA), u.stop(ctx, idA), u.RemoveBase(), u.Close()))
+		must(t, errors.Join(u.FS.Kill(ctx, idA), u.stop(ctx, idA), u.RemoveBase(), u.Close()))
 	})
 	if len(disks) != 1 || len(lacking) > 0 || !u.boundsDisks() {
 		t.Fatalf("the machine's disks are %v, %v", disks, lacking)

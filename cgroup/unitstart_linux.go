@@ -120,7 +120,7 @@ func (u *Units) closeHandshake(id chat.ID) {
 // Probe tries the limits as [FS.Probe] does, in a unit made for each trial.
 func (u *Units) Probe(ctx context.Context, failed FailedLayer) []chat.Layer {
 	layers := probe{f: u.FS, failed: failed, create: u.createProbe, limitCPU: u.limitUnitCPU, end: func(ctx context.Context, id chat.ID) error {
-		return errors.Join(u.FS.kill(ctx, id), u.stop(ctx, id))
+		return errors.Join(u.FS.Kill(ctx, id), u.stop(ctx, id))
 	}}.layers(ctx)
 	for i := range layers {
 		if layers[i].By != "" {

@@ -21,10 +21,6 @@ func (f *FS) Usage(id chat.ID) (chat.Usage, error) {
 	if err := checkID(id); err != nil {
 		return chat.Usage{}, err
 	}
-	return f.usage(id)
-}
-
-func (f *FS) usage(id chat.ID) (chat.Usage, error) {
 	r := reader{}
 	if f.legacy != nil {
 		return f.legacyUsage(id)
@@ -59,10 +55,6 @@ func (f *FS) RunUsage(id chat.ID, run string) (chat.Usage, error) {
 	if err := errors.Join(checkID(id), checkRun(run)); err != nil {
 		return chat.Usage{}, err
 	}
-	return f.runUsage(id, run)
-}
-
-func (f *FS) runUsage(id chat.ID, run string) (chat.Usage, error) {
 	dir := f.dir(id, runsDir, run)
 	r := reader{}
 	if f.legacy != nil {

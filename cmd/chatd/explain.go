@@ -1,13 +1,10 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -122,13 +119,8 @@ func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 // parseCase reads one line.
 func parseCase(line []byte) (explainCase, error) {
 	var q explainCase
-	dec := json.NewDecoder(strings.NewReader(string(line)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&q); err != nil {
+	if err := chat.Strict(line, &q); err != nil {
 		return q, fmt.Errorf("cannot read the case: %v: want {agent, home, cwd, path, op} or {agent, home, cwd, command}: %w", err, chat.ErrInvalid)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return q, fmt.Errorf("cannot read the case: want one JSON value on a line: %w", chat.ErrInvalid)
 	}
 	return q, nil
 }

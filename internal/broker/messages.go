@@ -3,9 +3,7 @@ package broker
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -93,13 +91,8 @@ func encode(v any) ([]byte, error) {
 
 // decode reads one JSON value and nothing else.
 func decode(b []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := chat.Strict(b, into); err != nil {
 		return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("cannot read a message: something stands behind it: %w", chat.ErrInvalid)
 	}
 	return nil
 }

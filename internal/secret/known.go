@@ -1,7 +1,6 @@
 package secret
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -39,10 +38,8 @@ func Pack(all []Known) ([]byte, error) {
 // Unpack reads what Pack wrote; files and variables are not in it. The error does not tell what it
 // read.
 func Unpack(b []byte) ([]Known, error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
 	var list []packed
-	if d.Decode(&list) != nil || d.More() {
+	if chat.Strict(b, &list) != nil {
 		return nil, fmt.Errorf("cannot read the secrets: %w", chat.ErrInvalid)
 	}
 	var all []Known

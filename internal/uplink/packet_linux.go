@@ -1,7 +1,6 @@
 package uplink
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
 )
 
@@ -131,12 +131,10 @@ func (c *Conn) receive() (p packet, files []*os.File, err error) {
 
 // decode reads a packet strictly.
 func decode(b []byte) (p packet, err error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := chat.Strict(b, &p); err != nil {
 		return p, fmt.Errorf("a message is not readable: %w", err)
 	}
-	if d.More() || (p.Call == nil) == (p.Answer == nil) {
+	if (p.Call == nil) == (p.Answer == nil) {
 		return p, errors.New("a message is no call and no answer")
 	}
 	return p, nil

@@ -1,7 +1,6 @@
 package archives
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -94,9 +93,7 @@ func (s *Store) readFile(name chat.ArchiveName, file string) (m Manifest, err er
 	if err = errors.Join(err, f.Close()); err != nil {
 		return m, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
+	if err := chat.Strict(text, &m); err != nil {
 		return m, fmt.Errorf("its manifest is damaged: %w: %w", err, chat.ErrInvalid)
 	}
 	return m, s.believe(name, m)
