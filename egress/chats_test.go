@@ -137,7 +137,7 @@ func TestOpenRefuses(t *testing.T) {
 		if _, _, err := w.root.Call(t.Context(), call, choose(files)...); err == nil {
 			t.Errorf("%s: it was taken", name)
 		}
-		if err := closeAll(files); err != nil {
+		if err := uplink.CloseFiles(files); err != nil {
 			t.Error(err)
 		}
 	}

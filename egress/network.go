@@ -89,7 +89,7 @@ type network struct {
 // open begins to carry for a chat. It closes files.
 func (s *server) open(call uplink.Call, files []*os.File) error {
 	if err := s.close(call.Chat); err != nil {
-		return errors.Join(err, closeAll(files))
+		return errors.Join(err, uplink.CloseFiles(files))
 	}
 	n, err := s.newNetwork(call, files)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *server) open(call uplink.Call, files []*os.File) error {
 func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err error) {
 	if len(files) != 3 {
 		err := fmt.Errorf("%d files: want a listener, a socket and the file of names", len(files))
-		return nil, errors.Join(err, closeAll(files))
+		return nil, errors.Join(err, uplink.CloseFiles(files))
 	}
 	n = &network{
 		s: s, id: call.Chat, of: call.Owner, owner: s.ownerOf(call.Owner),
@@ -133,7 +133,7 @@ func (s *server) newNetwork(call uplink.Call, files []*os.File) (n *network, err
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	defer func() {
-		if err = errors.Join(err, closeAll(files[:2])); err != nil {
+		if err = errors.Join(err, uplink.CloseFiles(files[:2])); err != nil {
 			err = errors.Join(err, n.close())
 		}
 	}()

@@ -80,7 +80,7 @@ func (r *root) file(ctx context.Context, call uplink.Call) (*os.File, error) {
 			return nil, err
 		case len(files) != 1:
 			err := fmt.Errorf("cannot use %d files as %s", len(files), call.Verb)
-			return nil, errors.Join(err, closeAll(files))
+			return nil, errors.Join(err, uplink.CloseFiles(files))
 		}
 		return files[0], nil
 	}
@@ -96,7 +96,7 @@ func (r *root) report(ctx context.Context, what report) error {
 	defer cancel()
 	_, files, err := c.Call(ctx, uplink.Call{Verb: uplink.Events, Report: what.number,
 		Events: what.events, Carried: what.carried})
-	return errors.Join(err, closeAll(files))
+	return errors.Join(err, uplink.CloseFiles(files))
 }
 
 // connect connects a socket of the chat in the host's network.

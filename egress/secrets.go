@@ -45,11 +45,11 @@ type granted struct {
 func (s *server) setSecrets(files []*os.File) error {
 	if len(files) != 2 {
 		err := fmt.Errorf("cannot use %d files as %s", len(files), uplink.Secrets)
-		return errors.Join(err, closeAll(files))
+		return errors.Join(err, uplink.CloseFiles(files))
 	}
 	b, err := io.ReadAll(io.LimitReader(files[0], maxSecrets))
 	pem, errPEM := io.ReadAll(io.LimitReader(files[1], maxRoots))
-	if err = errors.Join(err, errPEM, closeAll(files)); err != nil {
+	if err = errors.Join(err, errPEM, uplink.CloseFiles(files)); err != nil {
 		return fmt.Errorf("cannot read the secrets: %w", err)
 	}
 	all, err := secret.Unpack(b)

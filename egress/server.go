@@ -232,7 +232,7 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 	if call.Verb == uplink.Secrets && s.root.is(c) {
 		return uplink.Answer{}, s.setSecrets(files)
 	}
-	err := closeAll(files)
+	err := uplink.CloseFiles(files)
 	switch {
 	case err != nil:
 		return uplink.Answer{}, fmt.Errorf("cannot close what came with %s: %w", call.Verb, err)
@@ -283,11 +283,4 @@ func pause(ctx context.Context) {
 	case <-ctx.Done():
 	case <-time.After(acceptPause):
 	}
-}
-
-func closeAll(files []*os.File) (err error) {
-	for _, f := range files {
-		err = errors.Join(err, f.Close())
-	}
-	return err
 }

@@ -247,7 +247,7 @@ func (w *world) open(id chat.ID, allow ...string) *network {
 func (w *world) call(c uplink.Call, files ...*os.File) uplink.Answer {
 	w.t.Helper()
 	a, _, err := w.root.Call(w.t.Context(), c, files...)
-	if err = errors.Join(err, closeAll(files)); err != nil {
+	if err = errors.Join(err, uplink.CloseFiles(files)); err != nil {
 		w.t.Fatal(err)
 	}
 	return a

@@ -130,7 +130,7 @@ func (c *Conn) answer(ctx context.Context, p packet, files []*os.File) {
 	if err := c.send(ctx, p, files); err != nil {
 		_ = c.Close() // the error is that of every call from now on
 	}
-	_ = closeFiles(files)
+	_ = CloseFiles(files)
 }
 
 // hangUp closes the connection, and fails the calls that wait.
@@ -149,12 +149,12 @@ func (c *Conn) deliver(id uint64, r received) error {
 	w, ok := c.waiting[id]
 	if !ok {
 		return errors.Join(fmt.Errorf("cannot use answer %d: there is no such call",
-			id), closeFiles(r.files))
+			id), CloseFiles(r.files))
 	}
 	delete(c.waiting, id)
 	<-c.calls
 	if w == nil {
-		return closeFiles(r.files)
+		return CloseFiles(r.files)
 	}
 	w <- r
 	return nil
@@ -177,7 +177,7 @@ func (c *Conn) Call(ctx context.Context, call Call, files ...*os.File) (Answer, 
 	select {
 	case r := <-w:
 		if r.answer.Error != "" {
-			return r.answer, nil, errors.Join(errors.New(r.answer.Error), closeFiles(r.files))
+			return r.answer, nil, errors.Join(errors.New(r.answer.Error), CloseFiles(r.files))
 		}
 		return r.answer, r.files, nil
 	case <-c.gone:
@@ -229,14 +229,17 @@ func (c *Conn) forget(id uint64, w chan received) {
 	}
 	select {
 	case r := <-w:
-		_ = closeFiles(r.files) // nobody wants them
+		_ = CloseFiles(r.files) // nobody wants them
 	default:
 	}
 }
 
-func closeFiles(files []*os.File) (err error) {
+// CloseFiles closes the files that a call or an answer brought; nil stands for none.
+func CloseFiles(files []*os.File) (err error) {
 	for _, f := range files {
-		err = errors.Join(err, f.Close())
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
 	}
 	return err
 }

@@ -124,7 +124,7 @@ func (c *Conn) receive() (p packet, files []*os.File, err error) {
 		p, err = decode(b[:n])
 	}
 	if err != nil {
-		return p, nil, errors.Join(err, closeFiles(files))
+		return p, nil, errors.Join(err, CloseFiles(files))
 	}
 	return p, files, nil
 }

@@ -18,13 +18,13 @@ import (
 // open, of DNS servers that chatd-root named, and inside a chat's own network, and no others.
 func (g *Gateway) answer(_ context.Context, c uplink.Call, files []*os.File) ([]*os.File, uplink.Answer) {
 	if c.Verb == uplink.Events {
-		if err := errors.Join(g.takeEvents(c), closeFiles(files)); err != nil {
+		if err := errors.Join(g.takeEvents(c), uplink.CloseFiles(files)); err != nil {
 			return nil, uplink.Answer{Error: err.Error()}
 		}
 		return nil, uplink.Answer{}
 	}
 	f, err := g.socketFor(c)
-	if err = errors.Join(err, closeFiles(files)); err != nil {
+	if err = errors.Join(err, uplink.CloseFiles(files)); err != nil {
 		return nil, uplink.Answer{Error: err.Error()}
 	}
 	return []*os.File{f}, uplink.Answer{}

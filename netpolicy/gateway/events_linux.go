@@ -210,7 +210,7 @@ func ask(
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	a, files, err := conn.Call(ctx, c)
-	return a, errors.Join(err, closeFiles(files))
+	return a, errors.Join(err, uplink.CloseFiles(files))
 }
 
 // tellLost tells of the connections of a chat that ended with chatd-egress, whose number alone is

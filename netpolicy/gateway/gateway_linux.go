@@ -275,7 +275,7 @@ func (g *Gateway) tell(ctx context.Context, conn *uplink.Conn, c uplink.Call, fi
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, conn.Close())
 	}
-	if err = errors.Join(err, closeFiles(passed)); err != nil {
+	if err = errors.Join(err, uplink.CloseFiles(passed)); err != nil {
 		return fmt.Errorf("cannot tell chatd-egress to %s chat %s: %w", c.Verb, c.Chat, err)
 	}
 	return nil

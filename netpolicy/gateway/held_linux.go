@@ -3,10 +3,10 @@ package gateway
 import (
 	"errors"
 	"os"
-	"slices"
 	"sync/atomic"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/uplink"
 	"github.com/chatd/chatd/netpolicy/netns"
 )
 
@@ -39,12 +39,5 @@ type held struct {
 }
 
 func (h *held) close() error {
-	return errors.Join(h.ns.Close(), closeFiles([]*os.File{h.tcp, h.udp, h.names}))
-}
-
-func closeFiles(files []*os.File) (err error) {
-	for _, f := range slices.DeleteFunc(files, func(f *os.File) bool { return f == nil }) {
-		err = errors.Join(err, f.Close())
-	}
-	return err
+	return errors.Join(h.ns.Close(), uplink.CloseFiles([]*os.File{h.tcp, h.udp, h.names}))
 }

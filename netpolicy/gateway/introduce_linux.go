@@ -88,7 +88,7 @@ func hello(ctx context.Context, conn *uplink.Conn, servers []netip.AddrPort) ([]
 	if ctx.Err() == context.DeadlineExceeded {
 		err = errors.Join(err, errHung)
 	}
-	return a.Chats, errors.Join(err, closeFiles(passed))
+	return a.Chats, errors.Join(err, uplink.CloseFiles(passed))
 }
 
 // renew tells chatd-egress of a chat that it may know. The caller holds telling.
@@ -104,7 +104,7 @@ func (g *Gateway) renew(ctx context.Context, conn *uplink.Conn, h *held) error {
 		}
 		names, err := g.openNames(h.ID, 0)
 		if err != nil {
-			return errors.Join(err, closeFiles([]*os.File{tcp, udp}))
+			return errors.Join(err, uplink.CloseFiles([]*os.File{tcp, udp}))
 		}
 		h.tcp, h.udp, h.names = tcp, udp, names
 	}

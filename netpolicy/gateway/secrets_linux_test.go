@@ -175,7 +175,7 @@ func TestCertificate(t *testing.T) {
 			if err != nil || string(text) != "PEM of "+x.host {
 				t.Errorf("%q, %v", text, err)
 			}
-			must(t, closeFiles(files))
+			must(t, uplink.CloseFiles(files))
 		}
 	}
 }

@@ -90,7 +90,7 @@ func newCarrierWith(t *testing.T, dir string, opening func(chat.ID), has ...chat
 		_ = l.Close()
 		c.end()
 		served.Wait()
-		_ = closeFiles(c.files)
+		_ = uplink.CloseFiles(c.files)
 	})
 	return c
 }
@@ -218,7 +218,7 @@ func (c *carrier) ask(call uplink.Call) (st unix.Stat_t, err error) {
 	if err != nil {
 		return st, err
 	}
-	defer func() { err = errors.Join(err, closeFiles(files)) }()
+	defer func() { err = errors.Join(err, uplink.CloseFiles(files)) }()
 	if len(files) != 1 {
 		return st, errors.New("want one socket")
 	}
