@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -147,7 +147,7 @@ func (s *watchedSession) namesOf(p string) []string {
 }
 
 // classBy is the strictest class of names.
-func classBy(walls []*walls.Wall, names []string) filerules.Class {
+func classBy(walls []*pathclass.Wall, names []string) filerules.Class {
 	if names == nil {
 		return filerules.Closed
 	}

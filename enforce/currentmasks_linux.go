@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/enforce/masks"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -12,12 +12,12 @@ import (
 // currentMasks are the places that have a mask now. By the same rules each mask stays. A file that
 // was renamed or moved during a walk may be missed by it. Without its mask it could be changed, and
 // read where the enforcer did not hear of it.
-func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
+func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []pathclass.Place) {
 	seen := map[string]bool{}
 	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
 		p := now[c.ID].Path
 		if p != "" && c.Class > filerules.Open && !seen[p] {
-			stay = append(stay, walls.Place{Path: p, Class: c.Class, Dir: c.Dir, Inode: c.Inode})
+			stay = append(stay, pathclass.Place{Path: p, Class: c.Class, Dir: c.Dir, Inode: c.Inode})
 		}
 		seen[p] = true
 	}
@@ -25,7 +25,7 @@ func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []walls.Place) {
 }
 
 // unrecorded are the mounts that are neither bubblewrap's nor recorded.
-func (s *session) unrecorded(lines []sys.Mount, wants []walls.Place, exceptions bool) (all []masks.Mount) {
+func (s *session) unrecorded(lines []sys.Mount, wants []pathclass.Place, exceptions bool) (all []masks.Mount) {
 	recorded := map[uint64]bool{}
 	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
 		recorded[c.ID] = true

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 )
 
@@ -139,7 +139,7 @@ func (d *differ) forget(t *testing.T) {
 		must(t, err)
 	}
 	clear(s.moved)
-	s.session.linkTargets = walls.Links{}
+	s.session.linkTargets = pathclass.Links{}
 }
 
 // roots are where the session's trees are: in its home, and in /dev/shm.

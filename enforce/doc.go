@@ -5,7 +5,7 @@
 // # Theory of operation
 //
 // Package filerules defines the rules of a chat. For the kernel each path has one of three
-// classes: open, read-only or closed (package walls).
+// classes: open, read-only or closed (package pathclass).
 //
 // The enforcer is two processes. The holder owns the socket and the fanotify groups and does
 // nothing else (holder_linux.go). The worker does everything else, and the holder restarts it when

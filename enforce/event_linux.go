@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 )
 
 // fanEvent is one event of fanotify(7). fd is of a permission event; the rest is of
@@ -139,7 +139,7 @@ func fsidOf(fd int) (string, error) {
 // newWatchedTree is the tree of b, which fd is open on. On a file system without handles, as
 // overlayfs, the present names tell all: nothing moves on a read-only mount, and on others masks
 // keep closed files where they are.
-func newWatchedTree(b *walls.Base, fsid string, fd int) watchedTree {
+func newWatchedTree(b *pathclass.Base, fsid string, fd int) watchedTree {
 	root, err := handleOf(fd, fsid)
 	if err != nil {
 		fsid = ""

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 )
 
@@ -32,9 +32,9 @@ func TestAttackFollow(t *testing.T) {
 	defer saved.Close()
 	w := newWatch(-1, -1)
 	w.recheck, w.end = func(chat.ID) {}, func(_ *session, err error) { t.Error(err) }
-	s := &watchedSession{session: &session{}, walls: []*walls.Wall{walls.New(rs)}, denied: map[handle]denial{}, journal: saved}
+	s := &watchedSession{session: &session{}, walls: []*pathclass.Wall{pathclass.New(rs)}, denied: map[handle]denial{}, journal: saved}
 	// Nothing can be looked for here: a tree has no descriptor.
-	s.trees = []watchedTree{{Base: &walls.Base{Tree: -1}, fsid: "12345678", fd: -1}}
+	s.trees = []watchedTree{{Base: &pathclass.Base{Tree: -1}, fsid: "12345678", fd: -1}}
 	w.sessions["0123456789abcdef"] = s
 	name := func(id string) handle { return handle("12345678    " + id) }
 	home, inside, deeper, beside, root := name("home"), name("inside"), name("deeper"), name("beside"), name("root")

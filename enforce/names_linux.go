@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -64,7 +64,7 @@ func (w *watch) recordDenied(s *watchedSession, names []string, child handle) {
 }
 
 // recordFound records a closed file that a walk found: name in dir, which the rules close as by.
-func (w *watch) recordFound(id chat.ID, b *walls.Base, dir int, name, by string) error {
+func (w *watch) recordFound(id chat.ID, b *pathclass.Base, dir int, name, by string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.sessions[id]
@@ -91,7 +91,7 @@ func (w *watch) recordFound(id chat.ID, b *walls.Base, dir int, name, by string)
 
 // mayRelink reports whether a link named p could change the target of a deny.
 func (s *watchedSession) mayRelink(p string) bool {
-	return slices.ContainsFunc(s.walls, func(w *walls.Wall) bool { return w.Leads(p) })
+	return slices.ContainsFunc(s.walls, func(w *pathclass.Wall) bool { return w.Leads(p) })
 }
 
 // denial is the class that a file has for ever, and the name that gave it; empty if unknown.
@@ -115,7 +115,7 @@ func (s *watchedSession) tooMany() bool { return max(len(s.denied), len(s.before
 
 // hasExceptions reports whether a rule opens a path inside a closed directory.
 func (s *watchedSession) hasExceptions() bool {
-	return slices.ContainsFunc(s.walls, func(w *walls.Wall) bool { return w.Exceptions })
+	return slices.ContainsFunc(s.walls, func(w *pathclass.Wall) bool { return w.Exceptions })
 }
 
 // forgetGone drops the records of files that no longer exist.
@@ -173,7 +173,7 @@ func (w *watch) recordMoves(s *watchedSession, pairs [][2]string, all bool) {
 func (s *watchedSession) mayMatter(dir string) bool {
 	names := s.namesOf(dir)
 	return names == nil || slices.ContainsFunc(names, func(name string) bool {
-		return slices.ContainsFunc(s.walls, func(wall *walls.Wall) bool { return wall.DependsOn(name) })
+		return slices.ContainsFunc(s.walls, func(wall *pathclass.Wall) bool { return wall.DependsOn(name) })
 	})
 }
 

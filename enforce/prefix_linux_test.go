@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 )
 
 // TestSwappedPrefix: a pattern goes through a link of the chat's, and the chat makes that
@@ -123,7 +123,7 @@ func TestLinkMadeLater(t *testing.T) {
 	}
 	// A later worker knows it, too.
 	old := s.k.named(s.order.Chat)
-	if saved := (walls.Links{To: old.linkTargets.To}); len(saved.To[filepath.Join(s.home, "keys")]) != 3 {
+	if saved := (pathclass.Links{To: old.linkTargets.To}); len(saved.To[filepath.Join(s.home, "keys")]) != 3 {
 		t.Errorf("it is known to have led to %v", saved.To)
 	}
 }
@@ -132,7 +132,7 @@ func TestLinkMadeLater(t *testing.T) {
 // that was denied is opened by more of them.
 func TestManyLinks(t *testing.T) {
 	s := newInside(t, false, false)
-	const more = walls.MaxLinkTargets + 10
+	const more = pathclass.MaxLinkTargets + 10
 	for i := range more {
 		makeFree(t, filepath.Join(s.home, fmt.Sprint(i), "k"))
 	}
@@ -152,11 +152,11 @@ func TestManyLinks(t *testing.T) {
 	for i, got := range s.try(t, paths) {
 		if !got.Read {
 			closed++
-		} else if i < walls.MaxLinkTargets {
+		} else if i < pathclass.MaxLinkTargets {
 			t.Errorf("%s is open", paths[i])
 		}
 	}
-	if closed != walls.MaxLinkTargets {
-		t.Errorf("%d are closed, want %d", closed, walls.MaxLinkTargets)
+	if closed != pathclass.MaxLinkTargets {
+		t.Errorf("%d are closed, want %d", closed, pathclass.MaxLinkTargets)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/masks"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
@@ -19,11 +19,11 @@ import (
 
 // savedSession is the state from which a later worker resumes a session.
 type savedSession struct {
-	Order       orders.Order `json:"order"`
-	Mounts      []int        `json:"mounts"`          // bubblewrap's
-	StartMasks  []int        `json:"masks,omitempty"` // bubblewrap's masks
-	Masks       []savedMask  `json:"covers"`
-	LinkTargets walls.Links  `json:"led"`
+	Order       orders.Order    `json:"order"`
+	Mounts      []int           `json:"mounts"`          // bubblewrap's
+	StartMasks  []int           `json:"masks,omitempty"` // bubblewrap's masks
+	Masks       []savedMask     `json:"covers"`
+	LinkTargets pathclass.Links `json:"led"`
 }
 
 type savedMask struct {
@@ -107,7 +107,7 @@ func (e *enforcer) resumeSession(f savedSession) {
 	sys.Failpoint("takeup.session")
 	s.baseIDs, s.startMaskIDs, s.resumed, s.linkTargets = f.Mounts, f.StartMasks, true, f.LinkTargets
 	for _, c := range f.Masks {
-		p := walls.Place{Path: c.Path, Class: c.Class, Parent: c.Parent, Dir: c.Dir, Base: c.Base}
+		p := pathclass.Place{Path: c.Path, Class: c.Class, Parent: c.Parent, Dir: c.Dir, Base: c.Base}
 		p.Inode = sys.Inode{Major: c.Major, Minor: c.Minor, Ino: c.Ino}
 		s.masks = append(s.masks, masks.Mount{Place: p, ID: c.ID})
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/enforce/masks"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
@@ -27,7 +27,7 @@ type session struct {
 	pidfd    *os.File
 	ns       *os.File                      // its mount namespace
 	answer   atomic.Pointer[orders.Answer] // what holds; nil until its rules do
-	trees    *walls.Cache
+	trees    *pathclass.Cache
 	// causes has the denied names of what has another at which it is closed too.
 	causes  atomic.Pointer[map[string]string]
 	relink  atomic.Bool // something was made or moved that links of denies may lead through
@@ -40,15 +40,15 @@ type session struct {
 	mu           sync.Mutex
 	closed       bool
 	order        orders.Order
-	bases        []*walls.Base
+	bases        []*pathclass.Base
 	baseIDs      []int // bubblewrap's mounts without its masks
 	startMaskIDs []int // the ids of its masks
 	resumed      bool  // an earlier worker found them
 	masks        []masks.Mount
 	recorded     int           // closed files without a mask
 	hiddenMasks  []masks.Mount // others, below them: nobody gets there
-	wall         *walls.Wall
-	linkTargets  walls.Links
+	wall         *pathclass.Wall
+	linkTargets  pathclass.Links
 }
 
 // mounts returns the session's mounts by /proc. At the first call they are bubblewrap's.
@@ -108,7 +108,7 @@ func (s *session) openBases(root int) error {
 		if err == nil && st.Mnt_id != uint64(l.ID) {
 			err = errors.New("another mount hides it")
 		}
-		b := &walls.Base{Mount: l, Tree: -1, Top: fd, Handles: -1, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)}
+		b := &pathclass.Base{Mount: l, Tree: -1, Top: fd, Handles: -1, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)}
 		if err == nil {
 			b.Tree, err = masks.CopyBase(fd)
 		}
@@ -121,7 +121,7 @@ func (s *session) openBases(root int) error {
 		}
 		s.bases = append(s.bases, b)
 	}
-	slices.SortFunc(s.bases, func(a, b *walls.Base) int { return sys.ComparePaths(a.Path, b.Path) })
+	slices.SortFunc(s.bases, func(a, b *pathclass.Base) int { return sys.ComparePaths(a.Path, b.Path) })
 	return nil
 }
 
@@ -129,8 +129,8 @@ func (s *session) openBases(root int) error {
 const maxRewalks = 20
 
 // sourceOf has what an order says of the rules.
-func sourceOf(o orders.Order) walls.Source {
-	return walls.Source{File: o.File, Text: o.Text, Agent: o.Agent, Home: o.Home}
+func sourceOf(o orders.Order) pathclass.Source {
+	return pathclass.Source{File: o.File, Text: o.Text, Agent: o.Agent, Home: o.Home}
 }
 
 // apply applies the rules of order o, which may differ from the present ones. It runs on a thread
@@ -140,7 +140,7 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 	wall, err := s.wall, error(nil)
 	switch {
 	case wall == nil || changed:
-		wall, err = walls.Compile(sourceOf(o), &s.linkTargets)
+		wall, err = pathclass.Compile(sourceOf(o), &s.linkTargets)
 		s.linkTargets.Added = 0
 	case s.relink.Swap(false) && s.wall.LinksMoved(&s.linkTargets, s.order.Home):
 		wall, err = wall.Relink(sourceOf(o), &s.linkTargets)
@@ -195,10 +195,10 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 
 // applyMasks walks the trees and mounts the masks that the rules want. looked is the number of
 // names that it examined. same: the present masks are of the same rules.
-func (s *session) applyMasks(o orders.Order, wall *walls.Wall, same bool, root int, sources masks.Sources, procFD int, watch *watch) (looked int, err error) {
-	w := walls.Walker{Wall: wall, UID: o.UID, Source: sourceOf(o), Cache: s.trees}
+func (s *session) applyMasks(o orders.Order, wall *pathclass.Wall, same bool, root int, sources masks.Sources, procFD int, watch *watch) (looked int, err error) {
+	w := pathclass.Walker{Wall: wall, UID: o.UID, Source: sourceOf(o), Cache: s.trees}
 	s.recorded = 0
-	w.Close = func(b *walls.Base, dir int, name, by string) error {
+	w.Close = func(b *pathclass.Base, dir int, name, by string) error {
 		s.recorded++
 		return watch.recordFound(o.Chat, b, dir, name, by)
 	}
@@ -217,7 +217,7 @@ func (s *session) applyMasks(o orders.Order, wall *walls.Wall, same bool, root i
 		now[uint64(l.ID)] = l
 	}
 	if wall.Any {
-		var stay []walls.Place
+		var stay []pathclass.Place
 		if same {
 			stay = s.currentMasks(now)
 		}

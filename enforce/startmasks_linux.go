@@ -9,7 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/masks"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
@@ -54,14 +54,14 @@ func (s *session) isStartMask(root int, l sys.Mount) bool {
 // adopt describes a mount that is not recorded as a mask. A mask of bubblewrap's stays if it is as
 // the enforcer's mask of that place would be. Any other mount goes: one that could not be removed,
 // one that an earlier worker did not come to record, and a mask of a path that is open now.
-func (s *session) adopt(l sys.Mount, wants []walls.Place, exceptions bool) masks.Mount {
-	c := masks.Mount{Place: walls.Place{Path: l.Path}, ID: uint64(l.ID)}
+func (s *session) adopt(l sys.Mount, wants []pathclass.Place, exceptions bool) masks.Mount {
+	c := masks.Mount{Place: pathclass.Place{Path: l.Path}, ID: uint64(l.ID)}
 	if !slices.Contains(s.startMaskIDs, l.ID) {
 		return c
 	}
 	c.Dir = path.Base(l.Root) == orders.ClosedDirectory
-	i := slices.IndexFunc(wants, func(w walls.Place) bool { return w.Path == l.Path })
-	roomy := c.Dir && (exceptions || slices.ContainsFunc(wants, func(w walls.Place) bool { return w.Path != l.Path && chat.Within(w.Path, l.Path) }))
+	i := slices.IndexFunc(wants, func(w pathclass.Place) bool { return w.Path == l.Path })
+	roomy := c.Dir && (exceptions || slices.ContainsFunc(wants, func(w pathclass.Place) bool { return w.Path != l.Path && chat.Within(w.Path, l.Path) }))
 	if i >= 0 && wants[i].Class == filerules.Closed && wants[i].Dir == c.Dir && !roomy {
 		c.Place = wants[i]
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -57,7 +57,7 @@ type watch struct {
 // watchedSession is the state of one session's watch.
 type watchedSession struct {
 	session   *session
-	walls     []*walls.Wall // the rules that hold; while they change, both
+	walls     []*pathclass.Wall // the rules that hold; while they change, both
 	trees     []watchedTree
 	denied    map[handle]denial
 	before    map[handle]denial   // what the first of two walls denied, while it goes
@@ -72,7 +72,7 @@ type watchedSession struct {
 
 // watchedTree is one of the session's mounts that is watched.
 type watchedTree struct {
-	*walls.Base
+	*pathclass.Base
 	fsid string
 	fd   int // open for reading, for handles
 	root handle
@@ -118,7 +118,7 @@ func newWatch(perm, names int) *watch {
 }
 
 // begin checks opens against the new rules too, beside the old ones, before any mask is mounted.
-func (w *watch) begin(k *session, wall *walls.Wall, changed bool) error {
+func (w *watch) begin(k *session, wall *pathclass.Wall, changed bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.sessions[k.initProc.chat]
@@ -194,7 +194,7 @@ func (w *watch) markNames(s *watchedSession) error {
 
 // markOpens makes the kernel ask before each open on the session's mounts. It finds the mounts by
 // path, which is safe: no process of the session can move a mount.
-func (w *watch) markOpens(s *watchedSession, bases []*walls.Base) error {
+func (w *watch) markOpens(s *watchedSession, bases []*pathclass.Base) error {
 	for _, b := range bases {
 		if !s.walls[len(s.walls)-1].Below(b.Path) {
 			continue
@@ -261,7 +261,7 @@ func (w *watch) forget(id uint64) { w.assignMount(id, nil) }
 
 // settle ends the old rules and watches the new mounts. It marks them without the lock, since there
 // may be many and other sessions must not wait.
-func (w *watch) settle(k *session, wall *walls.Wall, root, procFD int) error {
+func (w *watch) settle(k *session, wall *pathclass.Wall, root, procFD int) error {
 	s := w.session(k.initProc.chat)
 	for _, c := range k.masks {
 		if c.Class == filerules.Closed {
@@ -279,7 +279,7 @@ func (w *watch) settle(k *session, wall *walls.Wall, root, procFD int) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.walls = []*walls.Wall{wall}
+	s.walls = []*pathclass.Wall{wall}
 	if s.before != nil {
 		s.before = nil
 		if err := w.rewrite(s); err != nil {

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/internal/sys"
 )
 
@@ -163,21 +163,21 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 // begun leaves the session where other rules have begun, and no mask is mounted for them yet.
 func (s *inside) begun(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *session, wall *walls.Wall) error { return s.k.watch.begin(k, wall, true) })
+	s.within(t, rules, func(k *session, wall *pathclass.Wall) error { return s.k.watch.begin(k, wall, true) })
 }
 
 // settled goes on from there, for rules that need no mask.
 func (s *inside) settled(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *session, wall *walls.Wall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
+	s.within(t, rules, func(k *session, wall *pathclass.Wall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
 }
 
-func (s *inside) within(t *testing.T, rules string, do func(*session, *walls.Wall) error) {
+func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass.Wall) error) {
 	t.Helper()
 	o, k := s.order, s.k.named(s.order.Chat)
 	o.Text = []byte(rules)
 	must(t, sys.InMountNamespace(k.ns, func() error {
-		wall, err := walls.Compile(sourceOf(o), &walls.Links{})
+		wall, err := pathclass.Compile(sourceOf(o), &pathclass.Links{})
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func TestCompileOpensNothing(t *testing.T) {
 	done := make(chan bool)
 	go func() {
 		defer close(done)
-		s.within(t, rules, func(*session, *walls.Wall) error { return nil })
+		s.within(t, rules, func(*session, *pathclass.Wall) error { return nil })
 	}()
 	asked := make(chan error, 1)
 	go func() { asked <- await(s.k.watch.perm) }()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/masks"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -31,7 +31,7 @@ type enforcer struct {
 	rechecks chan chat.ID
 
 	mu       sync.Mutex
-	trees    walls.Cache
+	trees    pathclass.Cache
 	noMasks  bool // tests: sessions get no masks
 	noSwap   bool // tests: as a kernel before 6.5
 	sessions map[chat.ID]*session

@@ -9,8 +9,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/archives"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
 )
 
@@ -114,7 +114,7 @@ func (m *Manager) archiveKeys(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	text, err := trees.ReadPrivate(file, maxArchiveKeys)
+	text, err := safefs.ReadPrivate(file, maxArchiveKeys)
 	if err != nil {
 		return "", fmt.Errorf("cannot use the keys of archives: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // savedClock is what the next chatd of the same boot knows of the wall clock; see [idle.Clock].
@@ -37,7 +37,7 @@ func (m *Manager) keepTime() {
 	boot, err := sys.BootID()
 	text, _ := json.Marshal(savedClock{boot, zero})
 	if err == nil {
-		err = trees.ReplaceFile(m.clockFile(), text, 0o600)
+		err = safefs.ReplaceFile(m.clockFile(), text, 0o600)
 	}
 	if err != nil {
 		m.log.Warn("a clock that is set while chatd is down will be believed", "error", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/chatd/chatd/netpolicy"
 	"github.com/chatd/chatd/provision/hostprobe"
 	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/unshare"
 )
 
@@ -130,7 +130,7 @@ func (m *Manager) tryWalls(ctx context.Context) error {
 }
 
 func (m *Manager) makeState(context.Context) error {
-	return errors.Join(trees.MakeRoot(m.opt.State, 0o711), trees.MakeRoot(m.opt.Run, 0o755))
+	return errors.Join(safefs.MakeRoot(m.opt.State, 0o711), safefs.MakeRoot(m.opt.Run, 0o755))
 }
 
 func (m *Manager) openTable(context.Context) error {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/homedir"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/state"
 )
 
@@ -57,7 +57,7 @@ func (m *Manager) driftHome(_ context.Context, rec state.Record) (string, error)
 
 // removeHome removes the home, and its clone if there is one.
 func (m *Manager) removeHome(_ context.Context, rec state.Record) error {
-	err := trees.Remove(m.paths.homes, string(rec.ID), trees.AsideName(string(rec.ID)))
+	err := safefs.Remove(m.paths.homes, string(rec.ID), safefs.AsideName(string(rec.ID)))
 	return errors.Join(err, m.removeClone(rec.ID))
 }
 
@@ -77,6 +77,6 @@ func (m *Manager) driftTmp(_ context.Context, rec state.Record) (string, error) 
 }
 
 func (m *Manager) removeTmp(_ context.Context, rec state.Record) error {
-	err := trees.Remove(m.paths.tmp, rec.ID.User(), trees.AsideName(rec.ID.User()))
-	return errors.Join(err, trees.Remove(m.paths.varTmp, rec.ID.User(), trees.AsideName(rec.ID.User())))
+	err := safefs.Remove(m.paths.tmp, rec.ID.User(), safefs.AsideName(rec.ID.User()))
+	return errors.Join(err, safefs.Remove(m.paths.varTmp, rec.ID.User(), safefs.AsideName(rec.ID.User())))
 }

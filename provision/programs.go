@@ -1,15 +1,17 @@
 package provision
 
-import "github.com/chatd/chatd/provision/trees"
+import (
+	"github.com/chatd/chatd/provision/safefs"
+)
 
 // installPrograms installs chatd-shim and the PATH of each profile into root's own directories.
 // The directory that chatd itself was started from may be writable.
 func (m *Manager) installPrograms() error {
-	if err := trees.InstallProgram(m.opt.Shim, m.paths.shim); err != nil {
+	if err := safefs.InstallProgram(m.opt.Shim, m.paths.shim); err != nil {
 		return err
 	}
 	if a := m.opt.Archives; a != nil {
-		if err := trees.InstallProgram(a.Program, m.paths.archive); err != nil {
+		if err := safefs.InstallProgram(a.Program, m.paths.archive); err != nil {
 			return err
 		}
 	}

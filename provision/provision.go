@@ -29,9 +29,9 @@ import (
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/policy"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/shares"
-	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/provision/view"
 	"github.com/chatd/chatd/state"
 )
@@ -263,7 +263,7 @@ func (m *Manager) prepareHost(context.Context) error {
 		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {m.paths.logs, 0o700}, {filepath.Dir(m.paths.shim), 0o755},
 		{m.paths.stage, 0o700}, {filepath.Join(m.paths.stage, "empty"), 0o755}, {m.paths.empty, 0o755},
 	} {
-		if err := trees.MakeRoot(d.path, d.mode); err != nil {
+		if err := safefs.MakeRoot(d.path, d.mode); err != nil {
 			return err
 		}
 	}

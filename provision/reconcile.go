@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/state"
 )
 
@@ -206,7 +206,7 @@ func (m *Manager) reportStrays() error {
 			return fmt.Errorf("cannot list %s: %w", dir, err)
 		}
 		for _, e := range entries {
-			name := strings.TrimPrefix(e.Name(), trees.AsideName(""))
+			name := strings.TrimPrefix(e.Name(), safefs.AsideName(""))
 			if dir == m.paths.tmp || dir == m.paths.varTmp {
 				name = strings.TrimPrefix(name, chat.UserPrefix)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/netpolicy/gateway"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/state"
 )
 
@@ -51,7 +51,7 @@ func (m *Manager) ReloadSecrets(ctx context.Context) error {
 
 func readSecret(name string, spec secret.Spec) (secret.Known, error) {
 	k := secret.Known{Name: name, Spec: spec}
-	b, err := trees.ReadPrivate(spec.File, secret.MaxValue+2) // the end of the line
+	b, err := safefs.ReadPrivate(spec.File, secret.MaxValue+2) // the end of the line
 	if err == nil {
 		k.Value, err = secret.ParseValue(b)
 	}

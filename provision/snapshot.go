@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/homedir"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/state"
 )
 
@@ -144,7 +144,7 @@ func (n snapshot) beside(
 func (n snapshot) remove() error { return n.m.removeClone(n.rec.ID) }
 
 func (m *Manager) removeClone(id chat.ID) error {
-	return trees.Remove(m.paths.snapshots, string(id), trees.AsideName(string(id)))
+	return safefs.Remove(m.paths.snapshots, string(id), safefs.AsideName(string(id)))
 }
 
 // endSnapshot ends what a chatd that crashed left of a snapshot: the chat goes on at once, and its

@@ -107,7 +107,7 @@ func readEntry(f *os.File) (plan.Entry, error) {
 	var e plan.Entry
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, plan.MaxEntry))
 	if err == nil {
-		err = plan.Strict(text, &e)
+		err = chat.Strict(text, &e)
 	}
 	if err != nil || len(e.Argv) == 0 {
 		return e, fmt.Errorf("cannot read the entry: %w", errors.Join(err, chat.ErrInvalid))

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/front/printer"
 	"github.com/chatd/chatd/internal/config"
@@ -93,8 +93,8 @@ func keepable(p *filerules.Policy) error {
 	if err != nil {
 		return err
 	}
-	err = walls.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
-	var bad walls.Unenforceable
+	err = pathclass.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
+	var bad pathclass.Unenforceable
 	if !errors.As(err, &bad) {
 		return err
 	}

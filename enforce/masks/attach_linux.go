@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -24,7 +24,7 @@ type newMask struct {
 func (l *newMask) rel(p string) string { return sys.Rest(p, l.path) }
 
 // mountAll mounts the missing masks of sorted wants, each before those inside it.
-func (m *Mounter) mountAll(wants []walls.Place, in *newMask) error {
+func (m *Mounter) mountAll(wants []pathclass.Place, in *newMask) error {
 	have := map[string]bool{}
 	if in == nil {
 		for _, c := range m.Mounted {
@@ -34,7 +34,7 @@ func (m *Mounter) mountAll(wants []walls.Place, in *newMask) error {
 	return m.mountIn(wants, in, have)
 }
 
-func (m *Mounter) mountIn(wants []walls.Place, in *newMask, have map[string]bool) error {
+func (m *Mounter) mountIn(wants []pathclass.Place, in *newMask, have map[string]bool) error {
 	for len(wants) > 0 {
 		n := subtree(wants)
 		w, inside := wants[0], wants[1:n]
@@ -55,7 +55,7 @@ func (m *Mounter) mountIn(wants []walls.Place, in *newMask, have map[string]bool
 }
 
 // subtree is how many of sorted wants lie at or below the first.
-func subtree(wants []walls.Place) int {
+func subtree(wants []pathclass.Place) int {
 	n := 1
 	for n < len(wants) && chat.Within(wants[n].Path, wants[0].Path) {
 		n++
@@ -64,7 +64,7 @@ func subtree(wants []walls.Place) int {
 }
 
 // mount masks one path and then the paths inside it.
-func (m *Mounter) mount(w walls.Place, inside []walls.Place, in *newMask, have map[string]bool) error {
+func (m *Mounter) mount(w pathclass.Place, inside []pathclass.Place, in *newMask, have map[string]bool) error {
 	l, err := m.mountMask(w, inside, in)
 	if sys.Gone(err) || errors.Is(err, unix.EINVAL) { // EINVAL: the mount around target is detached
 		err = ErrMoved
@@ -85,7 +85,7 @@ func (m *Mounter) mount(w walls.Place, inside []walls.Place, in *newMask, have m
 }
 
 // mountMask masks one path, after it has copied the exceptions inside.
-func (m *Mounter) mountMask(w walls.Place, inside []walls.Place, in *newMask) (*newMask, error) {
+func (m *Mounter) mountMask(w pathclass.Place, inside []pathclass.Place, in *newMask) (*newMask, error) {
 	target, old, err := m.target(w, in)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (m *Mounter) stacked(p string) int {
 }
 
 // copyException copies the tree of an exception, or of a submount that must stay visible.
-func (m *Mounter) copyException(i walls.Place) error {
+func (m *Mounter) copyException(i pathclass.Place) error {
 	if _, ok := m.copies[i.Path]; ok || !i.IsException() && !(i.Base && i.Class != filerules.Closed) {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (m *Mounter) copyException(i walls.Place) error {
 	return err
 }
 
-func (m *Mounter) copyOf(w walls.Place) (int, error) {
+func (m *Mounter) copyOf(w pathclass.Place) (int, error) {
 	fd, err := m.source(w)
 	if err != nil {
 		return -1, err
@@ -182,9 +182,9 @@ func (m *Mounter) copyOf(w walls.Place) (int, error) {
 	return openTree(fd)
 }
 
-// treeOf returns the detached tree that masks w. It has w's file alone: package walls adds each
+// treeOf returns the detached tree that masks w. It has w's file alone: package pathclass adds each
 // submount as a place of its own, so that each is watched.
-func (m *Mounter) treeOf(w walls.Place, target int, old *Mount, inside []walls.Place) (tree int, err error) {
+func (m *Mounter) treeOf(w pathclass.Place, target int, old *Mount, inside []pathclass.Place) (tree int, err error) {
 	shown := w.Class != filerules.Closed
 	switch {
 	case shown && (w.IsException() || w.Base || old != nil):
@@ -196,7 +196,7 @@ func (m *Mounter) treeOf(w walls.Place, target int, old *Mount, inside []walls.P
 		}
 	case shown:
 		tree, err = openTree(target)
-	case w.Dir && (m.Exceptions || slices.ContainsFunc(inside, walls.Place.NeedsMountPoint)):
+	case w.Dir && (m.Exceptions || slices.ContainsFunc(inside, pathclass.Place.NeedsMountPoint)):
 		return m.roomyMask(w, inside)
 	default:
 		err = sys.InOwnNamespace(func() (err error) {
@@ -213,12 +213,12 @@ func (m *Mounter) treeOf(w walls.Place, target int, old *Mount, inside []walls.P
 }
 
 // roomyMask returns a mask of a closed directory that has, or can get, mount points for exceptions.
-func (m *Mounter) roomyMask(w walls.Place, inside []walls.Place) (int, error) {
+func (m *Mounter) roomyMask(w pathclass.Place, inside []pathclass.Place) (int, error) {
 	tree, err := newTmpfs("0")
 	if err != nil {
 		return -1, err
 	}
-	var places []walls.Place
+	var places []pathclass.Place
 	for _, i := range inside {
 		if i.NeedsMountPoint() && m.owner[i.Path] == w.Path {
 			places = append(places, i)

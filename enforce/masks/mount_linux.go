@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
 )
 
 // Mount is a mount of the enforcer in the session.
 type Mount struct {
-	walls.Place
+	pathclass.Place
 	ID uint64
 }
 
@@ -31,7 +31,7 @@ type Mounter struct {
 	Root       int     // the session's root
 	ProcFD     int     // this program's /proc/self/fd
 	Sources    Sources // what masks are copies of
-	Bases      []*walls.Base
+	Bases      []*pathclass.Base
 	Exceptions bool                 // rules have exceptions: masks get room for them
 	Mark       func(tree int) error // requests checks of opens in a tree that nobody reaches yet
 	Forget     func(id uint64)      // refuses opens by a mount that goes
@@ -41,20 +41,20 @@ type Mounter struct {
 	Mounted []Mount
 	Dropped map[uint64]Mount // masks that go and are still mounted, by id
 
-	baseAt map[string]*walls.Base // by path
-	stays  map[string]uint64      // the masks that stay, by path
-	ours   map[uint64]bool        // they and those that go, by their ids
+	baseAt map[string]*pathclass.Base // by path
+	stays  map[string]uint64          // the masks that stay, by path
+	ours   map[uint64]bool            // they and those that go, by their ids
 	now    map[uint64]sys.Mount
 	owner  map[string]string // what a want lies in
 	copies map[string]int    // exceptions, copied before what is around them is masked
-	later  []walls.Place     // what has to wait until old masks are gone
+	later  []pathclass.Place // what has to wait until old masks are gone
 }
 
 // Apply makes the session's masks those of wants, in the order in which a walls.Walker leaves
 // them; now has the session's mounts by id. It keeps the masks that are still wanted. It adds new
 // masks before it removes old ones, so that no denied path is unmasked in between.
-func (m *Mounter) Apply(wants []walls.Place, now map[uint64]sys.Mount) error {
-	m.copies, m.later, m.baseAt = map[string]int{}, nil, map[string]*walls.Base{}
+func (m *Mounter) Apply(wants []pathclass.Place, now map[uint64]sys.Mount) error {
+	m.copies, m.later, m.baseAt = map[string]int{}, nil, map[string]*pathclass.Base{}
 	for _, b := range m.Bases {
 		m.baseAt[b.Path] = b
 	}
@@ -78,7 +78,7 @@ func (m *Mounter) Apply(wants []walls.Place, now map[uint64]sys.Mount) error {
 	m.Dropped = nil
 	defer func() { m.Dropped = left }()
 	later := m.later
-	slices.SortFunc(later, walls.ByPath)
+	slices.SortFunc(later, pathclass.ByPath)
 	err := m.mountAll(later, nil)
 	if errors.Is(err, errHidden) {
 		return ErrMoved
@@ -89,9 +89,9 @@ func (m *Mounter) Apply(wants []walls.Place, now map[uint64]sys.Mount) error {
 // divide separates the masks that stay from those that go. A mask that is no longer mounted is in
 // neither group: its file was replaced. A mask whose file was moved counts at its new path. A mask
 // inside one that goes also goes.
-func (m *Mounter) divide(wants []walls.Place, now map[uint64]sys.Mount) {
+func (m *Mounter) divide(wants []pathclass.Place, now map[uint64]sys.Mount) {
 	m.now, m.owner, m.stays, m.ours = now, owners(wants), map[string]uint64{}, map[uint64]bool{}
-	wanted := make(map[string]walls.Place, len(wants))
+	wanted := make(map[string]pathclass.Place, len(wants))
 	for _, w := range wants {
 		wanted[w.Path] = w
 	}
@@ -134,7 +134,7 @@ func (m *Mounter) inPlace(c Mount) bool {
 }
 
 // owners maps each of the sorted wants to the nearest other want around it.
-func owners(wants []walls.Place) map[string]string {
+func owners(wants []pathclass.Place) map[string]string {
 	all := make(map[string]string, len(wants))
 	var around []string
 	for _, w := range wants {

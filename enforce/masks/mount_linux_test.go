@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 )
 
@@ -20,8 +20,8 @@ const (
 
 // all are places of each class: a closed file, a read-only one, and one that stays open in a
 // closed directory.
-func (w *world) all() []walls.Place {
-	return []walls.Place{
+func (w *world) all() []pathclass.Place {
+	return []pathclass.Place{
 		w.place("closed", closed, free), w.place("fixed", readOnly, free),
 		w.place("d", closed, free), w.place("d/in", free, closed),
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -20,7 +20,7 @@ var errHidden = errors.New("an old mask is over it")
 
 // target opens the mount point for the mask of w: inside the new mask around it, or from the
 // session's root. old is the old mask of the same path that the new one replaces.
-func (m *Mounter) target(w walls.Place, in *newMask) (fd int, old *Mount, err error) {
+func (m *Mounter) target(w pathclass.Place, in *newMask) (fd int, old *Mount, err error) {
 	start, rel := m.Root, strings.TrimPrefix(w.Path, "/")
 	if in != nil {
 		start, rel = in.tree, in.rel(w.Path)
@@ -61,7 +61,7 @@ func (m *Mounter) target(w walls.Place, in *newMask) (fd int, old *Mount, err er
 
 // source opens the file of w on bubblewrap's mount, below any mask. If the file system has no file
 // handles (open_by_handle_at(2)) and something is mounted over the file, source returns errHidden.
-func (m *Mounter) source(w walls.Place) (int, error) {
+func (m *Mounter) source(w pathclass.Place) (int, error) {
 	b := m.baseOf(w.Path)
 	if b == nil {
 		return -1, ErrMoved
@@ -94,7 +94,7 @@ func (m *Mounter) source(w walls.Place) (int, error) {
 
 // sameOn opens fd's file through the mount b of the session. It refuses a file that has another
 // name there than p, since a file may have several.
-func (m *Mounter) sameOn(b *walls.Base, fd int, p string) (int, error) {
+func (m *Mounter) sameOn(b *pathclass.Base, fd int, p string) (int, error) {
 	if b.Handles < 0 {
 		return -1, errHidden
 	}
@@ -116,7 +116,7 @@ func (m *Mounter) sameOn(b *walls.Base, fd int, p string) (int, error) {
 }
 
 // baseOf returns bubblewrap's mount that contains p.
-func (m *Mounter) baseOf(p string) *walls.Base {
+func (m *Mounter) baseOf(p string) *pathclass.Base {
 	for at := p; ; at = path.Dir(at) {
 		if b := m.baseAt[at]; b != nil || at == "/" {
 			return b
@@ -126,7 +126,7 @@ func (m *Mounter) baseOf(p string) *walls.Base {
 
 // addMountPoint creates an empty mount point for w, if there is none, in the mask around it that
 // stays. It writes through a detached copy of that mask, which no process of the session can reach.
-func (m *Mounter) addMountPoint(w walls.Place) error {
+func (m *Mounter) addMountPoint(w pathclass.Place) error {
 	was := ""
 	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(w.Path, "/"), unix.O_PATH)
 	if err == nil {
@@ -160,7 +160,7 @@ func (m *Mounter) addMountPoint(w walls.Place) error {
 		err = unix.Renameat(room, sys.Rest(w.Path, around), room, was)
 	}
 	if err == nil {
-		err = makeMountPoints(room, around, []walls.Place{w})
+		err = makeMountPoints(room, around, []pathclass.Place{w})
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errHidden, err)
@@ -169,7 +169,7 @@ func (m *Mounter) addMountPoint(w walls.Place) error {
 }
 
 // makeMountPoints creates empty mount points for exceptions in the mask of a closed directory.
-func makeMountPoints(tree int, around string, exceptions []walls.Place) error {
+func makeMountPoints(tree int, around string, exceptions []pathclass.Place) error {
 	for _, i := range exceptions {
 		rel := sys.Rest(i.Path, around)
 		if err := makeMountPoint(tree, rel, i.Dir); err != nil {

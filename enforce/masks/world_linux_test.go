@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -87,7 +87,7 @@ func (w *world) fill() error {
 	if err != nil {
 		return err
 	}
-	b := &walls.Base{Dir: true}
+	b := &pathclass.Base{Dir: true}
 	for _, m := range now {
 		if m.Path == w.dir {
 			b.Mount = m
@@ -105,7 +105,7 @@ func (w *world) fill() error {
 	if err == nil {
 		w.ProcFD, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
-	w.Bases = []*walls.Base{b}
+	w.Bases = []*pathclass.Base{b}
 	w.Mark = func(tree int) error {
 		var st unix.Statfs_t
 		if w.marked++; unix.Fstatfs(tree, &st) == nil && st.Flags&unix.ST_RDONLY != 0 {
@@ -132,8 +132,8 @@ func mounted() (map[uint64]sys.Mount, error) {
 }
 
 // place is a place of the tree as a walk finds it.
-func (w *world) place(name string, class, parent filerules.Class) walls.Place {
-	p := walls.Place{Path: filepath.Join(w.dir, name), Class: class, Parent: parent}
+func (w *world) place(name string, class, parent filerules.Class) pathclass.Place {
+	p := pathclass.Place{Path: filepath.Join(w.dir, name), Class: class, Parent: parent}
 	fd, err := unix.Openat(w.Bases[0].Tree, name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return p
@@ -146,14 +146,14 @@ func (w *world) place(name string, class, parent filerules.Class) walls.Place {
 }
 
 // apply makes the masks those of places, as one walk of a session does.
-func (w *world) apply(places ...walls.Place) error {
+func (w *world) apply(places ...pathclass.Place) error {
 	now, err := mounted()
 	if err != nil {
 		return err
 	}
 	w.marked, w.forgotten = 0, nil
-	slices.SortFunc(places, walls.ByPath)
-	w.Exceptions = slices.ContainsFunc(places, walls.Place.IsException)
+	slices.SortFunc(places, pathclass.ByPath)
+	w.Exceptions = slices.ContainsFunc(places, pathclass.Place.IsException)
 	return w.Apply(places, now)
 }
 

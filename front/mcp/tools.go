@@ -33,7 +33,9 @@ func (t tools) exec(ctx context.Context, a chat.RunSpec) (out toolAnswer[chat.Ru
 }
 
 // readFile limits the page to what an agent can hold, unless it asks for a size.
-func (t tools) readFile(ctx context.Context, a filewire.ReadFile) (out toolAnswer[api.FileAnswer], err error) {
+func (t tools) readFile(
+	ctx context.Context, a filewire.ReadFile,
+) (out toolAnswer[api.FileAnswer], err error) {
 	own := a.Length == 0 && a.Line == 0 && a.Lines == 0
 	if own {
 		a.Length = MaxText

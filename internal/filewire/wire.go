@@ -164,7 +164,6 @@ type ChunkWriter struct{ w io.Writer }
 // NewChunkWriter writes chunks to w.
 func NewChunkWriter(w io.Writer) ChunkWriter { return ChunkWriter{w} }
 
-
 // Write writes p as chunks of at most maxChunk.
 func (c ChunkWriter) Write(p []byte) (int, error) {
 	done := 0

@@ -68,7 +68,7 @@ func ReadFileTool(r *bufio.Reader) (t FileTool, err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {
-		err = Strict(line, &t)
+		err = chat.Strict(line, &t)
 	}
 	if err != nil {
 		return t, fmt.Errorf("cannot read what the file tool may do: %w: %w", err, chat.ErrInvalid)

@@ -108,7 +108,7 @@ func ReadPlan(r io.Reader) (Plan, error) {
 		return Plan{}, fmt.Errorf("cannot read the plan: more than %d bytes: %w", MaxPlan, chat.ErrInvalid)
 	}
 	var p Plan
-	if err := Strict(text, &p); err != nil {
+	if err := chat.Strict(text, &p); err != nil {
 		return Plan{}, fmt.Errorf("cannot read the plan: %w: %w", err, chat.ErrInvalid)
 	}
 	return p, p.Validate()

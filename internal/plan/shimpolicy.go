@@ -59,7 +59,7 @@ func ReadShimPolicy(name string) (ShimPolicy, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxShimPolicy+1))
 	if err == nil {
-		err = Strict(text, &p)
+		err = chat.Strict(text, &p)
 	}
 	if err != nil {
 		return p, fmt.Errorf("cannot read the policy of the shims: %w: %w", err, chat.ErrInvalid)

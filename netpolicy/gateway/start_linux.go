@@ -9,19 +9,19 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // socket is where chatd-egress listens; its directory is root's.
 func (g *Gateway) socket() string { return filepath.Join(g.opt.Dir, "sock") }
 
 // Prepare makes the directory.
-func (g *Gateway) Prepare() error { return trees.MakeRoot(g.opt.Dir, 0o700) }
+func (g *Gateway) Prepare() error { return safefs.MakeRoot(g.opt.Dir, 0o700) }
 
 // start starts chatd-egress with a socket that listens, as its own user and in an empty network
 // namespace. It outlives this process, and ends by itself when nobody needs it.
 func (g *Gateway) start() error {
-	if err := trees.CheckProgram(g.opt.Program); err != nil {
+	if err := safefs.CheckProgram(g.opt.Program); err != nil {
 		return cannotStart(err)
 	}
 	listener, err := g.listen()

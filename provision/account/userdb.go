@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // Userdb writes JSON user and group records as drop-ins (userdbd: nss-systemd(8),
@@ -68,7 +68,7 @@ func (u *Userdb) entries(a User) ([]userdbEntry, error) {
 
 // Prepare makes the directory with mode 0711: others can look a user up, but cannot list the
 // users.
-func (u *Userdb) Prepare() error { return trees.MakeRoot(u.Dir, 0o711) }
+func (u *Userdb) Prepare() error { return safefs.MakeRoot(u.Dir, 0o711) }
 
 // Create writes the entries that differ.
 func (u *Userdb) Create(_ context.Context, a User) error {
@@ -93,9 +93,9 @@ func (u *Userdb) write(e userdbEntry) error {
 	}
 	target := filepath.Join(u.Dir, e.name)
 	if e.link == "" {
-		return trees.ReplaceFile(target, e.content, 0o644)
+		return safefs.ReplaceFile(target, e.content, 0o644)
 	}
-	return trees.Replace(target, func(aside string) error { return os.Symlink(e.link, aside) })
+	return safefs.Replace(target, func(aside string) error { return os.Symlink(e.link, aside) })
 }
 
 func (u *Userdb) same(e userdbEntry) bool {
@@ -149,7 +149,7 @@ func (u *Userdb) Remove(_ context.Context, a User) error {
 	}
 	var errs []error
 	for i := len(entries) - 1; i >= 0; i-- {
-		for _, name := range []string{entries[i].name, trees.AsideName(entries[i].name)} {
+		for _, name := range []string{entries[i].name, safefs.AsideName(entries[i].name)} {
 			if err := os.Remove(filepath.Join(u.Dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("cannot remove account %s: %w", a.Name, err))
 			}

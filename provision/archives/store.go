@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // Options are where archives lie, and for how long.
@@ -48,7 +48,7 @@ const (
 
 // Open opens the directory. No other user may read it or write to it.
 func Open(o Options) (*Store, error) {
-	if err := trees.MakeRoot(o.Dir, 0o700); err != nil {
+	if err := safefs.MakeRoot(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot keep archives: %w", err)
 	}
 	root, err := os.OpenRoot(o.Dir)

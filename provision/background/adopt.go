@@ -12,8 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/shims/supervise"
 )
 
@@ -40,7 +40,7 @@ func (a *Runs) Adopt(ctx context.Context, id chat.ID, owner string, uid uint32) 
 		r := a.readRun(About{Chat: id, Owner: owner, UID: uid}, e.Name(), boot)
 		if r == nil {
 			// Its supervisor, if any, is still in the run's leaf, which is killed next.
-			errs = append(errs, trees.Remove(parent, e.Name()))
+			errs = append(errs, safefs.Remove(parent, e.Name()))
 			continue
 		}
 		a.mu.Lock()
@@ -141,7 +141,7 @@ func (a *Runs) RemoveOthers(known func(chat.ID) bool) error {
 	var errs []error
 	for _, e := range entries {
 		if !known(chat.ID(e.Name())) {
-			errs = append(errs, trees.Remove(a.opt.Dir, e.Name()))
+			errs = append(errs, safefs.Remove(a.opt.Dir, e.Name()))
 		}
 	}
 	return errors.Join(errs...)

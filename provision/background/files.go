@@ -13,8 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/shims/supervise"
 )
 
@@ -36,7 +36,7 @@ type savedRun struct {
 
 // makeFiles makes the run's directory, and the streams of its command.
 func (r *Run) makeFiles(spec chat.RunSpec) (*session.Stdio, error) {
-	err := errors.Join(trees.MakeRoot(filepath.Dir(r.dir), 0o700), trees.MakeRoot(r.dir, 0o700))
+	err := errors.Join(safefs.MakeRoot(filepath.Dir(r.dir), 0o700), safefs.MakeRoot(r.dir, 0o700))
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (r *Run) makeFiles(spec chat.RunSpec) (*session.Stdio, error) {
 			"less than 1/%d of the file system of %s is free: %w", r.parts(), r.dir, chat.ErrBusy)
 	}
 	for _, name := range []string{"stdout", "stderr", "end"} {
-		if err := trees.WriteNew(filepath.Join(r.dir, name), nil, 0o600); err != nil {
+		if err := safefs.WriteNew(filepath.Join(r.dir, name), nil, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func (r *Run) stdinFromFIFO(stdio *session.Stdio) error {
 func (r *Run) save(name string, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
-		err = trees.ReplaceFile(filepath.Join(r.dir, name), b, 0o600)
+		err = safefs.ReplaceFile(filepath.Join(r.dir, name), b, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record run %s: %w", r.Info.ID, err)
@@ -151,7 +151,7 @@ func (r *Run) order(what byte) error {
 // Drop forgets a background run and removes its files.
 func (a *Runs) Drop(r *Run) error {
 	a.Forget(r)
-	err := trees.Remove(filepath.Dir(r.dir), r.Info.ID)
+	err := safefs.Remove(filepath.Dir(r.dir), r.Info.ID)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -192,5 +192,5 @@ func (a *Runs) Remove(ctx context.Context, id chat.ID) error {
 	if _, err := os.Lstat(a.opt.Dir); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return trees.Remove(a.opt.Dir, string(id))
+	return safefs.Remove(a.opt.Dir, string(id))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/provision/trees"
 	"github.com/chatd/chatd/shims/supervise"
 )
 
@@ -36,7 +36,7 @@ func (r *Run) Start(
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, leaf.Kill(ctx), leaf.Remove(), r.endSupervisor(),
-				trees.Remove(filepath.Dir(r.dir), r.Info.ID))
+				safefs.Remove(filepath.Dir(r.dir), r.Info.ID))
 		}
 	}()
 	stdio, err := r.makeFiles(spec)
@@ -76,7 +76,7 @@ func (r *Run) supervisorCommand(
 	nsenter *exec.Cmd, stdio *session.Stdio, own *session.Files,
 ) (_ *exec.Cmd, ready *os.File, err error) {
 	shim := r.in.opt.Shim
-	if err := trees.CheckProgram(shim); err != nil {
+	if err := safefs.CheckProgram(shim); err != nil {
 		return nil, nil, fmt.Errorf("cannot supervise a run: %w", err)
 	}
 	deadline := r.Info.StartedAt.Add(r.Info.Timeout.D())

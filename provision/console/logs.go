@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // Logs are the logs of terminals, in one directory. Each log in use has one book, because two rings
@@ -65,7 +65,7 @@ func (l *Logs) Remove(id chat.ID) error {
 	if err == nil {
 		return nil
 	}
-	if terr := trees.Remove(l.dir, string(id)); terr != nil {
+	if terr := safefs.Remove(l.dir, string(id)); terr != nil {
 		return errors.Join(err, terr)
 	}
 	return nil

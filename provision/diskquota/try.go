@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // What a try may have, and what it attempts to take.
@@ -36,9 +36,9 @@ func (d *Disks) Try(name string, uid uint32) (tried []string, err error) {
 
 func (d *Disks) try(dir, name string, uid uint32) (err error) {
 	defer func() {
-		err = errors.Join(err, d.kernel.set(dir, uid, dqblk{}), trees.Remove(dir, name))
+		err = errors.Join(err, d.kernel.set(dir, uid, dqblk{}), safefs.Remove(dir, name))
 	}()
-	if err := trees.Remove(dir, name); err != nil {
+	if err := safefs.Remove(dir, name); err != nil {
 		return err
 	}
 	limit := dqblk{hardKiB: tryKiB, hardInodes: tryInodes}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 const (
@@ -32,7 +32,7 @@ func Walk(ctx context.Context, parent, name string, uid uint32, most uint64) (Am
 	}
 	defer unix.Close(p)
 	w := &walk{uid: uid, most: most, began: time.Now()}
-	top, err := trees.OpenDir(p, name)
+	top, err := safefs.OpenDir(p, name)
 	if errors.Is(err, unix.ENOENT) {
 		return Amount{}, nil
 	}
@@ -89,7 +89,7 @@ func (w *walk) entry(ctx context.Context, dir int, name string, depth int) error
 	if depth == maxDepth || w.inodes >= w.most {
 		return nil
 	}
-	fd, err := trees.OpenDir(dir, name)
+	fd, err := safefs.OpenDir(dir, name)
 	if err != nil {
 		return nil // renamed or removed meanwhile, or another file system
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // masksDir holds the empty file and directory that bubblewrap mounts as masks. Chats may pass
@@ -21,7 +21,7 @@ func (c *Client) masksDir() string {
 
 // MakeMasks makes the sources of masks, beside the enforcer's directory.
 func (c *Client) MakeMasks() error {
-	if err := trees.MakeRoot(c.masksDir(), 0o711); err != nil {
+	if err := safefs.MakeRoot(c.masksDir(), 0o711); err != nil {
 		return err
 	}
 	return orders.MakeMasks(c.masksDir())

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // Start starts the enforcer unless one answers, and has [Client.Follow] hold its groups. With
@@ -70,10 +70,10 @@ func (c *Client) answers(ctx context.Context) bool {
 
 // run starts the program; ended is closed when it has ended.
 func (c *Client) run() (ended <-chan struct{}, err error) {
-	if err := trees.CheckProgram(c.opt.Program); err != nil {
+	if err := safefs.CheckProgram(c.opt.Program); err != nil {
 		return nil, cannotStart(err)
 	}
-	if err := trees.MakeRoot(c.opt.Dir, 0o700); err != nil {
+	if err := safefs.MakeRoot(c.opt.Dir, 0o700); err != nil {
 		return nil, err
 	}
 	log, err := os.OpenFile(c.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

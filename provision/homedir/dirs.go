@@ -10,7 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // MakeInstanceDirs makes the directories and links that every home has, unless their names are
@@ -41,7 +41,7 @@ func Inside(parent, name string, uid uint32, act func(home int) error) error {
 		return fmt.Errorf("cannot open %s: %w", parent, err)
 	}
 	defer unix.Close(homes)
-	home, err := trees.OpenDir(homes, name)
+	home, err := safefs.OpenDir(homes, name)
 	if err != nil {
 		return fmt.Errorf("cannot use the home of chat %s: %w", name, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // ownedHome is the home of a chat that tests make.
@@ -40,7 +40,7 @@ func ownHome(t *testing.T) ownedHome {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := ownedHome{parent: filepath.Join(dir, "homes"), name: "0123456789abcdef", uid: 1895825321}
 	for _, d := range []string{dir, h.parent} {
-		if err := trees.MakeRoot(d, 0o711); err != nil {
+		if err := safefs.MakeRoot(d, 0o711); err != nil {
 			t.Fatal(err)
 		}
 	}

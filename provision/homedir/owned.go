@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // MakeOwned makes the directory name below the root-owned parent, owned by uid, with exactly
@@ -26,8 +26,8 @@ func MakeOwned(parent, name string, uid uint32, mode os.FileMode, skeleton strin
 	if fi, err := root.Lstat(name); err == nil && fi.IsDir() {
 		return own(root, name, uid, mode)
 	}
-	aside := trees.AsideName(name)
-	if err := trees.Remove(parent, aside); err != nil {
+	aside := safefs.AsideName(name)
+	if err := safefs.Remove(parent, aside); err != nil {
 		return err
 	}
 	if err := root.Mkdir(aside, 0o700); err != nil {

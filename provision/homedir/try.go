@@ -10,7 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // triedName is the home that [Try] makes and removes.
@@ -23,7 +23,7 @@ func Try(homes string, uid uint32, mode os.FileMode) error {
 	if err == nil {
 		err = TryToEnter(homes, triedName, uid)
 	}
-	return errors.Join(err, trees.Remove(homes, triedName))
+	return errors.Join(err, safefs.Remove(homes, triedName))
 }
 
 // TryToEnter tries as uid to open another's home in the directory homes, to list homes and to make

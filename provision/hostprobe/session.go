@@ -10,8 +10,8 @@ import (
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/homedir"
+	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/provision/trees"
 )
 
 // user is the account of probes.
@@ -80,9 +80,9 @@ func (p *Prober) remove(ctx context.Context) error {
 	u := p.user()
 	errs := []error{p.end(ctx)}
 	for _, parent := range []string{p.opt.TmpParent, p.opt.VarTmpParent} {
-		errs = append(errs, trees.Remove(parent, u.Name, trees.AsideName(u.Name)))
+		errs = append(errs, safefs.Remove(parent, u.Name, safefs.AsideName(u.Name)))
 	}
-	errs = append(errs, trees.Remove(p.opt.HomeParent, string(ID), trees.AsideName(string(ID))))
+	errs = append(errs, safefs.Remove(p.opt.HomeParent, string(ID), safefs.AsideName(string(ID))))
 	return errors.Join(append(errs, p.account.Remove(ctx, u))...)
 }
 

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // journalDirs hold a directory of each machine and namespace (journald.conf(5), Storage=).
@@ -45,7 +45,7 @@ func removeJournalsIn(dir string, of func(uid uint32) bool) error {
 	var errs []error
 	for _, f := range files {
 		if uid, ok := journalUID(f.Name()); ok && of(uid) {
-			errs = append(errs, trees.Remove(dir, f.Name()))
+			errs = append(errs, safefs.Remove(dir, f.Name()))
 		}
 	}
 	return errors.Join(errs...)

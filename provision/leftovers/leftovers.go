@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // zombieTimeout is how long the zombies of other programs' children are waited for.
@@ -208,7 +208,7 @@ func removeSpool(user string, uid uint32) error {
 	errs = append(errs, removeOwned("/var/spool/cron/atjobs", uid), removeOwned("/var/spool/cron/atspool", uid),
 		removeOwned("/dev/mqueue", uid), removeOwned("/dev/shm", uid))
 	if _, err := os.Lstat("/run/user/" + n); err == nil {
-		errs = append(errs, trees.Remove("/run/user", n))
+		errs = append(errs, safefs.Remove("/run/user", n))
 	}
 	return errors.Join(errs...)
 }
@@ -229,7 +229,7 @@ func removeOwned(dir string, uid uint32) error {
 			continue
 		}
 		if u, _ := sys.OwnerOf(fi); u == uid {
-			errs = append(errs, trees.Remove(dir, filepath.Base(e.Name())))
+			errs = append(errs, safefs.Remove(dir, filepath.Base(e.Name())))
 		}
 	}
 	return errors.Join(errs...)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 )
 
@@ -65,14 +65,14 @@ func (b *book) policy(profile string) *filerules.Policy {
 
 // needed reports whether the rules of an agent of a profile have a denial that the kernel enforces.
 func (b *book) needed(profile, agent string) bool {
-	return walls.Needed(b.policy(profile), agent)
+	return pathclass.Needed(b.policy(profile), agent)
 }
 
 // enforced returns the profiles with such a denial, for any agent, sorted.
 func (b *book) enforced() []string {
 	names := slices.Sorted(maps.Keys(b.policies))
 	return slices.DeleteFunc(names, func(name string) bool {
-		return !walls.NeededBy(b.policies[name])
+		return !pathclass.NeededBy(b.policies[name])
 	})
 }
 

@@ -9,14 +9,14 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 )
 
 // checkPlaces is [CheckPlaces] for these trees.
 func checkPlaces(ctx context.Context, p *filerules.Policy, home string, trees []chat.Exposed) error {
-	err := walls.CheckTrees(ctx, p, home, looked(trees))
-	var refused walls.Unenforceable
+	err := pathclass.CheckTrees(ctx, p, home, looked(trees))
+	var refused pathclass.Unenforceable
 	if errors.As(err, &refused) {
 		return filerules.Faults(refused)
 	}
@@ -34,7 +34,7 @@ func checkAllPlaces(
 	done := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		p := policies[name]
-		if !walls.NeededBy(p) {
+		if !pathclass.NeededBy(p) {
 			continue
 		}
 		look := looked(trees(name))
@@ -44,7 +44,7 @@ func checkAllPlaces(
 			continue
 		}
 		done[key] = true
-		if err := walls.CheckTrees(ctx, p, home, look); err != nil {
+		if err := pathclass.CheckTrees(ctx, p, home, look); err != nil {
 			err = fmt.Errorf("cannot use the file rules of profile %s: %w", name, err)
 			errs = append(errs, err)
 		}
@@ -52,9 +52,9 @@ func checkAllPlaces(
 	return errors.Join(errs...)
 }
 
-func looked(trees []chat.Exposed) (all []walls.Tree) {
+func looked(trees []chat.Exposed) (all []pathclass.Tree) {
 	for _, t := range trees {
-		all = append(all, walls.Tree{Source: t.Source, At: t.Target})
+		all = append(all, pathclass.Tree{Source: t.Source, At: t.Target})
 	}
 	return all
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/walls"
+	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 )
 
@@ -19,7 +19,7 @@ import (
 func checkPolicies(policies map[string]*filerules.Policy, home string) error {
 	var all []error
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if err := walls.Check(policies[name], home); err != nil {
+		if err := pathclass.Check(policies[name], home); err != nil {
 			all = append(all, fmt.Errorf("cannot use the file rules of profile %s: %w", name, err))
 		}
 	}

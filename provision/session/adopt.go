@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // savedSession holds the data by which a later chatd finds the session again.
@@ -39,7 +39,7 @@ func (in *Session) Write(d Dir) error {
 		savedVersion, in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed, in.Masked.Load(), in.Basis,
 	})
 	if err == nil {
-		err = trees.ReplaceFile(filepath.Join(d.Path(), savedFile), b, 0o600)
+		err = safefs.ReplaceFile(filepath.Join(d.Path(), savedFile), b, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record session %s: %w", in.Chat, err)

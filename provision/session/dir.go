@@ -8,7 +8,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // Dir is root's directory of one session. It lies in the run directory: a reboot, which ends every
@@ -39,7 +39,7 @@ func (d Dir) Make(policy []byte) (prompt *os.File, err error) {
 	if err := d.Remove(); err != nil {
 		return nil, err
 	}
-	if err := trees.MakeRoot(d.Path(), 0o711); err != nil {
+	if err := safefs.MakeRoot(d.Path(), 0o711); err != nil {
 		return nil, err
 	}
 	err = errors.Join(sys.MakeFIFO(d.Prompt(), d.UID), sys.MakeFIFO(d.Log(), d.UID),
@@ -51,12 +51,12 @@ func (d Dir) Make(policy []byte) (prompt *os.File, err error) {
 }
 
 // Remove removes the directory, which need not be there.
-func (d Dir) Remove() error { return trees.Remove(d.Parent, string(d.Chat)) }
+func (d Dir) Remove() error { return safefs.Remove(d.Parent, string(d.Chat)) }
 
 // makePolicy makes the directory, and the policy in it. Both are root's; the chat may read them
 // through its group, and no other chat may.
 func (d Dir) makePolicy(text []byte) error {
-	if err := trees.MakeRoot(d.Policy(), 0o750); err != nil {
+	if err := safefs.MakeRoot(d.Policy(), 0o750); err != nil {
 		return err
 	}
 	if err := os.Lchown(d.Policy(), 0, int(d.UID)); err != nil {
@@ -75,8 +75,8 @@ func (d Dir) WritePolicy(text []byte) error {
 		}
 		return nil
 	}
-	err := trees.Replace(name, func(aside string) error {
-		if err := trees.WriteNew(aside, text, 0o640); err != nil {
+	err := safefs.Replace(name, func(aside string) error {
+		if err := safefs.WriteNew(aside, text, 0o640); err != nil {
 			return err
 		}
 		return os.Lchown(aside, 0, int(d.UID))
@@ -96,8 +96,8 @@ func (d Dir) TrustJKS() string { return filepath.Join(d.Path(), "trust.jks") }
 
 // WriteTrust writes both, for everybody to read: they are public.
 func (d Dir) WriteTrust(pem, jks []byte) error {
-	err := errors.Join(trees.ReplaceFile(d.TrustPEM(), pem, 0o444),
-		trees.ReplaceFile(d.TrustJKS(), jks, 0o444))
+	err := errors.Join(safefs.ReplaceFile(d.TrustPEM(), pem, 0o444),
+		safefs.ReplaceFile(d.TrustJKS(), jks, 0o444))
 	if err != nil {
 		return fmt.Errorf("cannot write what chat %s trusts: %w", d.Chat, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // commandDirs are the directories with the allowed commands, as the session sees them.
@@ -61,7 +61,7 @@ func (p *Programs) Link(profiles map[string]chat.Profile) error {
 }
 
 func (p *Programs) linkProfile(name string, profile chat.Profile, programs *plan.Programs) error {
-	if err := trees.MakeRoot(filepath.Join(p.dir, name), 0o755); err != nil {
+	if err := safefs.MakeRoot(filepath.Join(p.dir, name), 0o755); err != nil {
 		return err
 	}
 	missing, err := programs.WriteBin(p.Bin(name), profile.Commands)

@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/trees"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // Launch starts [Starter.Bubblewrap]'s command in the chat's leaf: as a child, or, where systemd
@@ -73,7 +73,7 @@ func (s *Starter) askForOwn(v plan.View, e *plan.Entry) error {
 		return nil
 	}
 	for path, parent := range map[string]string{"/tmp": s.opt.Tmp, "/var/tmp": s.opt.VarTmp} {
-		if err := trees.MakeRoot(parent, 0); err != nil {
+		if err := safefs.MakeRoot(parent, 0); err != nil {
 			return err
 		}
 		var st unix.Stat_t

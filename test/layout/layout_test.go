@@ -78,10 +78,10 @@ var sideOf = map[string]string{
 var crossings = map[string]string{
 	"provision/view shims":          "the plan of a session names the system calls that chatd-shim refuses",
 	"root shims/supervise":          "background reads what chatd-shim mind recorded",
-	"root enforce/walls":            "policy checks that chatd-enforce can keep the rules",
+	"root enforce/pathclass":        "policy checks that chatd-enforce can keep the rules",
 	"front/api/apitest shims/files": "the API in memory executes file tools in its own process",
 	"cmd/chatd state":               "audit and verify need no daemon",
-	"cmd/chatd enforce/walls":       "policy check says which rules chatd-enforce cannot keep",
+	"cmd/chatd enforce/pathclass":   "policy check says which rules chatd-enforce cannot keep",
 }
 
 type listedPackage struct {

@@ -87,7 +87,7 @@ func TestEnforceLinksLittle(t *testing.T) {
 	}
 	for _, dep := range deps {
 		if strings.HasPrefix(dep, module) && !slices.Contains([]string{
-			"chat", "filerules", "enforce", "enforce/walls", "enforce/masks", "internal/orders", "internal/sys", "cmd/chatd-enforce",
+			"chat", "filerules", "enforce", "enforce/pathclass", "enforce/masks", "internal/orders", "internal/sys", "cmd/chatd-enforce",
 		}, folder(dep)) {
 			t.Errorf("chatd-enforce links %s", dep)
 		}

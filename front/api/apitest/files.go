@@ -75,7 +75,9 @@ func (m *Memory) file(
 }
 
 // ReadFile reads by bytes, not by lines.
-func (m *Memory) ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error) {
+func (m *Memory) ReadFile(
+	ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin,
+) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
 		return filewire.Answer{}, err
 	}
@@ -122,14 +124,18 @@ func (silentError) Error() string   { return "" }
 func (s silentError) Unwrap() error { return s.err }
 
 // WriteFile keeps the content.
-func (m *Memory) WriteFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
+func (m *Memory) WriteFile(
+	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
+) (filewire.Answer, error) {
 	out, err := m.write(ctx, id, filewire.WriteFileTool, a, body)
 	out.Message = "File written: " + a.Path
 	return out, err
 }
 
 // AppendFile adds the content.
-func (m *Memory) AppendFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
+func (m *Memory) AppendFile(
+	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
+) (filewire.Answer, error) {
 	out, err := m.write(ctx, id, filewire.AppendFileTool, a, body)
 	out.Message = "Appended to " + a.Path
 	return out, err

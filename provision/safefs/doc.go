@@ -1,4 +1,4 @@
-// Package trees makes, replaces and removes files and directory trees below directories that
+// Package safefs makes, replaces and removes files and directory trees below directories that
 // root owns.
 //
 // # Theory of operation
@@ -22,4 +22,4 @@
 // A parent that is not root's: a user who may write there can swap the tree by its name. A chat
 // that still runs can add files as fast as [Remove] removes them: its processes have to end first.
 // The package syncs no write.
-package trees
+package safefs

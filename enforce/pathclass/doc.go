@@ -1,4 +1,4 @@
-// Package walls finds what the file rules of a chat close for the kernel: the class of each path,
+// Package pathclass finds what the file rules of a chat close for the kernel: the class of each path,
 // and each place in the trees of a session that needs a mount.
 //
 // # Theory of operation
@@ -27,4 +27,4 @@
 // Anything: it finds, and mounts nothing. A file that is made during a walk may be missed; package
 // enforce checks its opens. Rules that [Check] accepts can still fail in one session: bounds of a
 // walk are of that session's own trees, too. Package filerules defines what the rules mean.
-package walls
+package pathclass
