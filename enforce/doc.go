@@ -14,7 +14,7 @@
 // Neither process is a child of chatd, so that rules hold while chatd restarts.
 //
 // Before the first code of the chat runs, and whenever the rules change, the worker walks every
-// tree that the session sees (walls.Walker). Of a closed file that the session could rename or
+// tree that the session sees (pathclass.Walker). Of a closed file that the session could rename or
 // remove, on a file system whose names the kernel reports, it records the file handle, so that
 // the chat's own trees have no mounts in them (adrs/0033). It mounts something over each other
 // closed or read-only path (masks.Mounter): an empty file without a mode, an empty

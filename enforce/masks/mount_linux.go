@@ -50,7 +50,7 @@ type Mounter struct {
 	later  []pathclass.Place // what has to wait until old masks are gone
 }
 
-// Apply makes the session's masks those of wants, in the order in which a walls.Walker leaves
+// Apply makes the session's masks those of wants, in the order in which a pathclass.Walker leaves
 // them; now has the session's mounts by id. It keeps the masks that are still wanted. It adds new
 // masks before it removes old ones, so that no denied path is unmasked in between.
 func (m *Mounter) Apply(wants []pathclass.Place, now map[uint64]sys.Mount) error {
