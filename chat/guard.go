@@ -41,6 +41,44 @@ type Guard struct {
 // DefaultGuard is the guard of a profile without guard keys.
 func DefaultGuard() Guard { return Guard{Preset: GuardDefault, EnableDenyPatterns: true} }
 
+// GuardPlaces are the places of a guard's keys, which its JSON leaves out.
+type GuardPlaces struct {
+	Guard string   `json:"guard,omitempty"`
+	Deny  []string `json:"deny,omitempty"`  // of CustomDenyPatterns
+	Allow []string `json:"allow,omitempty"` // of CustomAllowPatterns
+}
+
+// Places are those of the guard.
+func (g Guard) Places() GuardPlaces {
+	of := func(patterns []Pattern) (all []string) {
+		for _, p := range patterns {
+			all = append(all, p.Place)
+		}
+		return all
+	}
+	return GuardPlaces{g.Place, of(g.CustomDenyPatterns), of(g.CustomAllowPatterns)}
+}
+
+// SetPlaces gives the guard the places that [Guard.Places] returned.
+func (g *Guard) SetPlaces(p GuardPlaces) {
+	set := func(patterns []Pattern, places []string) {
+		for i := range min(len(patterns), len(places)) {
+			patterns[i].Place = places[i]
+		}
+	}
+	g.Place = p.Guard
+	set(g.CustomDenyPatterns, p.Deny)
+	set(g.CustomAllowPatterns, p.Allow)
+}
+
+// Check reports a preset that there is not, and what [Guard.CheckPatterns] reports.
+func (g Guard) Check() error {
+	if !slices.Contains(GuardPresets(), g.Preset) {
+		return fmt.Errorf("preset %s: want one of %v: %w", Quote(string(g.Preset)), GuardPresets(), ErrInvalid)
+	}
+	return g.CheckPatterns()
+}
+
 // On reports whether the guard may refuse anything.
 func (g Guard) On() bool { return g.EnableDenyPatterns || g.RestrictToWorkspace }
 

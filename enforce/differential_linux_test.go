@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
 
 // TestDifferential brings one session through random rules and trees, at its start and with what is
@@ -102,7 +103,7 @@ func (d *differ) goesOn(t *testing.T, rules string) {
 	if got := d.try(t, []string{"/dev/null", "/proc/self/status"}); !got[0].Write || !got[1].Read {
 		t.Fatalf("the session cannot go on: %+v by rules\n%s", got, rules)
 	}
-	policy, err := filerules.Load("rules.yaml", []byte(rules))
+	policy, err := rulefile.Load("rules.yaml", []byte(rules))
 	must(t, err)
 	for _, agent := range append(policy.Agents(), "*") {
 		rs, err := policy.For(filerules.Scope{Agent: agent, Home: d.home})
@@ -279,7 +280,7 @@ func (d *differ) ask(t *testing.T, rules string, resolve func(string) string, tr
 			return err
 		}))
 	}
-	policy, err := filerules.Load("rules.yaml", []byte(rules))
+	policy, err := rulefile.Load("rules.yaml", []byte(rules))
 	must(t, err)
 	rs, err := policy.For(filerules.Scope{Home: d.home, Resolve: resolve})
 	must(t, err)

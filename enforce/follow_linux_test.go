@@ -11,13 +11,14 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
 
 // TestAttackFollow: where a directory is that was just made is known from its name, in the sessions
 // that see what is around it and in no other, without a look into each; but where the root of a
 // session's tree is is always looked for.
 func TestAttackFollow(t *testing.T) {
-	policy, err := filerules.Load("rules.yaml", []byte("access: {useDefaults: false, deny: ['**/.env']}"))
+	policy, err := rulefile.Load("rules.yaml", []byte("access: {useDefaults: false, deny: ['**/.env']}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
 
 // TestLanguageAgainstOracle: for random rules and trees with links, the language says op by op what
@@ -26,7 +27,7 @@ func TestLanguageAgainstOracle(t *testing.T) {
 		root := filepath.Join(home, "t")
 		randomTree(t, r, root, 0)
 		text, rules := randomRules(r, home)
-		policy, err := filerules.Load("rules.yaml", []byte(text))
+		policy, err := rulefile.Load("rules.yaml", []byte(text))
 		must(t, err)
 		rs, err := policy.For(filerules.Scope{Home: home, Resolve: filerules.Physical})
 		must(t, err)

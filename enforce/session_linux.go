@@ -130,13 +130,13 @@ const maxRewalks = 20
 
 // sourceOf has what an order says of the rules.
 func sourceOf(o orders.Order) pathclass.Source {
-	return pathclass.Source{File: o.File, Text: o.Text, Agent: o.Agent, Home: o.Home}
+	return pathclass.Source{Rules: o.Rules, Agent: o.Agent, Home: o.Home}
 }
 
 // apply applies the rules of order o, which may differ from the present ones. It runs on a thread
 // in the session's mount namespace.
 func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch *watch) error {
-	changed := s.wall != nil && (!bytes.Equal(o.Text, s.order.Text) || o.Agent != s.order.Agent || o.Home != s.order.Home)
+	changed := s.wall != nil && (!bytes.Equal(o.Rules, s.order.Rules) || o.Agent != s.order.Agent || o.Home != s.order.Home)
 	wall, err := s.wall, error(nil)
 	switch {
 	case wall == nil || changed:

@@ -175,7 +175,7 @@ func (s *inside) settled(t *testing.T, rules string) {
 func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass.Wall) error) {
 	t.Helper()
 	o, k := s.order, s.k.named(s.order.Chat)
-	o.Text = []byte(rules)
+	o.Rules = compiled(rules)
 	must(t, sys.InMountNamespace(k.ns, func() error {
 		wall, err := pathclass.Compile(sourceOf(o), &pathclass.Links{})
 		if err != nil {

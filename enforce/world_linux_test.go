@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -198,7 +199,7 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 	s.try(t, nil) // it answers, so the tree is whole
 	st, err := sys.ReadStat(info.PID)
 	must(t, err)
-	s.order = orders.Order{Verb: orders.Hold, Chat: id, UID: testUID, PID: info.PID, Start: st.Start, Home: s.home, File: "rules.yaml"}
+	s.order = orders.Order{Verb: orders.Hold, Chat: id, UID: testUID, PID: info.PID, Start: st.Start, Home: s.home}
 }
 
 // end ends what runs inside, also where it waits in an open.
@@ -208,10 +209,19 @@ func (s *inside) end() {
 	}
 }
 
+// compiled are the rules of a file as an order has them; of one that does not load, its text.
+func compiled(rules string) []byte {
+	p, err := rulefile.Load("rules.yaml", []byte(rules))
+	if err != nil {
+		return []byte(rules)
+	}
+	return p.Compiled()
+}
+
 // hold brings the session to rules.
 func (s *inside) hold(rules string) (orders.Answer, error) {
 	o := s.order
-	o.Text = []byte(rules)
+	o.Rules = compiled(rules)
 	return s.k.execute(o)
 }
 

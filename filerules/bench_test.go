@@ -1,9 +1,11 @@
-package filerules
+package filerules_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	. "github.com/chatd/chatd/filerules"
 )
 
 // rulesOf is a policy with n rules of one kind, of which the last is about the path.

@@ -113,7 +113,7 @@ func (rs *Ruleset) CheckName(name string, op Op) Verdict {
 }
 
 // winner is the verdict of the rule of the lowest rank that is about op on a name. It tries all
-// rules: a file has at most [maxRules].
+// rules: a file has at most [MaxRules].
 func (rs *Ruleset) winner(name string, op Op, about func(*CompiledRule) bool) Verdict {
 	var c *CompiledRule
 	for i := range rs.rules {

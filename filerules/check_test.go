@@ -1,4 +1,4 @@
-package filerules
+package filerules_test
 
 import (
 	"errors"
@@ -7,7 +7,27 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	. "github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
+
+func mustLoad(t testing.TB, text string) *Policy {
+	t.Helper()
+	p, err := rulefile.Load("p.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return p
+}
+
+func ruleset(t testing.TB, text, home, cwd string) *Ruleset {
+	t.Helper()
+	rs, err := mustLoad(t, text).For(Scope{Home: home, Cwd: cwd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rs
+}
 
 // sentences are the spec's sentences about one pattern: the paths that a deny of it covers, with
 // home /home/u and working directory /home/u/w, and paths that it does not.
@@ -341,17 +361,6 @@ func TestMessageHasTheHome(t *testing.T) {
 		v, err := rs.Check(path, Read)
 		if got := rs.Message(*v.Rule, v.Name); err != nil || got != "Access denied: "+want+" blocked by policy" {
 			t.Errorf("%s: %s, %v", path, got, err)
-		}
-	}
-}
-
-func TestDefaults(t *testing.T) {
-	if got := list(defaultRules()); got != strings.TrimSpace(defaultsText) {
-		t.Error(got)
-	}
-	for _, r := range defaultRules() {
-		if r.Ops != All || r.Effect != Deny {
-			t.Errorf("%+v", r)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 // span is a range of characters in a class.
 type span struct{ low, high rune }
 
-// parseClass reads [ab-c] or [!ab-c] at the head of s, and rewrites it so that it never matches a
-// slash, as a class of doublestar may.
+// parseClass reads [ab-c] or [!ab-c] at the head of s, and rewrites it as a class of [path.Match]
+// that never matches a slash.
 func parseClass(s string) (class string, size int, err error) {
 	bad := errors.New("want a class like [abc], [a-z] or [!abc]")
 	i, negated := 1, false
@@ -60,7 +60,7 @@ func writeClass(spans []span, negated bool) string {
 	var b strings.Builder
 	b.WriteByte('[')
 	if negated {
-		b.WriteByte('!')
+		b.WriteByte('^')
 	}
 	for _, x := range spans {
 		b.WriteString(`\` + string(x.low))

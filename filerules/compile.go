@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/chatd/chatd/chat"
 )
 
@@ -35,7 +33,7 @@ type Kind string
 const (
 	// KindSubtree is a path and everything under it.
 	KindSubtree Kind = "subtree"
-	// KindGlob is a doublestar pattern of the whole path.
+	// KindGlob is a glob of the whole path.
 	KindGlob Kind = "glob"
 	// KindRegex is a regular expression searched in the path.
 	KindRegex Kind = "regex"
@@ -47,8 +45,7 @@ type Matcher struct {
 	Kind Kind
 	// Path is the root of a KindSubtree.
 	Path string
-	// Glob is a pattern of package doublestar for a KindGlob, from the first slash on. A final /**
-	// also matches nothing: see Match.
+	// Glob is the glob of a KindGlob, from the first slash on: its segments are of [path.Match], or **.
 	Glob string
 	// Prefix is the longest directory that contains all matches: the Path of a KindSubtree, / for a
 	// KindRegex.
@@ -56,8 +53,6 @@ type Matcher struct {
 	// Regex is the expression of a KindRegex.
 	Regex *regexp.Regexp
 
-	// self is Glob without a /** at its end: doublestar lets /a*/** match /ab, not /a.
-	self string
 	segs []segment
 	// need is a text that is in every match of Glob.
 	need string
@@ -71,10 +66,7 @@ func (m *Matcher) Match(p string) bool {
 	case KindRegex:
 		return m.Regex.MatchString(p)
 	}
-	if p == "/" || !strings.Contains(p, m.need) {
-		return false // / has no segment; doublestar lets /* match it
-	}
-	return doublestar.MatchUnvalidated(m.Glob, p) || m.self != "" && doublestar.MatchUnvalidated(m.self, p)
+	return strings.Contains(p, m.need) && matchPath(m.segs, p)
 }
 
 // CompiledRule is a rule with its matchers.
@@ -127,7 +119,7 @@ func (p *Policy) For(s Scope) (*Ruleset, error) {
 		c := CompiledRule{Rule: r, rank: i, Inert: p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules}
 		c.Matchers = r.pattern.matchers(s, r.Effect)
 		if p.Mode == DenyWins {
-			c.rank += p.force(r) * maxRules
+			c.rank += p.force(r) * MaxRules
 		}
 		rs.rules = append(rs.rules, c)
 		rs.matchers += len(c.Matchers)
@@ -258,8 +250,5 @@ func newMatcher(segs []segment) Matcher {
 		return m
 	}
 	m.Glob = glob.String()
-	if self, deep := strings.CutSuffix(m.Glob, "/**"); deep {
-		m.self = self
-	}
 	return m
 }

@@ -1,22 +1,11 @@
-// Package filerules parses the file rules of a chat, decides whether a path may be read, written,
-// edited or named in a shell command, and names the rule and line that decided. The language is
-// that of Clawdbot's path rules; specs/0003-file-rules.md defines what they leave open.
+// Package filerules decides by the file rules of a chat whether a path may be read, written,
+// edited or named in a shell command, and names the rule and line that decided.
 //
-//	access:
-//	  mode: deny-wins                 # or first-match
-//	  useDefaults: true               # ~/.ssh/** ~/.gnupg/** **/.env **/secrets/**
-//	  deny: ["~/keys/**"]             # every operation
-//	  rules:
-//	    - {deny: "**/*.pem", ops: [write, edit]}
-//	agents:
-//	  main:
-//	    access:
-//	      rules: [{allow: "~/keys/public/**"}]
-//
-// [Load] reads such a file, in YAML or JSON5, and reports all its faults together. A [Policy] names
-// homes by ~; [Policy.For] compiles it to a [Ruleset] of one agent, home and working directory,
-// with absolute patterns. [Ruleset.Check] checks a path, [Ruleset.CheckNamed] the paths that
-// package shell finds in a command, and [Ruleset.Rules] lists all rules for other enforcers.
+// Package rulefile reads a file of rules and makes a [Policy], which goes from process to process
+// in a compiled form ([Policy.Compiled], [ReadCompiled]). A policy names homes by ~; [Policy.For]
+// compiles it to a [Ruleset] of one agent, home and working directory, with absolute patterns.
+// [Ruleset.Check] checks a path, [Ruleset.CheckNamed] the paths that package shell finds in a
+// command, and [Ruleset.Rules] lists all rules for other enforcers.
 //
 // Two names of a path are checked: the folded one (absolute, without . and ..), and
 // the one that symbolic links lead to. A deny of either denies.

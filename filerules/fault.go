@@ -14,8 +14,9 @@ type Fault struct {
 	// Key is the key in the file, as access.rules[0].ops; empty for the file itself.
 	Key string
 	// Why states the value and the expectation.
-	Why  string
-	line int
+	Why string
+	// Line is Place's, by which faults are sorted.
+	Line int `json:"-"`
 }
 
 // Error names the place, the key and what was expected.

@@ -1,4 +1,4 @@
-package filerules
+package filerules_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	. "github.com/chatd/chatd/filerules"
 )
 
 // TestFoundIsBounded: a name that repeats what rules look for, and a word with many wildcards,
@@ -14,7 +15,7 @@ import (
 func TestFoundIsBounded(t *testing.T) {
 	var rules strings.Builder
 	rules.WriteString("access:\n  deny:\n")
-	for i := range maxRules / 2 {
+	for i := range MaxRules / 2 {
 		fmt.Fprintf(&rules, "    - '**/*.k%d*y*z'\n    - '/\\.k%d-x$/'\n", i, i)
 	}
 	rs := ruleset(t, rules.String(), "/home/u", "/home/u")

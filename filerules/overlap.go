@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/chatd/chatd/chat"
 )
 
@@ -69,14 +67,14 @@ func overlap(rule, word []segment) bool {
 func (s segment) meets(word segment) bool {
 	switch {
 	case !word.wild:
-		return doublestar.MatchUnvalidated(s.glob, word.literal)
+		return matchName(s.glob, word.literal)
 	case strings.Trim(word.glob, "*?") == "":
 		return strings.Trim(s.glob, "*?") == ""
 	case !s.wild && s.literal[0] == '.' && (word.glob[0] == '*' || word.glob[0] == '?'):
 		return false
 	}
-	return doublestar.MatchUnvalidated(s.glob, UnescapeGlob(word.glob)) ||
-		doublestar.MatchUnvalidated(word.glob, s.example())
+	return matchName(s.glob, UnescapeGlob(word.glob)) ||
+		matchName(word.glob, s.example())
 }
 
 // globTokens splits a canonical segment into characters, wildcards and classes.

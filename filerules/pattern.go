@@ -3,17 +3,21 @@ package filerules
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/chatd/chatd/chat"
 )
 
-// maxAlternatives bounds the expansion of one pattern's braces.
-const maxAlternatives = 256
+// MaxRules bounds the rules of a file, the globs of each counted; MaxPattern bounds the bytes of a
+// pattern, and maxAlternatives the globs that its braces stand for.
+const (
+	MaxRules        = 1000
+	MaxPattern      = 4096
+	maxAlternatives = 256
+)
 
 // anchor is the base of an alternative's segments.
 type anchor int
@@ -29,7 +33,7 @@ const (
 type segment struct {
 	// literal is the name, for a segment without wildcards.
 	literal string
-	// glob is the segment for doublestar: canonical, with literals escaped.
+	// glob is the segment for path.Match: canonical, with literals escaped.
 	glob string
 	wild bool
 	// deep is a ** by itself.
@@ -48,26 +52,52 @@ type pattern struct {
 	regex *regexp.Regexp
 }
 
-// parsePattern reads a pattern; everything that could fail later fails here.
-func parsePattern(s string) (pattern, error) {
+// Globs are the globs that a pattern stands for, with its braces written out; none for an
+// expression. Everything that is wrong with a pattern is found here.
+func Globs(text string) ([]string, error) {
+	globs := []string{}
+	err := checkText(text)
+	if err == nil && !isRegex(text) {
+		globs, err = braces(text)
+	}
+	if err == nil {
+		_, err = parsePattern(text, globs)
+	}
+	return globs, err
+}
+
+func isRegex(s string) bool { return len(s) > 2 && s[0] == '/' && s[len(s)-1] == '/' }
+
+func checkText(s string) error {
 	switch {
 	case s == "" || s == "//":
-		return pattern{}, errors.New("want a pattern, got an empty one")
-	case len(s) > maxPattern:
-		return pattern{}, fmt.Errorf("want a pattern of at most %d bytes, got %d", maxPattern, len(s))
+		return errors.New("want a pattern, got an empty one")
+	case len(s) > MaxPattern:
+		return fmt.Errorf("want a pattern of at most %d bytes, got %d", MaxPattern, len(s))
 	case strings.IndexByte(s, 0) >= 0:
-		return pattern{}, fmt.Errorf("want a pattern without NUL, got %s", chat.Quote(s))
+		return fmt.Errorf("want a pattern without NUL, got %s", chat.Quote(s))
 	case strings.ContainsRune(s, utf8.RuneError):
-		return pattern{}, fmt.Errorf("want a pattern in UTF-8, got %s", chat.Quote(s))
-	case len(s) > 2 && s[0] == '/' && s[len(s)-1] == '/':
-		return parseRegex(s)
+		return fmt.Errorf("want a pattern in UTF-8, got %s", chat.Quote(s))
 	}
-	globs, err := braces(s)
-	if err != nil {
+	return nil
+}
+
+// parsePattern reads a pattern whose braces are written out as globs.
+func parsePattern(s string, globs []string) (pattern, error) {
+	if err := checkText(s); err != nil {
 		return pattern{}, err
+	}
+	switch n := len(globs); {
+	case isRegex(s) && n == 0:
+		return parseRegex(s)
+	case isRegex(s) || n == 0 || n > maxAlternatives:
+		return pattern{}, fmt.Errorf("want the globs of a pattern, got %d of %s", n, chat.Quote(s))
 	}
 	var p pattern
 	for _, g := range globs {
+		if err := checkText(g); err != nil && g != "" {
+			return pattern{}, err
+		}
 		alt, err := parseGlob(g)
 		if err != nil {
 			return pattern{}, fmt.Errorf("%w, got %s", err, chat.Quote(s))
@@ -172,7 +202,7 @@ func parseSegment(s string) (segment, error) {
 		}
 	}
 	if wild {
-		if !doublestar.ValidatePattern(glob.String()) {
+		if _, err := path.Match(glob.String(), ""); err != nil {
 			return segment{}, errors.New("want a glob")
 		}
 		return segment{glob: glob.String(), wild: true}, nil

@@ -1,10 +1,12 @@
-package filerules
+package filerules_test
 
 import (
 	"path"
 	"regexp"
 	"strings"
 	"testing"
+
+	. "github.com/chatd/chatd/filerules"
 )
 
 // refMatch defines the meaning of a pattern by trying all possibilities, without code of the
@@ -216,7 +218,7 @@ func FuzzMatch(f *testing.F) {
 			f.Add(s.pattern, p)
 		}
 	}
-	// doublestar lets these match the root, or a folder for what is below it.
+	// A matcher may let these match the root, or a folder for what is below it.
 	f.Add("/*", "/")
 	f.Add("/*/**", "/")
 	f.Add("/d*/**", "/d")
@@ -227,16 +229,27 @@ func FuzzMatch(f *testing.F) {
 		if len(pattern) > 40 || len(name) > 60 || name == "" || strings.IndexByte(name, 0) >= 0 {
 			return
 		}
-		parsed, err := parsePattern(pattern)
+		globs, err := Globs(pattern)
 		if err != nil {
 			return
 		}
 		s := Scope{Home: "/home/u", Cwd: "/home/u/w"}
 		name = Fold(s.Home, s.Cwd, name)
-		rules := []CompiledRule{{Rule: Rule{Effect: Deny, Ops: All}, Matchers: parsed.matchers(s, Deny)}}
+		deny := Rule{Effect: Deny, Pattern: pattern, Globs: globs, Ops: All, Layer: LayerGlobalDeny}
+		p, err := New(Policy{Mode: DenyWins, Global: Section{Deny: []Rule{deny}}})
+		if err == nil {
+			p, err = ReadCompiled(p.Compiled())
+		}
+		if err != nil {
+			t.Fatalf("%q has globs and is refused: %v", pattern, err)
+		}
+		rs, err := p.For(s)
+		if err != nil {
+			t.Fatal(err)
+		}
 		want := refMatch(pattern, s.Home, s.Cwd, name)
-		if got := rules[0].Match(name); got != want {
-			t.Fatalf("%q on %q: %v, the reference says %v; %+v", pattern, name, got, want, rules[0].Matchers)
+		if got := rs.Rules()[0].Match(name); got != want {
+			t.Fatalf("%q on %q: %v, the reference says %v; %+v", pattern, name, got, want, rs.Rules()[0].Matchers)
 		}
 		if path.Clean(name) != name {
 			t.Fatalf("%q is not folded", name)

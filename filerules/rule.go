@@ -1,9 +1,7 @@
 package filerules
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -28,7 +26,8 @@ var opNames = []struct {
 	name string
 }{{Read, "read"}, {Write, "write"}, {Edit, "edit"}, {Bash, "bash"}}
 
-const wantOps = "read, write, edit, bash or *"
+// WantOps are the words of [ParseOp].
+const WantOps = "read, write, edit, bash or *"
 
 // ParseOp reads one operation, or * for all of them.
 func ParseOp(s string) (Op, error) {
@@ -40,7 +39,7 @@ func ParseOp(s string) (Op, error) {
 	if s == "*" {
 		return All, nil
 	}
-	return 0, fmt.Errorf("cannot use op %s: want %s: %w", chat.Quote(s), wantOps, chat.ErrInvalid)
+	return 0, fmt.Errorf("cannot use op %s: want %s: %w", chat.Quote(s), WantOps, chat.ErrInvalid)
 }
 
 // Names are the operations of the set, each by its name.
@@ -96,16 +95,27 @@ const (
 	LayerNone Layer = "none"
 )
 
-// Rule is one rule as it is written.
+// Rule is one rule. Pattern is as it is written, and Globs are what it stands for: see [Globs].
 type Rule struct {
-	Effect  Effect
-	Pattern string
-	Ops     Op
-	Layer   Layer
-	// Place is file:line, or "built in" for a default.
-	Place string
+	Effect  Effect   `json:"effect"`
+	Pattern string   `json:"pattern"`
+	Globs   []string `json:"globs"`
+	Ops     Op       `json:"ops"`
+	Layer   Layer    `json:"layer"`
+	// Place is file:line, or [BuiltIn] for a default.
+	Place string `json:"place"`
 
 	pattern pattern
+}
+
+// parse makes the rule ready to be compiled. It is [Rule.Globs] that count: the pattern is what
+// people read, but for an expression.
+func (r *Rule) parse() (err error) {
+	if r.Effect != Allow && r.Effect != Deny || r.Ops == 0 || r.Ops > All || len(r.Place) > maxPlace {
+		return fmt.Errorf("want a rule with effect, operations and place, got %s", chat.Quote(r.String()))
+	}
+	r.pattern, err = parsePattern(r.Pattern, r.Globs)
+	return err
 }
 
 // String is the rule in one line: effect, pattern, and the operations unless they are all.
@@ -117,8 +127,8 @@ func (r Rule) String() string {
 	return s
 }
 
-// builtIn is the place of a default rule.
-const builtIn = "built in"
+// BuiltIn is the place of a default rule, and the name of a policy without a file.
+const BuiltIn = "built in"
 
 // defaults are on unless useDefaults is false.
 var defaults = []string{"~/.ssh/**", "~/.gnupg/**", "**/.env", "**/secrets/**"}
@@ -127,80 +137,13 @@ var defaults = []string{"~/.ssh/**", "~/.gnupg/**", "**/.env", "**/secrets/**"}
 var defaultRules = sync.OnceValue(func() []Rule {
 	var rules []Rule
 	for _, text := range defaults {
-		p, err := parsePattern(text)
-		if err != nil {
+		r := Rule{
+			Effect: Deny, Pattern: text, Globs: []string{text}, Ops: All, Layer: LayerDefaults, Place: BuiltIn,
+		}
+		if err := r.parse(); err != nil {
 			panic(err) // a constant of this file, TestDefaults
 		}
-		rules = append(rules, Rule{Effect: Deny, Pattern: text, Ops: All, Layer: LayerDefaults, Place: builtIn, pattern: p})
+		rules = append(rules, r)
 	}
 	return rules
 })
-
-// Summary is the source of the rules in one line: their file, or the defaults with what they deny.
-func (p *Policy) Summary() string {
-	switch {
-	case p.name != builtIn:
-		return p.name
-	case len(p.global.deny) == 0:
-		return "none"
-	}
-	s := "built-in defaults: deny"
-	for _, r := range p.global.deny {
-		s += " " + r.Pattern
-	}
-	return s
-}
-
-// section is one access mapping: the global one, or an agent's.
-type section struct {
-	rules, deny []Rule
-	place       string
-}
-
-// Policy is one file of rules.
-type Policy struct {
-	Mode        Mode
-	UseDefaults bool
-	// Terse makes [Policy.Message] leave out details.
-	Terse bool
-	// Guard is the guard section; nil if the file has none.
-	Guard *chat.Guard
-
-	global section
-	agents map[string]section
-	name   string
-	text   []byte
-}
-
-// Source is the file as it was passed to [Load]: its name and its text. An enforcer in another
-// process loads it again.
-func (p *Policy) Source() (name string, text []byte) { return p.name, p.text }
-
-// Agents are the names that have a section of their own.
-func (p *Policy) Agents() []string {
-	var names []string
-	for name := range p.agents {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Rules are the rules that hold for an agent, in the order in which [FirstMatch]
-// walks them. An agent without a section has the global ones; empty is [chat.DefaultAgent].
-func (p *Policy) Rules(agent string) []Rule {
-	own := p.agents[cmp.Or(agent, chat.DefaultAgent)]
-	all := slices.Concat(own.rules, own.deny, p.global.rules, p.global.deny)
-	if p.UseDefaults {
-		all = append(all, defaultRules()...)
-	}
-	return all
-}
-
-// Message is the text that a chat gets about a denied path.
-func (p *Policy) Message(path string) string {
-	if p.Terse {
-		return "Access denied by policy"
-	}
-	return "Access denied: " + path + " blocked by policy"
-}

@@ -4,28 +4,30 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // nobody stands for an agent without a section: no agent can have this name.
 const nobody = "*"
 
-// Warnings report rules that load but are probably mistakes: a rule that a command can bypass, one
-// without effect, and a directory that reads as an expression. Load does not call it, because it tries each rule with an example.
-func (p *Policy) Warnings() (all []string) {
-	all = p.warnOf(nobody, p.global)
+// FindWarnings looks for rules that load but are probably mistakes: a rule that a command can
+// bypass, one without effect, and a directory that reads as an expression. It tries each rule with
+// an example.
+func (p *Policy) FindWarnings() (all []string) {
+	all = p.warnOf(nobody, p.Global)
 	for _, name := range p.Agents() {
-		all = append(all, p.warnOf(name, p.agents[name])...)
+		all = append(all, p.warnOf(name, p.ByAgent[name])...)
 	}
 	return all
 }
 
-func (p *Policy) warnOf(agent string, s section) (all []string) {
+func (p *Policy) warnOf(agent string, s Section) (all []string) {
 	rs, err := p.For(Scope{Agent: agent, Home: "/home/user"})
 	if err != nil {
 		return nil // a constant of this file
 	}
-	for _, r := range append(s.rules[:len(s.rules):len(s.rules)], s.deny...) {
+	for _, r := range slices.Concat(s.Rules, s.Deny) {
 		warn := func(format string, args ...any) {
 			all = append(all, r.Place+": "+r.String()+": "+fmt.Sprintf(format, args...))
 		}
@@ -103,7 +105,7 @@ func (s segment) example() string {
 		switch {
 		case t == "*" || t == "?":
 			b.WriteByte('x')
-		case strings.HasPrefix(t, `[!`):
+		case strings.HasPrefix(t, `[^`):
 			b.WriteByte('x')
 		case t[0] == '[':
 			b.WriteString(UnescapeGlob(t[1 : len(t)-1])[:1])

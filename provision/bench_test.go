@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
 )
@@ -18,7 +19,7 @@ func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
 	p := chat.Profile{Name: chat.DefaultProfile, Guard: chat.DefaultGuard()}
 	opt := Options{State: "/s", Run: "/r", Homes: "/h", Profiles: map[string]chat.Profile{p.Name: p}}
 	if rules != "" {
-		policy, err := filerules.Load("rules", []byte(rules))
+		policy, err := rulefile.Load("rules", []byte(rules))
 		if err != nil {
 			tb.Fatal(err)
 		}

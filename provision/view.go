@@ -120,7 +120,7 @@ func (m *Manager) startOf(rec state.Record, spec session.Spec, notes []string) v
 		Apart: m.starter.KeepsApart(spec.View), Notes: notes,
 	}
 	if m.policy.Enforced(m.chatOf(rec)) {
-		s.Rules, _ = m.policy.File(rec.Profile).Source()
+		s.Rules = m.policy.File(rec.Profile).Name
 	}
 	return s
 }

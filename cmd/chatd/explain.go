@@ -70,7 +70,7 @@ func loadPolicy(c *cli.Context) (*filerules.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range p.Warnings() {
+	for _, w := range p.Warnings {
 		fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n", printer.Escape(w))
 	}
 	return p, nil

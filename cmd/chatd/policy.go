@@ -57,7 +57,7 @@ func policyCheck(c *cli.Context) error {
 	}
 	if p != nil {
 		out.Mode = p.Mode
-		out.Warnings = append(out.Warnings, p.Warnings()...)
+		out.Warnings = append(out.Warnings, p.Warnings...)
 		out.Agents = append(out.Agents, p.Agents()...)
 	}
 	if err := answer(c, out, nil, func(w io.Writer) error { return writeChecked(w, out) }); err != nil {

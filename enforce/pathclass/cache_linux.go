@@ -51,7 +51,7 @@ func keyOf(k *Walker, b *Base) treeKey {
 	if b.overlaid() {
 		dev = b.Source
 	}
-	return treeKey{dev, b.Root, b.Path, k.Source.Agent, sha256.Sum256(k.Source.Text)}
+	return treeKey{dev, b.Root, b.Path, k.Source.Agent, sha256.Sum256(k.Source.Rules)}
 }
 
 // in is what was found, with the inodes that the same files have in b. It leaves out what is not

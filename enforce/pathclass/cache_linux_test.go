@@ -9,7 +9,7 @@ import (
 // TestTreeCacheOverOverlays: sessions have overlays of their own over one tree, with device
 // numbers that the kernel gives again; what counts is what they are over.
 func TestTreeCacheOverOverlays(t *testing.T) {
-	k := &Walker{Source: Source{Text: []byte("rules")}}
+	k := &Walker{Source: Source{Rules: []byte("rules")}}
 	overlay := func(dev, source string) treeKey {
 		return keyOf(k, &Base{Mount: sys.Mount{Dev: dev, Root: "/", Path: "/usr", Kind: "overlay", Source: source}})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
 
 // headers makes n files that *.h is about in a tree that sessions are to share, with names
@@ -39,7 +40,7 @@ func must(t *testing.T, err error) {
 
 func wallFor(t *testing.T, rules string) *Wall {
 	t.Helper()
-	p, err := filerules.Load("rules.yaml", []byte(rules))
+	p, err := rulefile.Load("rules.yaml", []byte(rules))
 	must(t, err)
 	rs, err := p.For(filerules.Scope{Home: "/home/a"})
 	must(t, err)
@@ -72,7 +73,7 @@ func TestTooManyPlaces(t *testing.T) {
 	tree := headers(t, 100)
 	old := maxMounts
 	defer func() { maxMounts = old }()
-	p, err := filerules.Load("rules.yaml", []byte(headerRules))
+	p, err := rulefile.Load("rules.yaml", []byte(headerRules))
 	must(t, err)
 	maxMounts = 104
 	must(t, CheckTrees(t.Context(), p, "/home/a", []Tree{tree}))
@@ -81,7 +82,7 @@ func TestTooManyPlaces(t *testing.T) {
 	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), `"deny *.h" (rules.yaml:6)`) || !strings.Contains(err.Error(), "all rules match 104: want at most 103") {
 		t.Errorf("beyond the bound: %v", err)
 	}
-	none, err := filerules.Load("rules.yaml", []byte("access: {useDefaults: false, deny: [~/x]}"))
+	none, err := rulefile.Load("rules.yaml", []byte("access: {useDefaults: false, deny: [~/x]}"))
 	must(t, err)
 	must(t, CheckTrees(t.Context(), none, "/home/a", []Tree{tree, {"/nowhere/at/all", "/nowhere"}}))
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -5,10 +5,9 @@ import (
 	"github.com/chatd/chatd/internal/sys"
 )
 
-// Source is the text of a chat's rules, the name of its file, and the scope that they have.
+// Source is a chat's rules, compiled, and the scope that they have.
 type Source struct {
-	File        string
-	Text        []byte
+	Rules       []byte
 	Agent, Home string
 }
 
@@ -16,7 +15,7 @@ type Source struct {
 // runs in the session's mount namespace, because links resolve as the session sees them. It reads
 // links by name and opens nothing through them.
 func Compile(src Source, l *Links) (*Wall, error) {
-	policy, err := filerules.Load(src.File, src.Text)
+	policy, err := filerules.ReadCompiled(src.Rules)
 	if err != nil {
 		return nil, err
 	}

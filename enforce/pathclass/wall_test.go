@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
 
 func policy(t testing.TB, text string) *filerules.Policy {
 	t.Helper()
-	p, err := filerules.Load("rules.yaml", []byte(text))
+	p, err := rulefile.Load("rules.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,11 +129,11 @@ func TestCheck(t *testing.T) {
 // TestSeedSamples: what Clawdbot's proposal shows can be kept as it is pasted.
 func TestSeedSamples(t *testing.T) {
 	for _, name := range []string{"sample1.json5", "sample2.json5"} {
-		text, err := os.ReadFile("../../filerules/testdata/" + name)
+		text, err := os.ReadFile("../../filerules/rulefile/testdata/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := filerules.Load(name, text)
+		p, err := rulefile.Load(name, text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
 
 // ReadRules reads a file of rules.
@@ -19,7 +20,7 @@ func ReadRules(file string) (*filerules.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
 	}
-	return filerules.Load(file, text)
+	return rulefile.Load(file, text)
 }
 
 // Rules reads the file of rules of each profile that names one; a profile with only defaults has

@@ -1,20 +1,21 @@
 package filewire
 
 import (
+	"encoding/json"
+
 	"github.com/chatd/chatd/filerules"
 )
 
-// Rules are the file rules of a chat, as their file has them.
+// Rules are the file rules of a chat, compiled.
 type Rules struct {
-	File  string `json:"file"`
-	Text  []byte `json:"text"`
-	Agent string `json:"agent,omitempty"`
+	Compiled json.RawMessage `json:"compiled"`
+	Agent    string          `json:"agent,omitempty"`
 }
 
 // check compiles the rules for a home. Links of the directories that they name are followed here,
 // as the caller.
 func (r *Rules) Check(home string) (Check, error) {
-	p, err := filerules.Load(r.File, r.Text)
+	p, err := filerules.ReadCompiled(r.Compiled)
 	if err != nil {
 		return nil, err
 	}

@@ -46,11 +46,10 @@ type Order struct {
 	UID   uint32 `json:"uid,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Start uint64 `json:"start,omitempty"`
-	// Home and Agent are the scope of the rules; File is the name of their file and Text its text.
-	Home  string `json:"home,omitempty"`
-	Agent string `json:"agent,omitempty"`
-	File  string `json:"file,omitempty"`
-	Text  []byte `json:"text,omitempty"`
+	// Home and Agent are the scope of the rules, which are compiled (package filerules).
+	Home  string          `json:"home,omitempty"`
+	Agent string          `json:"agent,omitempty"`
+	Rules json.RawMessage `json:"rules,omitempty"`
 	// Path is what Why asks about.
 	Path []byte `json:"path,omitempty"`
 }
@@ -91,9 +90,9 @@ type RefusedFile struct {
 	Times uint64 `json:"times"`
 }
 
-// Bounds of an order and of an answer, in bytes. The rules may have 1 MiB.
+// Bounds of an order and of an answer, in bytes. The rules may have filerules.MaxCompiled.
 const (
-	maxOrder  = 4 << 20
+	maxOrder  = 5 << 20
 	MaxAnswer = 64 << 10
 )
 

@@ -26,9 +26,9 @@ type ShimPolicy struct {
 	Agent string `json:"agent"`
 	// Guard are the keys of the profile.
 	Guard chat.Guard `json:"guard"`
-	// Rules is a file of file rules (package filerules); empty if there are none, or none
+	// Rules are compiled file rules (package filerules); empty if there are none, or none
 	// that the chat may see.
-	Rules string `json:"rules,omitempty"`
+	Rules json.RawMessage `json:"rules,omitempty"`
 }
 
 // maxShimPolicy bounds its JSON, in bytes.

@@ -11,7 +11,7 @@ import (
 
 // TestShimPolicy: what chatd writes the shims read, and nothing else.
 func TestShimPolicy(t *testing.T) {
-	p := ShimPolicy{Home: "/h", Agent: "a", Guard: chat.DefaultGuard(), Rules: "{}"}
+	p := ShimPolicy{Home: "/h", Agent: "a", Guard: chat.DefaultGuard(), Rules: []byte("{}")}
 	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "a|b"}}
 	text, err := p.JSON()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
 
 // commands are the paths that are found in each command, with home /home/u and cwd /home/u/w.
@@ -125,7 +126,7 @@ func TestNames(t *testing.T) {
 
 func ruleset(t testing.TB, text, home, cwd string) *filerules.Ruleset {
 	t.Helper()
-	p, err := filerules.Load("p.yaml", []byte(text))
+	p, err := rulefile.Load("p.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestStartedIn(t *testing.T) {
 // TestLinks: a path of a command is checked by both of its names, and .. is followed through
 // links before it is folded away.
 func TestLinks(t *testing.T) {
-	p, err := filerules.Load("p.yaml", []byte("access: {useDefaults: false, deny: [/real]}"))
+	p, err := rulefile.Load("p.yaml", []byte("access: {useDefaults: false, deny: [/real]}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,13 +68,11 @@ func (s Session) order(verb string) orders.Order {
 	return orders.Order{Verb: verb, Chat: s.Chat, PID: s.PID, Start: s.Start}
 }
 
-// Rules are a file of rules, and the chat that they are for.
+// Rules are compiled file rules, and the chat that they are for.
 type Rules struct {
 	UID         uint32
 	Home, Agent string
-	// File is the name of the file, for messages, and Text is its content.
-	File string
-	Text []byte
+	Compiled    []byte
 }
 
 // Hold makes the enforcer apply the rules in a session, or replace those that it has. If a worker
@@ -93,8 +91,7 @@ func (c *Client) hold(ctx context.Context, s Session, r Rules) error {
 		return err
 	}
 	order := s.order(orders.Hold)
-	order.UID, order.Home, order.Agent = r.UID, r.Home, r.Agent
-	order.File, order.Text = r.File, r.Text
+	order.UID, order.Home, order.Agent, order.Rules = r.UID, r.Home, r.Agent, r.Compiled
 	began := time.Now()
 	a, err := c.ask(ctx, order)
 	if err == nil {

@@ -55,7 +55,7 @@ func TestOrders(t *testing.T) {
 		with(`{"by":"L2g="}`)(conn, o) // /h
 	})
 	c := of(dir)
-	rules := Rules{UID: 5, Home: "/h", Agent: "a", File: "f", Text: []byte("text")}
+	rules := Rules{UID: 5, Home: "/h", Agent: "a", Compiled: []byte("{}")}
 	must(t, c.Hold(t.Context(), someSession, rules))
 	by, err := c.Why(t.Context(), someSession, "/h/x")
 	if must(t, err, c.Drop(t.Context(), someSession.Chat)); by != "/h" {
@@ -65,7 +65,7 @@ func TestOrders(t *testing.T) {
 	for _, want := range []string{
 		`{"verb":"probe"}`, // before an order that needs an enforcer
 		`{"verb":"hold","chat":"00000000000000aa","uid":5,"pid":7,"start":8,` +
-			`"home":"/h","agent":"a","file":"f","text":"dGV4dA=="}`,
+			`"home":"/h","agent":"a","rules":{}}`,
 		`{"verb":"why",` + session + `,"path":"L2gveA=="}`,
 		`{"verb":"drop","chat":"00000000000000aa"}`,
 	} {

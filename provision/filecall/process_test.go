@@ -33,7 +33,7 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.links = []string{"/home/a/link"}
-	c.Rules = &filewire.Rules{File: "rules.yaml"}
+	c.Rules = &filewire.Rules{Agent: "main"}
 	cmd := exec.Command("cat")
 	p, err := c.start(cmd, cmd.Start)
 	if err != nil {

@@ -36,19 +36,6 @@ type Rules struct {
 	Closed func() []string
 }
 
-// builtInRules are the rules of a profile without a file of rules. The language's defaults are
-// off: in a chat's home, .env is the chat's own file.
-const builtInRules = "access: {useDefaults: false}\n"
-
-// builtIn returns builtInRules, parsed once.
-var builtIn = sync.OnceValue(func() *filerules.Policy {
-	p, err := filerules.Load("built in", []byte(builtInRules))
-	if err != nil {
-		panic(err) // a constant of this file
-	}
-	return p
-})
-
 // newBook returns a book of all policies, by profile name. A profile that the map lacks has the
 // built-in rules.
 func newBook(all map[string]*filerules.Policy) *book {
@@ -60,7 +47,7 @@ func (b *book) policy(profile string) *filerules.Policy {
 	if p := b.policies[profile]; p != nil {
 		return p
 	}
-	return builtIn()
+	return filerules.None()
 }
 
 // needed reports whether the rules of an agent of a profile have a denial that the kernel enforces.

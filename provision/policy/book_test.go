@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 )
 
 const profile = "default"
@@ -17,7 +18,7 @@ var one = Chat{Profile: profile, Agent: "main", Home: "/h/00112233445566aa"}
 
 func policies(tb testing.TB, text string) map[string]*filerules.Policy {
 	tb.Helper()
-	p, err := filerules.Load("rules", []byte(text))
+	p, err := rulefile.Load("rules", []byte(text))
 	if err != nil {
 		tb.Fatal(err)
 	}

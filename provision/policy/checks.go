@@ -60,8 +60,7 @@ func (p *InForce) Admit(
 		d.Tool = call.Tool
 		return d, nil
 	}
-	file, text := p.File(c.Profile).Source()
-	call.Rules = &filewire.Rules{File: file, Text: text, Agent: c.Agent}
+	call.Rules = &filewire.Rules{Compiled: p.File(c.Profile).Compiled(), Agent: c.Agent}
 	call.Denies = func(d *filewire.Denial) *filewire.Denial { return denialOf(rules.Ruleset, call, d) }
 	return nil, nil
 }

@@ -32,7 +32,7 @@ func TestAdmit(t *testing.T) {
 		}
 	}
 	call := callOf(filewire.ReadFileTool, filewire.Read, "a")
-	if d, err := w.Admit(t.Context(), w.chat, nil, call); d != nil || err != nil || len(call.Rules.Text) == 0 {
+	if d, err := w.Admit(t.Context(), w.chat, nil, call); d != nil || err != nil || len(call.Rules.Compiled) == 0 {
 		t.Fatalf("%+v, %v, rules %+v", d, err, call.Rules)
 	}
 	real := w.chat.Home + "/secret"

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,8 +37,7 @@ func checkAllPlaces(
 			continue
 		}
 		look := looked(trees(name))
-		_, text := p.Source()
-		key := fmt.Sprintf("%x %q", sha256.Sum256(text), look)
+		key := fmt.Sprintf("%s %q", p.Sum, look)
 		if done[key] {
 			continue
 		}

@@ -2,8 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,33 +28,34 @@ func checkPolicies(policies map[string]*filerules.Policy, home string) error {
 func sumOf(policies map[string]*filerules.Policy) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		_, text := policies[name].Source()
-		all = append(all, fmt.Sprintf("%s sha256:%x", name, sha256.Sum256(text)))
+		all = append(all, name+" sha256:"+policies[name].Sum)
 	}
 	return strings.Join(all, ", ")
 }
 
-// rulesForShims returns the file rules of a chat's agent as a file of rules. It is empty for terse
-// rules, which chats must not see: the kernel enforces those too.
-func rulesForShims(policy *filerules.Policy, agent string) (string, error) {
-	if policy.Terse {
-		return "", nil
+// rulesForShims returns the rules of a chat's agent, compiled, without the lines of the file. It is nil
+// for terse rules, which chats must not see: the kernel enforces those too.
+func rulesForShims(policy *filerules.Policy, agent string) ([]byte, error) {
+	rules := slices.Clone(policy.Rules(agent))
+	if policy.Terse || len(rules) == 0 {
+		return nil, nil
 	}
-	type object map[string]any
-	rules := map[bool][]object{true: {}, false: {}}
-	for _, r := range policy.Rules(agent) {
-		own := r.Layer == filerules.LayerAgentRules || r.Layer == filerules.LayerAgentDeny
-		rules[own] = append(rules[own], object{string(r.Effect): r.Pattern, "ops": r.Ops.Names()})
+	agent = cmp.Or(agent, chat.DefaultAgent)
+	p := filerules.Policy{Mode: policy.Mode, ByAgent: map[string]filerules.Section{}}
+	for _, r := range rules {
+		r.Place = ""
+		if own := p.ByAgent[agent]; r.Layer == filerules.LayerAgentRules || r.Layer == filerules.LayerAgentDeny {
+			r.Layer = filerules.LayerAgentRules
+			own.Rules = append(own.Rules, r)
+			p.ByAgent[agent] = own
+			continue
+		}
+		r.Layer = filerules.LayerGlobalRules
+		p.Global.Rules = append(p.Global.Rules, r)
 	}
-	if len(rules[true])+len(rules[false]) == 0 {
-		return "", nil
-	}
-	shared := object{"mode": policy.Mode, "useDefaults": false, "rules": rules[false]}
-	own := object{"access": object{"rules": rules[true]}}
-	agents := object{cmp.Or(agent, chat.DefaultAgent): own}
-	b, err := json.Marshal(object{"access": shared, "agents": agents})
+	compiled, err := filerules.New(p)
 	if err != nil {
-		return "", fmt.Errorf("cannot write the rules of the shims: %w", err)
+		return nil, fmt.Errorf("cannot write the rules of the shims: %w", err)
 	}
-	return string(b), nil
+	return compiled.Compiled(), nil
 }

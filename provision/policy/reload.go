@@ -44,7 +44,7 @@ func (p *InForce) CheckFirst() error {
 func (p *InForce) warn(rules map[string]*filerules.Policy) {
 	said := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
-		for _, w := range rules[name].Warnings() {
+		for _, w := range rules[name].Warnings {
 			if !said[w] {
 				said[w] = true
 				p.opt.Log.Warn("file rules", "profile", name, "warning", w)

@@ -68,9 +68,8 @@ func (p *InForce) hold(ctx context.Context, c Chat, init *sys.HeldProcess) error
 	p.mu.Lock()
 	p.sessions[c.ID] = true
 	p.mu.Unlock()
-	file, text := p.File(c.Profile).Source()
 	return p.enforcer.Hold(ctx, sessionOf(c, init), enforcer.Rules{
-		UID: c.UID, Home: c.Home, Agent: c.Agent, File: file, Text: text,
+		UID: c.UID, Home: c.Home, Agent: c.Agent, Compiled: p.File(c.Profile).Compiled(),
 	})
 }
 

@@ -56,7 +56,7 @@ func TestApply(t *testing.T) {
 				return
 			}
 			if held.Chat != w.chat.ID || held.PID != 7 || held.UID != w.chat.UID ||
-				held.Home != w.chat.Home || string(held.Text) != tt.rules {
+				held.Home != w.chat.Home || string(held.Rules) != string(rulesOf(t, tt.rules)[chat.DefaultProfile].Compiled()) {
 				t.Errorf("the order is %+v", held)
 			}
 		})

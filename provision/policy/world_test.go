@@ -18,6 +18,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -77,7 +78,7 @@ func newWorld(t *testing.T, rules string) *world {
 // rulesOf are the file rules of the default profile.
 func rulesOf(t *testing.T, text string) map[string]*filerules.Policy {
 	t.Helper()
-	p, err := filerules.Load("rules", []byte(text))
+	p, err := rulefile.Load("rules", []byte(text))
 	must(t, err)
 	return map[string]*filerules.Policy{chat.DefaultProfile: p}
 }

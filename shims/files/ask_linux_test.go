@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
 )
 
@@ -277,9 +278,11 @@ func TestRulesOfTheTool(t *testing.T) {
 	link(t, "d", w.home+"/l")
 	text := `access: {useDefaults: false, rules: [{deny: "~/l/f"}, {deny: "~/edited", ops: [read, write]},
   {deny: "~/shell", ops: [bash]}]}`
-	tools, err := Open(filewire.Options{
-		Workspace: w.home, Rules: &filewire.Rules{File: "r.yaml", Text: []byte(text)},
-	})
+	rules, err := rulefile.Load("r.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, err := Open(filewire.Options{Workspace: w.home, Rules: &filewire.Rules{Compiled: rules.Compiled()}})
 	if err != nil {
 		t.Fatal(err)
 	}

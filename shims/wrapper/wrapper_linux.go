@@ -89,10 +89,10 @@ func (s shim) check() (denial, error) {
 
 // paths holds the paths of the command line against the file rules.
 func (s shim) paths() (denial, error) {
-	if s.policy.Rules == "" {
+	if len(s.policy.Rules) == 0 {
 		return denial{}, nil
 	}
-	p, err := filerules.Load(plan.InsidePolicy, []byte(s.policy.Rules))
+	p, err := filerules.ReadCompiled(s.policy.Rules)
 	if err != nil {
 		return denial{}, err
 	}

@@ -8,16 +8,18 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/guard"
 	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestShimChecks: what each kind of shim denies, by which rule, and what it lets run.
 func TestShimChecks(t *testing.T) {
-	p := plan.ShimPolicy{
-		Home: "/home/u", Guard: chat.DefaultGuard(),
-		Rules: `{"access": {"useDefaults": false, "rules": [{"deny": "~/keys/**"}]}}`,
+	rules, err := rulefile.Load("rules", []byte(`access: {useDefaults: false, rules: [{deny: "~/keys/**"}]}`))
+	if err != nil {
+		t.Fatal(err)
 	}
+	p := plan.ShimPolicy{Home: "/home/u", Guard: chat.DefaultGuard(), Rules: rules.Compiled()}
 	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "docker ps"}}
 	p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^git push"}}
 	for _, c := range []struct {

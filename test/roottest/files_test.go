@@ -17,6 +17,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
 )
@@ -33,7 +34,7 @@ const fileRules = `access:
 // withRules gives the profile default file rules.
 func withRules(t testing.TB, opt provision.Options) provision.Options {
 	t.Helper()
-	p, err := filerules.Load("rules.yaml", []byte(fileRules))
+	p, err := rulefile.Load("rules.yaml", []byte(fileRules))
 	must(t, err)
 	opt.FileRules = map[string]*filerules.Policy{chat.DefaultProfile: p}
 	return opt

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/guard"
 	"github.com/chatd/chatd/provision"
 )
@@ -87,7 +88,7 @@ func TestGuardRuns(t *testing.T) {
 // with rule and place; explain says both.
 func TestGuardFileRules(t *testing.T) {
 	opt := guardedOptions(t)
-	rules, err := filerules.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
+	rules, err := rulefile.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
 	must(t, err)
 	opt.FileRules = map[string]*filerules.Policy{"guarded": rules, "default": rules}
 	m := open(t, opt)

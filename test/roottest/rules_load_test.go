@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
 )
 
@@ -63,10 +64,10 @@ func TestRulesNoEnforcer(t *testing.T) {
 
 // TestRulesSample: the seed's first sample, as it is pasted, in a session.
 func TestRulesSample(t *testing.T) {
-	text, err := os.ReadFile("../../filerules/testdata/sample1.json5")
+	text, err := os.ReadFile("../../filerules/rulefile/testdata/sample1.json5")
 	must(t, err)
 	opt := ruledOptions(t, "access: {}")
-	p, err := filerules.Load("sample1.json5", text)
+	p, err := rulefile.Load("sample1.json5", text)
 	must(t, err)
 	opt.FileRules["ruled"] = p
 	m := open(t, opt)

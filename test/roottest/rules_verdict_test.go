@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
 )
 
@@ -17,9 +17,9 @@ import (
 func TestSeedSamplesHold(t *testing.T) {
 	opt := ruledOptions(t, "access: {}")
 	for _, file := range []string{"sample1.json5", "sample2.json5"} {
-		text, err := os.ReadFile("../../filerules/testdata/" + file)
+		text, err := os.ReadFile("../../filerules/rulefile/testdata/" + file)
 		must(t, err)
-		p, err := filerules.Load(file, text)
+		p, err := rulefile.Load(file, text)
 		must(t, err)
 		profile := opt.Profiles["ruled"]
 		profile.Name = strings.TrimSuffix(file, ".json5")

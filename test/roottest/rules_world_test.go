@@ -15,6 +15,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -35,7 +36,7 @@ func ruledOptions(t testing.TB, rules string) provision.Options {
 
 func policy(t testing.TB, rules string) *filerules.Policy {
 	t.Helper()
-	p, err := filerules.Load("rules.yaml", []byte(rules))
+	p, err := rulefile.Load("rules.yaml", []byte(rules))
 	if err != nil {
 		t.Fatal(err)
 	}

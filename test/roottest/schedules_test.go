@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/front/schedule"
@@ -231,7 +232,7 @@ func TestSchedulesDenied(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	s := scheduled(t, k, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch ran; cat keys/a"})
-	rules, err := filerules.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
+	rules, err := rulefile.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
 	must(t, err)
 	must(t, m.Reload(ctx, map[string]*filerules.Policy{"guarded": rules}))
 	clock.move(2 * time.Minute)

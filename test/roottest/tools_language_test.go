@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
 )
 
@@ -23,9 +23,9 @@ func TestToolsObeyTheLanguage(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, mode: first-match, rules: [
   {allow: "~/.ssh/config", ops: [read]}, {deny: "~/.ssh/**"}, {deny: "~/w", ops: [write]},
   {deny: "~/e", ops: [edit]}, {deny: "~/b", ops: [bash]}, {deny: "~/r", ops: [read]}]}`)
-	sample, err := os.ReadFile("../../filerules/testdata/sample1.json5")
+	sample, err := os.ReadFile("../../filerules/rulefile/testdata/sample1.json5")
 	must(t, err)
-	p, err := filerules.Load("sample1.json5", sample)
+	p, err := rulefile.Load("sample1.json5", sample)
 	must(t, err)
 	profile := opt.Profiles["ruled"]
 	profile.Name = "seed"

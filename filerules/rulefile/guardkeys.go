@@ -1,10 +1,11 @@
-package filerules
+package rulefile
 
 import (
 	"fmt"
 	"regexp"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // guard reads the guard section: the keys of chat.Guard. Package guard uses them.
@@ -26,7 +27,7 @@ func (l *loader) guard(n node, at string) {
 	if !restrict {
 		g.RestrictToWorkspace = g.Preset == chat.GuardPicoClaw
 	}
-	l.policy.Guard = &g
+	l.policy.Guard, l.policy.GuardPlaces = &g, g.Places()
 }
 
 func (l *loader) flag(n node, at string) bool {
@@ -44,8 +45,8 @@ func (l *loader) expressions(n node, at string) []chat.Pattern {
 	var all []chat.Pattern
 	for i, item := range n.items {
 		key := fmt.Sprintf("%s[%d]", at, i)
-		if item.kind != kindText || item.text == "" || len(item.text) > maxPattern {
-			l.fault(item.line, key, "want a regular expression (RE2) of 1 to %d bytes, got %s", maxPattern, item.is())
+		if item.kind != kindText || item.text == "" || len(item.text) > filerules.MaxPattern {
+			l.fault(item.line, key, "want a regular expression (RE2) of 1 to %d bytes, got %s", filerules.MaxPattern, item.is())
 			continue
 		}
 		if _, err := regexp.Compile(item.text); err != nil {

@@ -1,4 +1,4 @@
-package filerules
+package rulefile
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
 // Bounds on a file of rules. Both readers are recursive, so nesting has a bound
@@ -70,13 +71,13 @@ func (n node) is() string {
 // which is tried second.
 func parseTree(name string, text []byte) (node, error) {
 	if len(text) > maxFile {
-		return node{}, Fault{Place: name, Why: fmt.Sprintf("it has %d bytes, want at most %d", len(text), maxFile)}
+		return node{}, filerules.Fault{Place: name, Why: fmt.Sprintf("it has %d bytes, want at most %d", len(text), maxFile)}
 	}
 	if line := tooDeep(text); line > 0 {
-		return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "it is nested too deep, or in too many pieces", line: line}
+		return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "it is nested too deep, or in too many pieces", Line: line}
 	}
 	if at := invalidByte(text); at >= 0 {
-		return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, lineAt(text, at)), Why: "want text in UTF-8 without NUL"}
+		return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, lineAt(text, at)), Why: "want text in UTF-8 without NUL"}
 	}
 	first := strings.TrimLeft(string(text), " \t\r\n")
 	isJSON := strings.HasPrefix(path.Ext(name), ".json")

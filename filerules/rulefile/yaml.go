@@ -1,4 +1,4 @@
-package filerules
+package rulefile
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/chatd/chatd/filerules"
 )
 
 // parseYAML reads one YAML document with positions. Anchors, aliases, tags and merge keys are
@@ -15,7 +17,7 @@ import (
 func parseYAML(name string, text []byte) (n node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = Fault{Place: name, Why: "want YAML"}
+			err = filerules.Fault{Place: name, Why: "want YAML"}
 		}
 	}()
 	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
@@ -32,14 +34,14 @@ func parseYAML(name string, text []byte) (n node, err error) {
 	switch len(docs) {
 	case 0:
 		if line := firstContent(text); line > 0 {
-			return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want a mapping with access, agents, guard, routing", line: line}
+			return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want a mapping with access, agents, guard, routing", Line: line}
 		}
 		return empty, nil
 	case 1:
 		return yamlNode(docs[0], 0), nil
 	}
 	line := docs[1].GetToken().Position.Line
-	return node{}, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want one YAML document, got more", line: line}
+	return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want one YAML document, got more", Line: line}
 }
 
 // firstContent is the first line that is not blank, a comment or the head of a document. The parser
@@ -58,10 +60,10 @@ func firstContent(text []byte) int {
 func yamlFault(name string, err error) error {
 	var y yaml.Error
 	if !errors.As(err, &y) || y.GetToken() == nil {
-		return Fault{Place: name, Why: strings.ReplaceAll(err.Error(), "\n", " ") + ": want YAML"}
+		return filerules.Fault{Place: name, Why: strings.ReplaceAll(err.Error(), "\n", " ") + ": want YAML"}
 	}
 	line := y.GetToken().Position.Line
-	return Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: y.GetMessage() + ": want YAML", line: line}
+	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: y.GetMessage() + ": want YAML", Line: line}
 }
 
 func yamlNode(n ast.Node, depth int) node {

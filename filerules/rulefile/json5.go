@@ -1,4 +1,4 @@
-package filerules
+package rulefile
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/titanous/json5"
+
+	"github.com/chatd/chatd/filerules"
 )
 
 // parseJSON5 reads JSON5 with positions. The library has none, but passes each value to
@@ -15,7 +17,7 @@ import (
 func parseJSON5(name string, text []byte) (n node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = Fault{Place: name, Why: "want JSON5"}
+			err = filerules.Fault{Place: name, Why: "want JSON5"}
 		}
 	}()
 	clean, err := blankComments(name, text)
@@ -33,10 +35,10 @@ func parseJSON5(name string, text []byte) (n node, err error) {
 func json5Fault(name string, text []byte, err error) error {
 	var syntax *json5.SyntaxError
 	if !errors.As(err, &syntax) {
-		return Fault{Place: name, Why: fmt.Sprintf("%v: want JSON5", err)}
+		return filerules.Fault{Place: name, Why: fmt.Sprintf("%v: want JSON5", err)}
 	}
 	line := lineAt(text, int(syntax.Offset)-1)
-	return Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: syntax.Error() + ": want JSON5", line: line}
+	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: syntax.Error() + ": want JSON5", Line: line}
 }
 
 // blankComments makes comments blanks and leaves every other byte where it is. The
@@ -57,7 +59,7 @@ func blankComments(name string, text []byte) ([]byte, error) {
 			n := bytes.Index(out[i+2:], []byte("*/"))
 			if n < 0 {
 				line := lineAt(out, i)
-				return nil, Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "a comment begins and does not end: want */", line: line}
+				return nil, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "a comment begins and does not end: want */", Line: line}
 			}
 			i = blank(out, i, i+n+4)
 		default:

@@ -1,4 +1,4 @@
-package filerules
+package rulefile
 
 import (
 	"errors"
@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 )
 
-func mustLoad(t testing.TB, text string) *Policy {
+func mustLoad(t testing.TB, text string) *filerules.Policy {
 	t.Helper()
 	p, err := Load("p.yaml", []byte(text))
 	if err != nil {
@@ -20,16 +21,7 @@ func mustLoad(t testing.TB, text string) *Policy {
 	return p
 }
 
-func ruleset(t testing.TB, text, home, cwd string) *Ruleset {
-	t.Helper()
-	rs, err := mustLoad(t, text).For(Scope{Home: home, Cwd: cwd})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rs
-}
-
-func list(rules []Rule) string {
+func list(rules []filerules.Rule) string {
 	var lines []string
 	for _, r := range rules {
 		lines = append(lines, fmt.Sprintf("%s | %s | %s", r, r.Place, r.Layer))
@@ -95,14 +87,14 @@ func TestBothLanguages(t *testing.T) {
 			t.Errorf("%s:\n%s\n%s", agent, x, y)
 		}
 	}
-	if a.Mode != FirstMatch || b.Mode != FirstMatch || a.UseDefaults || b.UseDefaults || !a.Terse || !b.Terse {
+	if a.Mode != filerules.FirstMatch || b.Mode != filerules.FirstMatch || a.UseDefaults || b.UseDefaults || !a.Terse || !b.Terse {
 		t.Errorf("%+v\n%+v", a, b)
 	}
-	if p := mustLoad(t, "{access: {deny: [/x, /y], mode: first-match}}"); p.Mode != FirstMatch || len(p.Rules("main")) != 6 {
+	if p := mustLoad(t, "{access: {deny: [/x, /y], mode: first-match}}"); p.Mode != filerules.FirstMatch || len(p.Rules("main")) != 6 {
 		t.Errorf("a YAML flow mapping: %+v", p)
 	}
 	for _, empty := range []string{"", "# nothing\n", "{}", "// nothing\n{}", "---\n"} {
-		if p := mustLoad(t, empty); p.Mode != DenyWins || !p.UseDefaults || p.Terse || list(p.Rules("main")) != strings.TrimSpace(defaultsText) {
+		if p := mustLoad(t, empty); p.Mode != filerules.DenyWins || !p.UseDefaults || p.Terse || list(p.Rules("main")) != strings.TrimSpace(defaultsText) {
 			t.Errorf("%q: %+v", empty, p)
 		}
 	}
@@ -172,43 +164,43 @@ var loadErrors = map[string]string{
 	"access: {deny: ['{a}']}":                                     `want {a,b}`,
 	"access: {deny: ['a\\']}":                                     `want a character after \`,
 	"access: {deny: ['/a/*/../b']}":                               `want no .. after a wildcard`,
-	"access: {deny: ['{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}']}": `want braces that stand for at most 256 patterns`,
-	"access: {deny: [" + strings.Repeat("x", maxPattern+1) + "]}":       `want a pattern of at most 4096 bytes`,
-	"access:\n  deny: [/x]\n  deny: [/y]":                               `p.yaml:3: access.deny: the key is there twice, first in line 2`,
-	"access: {}\naccess: {}":                                            `p.yaml:2: access: the key is there twice`,
-	"agents: {m: {}, m: {}}":                                            `the agent is there twice`,
-	"agents: {m: {}}\nrouting: {agents: {m: {}}}":                       `p.yaml:2: routing.agents.m: the agent is there twice, first at p.yaml:1`,
-	"access:\n  deny:\n    - **/.env":                                   `p.yaml:3`,
-	"access: {deny: [*x]}":                                              `got a YAML alias: put quotes around a pattern that begins with *`,
-	"access: &x {deny: [/x]}":                                           `got a YAML anchor`,
-	"access: {deny: [!x /y]}":                                           `got a YAML tag`,
-	"access: {}\n---\naccess: {}":                                       `want one YAML document, got more`,
-	"!x":                                                                `p.yaml:1: want a mapping with access, agents, guard, routing`,
-	"access: [":                                                         `p.yaml:1`,
-	"{access: {deny: ['/x' '/y']}}":                                     `p.yaml:1: invalid character '\'' after array element: want JSON5`,
-	"{access:\n {deny: ['/x'],\n  deny: ['/y']}}":                       `p.yaml:3: access.deny: the key is there twice, first in line 2`,
-	"{access:\n {deny: '/x',\n  'rules'\n:\n [{ deny: 1 }]}}":           `p.yaml:2: access.deny: want a list of patterns, got the string "/x"`,
-	"{\n'acces'\n:\n {}}":                                               `p.yaml:2: unknown key "acces"`,
-	"{access:\n\n {x:1}}":                                               `p.yaml:3: access: unknown key "x"`,
-	"{access: {deny: [\"a\\u0000b\"]}}":                                 `want a pattern without NUL`,
-	"{access: {deny: [\"\\ud800\"]}}":                                   `want a pattern in UTF-8`,
-	"/* {access: {}}":                                                   `p.yaml:1: a comment begins and does not end`,
-	"// c\n{access: {deny: ['/x']}} {}":                                 `p.yaml:2: invalid character '{' after top-level value`,
-	"{access: {mode: null}}":                                            `got null`,
-	"{access: {rules: [{deny: 'x', ops: [[[[[[[[[[[[[[['read']]]]]]]]]]]]]]]}]}}": `access.rules[0].ops[0]: want read`,
-	strings.Repeat("[", maxOpeners+1):                                             `p.yaml:1: it is nested too deep`,
-	"access: {deny: [" + strings.Repeat("/x, ", maxRules) + "/y]}":                `want at most 1000 rules in a file`,
-	"access: {deny: [" + strings.Repeat("'/{a,b,c,d}', ", maxRules/4) + "/y]}":    `access.deny[250]: want at most 1000 rules in a file, each of a brace counted`,
-	"access:\n  deny: [" + strings.Repeat("'[a]', ", maxOpeners):                  `p.yaml:2: it is nested too deep, or in too many pieces`,
-	"a:\n\n" + strings.Repeat("[", maxNested+1):                                   `p.yaml:3: it is nested too deep`,
-	"a:\n" + strings.Repeat("- ", 1000):                                           `p.yaml:2: it is nested too deep`,
-	"# " + strings.Repeat("x", maxFile):                                           `p.yaml: it has`,
+	"access: {deny: ['{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}']}":     `want braces that stand for at most 256 patterns`,
+	"access: {deny: [" + strings.Repeat("x", filerules.MaxPattern+1) + "]}": `want a pattern of at most 4096 bytes`,
+	"access:\n  deny: [/x]\n  deny: [/y]":                                   `p.yaml:3: access.deny: the key is there twice, first in line 2`,
+	"access: {}\naccess: {}":                                                `p.yaml:2: access: the key is there twice`,
+	"agents: {m: {}, m: {}}":                                                `the agent is there twice`,
+	"agents: {m: {}}\nrouting: {agents: {m: {}}}":                           `p.yaml:2: routing.agents.m: the agent is there twice, first at p.yaml:1`,
+	"access:\n  deny:\n    - **/.env":                                       `p.yaml:3`,
+	"access: {deny: [*x]}":                                                  `got a YAML alias: put quotes around a pattern that begins with *`,
+	"access: &x {deny: [/x]}":                                               `got a YAML anchor`,
+	"access: {deny: [!x /y]}":                                               `got a YAML tag`,
+	"access: {}\n---\naccess: {}":                                           `want one YAML document, got more`,
+	"!x":                                                                    `p.yaml:1: want a mapping with access, agents, guard, routing`,
+	"access: [":                                                             `p.yaml:1`,
+	"{access: {deny: ['/x' '/y']}}":                                         `p.yaml:1: invalid character '\'' after array element: want JSON5`,
+	"{access:\n {deny: ['/x'],\n  deny: ['/y']}}":                           `p.yaml:3: access.deny: the key is there twice, first in line 2`,
+	"{access:\n {deny: '/x',\n  'rules'\n:\n [{ deny: 1 }]}}":               `p.yaml:2: access.deny: want a list of patterns, got the string "/x"`,
+	"{\n'acces'\n:\n {}}":                                                   `p.yaml:2: unknown key "acces"`,
+	"{access:\n\n {x:1}}":                                                   `p.yaml:3: access: unknown key "x"`,
+	"{access: {deny: [\"a\\u0000b\"]}}":                                     `want a pattern without NUL`,
+	"{access: {deny: [\"\\ud800\"]}}":                                       `want a pattern in UTF-8`,
+	"/* {access: {}}":                                                       `p.yaml:1: a comment begins and does not end`,
+	"// c\n{access: {deny: ['/x']}} {}":                                     `p.yaml:2: invalid character '{' after top-level value`,
+	"{access: {mode: null}}":                                                `got null`,
+	"{access: {rules: [{deny: 'x', ops: [[[[[[[[[[[[[[['read']]]]]]]]]]]]]]]}]}}":        `access.rules[0].ops[0]: want read`,
+	strings.Repeat("[", maxOpeners+1):                                                    `p.yaml:1: it is nested too deep`,
+	"access: {deny: [" + strings.Repeat("/x, ", filerules.MaxRules) + "/y]}":             `want at most 1000 rules in a file`,
+	"access: {deny: [" + strings.Repeat("'/{a,b,c,d}', ", filerules.MaxRules/4) + "/y]}": `access.deny[250]: want at most 1000 rules in a file, each of a brace counted`,
+	"access:\n  deny: [" + strings.Repeat("'[a]', ", maxOpeners):                         `p.yaml:2: it is nested too deep, or in too many pieces`,
+	"a:\n\n" + strings.Repeat("[", maxNested+1):                                          `p.yaml:3: it is nested too deep`,
+	"a:\n" + strings.Repeat("- ", 1000):                                                  `p.yaml:2: it is nested too deep`,
+	"# " + strings.Repeat("x", maxFile):                                                  `p.yaml: it has`,
 }
 
 func TestLoadErrors(t *testing.T) {
 	for text, want := range loadErrors {
 		_, err := Load("p.yaml", []byte(text))
-		var faults Faults
+		var faults filerules.Faults
 		if !errors.As(err, &faults) || !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot use p.yaml") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100q\n got %.300v\nwant %s", text, err, want)
 		}
@@ -253,12 +245,12 @@ func TestJSON5(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || len(p.global.deny) != 1 || p.global.deny[0].Pattern != "/x" {
+		if err != nil || len(p.Global.Deny) != 1 || p.Global.Deny[0].Pattern != "/x" {
 			t.Errorf("%q: %+v, %v", text, p, err)
 		}
 	}
 	p, err := Load("p.json5", []byte(`{access: {deny: ["// no comment", "a/* neither */"]}}`))
-	if err != nil || p.global.deny[0].Pattern != "// no comment" || p.global.deny[1].Pattern != "a/* neither */" {
+	if err != nil || p.Global.Deny[0].Pattern != "// no comment" || p.Global.Deny[1].Pattern != "a/* neither */" {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
@@ -290,7 +282,7 @@ func TestWarnings(t *testing.T) {
 		"agents: {m: {access: {rules: [{allow: '~/keys/pub'}]}}}\naccess: {useDefaults: false, deny: ['~/keys']}":              "p.yaml:1: allow ~/keys/pub: the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it",
 	} {
 		p := mustLoad(t, text)
-		said := p.Warnings()
+		said := p.Warnings
 		got := strings.Join(said, "\n")
 		wants := strings.Split(want, "\n")
 		if len(said) > len(wants) || (want == "") != (got == "") || slices.ContainsFunc(wants, func(w string) bool { return !strings.Contains(got, w) }) {
@@ -320,24 +312,28 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string, text []byte) {
 		p, err := Load(name, text)
-		var faults Faults
+		var faults filerules.Faults
 		if err != nil && (!errors.As(err, &faults) || len(faults) == 0 || !errors.Is(err, chat.ErrInvalid)) {
 			t.Fatalf("%q: %v", text, err)
 		}
 		if err != nil {
 			return
 		}
-		for _, agent := range append(p.Agents(), "main") {
-			rs, err := p.For(Scope{Agent: agent, Home: "/h", Cwd: "/h/w"})
+		read, err := filerules.ReadCompiled(p.Compiled())
+		if err != nil || string(read.Compiled()) != string(p.Compiled()) {
+			t.Fatalf("%q: its compiled form is read as another: %v", text, err)
+		}
+		for _, agent := range append(read.Agents(), "main") {
+			rs, err := read.For(filerules.Scope{Agent: agent, Home: "/h", Cwd: "/h/w"})
 			if err != nil {
 				t.Fatalf("%q loads and does not compile: %v", text, err)
 			}
 			for _, r := range rs.Rules() {
-				if r.Pattern == "" || r.Ops == 0 || r.Place == "" || len(r.Matchers) == 0 || r.Effect != Allow && r.Effect != Deny {
+				if r.Pattern == "" || r.Ops == 0 || r.Place == "" || len(r.Matchers) == 0 || r.Effect != filerules.Allow && r.Effect != filerules.Deny {
 					t.Fatalf("%q: %+v", text, r)
 				}
 			}
-			if _, err := rs.Check("a/../.env", Read); err != nil {
+			if _, err := rs.Check("a/../.env", filerules.Read); err != nil {
 				t.Fatal(err)
 			}
 		}

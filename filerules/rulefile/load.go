@@ -1,59 +1,67 @@
-package filerules
+package rulefile
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-)
-
-// maxRules bounds the rules of a file, maxPattern the bytes of a pattern.
-const (
-	maxRules   = 1000
-	maxPattern = 4096
+	"github.com/chatd/chatd/filerules"
 )
 
 // Load reads a file of rules in YAML or JSON5; name is what errors call it. It is strict: anything
-// unknown is an error, and all errors are reported together, as [Faults]. [Policy.Warnings] reports
-// rules that load but are probably mistakes.
-func Load(name string, text []byte) (*Policy, error) {
+// unknown is an error, and all errors are reported together, as [filerules.Faults]. Rules that load
+// but are probably mistakes are the policy's Warnings.
+func Load(name string, text []byte) (*filerules.Policy, error) {
 	root, err := parseTree(name, text)
 	if err != nil {
-		var f Fault
+		var f filerules.Fault
 		if !errors.As(err, &f) {
-			f = Fault{Place: name, Why: err.Error()}
+			f = filerules.Fault{Place: name, Why: err.Error()}
 		}
-		return nil, Faults{f}
+		return nil, filerules.Faults{f}
 	}
-	l := loader{name: name, policy: &Policy{Mode: DenyWins, UseDefaults: true, agents: map[string]section{}, name: name, text: text}}
+	l := loader{name: name, policy: filerules.Policy{
+		Name: name, Sum: fmt.Sprintf("%x", sha256.Sum256(text)), Mode: filerules.DenyWins, UseDefaults: true,
+		ByAgent: map[string]filerules.Section{},
+	}}
 	l.root(root)
 	if len(l.faults) > 0 {
-		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(a.line, b.line) })
+		slices.SortStableFunc(l.faults, func(a, b filerules.Fault) int { return cmp.Compare(a.Line, b.Line) })
 		return nil, l.faults
 	}
-	return l.policy, nil
+	p, err := filerules.New(l.policy)
+	if err != nil {
+		return nil, filerules.Faults{{Place: name, Why: err.Error()}}
+	}
+	p.Warnings = p.FindWarnings()
+	if n := len(p.Compiled()); n > filerules.MaxCompiled {
+		why := fmt.Sprintf("its rules have %d bytes with braces written out, want at most %d", n, filerules.MaxCompiled)
+		return nil, filerules.Faults{{Place: name, Why: why}}
+	}
+	return p, nil
 }
 
 // loader makes a policy from a tree and collects its faults.
 type loader struct {
 	name   string
-	policy *Policy
-	faults Faults
+	policy filerules.Policy
+	faults filerules.Faults
 	rules  int
 }
 
 func (l *loader) place(line int) string {
-	if l.name == builtIn {
-		return builtIn
+	if l.name == filerules.BuiltIn {
+		return filerules.BuiltIn
 	}
 	return fmt.Sprintf("%s:%d", l.name, line)
 }
 
 func (l *loader) fault(line int, key, format string, args ...any) {
-	l.faults = append(l.faults, Fault{Place: l.place(line), Key: key, Why: fmt.Sprintf(format, args...), line: line})
+	l.faults = append(l.faults, filerules.Fault{Place: l.place(line), Key: key, Why: fmt.Sprintf(format, args...), Line: line})
 }
 
 // mapping calls the func of each key of n, and records unknown and duplicate keys as faults.
@@ -87,7 +95,7 @@ func join(at, name string) string {
 
 func (l *loader) root(n node) {
 	l.mapping(n, "", map[string]func(node, string){
-		"access": func(n node, at string) { l.policy.global = l.section(n, at, true) },
+		"access": func(n node, at string) { l.policy.Global = l.section(n, at, true) },
 		"agents": l.agents,
 		"guard":  l.guard,
 		"routing": func(n node, at string) {
@@ -108,31 +116,31 @@ func (l *loader) agents(n node, at string) {
 			l.fault(e.line, at, "%s is no agent name: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -", chat.Quote(e.name), chat.MaxName)
 			continue
 		}
-		if old, twice := l.policy.agents[e.name]; twice {
-			l.fault(e.line, key, "the agent is there twice, first at %s: want one section for each agent", old.place)
+		if old, twice := l.policy.ByAgent[e.name]; twice {
+			l.fault(e.line, key, "the agent is there twice, first at %s: want one section for each agent", old.Place)
 			continue
 		}
-		own := section{}
+		own := filerules.Section{}
 		l.mapping(e.value, key, map[string]func(node, string){
 			"access": func(n node, at string) { own = l.section(n, at, false) },
 		}, "access")
-		own.place = l.place(e.line)
-		l.policy.agents[e.name] = own
+		own.Place = l.place(e.line)
+		l.policy.ByAgent[e.name] = own
 	}
 }
 
 // section reads an access mapping. Only the global one may set mode, useDefaults and messages.
-func (l *loader) section(n node, at string, global bool) section {
-	var s section
-	rules, deny, want := LayerAgentRules, LayerAgentDeny, "rules, deny"
+func (l *loader) section(n node, at string, global bool) filerules.Section {
+	var s filerules.Section
+	rules, deny, want := filerules.LayerAgentRules, filerules.LayerAgentDeny, "rules, deny"
 	known := map[string]func(node, string){}
 	if global {
-		rules, deny, want = LayerGlobalRules, LayerGlobalDeny, "rules, deny, mode, useDefaults, messages"
-		if l.name == builtIn {
-			deny = LayerDefaults
+		rules, deny, want = filerules.LayerGlobalRules, filerules.LayerGlobalDeny, "rules, deny, mode, useDefaults, messages"
+		if l.name == filerules.BuiltIn {
+			deny = filerules.LayerDefaults
 		}
 		known["mode"] = func(n node, at string) {
-			l.word(n, at, func(w string) { l.policy.Mode = Mode(w) }, string(DenyWins), string(FirstMatch))
+			l.word(n, at, func(w string) { l.policy.Mode = filerules.Mode(w) }, string(filerules.DenyWins), string(filerules.FirstMatch))
 		}
 		known["messages"] = func(n node, at string) {
 			l.word(n, at, func(w string) { l.policy.Terse = w == "vague" }, "verbose", "vague")
@@ -141,8 +149,8 @@ func (l *loader) section(n node, at string, global bool) section {
 			l.policy.UseDefaults = l.flag(n, at)
 		}
 	}
-	known["rules"] = func(n node, at string) { s.rules = l.ruleList(n, at, rules) }
-	known["deny"] = func(n node, at string) { s.deny = l.shorthand(n, at, deny) }
+	known["rules"] = func(n node, at string) { s.Rules = l.ruleList(n, at, rules) }
+	known["deny"] = func(n node, at string) { s.Deny = l.shorthand(n, at, deny) }
 	l.mapping(n, at, known, want)
 	return s
 }
@@ -155,12 +163,12 @@ func (l *loader) word(n node, at string, set func(string), words ...string) {
 	set(n.text)
 }
 
-func (l *loader) ruleList(n node, at string, layer Layer) []Rule {
+func (l *loader) ruleList(n node, at string, layer filerules.Layer) []filerules.Rule {
 	if n.kind != kindList {
 		l.fault(n.line, at, "want a list of rules, got %s", n.is())
 		return nil
 	}
-	var rules []Rule
+	var rules []filerules.Rule
 	for i, item := range n.items {
 		if r, ok := l.rule(item, fmt.Sprintf("%s[%d]", at, i), layer); ok {
 			rules = append(rules, r)
@@ -170,14 +178,14 @@ func (l *loader) ruleList(n node, at string, layer Layer) []Rule {
 }
 
 // shorthand reads a list of patterns that are denied for every operation.
-func (l *loader) shorthand(n node, at string, layer Layer) []Rule {
+func (l *loader) shorthand(n node, at string, layer filerules.Layer) []filerules.Rule {
 	if n.kind != kindList {
 		l.fault(n.line, at, "want a list of patterns, got %s", n.is())
 		return nil
 	}
-	var rules []Rule
+	var rules []filerules.Rule
 	for i, item := range n.items {
-		r := Rule{Effect: Deny, Ops: All, Layer: layer, Place: l.place(item.line)}
+		r := filerules.Rule{Effect: filerules.Deny, Ops: filerules.All, Layer: layer, Place: l.place(item.line)}
 		if l.pattern(item, fmt.Sprintf("%s[%d]", at, i), &r) {
 			rules = append(rules, r)
 		}
@@ -185,10 +193,10 @@ func (l *loader) shorthand(n node, at string, layer Layer) []Rule {
 	return rules
 }
 
-func (l *loader) rule(n node, at string, layer Layer) (Rule, bool) {
-	r := Rule{Ops: All, Layer: layer, Place: l.place(n.line)}
+func (l *loader) rule(n node, at string, layer filerules.Layer) (filerules.Rule, bool) {
+	r := filerules.Rule{Ops: filerules.All, Layer: layer, Place: l.place(n.line)}
 	before, effects := len(l.faults), 0
-	effect := func(e Effect) func(node, string) {
+	effect := func(e filerules.Effect) func(node, string) {
 		return func(n node, at string) {
 			r.Effect = e
 			effects++
@@ -196,7 +204,7 @@ func (l *loader) rule(n node, at string, layer Layer) (Rule, bool) {
 		}
 	}
 	l.mapping(n, at, map[string]func(node, string){
-		"deny": effect(Deny), "allow": effect(Allow), "ops": func(n node, at string) { r.Ops = l.ops(n, at) },
+		"deny": effect(filerules.Deny), "allow": effect(filerules.Allow), "ops": func(n node, at string) { r.Ops = l.ops(n, at) },
 	}, "deny or allow, ops")
 	if n.kind == kindMapping && effects != 1 {
 		l.fault(n.line, at, "want either deny or allow, got %s", [...]string{"neither", "", "both"}[effects])
@@ -204,20 +212,20 @@ func (l *loader) rule(n node, at string, layer Layer) (Rule, bool) {
 	return r, len(l.faults) == before
 }
 
-func (l *loader) ops(n node, at string) Op {
+func (l *loader) ops(n node, at string) filerules.Op {
 	if n.kind != kindList || len(n.items) == 0 {
 		got := n.is()
 		if n.kind == kindList {
 			got = "an empty list"
 		}
-		l.fault(n.line, at, "want a list of %s, got %s", wantOps, got)
+		l.fault(n.line, at, "want a list of %s, got %s", filerules.WantOps, got)
 		return 0
 	}
-	var ops Op
+	var ops filerules.Op
 	for i, item := range n.items {
-		op, err := ParseOp(item.text)
+		op, err := filerules.ParseOp(item.text)
 		if item.kind != kindText || err != nil {
-			l.fault(item.line, fmt.Sprintf("%s[%d]", at, i), "want %s, got %s", wantOps, item.is())
+			l.fault(item.line, fmt.Sprintf("%s[%d]", at, i), "want %s, got %s", filerules.WantOps, item.is())
 		}
 		ops |= op
 	}
@@ -225,23 +233,23 @@ func (l *loader) ops(n node, at string) Op {
 }
 
 // pattern reads n into r.
-func (l *loader) pattern(n node, at string, r *Rule) bool {
-	if l.rules > maxRules {
+func (l *loader) pattern(n node, at string, r *filerules.Rule) bool {
+	if l.rules > filerules.MaxRules {
 		return false
 	}
 	if n.kind != kindText {
 		l.fault(n.line, at, "want a pattern, got %s", n.is())
 		return false
 	}
-	p, err := parsePattern(n.text)
+	globs, err := filerules.Globs(n.text)
 	if err != nil {
 		l.fault(n.line, at, "%v", err)
 		return false
 	}
-	if l.rules += max(len(p.alts), 1); l.rules > maxRules {
-		l.fault(n.line, at, "want at most %d rules in a file, each of a brace counted", maxRules)
+	if l.rules += max(len(globs), 1); l.rules > filerules.MaxRules {
+		l.fault(n.line, at, "want at most %d rules in a file, each of a brace counted", filerules.MaxRules)
 		return false
 	}
-	r.Pattern, r.pattern = n.text, p
+	r.Pattern, r.Globs = n.text, globs
 	return true
 }
