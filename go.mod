@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	filippo.io/age v1.2.1
-	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/charmbracelet/x/ansi v0.11.9
 	github.com/containerd/cgroups/v3 v3.1.3
 	github.com/coreos/go-iptables v0.8.0

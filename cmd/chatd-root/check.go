@@ -21,9 +21,9 @@ import (
 // needs no root. chatd prints the config and all else that can be said without the host.
 func check(ctx context.Context, a arguments, out io.Writer) error {
 	if a.policy != "" {
-		return checkPolicy(ctx, a.policy, out)
+		return checkPolicy(ctx, a, out)
 	}
-	cfg, err := config.Load(a.Flags)
+	cfg, err := a.config(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,17 +40,13 @@ func checkConfig(cfg config.Config) error {
 
 // checkPolicy writes the rules that match too many places, as JSON: in a home where those of
 // the default config are.
-func checkPolicy(ctx context.Context, file string, out io.Writer) error {
-	p, err := config.ReadRules(file)
-	if err != nil {
-		return err
-	}
-	cfg, err := config.Defaults()
+func checkPolicy(ctx context.Context, a arguments, out io.Writer) error {
+	p, err := a.rules(ctx, a.policy)
 	if err != nil {
 		return err
 	}
 	refused := filerules.Faults{}
-	err = policy.CheckPlaces(ctx, p, filepath.Join(cfg.Homes, "0000000000000000"))
+	err = policy.CheckPlaces(ctx, p, filepath.Join(config.Homes, "0000000000000000"))
 	if err != nil && !errors.As(err, &refused) {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestCheck(t *testing.T) {
 			}
 		}
 		var out, errs strings.Builder
-		code := run(t.Context(), []string{"check", c.flag + file}, &out, &errs)
+		code := run(t.Context(), []string{"check", "--front=" + compilerOf(t, "").program, c.flag + file}, &out, &errs)
 		if code != c.code || out.String() != c.out ||
 			!strings.Contains(errs.String(), c.errs) || (c.errs == "") != (errs.Len() == 0) {
 			t.Errorf("%s: code %d, %q, %q", c.name, code, out.String(), errs.String())

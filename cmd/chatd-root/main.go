@@ -16,6 +16,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,7 +49,8 @@ check. It needs root, but for check.
    --set KEY/KEY=VALUE   a value over the config, as profiles/agent/guard/preset=none; chatd sets
                          those of its flags and variables
    --inherit FD          the socket that systemd made
-   --front FILE          the program of the front (default: chatd beside this one)
+   --front FILE          the program of the front and of the config step (default: chatd
+                         beside this one)
    --policy FILE         check: look at this file of rules, and read no config
 
    chatd-root serve --config /etc/chatd/chatd.yaml
@@ -77,7 +79,7 @@ type arguments struct {
 	front   string
 	policy  string
 	inherit int // a descriptor; 0 is none
-	config.Flags
+	compiler
 }
 
 func parse(args []string) (a arguments, show string, err error) {
@@ -87,17 +89,18 @@ func parse(args []string) (a arguments, show string, err error) {
 	}
 	flags := flag.NewFlagSet("chatd-root", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says it
-	for name, to := range map[string]*string{"config": &a.File, "front": &a.front, "policy": &a.policy} {
+	for name, to := range map[string]*string{"config": &a.file, "front": &a.front, "policy": &a.policy} {
 		flags.StringVar(to, name, "", "")
 	}
 	flags.Func("set", "", func(text string) error {
-		s, err := config.ParseSetting(text)
-		a.Set = append(a.Set, s)
-		return err
+		a.set = append(a.set, text)
+		return nil
 	})
 	flags.IntVar(&a.inherit, "inherit", 0, "")
 	asked := flags.Bool("version", false, "")
 	err = flags.Parse(args)
+	a.front = cmp.Or(a.front, config.FindProgram("chatd"))
+	a.program = a.front
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return a, usage, nil
@@ -128,7 +131,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", a.verb, os.Geteuid(), chat.ErrDenied)
 	}
-	cfg, err := config.Load(a.Flags)
+	cfg, err := a.config(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,11 +140,11 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 
 // doctor tries every layer and writes a chat.Host. It is for a network namespace of its own,
 // where packet rules can be raised and tried without touching the host's.
-func doctor(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) error {
+func doctor(ctx context.Context, cfg config.Config, a arguments, out io.Writer) error {
 	if err := bringUp("lo"); err != nil {
 		return err
 	}
-	opt, err := provisionOptions(cfg)
+	opt, err := provisionOptions(ctx, cfg, a.compiler)
 	if err != nil {
 		return err
 	}

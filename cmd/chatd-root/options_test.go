@@ -16,7 +16,7 @@ func load(t *testing.T, text string) (config.Config, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return config.Load(config.Flags{File: file})
+	return compilerOf(t, file).config(t.Context())
 }
 
 // The daemon runs with the values of the config.
@@ -25,7 +25,7 @@ func TestProvisionOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt, err := provisionOptions(cfg)
+	opt, err := provisionOptions(t.Context(), cfg, compilerOf(t, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,18 +65,18 @@ func TestLogLevel(t *testing.T) {
 		}
 	}
 	write("log_level: warn\n")
-	was, err := config.Load(config.Flags{File: cfg})
+	was, err := compilerOf(t, cfg).config(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := provisionOptions(was); err != nil {
+	if _, err := provisionOptions(t.Context(), was, compilerOf(t, cfg)); err != nil {
 		t.Fatal(err)
 	}
 	log.Info("too little")
 	log.Warn("enough")
 	write("log_level: debug\n")
 	level := ""
-	if _, _, err := readAgain(log, was,
+	if _, _, err := readAgain(t.Context(), log, was, compilerOf(t, cfg),
 		func(now config.Config) error { level = now.LogLevel; return nil }); err != nil {
 		t.Fatal(err)
 	}

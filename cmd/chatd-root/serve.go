@@ -36,13 +36,10 @@ var runsGrace = 5 * time.Second
 // serve runs the daemon until ctx ends. Sessions and packet rules outlive it. An end by ctx is no
 // failure, even before the daemon is up.
 func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (err error) {
-	if a.front == "" {
-		a.front = config.FindProgram("chatd")
-	}
 	if err := checkConfig(cfg); err != nil {
 		return err
 	}
-	opt, err := provisionOptions(cfg)
+	opt, err := provisionOptions(ctx, cfg, a.compiler)
 	if err != nil {
 		return err
 	}
@@ -76,7 +73,7 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 	if names := cfg.OperatorsOnly(); len(names) > 0 {
 		opt.Log.Warn("only operators can create chats in these profiles; their key bridges can name owners", "profiles", names)
 	}
-	go reload(ctx, m, f, cfg, opt.Log)
+	go reload(ctx, m, f, cfg, a.compiler, opt.Log)
 	opt.Log.Info("serving, and trying the walls", "socket", cfg.Socket, "state", cfg.State, "version", version)
 	d := daemonOn{
 		front: f.run, log: opt.Log, answers: selfCheck(cfg.Socket, m.Alive), endRuns: m.EndForeground,
@@ -102,7 +99,7 @@ func endedEarly(ctx context.Context, log *slog.Logger, err error) error {
 }
 
 // reload reads the config and the files of rules again at each SIGHUP, until ctx ends.
-func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Config, log *slog.Logger) {
+func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Config, c compiler, log *slog.Logger) {
 	ctx = chat.WithCaller(ctx, chat.Caller{Name: "root", Role: chat.RoleOperator})
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
@@ -113,7 +110,7 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 			return
 		case <-signals:
 			again := func() (map[string]*filerules.Policy, map[string]chat.Profile, error) {
-				return readAgain(log, cfg, func(now config.Config) error {
+				return readAgain(ctx, log, cfg, c, func(now config.Config) error {
 					f.change(func(s *broker.Settings) { s.LogLevel = now.LogLevel })
 					servers, err := dnsServers(now)
 					return errors.Join(err, m.SetDNSServers(ctx, servers), m.ReloadSecrets(ctx))
@@ -126,15 +123,17 @@ func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Conf
 
 // readAgain reads what a running daemon can take over: the file rules of all profiles, and
 // what their runs are checked by. take gets the rest.
-func readAgain(log *slog.Logger, was config.Config, take func(config.Config) error) (map[string]*filerules.Policy, map[string]chat.Profile, error) {
-	cfg, err := was.Again()
+func readAgain(
+	ctx context.Context, log *slog.Logger, was config.Config, c compiler, take func(config.Config) error,
+) (map[string]*filerules.Policy, map[string]chat.Profile, error) {
+	cfg, err := c.config(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := journal.SetLevel(cfg.LogLevel); err != nil {
 		return nil, nil, err
 	}
-	policies, err := cfg.Rules()
+	policies, err := c.allRules(ctx, cfg)
 	if err = errors.Join(err, take(cfg)); err != nil {
 		return nil, nil, err
 	}
@@ -241,8 +240,8 @@ func askSelf(ctx context.Context, socket string) (status string, err error) {
 	return strings.TrimSpace(status), err
 }
 
-func provisionOptions(cfg config.Config) (provision.Options, error) {
-	rules, err := cfg.Rules()
+func provisionOptions(ctx context.Context, cfg config.Config, c compiler) (provision.Options, error) {
+	rules, err := c.allRules(ctx, cfg)
 	if err = errors.Join(err, journal.SetLevel(cfg.LogLevel)); err != nil {
 		return provision.Options{}, err
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/printer"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 // probeHost tries every layer without a daemon; serve sets it where it can.
-var probeHost = func(context.Context, config.Flags) (chat.Host, error) {
+var probeHost = func(context.Context, configfile.Flags) (chat.Host, error) {
 	return chat.Host{}, fmt.Errorf("cannot probe the layers: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
 }
 
@@ -26,7 +26,7 @@ var probeHost = func(context.Context, config.Flags) (chat.Host, error) {
 func hostCommands() []*cli.Command {
 	return []*cli.Command{
 		command("doctor", doctor, configFlag()), command("status", statusAction), auditCommand(),
-		command("backup", backUp), verifyCommand(), command("wall", wall, configFlag()), frontCommand(),
+		command("backup", backUp), verifyCommand(), command("wall", wall, configFlag()), frontCommand(), compileCommand(),
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/front/printer"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 	"github.com/chatd/chatd/internal/shell"
 )
 
@@ -66,7 +66,7 @@ func explain(c *cli.Context) error {
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.
 func loadPolicy(c *cli.Context) (*filerules.Policy, error) {
-	p, err := config.ReadRules(c.String("policy"))
+	p, err := configfile.Rules(c.String("policy"))
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/api/apitest"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/listen"
 )
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 			findProgram = func(string) string { return f }
 		}
 		main()
-	}})
+	}, "chatd-config": main}) // the config step, as chatd-root calls it
 }
 
 // rootEnv names the chatd-root that the scripts' chatd asks: it is not beside the tests.
@@ -224,8 +224,8 @@ func FuzzChatArg(f *testing.F) {
 func TestDoctorAlone(t *testing.T) {
 	old := probeHost
 	t.Cleanup(func() { probeHost = old })
-	var asked config.Flags
-	probeHost = func(_ context.Context, f config.Flags) (chat.Host, error) {
+	var asked configfile.Flags
+	probeHost = func(_ context.Context, f configfile.Flags) (chat.Host, error) {
 		asked = f
 		return chat.Host{Kernel: "9.9", Missing: []chat.LayerName{chat.LayerCPU}}, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/front/printer"
 	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 // checkAnswer is the answer of policy check --json.
@@ -39,7 +40,7 @@ func policyCheck(c *cli.Context) error {
 		return fmt.Errorf("cannot do policy %s: want policy check FILE: %w", chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
 	}
 	file := c.Args().Get(1)
-	p, err := config.ReadRules(file)
+	p, err := configfile.Rules(file)
 	if err == nil {
 		err = keepable(p)
 	}
@@ -89,11 +90,7 @@ func countPlaces(ctx context.Context, file string) (warnings []string, err error
 // keepable refuses rules that no session could start with, as the daemon does when it
 // reads them: in a home where those of the default config are.
 func keepable(p *filerules.Policy) error {
-	cfg, err := config.Defaults()
-	if err != nil {
-		return err
-	}
-	err = pathclass.Check(p, filepath.Join(cfg.Homes, "0000000000000000"))
+	err := pathclass.Check(p, filepath.Join(config.Homes, "0000000000000000"))
 	var bad pathclass.Unenforceable
 	if !errors.As(err, &bad) {
 		return err

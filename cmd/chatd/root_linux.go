@@ -17,7 +17,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/front/api"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 func init() {
@@ -26,7 +26,7 @@ func init() {
 }
 
 // rootProgram is chatd-root, for what needs the privilege.
-func rootProgram(verb string, f config.Flags) (program string, args []string, err error) {
+func rootProgram(verb string, f configfile.Flags) (program string, args []string, err error) {
 	what := map[string]string{"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall"}[verb]
 	if verb != "check" {
 		err = needRoot(what)
@@ -37,7 +37,11 @@ func rootProgram(verb string, f config.Flags) (program string, args []string, er
 	if err != nil {
 		return "", nil, err
 	}
-	args = []string{"chatd-root", verb}
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot %s: %w", verb, err)
+	}
+	args = []string{"chatd-root", verb, "--front=" + self}
 	if f.File != "" {
 		args = append(args, "--config="+f.File)
 	}
@@ -48,20 +52,16 @@ func rootProgram(verb string, f config.Flags) (program string, args []string, er
 }
 
 // becomeRoot is chatd serve from here on: one process, one unit, one command.
-func becomeRoot(f config.Flags, socket string) error {
+func becomeRoot(f configfile.Flags, socket string) error {
 	program, args, err := rootProgram("serve", f)
 	if err != nil {
 		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("cannot serve: %w", err)
 	}
 	inherit, err := inherited(socket)
 	if err != nil {
 		return err
 	}
-	err = unix.Exec(program, append(append(args, "--front="+self), inherit...), os.Environ())
+	err = unix.Exec(program, append(args, inherit...), os.Environ())
 	return fmt.Errorf("cannot serve: %s: %w: install it beside chatd or in /usr/local/lib/chatd: %w", chat.Quote(program), err, chat.ErrUnsupported)
 }
 
@@ -84,7 +84,7 @@ func inherited(socket string) ([]string, error) {
 
 // doctorHost is doctor where no daemon answers, in a network namespace where packet rules can
 // be raised and tried without touching the host's.
-func doctorHost(ctx context.Context, f config.Flags) (host chat.Host, err error) {
+func doctorHost(ctx context.Context, f configfile.Flags) (host chat.Host, err error) {
 	out, err := askRoot(ctx, "doctor", f, syscall.CLONE_NEWNET)
 	if err != nil {
 		return host, err
@@ -95,14 +95,14 @@ func doctorHost(ctx context.Context, f config.Flags) (host chat.Host, err error)
 	return host, nil
 }
 
-func wallHost(ctx context.Context, f config.Flags) error {
+func wallHost(ctx context.Context, f configfile.Flags) error {
 	_, err := askRoot(ctx, "wall", f, 0)
 	return err
 }
 
 // askRoot runs chatd-root for one act, and returns what it printed. Where that is not installed,
 // the error is fs.ErrNotExist.
-func askRoot(ctx context.Context, verb string, f config.Flags, flags uintptr, more ...string) ([]byte, error) {
+func askRoot(ctx context.Context, verb string, f configfile.Flags, flags uintptr, more ...string) ([]byte, error) {
 	program, args, err := rootProgram(verb, f)
 	if err != nil {
 		return nil, err
@@ -126,14 +126,14 @@ func askRoot(ctx context.Context, verb string, f config.Flags, flags uintptr, mo
 }
 
 // checkHostByRoot runs chatd-root to check what the config's profiles open of this host.
-func checkHostByRoot(ctx context.Context, f config.Flags) error {
+func checkHostByRoot(ctx context.Context, f configfile.Flags) error {
 	_, err := askRoot(ctx, "check", f, 0)
 	return err
 }
 
 // checkPlacesByRoot has chatd-root count what the rules of a file match on this host.
 func checkPlacesByRoot(ctx context.Context, file string) (refused filerules.Faults, err error) {
-	out, err := askRoot(ctx, "check", config.Flags{}, 0, "--policy="+file)
+	out, err := askRoot(ctx, "check", configfile.Flags{}, 0, "--policy="+file)
 	if err != nil {
 		return nil, err
 	}

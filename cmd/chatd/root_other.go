@@ -7,10 +7,10 @@ import (
 	"runtime"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 // becomeRoot cannot: the walls are the Linux kernel's.
-func becomeRoot(config.Flags, string) error {
+func becomeRoot(configfile.Flags, string) error {
 	return fmt.Errorf("cannot serve on %s: chatd's walls are made by the Linux kernel: %w", runtime.GOOS, chat.ErrUnsupported)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/printer"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 // timeoutExit is what timeout(1) exits with.
@@ -119,7 +119,7 @@ func outputMax(c *cli.Context) (int64, error) {
 	if !c.Bool("json") && !c.Bool("background") {
 		return 0, fmt.Errorf("cannot use --output-max: the output is passed on as it comes, all of it; want --json or --background with it: %w", chat.ErrInvalid)
 	}
-	n, err := config.ParseSize(c.String("output-max"))
+	n, err := configfile.ParseSize(c.String("output-max"))
 	if err != nil {
 		return 0, fmt.Errorf("cannot use --output-max %w", err)
 	}

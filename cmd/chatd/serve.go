@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 func serveCommand() *cli.Command {
@@ -34,7 +35,7 @@ func serveAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(flags)
+	cfg, err := configfile.Load(flags)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func serveAction(c *cli.Context) error {
 		_, err = fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n", unchecked("what profiles open of this host"))
 	}
 	return answer(c, cfg, err, func(w io.Writer) error {
-		text, err := cfg.Explained()
+		text, err := configfile.Explained(cfg)
 		if err != nil {
 			return err
 		}
@@ -69,14 +70,14 @@ var settings = []struct{ name, usage string }{
 }
 
 // configFlags are what the flags and variables of c say of the config.
-func configFlags(c *cli.Context) (f config.Flags, err error) {
+func configFlags(c *cli.Context) (f configfile.Flags, err error) {
 	f.File = c.String("config")
-	if f.Set, err = config.Variables(f.File, os.Environ()); err != nil {
+	if f.Set, err = configfile.Variables(f.File, os.Environ()); err != nil {
 		return f, err
 	}
 	set := func(name, value string) {
 		path := []string{strings.ReplaceAll(name, "-", "_")}
-		f.Set = append(f.Set, config.Setting{Path: path, Value: value, From: "--" + name})
+		f.Set = append(f.Set, configfile.Setting{Path: path, Value: value, From: "--" + name})
 	}
 	for _, name := range []string{"state", "run", "homes", "backend", "socket"} {
 		value := c.String(name)
@@ -101,12 +102,12 @@ func loadConfig(c *cli.Context) (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
-	return config.Load(flags)
+	return configfile.Load(flags)
 }
 
 // checkHost looks at the host for what profiles open of it; the Linux side sets it. Its error
 // is fs.ErrNotExist where chatd-root, which looks, is not installed.
-var checkHost = func(context.Context, config.Flags) error { return nil }
+var checkHost = func(context.Context, configfile.Flags) error { return nil }
 
 // findProgram is where chatd-root lies; tests say another place.
 var findProgram = config.FindProgram

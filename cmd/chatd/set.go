@@ -12,7 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/printer"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 // ofProfile is the value of a limit that takes the chat's own one back.
@@ -123,7 +123,7 @@ func setLimits(c *cli.Context) (map[string]*json.RawMessage, error) {
 		if limits[key] = nil; text == ofProfile {
 			continue
 		}
-		v, err := config.LimitValue(key, longUnit(text))
+		v, err := configfile.LimitValue(key, longUnit(text))
 		if err != nil || text == "" {
 			return nil, fmt.Errorf("cannot set --%s %s: want a value as in the config, or %s: %w", flagOf(key),
 				chat.Quote(text), ofProfile, chat.ErrInvalid)

@@ -9,10 +9,11 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 // raiseWall makes the packet rules stand; the Linux side sets it.
-var raiseWall = func(context.Context, config.Flags) error {
+var raiseWall = func(context.Context, configfile.Flags) error {
 	return fmt.Errorf("cannot raise the wall: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
 }
 
@@ -29,7 +30,7 @@ func wall(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(flags)
+	cfg, err := configfile.Load(flags)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 // wall raises what the config names and says so; what fails is the exit code.
@@ -26,8 +26,8 @@ func TestWall(t *testing.T) {
 		{"no root", "", fmt.Errorf("cannot raise the wall: %w", chat.ErrDenied), 3, "cannot raise the wall"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var asked config.Flags
-			raiseWall = func(_ context.Context, f config.Flags) error { asked = f; return c.err }
+			var asked configfile.Flags
+			raiseWall = func(_ context.Context, f configfile.Flags) error { asked = f; return c.err }
 			var out strings.Builder
 			args := append([]string{"chatd", "wall", "--config", "testdata/empty.yaml"}, strings.Fields(c.args)...)
 			if code := mainWith(t.Context(), args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.out) {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -25,18 +24,15 @@ type Archive struct {
 	Program string `json:"program"`
 }
 
-// archive checks the key archive.
-func (d *decoder) archive() {
-	a := d.doc.Archive
-	if a == nil {
-		return
+// checkArchive checks the key archive.
+func (cfg *Config) checkArchive(f *Faults) {
+	if a := cfg.Archive; a != nil {
+		if a.Dir == "" {
+			f.Add("archive.dir", absolute(&a.Dir, ""))
+		}
+		key, err := checkArchiveCommand(*a)
+		f.Add("archive."+key, err)
 	}
-	if a.Dir == "" {
-		d.fault("archive.dir", absolute(&a.Dir, ""))
-	}
-	key, err := checkArchiveCommand(*a)
-	d.fault("archive."+key, err)
-	a.Program = cmp.Or(a.Program, FindProgram("chatd-archive"))
 }
 
 // checkArchiveCommand checks the command and its user, which must be named: it need not be root.
@@ -60,9 +56,9 @@ func checkArchiveCommand(a Archive) (key string, err error) {
 
 // checkReap refuses a profile whose chats would be reaped without an archive, and that does not say
 // so.
-func (d *decoder) checkReap(p chat.Profile) {
-	if p.ReapAfter != 0 && !p.ReapWithoutArchive && d.doc.Archive == nil {
-		d.fault("profiles."+p.Name+".reap_after", fmt.Errorf("chats of profile %s would be gone: want the "+
+func (cfg *Config) checkReap(f *Faults, p chat.Profile) {
+	if p.ReapAfter != 0 && !p.ReapWithoutArchive && cfg.Archive == nil {
+		f.Add("profiles."+p.Name+".reap_after", fmt.Errorf("chats of profile %s would be gone: want the "+
 			"key archive, with a dir, or reap_without_archive: true: %w", p.Name, chat.ErrInvalid))
 	}
 }

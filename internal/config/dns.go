@@ -2,12 +2,9 @@ package config
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net/netip"
 	"strings"
-
-	"github.com/chatd/chatd/chat"
 )
 
 const (
@@ -15,21 +12,6 @@ const (
 	// maxServers is MAXNS of resolv.conf(5).
 	maxServers = 3
 )
-
-// parseServer reads ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. An address with a zone is refused: it
-// names a device, which may be another one tomorrow.
-func parseServer(text string) (netip.AddrPort, error) {
-	server, err := netip.ParseAddrPort(text)
-	if addr, bare := netip.ParseAddr(text); bare == nil {
-		server, err = netip.AddrPortFrom(addr, dnsPort), nil
-	}
-	a := server.Addr()
-	if err != nil || server.Port() == 0 || !isServer(a) || a.Is4In6() {
-		return netip.AddrPort{}, fmt.Errorf("%s: want ADDRESS, ADDRESS:PORT or [IPV6]:PORT: %w",
-			chat.Quote(text), chat.ErrInvalid)
-	}
-	return server, nil
-}
 
 // isServer reports whether one server may have the address.
 func isServer(a netip.Addr) bool {

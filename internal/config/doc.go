@@ -1,14 +1,13 @@
-// Package config reads chatd's config: the file, the flags over it, and the defaults under it, each
-// key checked at its place, and the files of rules that profiles name.
+// Package config is chatd's config, and what can be checked of it: each value by itself, and what
+// several keys say together.
 //
-// An error names the file and the line, the key, its value and the expectation; all errors are
-// reported together. An unknown key is an error. defaults.yaml documents the keys and is parsed
-// like every config.
+// Package configfile reads it from YAML, in a process without privilege. From there it comes in a
+// compiled form, which [ReadCompiled] reads strictly: chatd-root reads no other.
 //
 // # Runs as
 //
-// chatd-root, as root, at its start and at SIGHUP; commands of chatd that read the config, as their
-// caller. It reads root's own files.
+// chatd-root, as root, at its start and at SIGHUP; the config step, as a uid of nobody's; commands of
+// chatd that read the config, as their caller. It reads root's own files.
 //
 // # What it does not stop
 //

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,24 +9,30 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// faults are errors of a config, each with the place of its key.
-type faults struct {
-	places map[string]string // of a key: a file's name and line, or what a setting comes from
+// Faults are errors of a config, each with the place of its key.
+type Faults struct {
+	Places map[string]string // of a key: a file's name and line, or what a setting comes from
 	keys   []string          // that have a fault
 	errs   []error
 }
 
-// fault adds err as a fault of the key, if it is one, and the first there.
-func (f *faults) fault(key string, err error) {
+// Add adds err as a fault of the key, if it is one, and the first there.
+func (f *Faults) Add(key string, err error) {
 	if err == nil || slices.Contains(f.keys, key) {
 		return
 	}
 	f.keys = append(f.keys, key)
-	f.errs = append(f.errs, faultAt(f.places, key, err))
+	f.errs = append(f.errs, faultAt(f.Places, key, err))
 }
 
-// faulty reports whether the key, or one in it, has a fault.
-func (f *faults) faulty(key string) bool {
+// AddUnplaced adds an error that names its place itself.
+func (f *Faults) AddUnplaced(err error) { f.errs = append(f.errs, err) }
+
+// Err is all of them; nil if there is none.
+func (f *Faults) Err() error { return errors.Join(f.errs...) }
+
+// Faulty reports whether the key, or one in it, has a fault.
+func (f *Faults) Faulty(key string) bool {
 	return slices.ContainsFunc(f.keys, func(k string) bool {
 		rest, in := strings.CutPrefix(k, key)
 		return in && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -42,10 +49,7 @@ func faultAt(places map[string]string, key string, err error) error {
 	return fmt.Errorf("cannot use %s: %w", key, err)
 }
 
-func wrong(text, want string) error {
+// Wrong is the error of a value that is something else than wanted.
+func Wrong(text, want string) error {
 	return fmt.Errorf("%s: want %s: %w", chat.Quote(text), want, chat.ErrInvalid)
-}
-
-func unknownKey(key string) error {
-	return fmt.Errorf("unknown key %s: want a key of chatd serve --check: %w", chat.Quote(key), chat.ErrInvalid)
 }

@@ -8,9 +8,6 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// defaultsName is the embedded file's name in errors.
-const defaultsName = "defaults.yaml"
-
 // adoptGuard gives a profile the guard of its file of rules; only one of the two may have the keys.
 func adoptGuard(cfg Config, name string, policy *filerules.Policy) error {
 	p := cfg.Profiles[name]
@@ -25,8 +22,8 @@ func adoptGuard(cfg Config, name string, policy *filerules.Policy) error {
 	return nil
 }
 
-// join formats a list of words for a message.
-func join[S ~string](list []S) string {
+// Words formats a list of words for a message.
+func Words[S ~string](list []S) string {
 	var words []string
 	for _, w := range list {
 		words = append(words, string(w))

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 
 	"github.com/chatd/chatd/chat"
@@ -9,11 +10,11 @@ import (
 
 // RestartNeeded reports whether two configs differ in keys that a reload does not apply.
 func RestartNeeded(a, b Config) (bool, error) {
-	one, err := withoutChecks(a).YAML()
+	one, err := json.Marshal(withoutChecks(a))
 	if err != nil {
 		return false, err
 	}
-	other, err := withoutChecks(b).YAML()
+	other, err := json.Marshal(withoutChecks(b))
 	return !bytes.Equal(one, other), err
 }
 

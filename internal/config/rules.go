@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -11,21 +14,11 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/filerules/rulefile"
 )
 
-// ReadRules reads a file of rules.
-func ReadRules(file string) (*filerules.Policy, error) {
-	text, err := readText(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
-	}
-	return rulefile.Load(file, text)
-}
-
-// Rules reads the file of rules of each profile that names one; a profile with only defaults has
-// those of [shippedRules].
-func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
+// Rules are the file rules of each profile: read of its file, if it names one; a profile with only
+// defaults has those of [shippedRules].
+func (cfg Config) Rules(read func(file string) (*filerules.Policy, error)) (map[string]*filerules.Policy, error) {
 	policies := map[string]*filerules.Policy{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
@@ -40,7 +33,7 @@ func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
 			}
 			continue
 		}
-		policy, err := ReadRules(file)
+		policy, err := read(file)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the rules of profile %s: %w", name, err))
 		}
@@ -52,12 +45,29 @@ func (cfg Config) Rules() (map[string]*filerules.Policy, error) {
 	return policies, errors.Join(errs...)
 }
 
+// ReadFile reads the config file, and returns what it is called; empty is [File], which need not be
+// there: the text is nil then.
+func ReadFile(file string) (name string, text []byte, err error) {
+	name = cmp.Or(file, File)
+	text, err = ReadText(name)
+	if file == "" && errors.Is(err, fs.ErrNotExist) {
+		return name, nil, nil
+	}
+	if err != nil {
+		return name, nil, fmt.Errorf("cannot read the config: %w: %w", err, chat.ErrInvalid)
+	}
+	return name, text, nil
+}
+
+// SumOf is the SHA-256 of a text in hex.
+func SumOf(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
+
 // maxTextFile bounds a file of rules or of config before it is parsed, in bytes.
 const maxTextFile = 4 << 20
 
-// readText reads a regular file of at most [maxTextFile] bytes. Reading a FIFO could block forever,
+// ReadText reads a regular file of at most [maxTextFile] bytes. Reading a FIFO could block forever,
 // and a device may have no end.
-func readText(name string) ([]byte, error) {
+func ReadText(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -9,21 +9,21 @@ import (
 	"github.com/chatd/chatd/internal/secret"
 )
 
-// secrets checks the secrets, and the profiles that name them. Their files are root's to read, when
+// checkSecrets checks the secrets, and the profiles that name them. Their files are root's to read, when
 // chatd starts.
-func (d *decoder) secrets() {
-	if n := len(d.doc.Secrets); n > secret.MaxSecrets {
-		d.fault("secrets", fmt.Errorf("%d: want at most %d: %w", n, secret.MaxSecrets, chat.ErrInvalid))
+func (cfg *Config) checkSecrets(f *Faults) {
+	if n := len(cfg.Secrets); n > secret.MaxSecrets {
+		f.Add("secrets", fmt.Errorf("%d: want at most %d: %w", n, secret.MaxSecrets, chat.ErrInvalid))
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.doc.Secrets)) {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Secrets)) {
 		at := "secrets." + name
-		d.fault(at, chat.CheckName("secret", name))
-		if !d.faulty(at) {
-			key, err := d.doc.Secrets[name].Validate()
-			d.fault(at+"."+key, err)
+		f.Add(at, chat.CheckName("secret", name))
+		if !f.Faulty(at) {
+			key, err := cfg.Secrets[name].Validate()
+			f.Add(at+"."+key, err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.doc.Profiles)) {
-		d.fault("profiles."+name+".secrets", secret.Check(d.doc.Profiles[name], d.doc.Secrets))
+	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
+		f.Add("profiles."+name+".secrets", secret.Check(cfg.Profiles[name], cfg.Secrets))
 	}
 }

@@ -16,10 +16,10 @@ func (cfg Config) MaxStreams() int {
 }
 
 // checkMemory refuses a max_awake_memory that has no room for one chat of the default profile.
-func (d *decoder) checkMemory() {
-	least, most := d.doc.Profiles[chat.DefaultProfile].Limits.MemoryMax, d.doc.MaxAwakeMemory
+func (cfg *Config) checkMemory(f *Faults) {
+	least, most := cfg.Profiles[chat.DefaultProfile].Limits.MemoryMax, cfg.MaxAwakeMemory
 	if most != 0 && most < least {
-		d.fault("max_awake_memory", fmt.Errorf("%d: no chat could wake: want 0, for no bound, "+
+		f.Add("max_awake_memory", fmt.Errorf("%d: no chat could wake: want 0, for no bound, "+
 			"or at least memory_max of profile %s, %d: %w", most, chat.DefaultProfile, least, chat.ErrInvalid))
 	}
 }

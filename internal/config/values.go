@@ -1,12 +1,9 @@
 package config
 
 import (
-	"encoding"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +13,15 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/journal"
 )
+
+// CheckValue examines the value of a key, of which kind has * for each name and [] for each index; to
+// is its pointer. It may make the value canonical.
+func CheckValue(kind string, to any, text string) error {
+	if check := checks[kind]; check != nil {
+		return check(to, text)
+	}
+	return nil
+}
 
 // check examines a value that was read, to is its pointer, and may make it canonical.
 type check func(to any, text string) error
@@ -37,48 +43,19 @@ var checks = map[string]check{
 	// A log of less would hold a few lines, as after a mistaken unit.
 	"audit_max":                   size(func(n uint64) bool { return n-1 >= 64<<10-1 }, "0, for never, or at least 64KiB"),
 	"owner_shares.*":              size(func(n uint64) bool { return n <= 1<<31 }, "0, for no bound, to 2147483648"),
-	"owner_shares.run_bytes":      size(func(uint64) bool { return true }, ""),
 	"archive.expire_after":        longAge,
 	"profiles.*.reap_after":       longAge,
 	"profiles.*.timeout_max":      func(to any, _ string) error { return chat.CheckTimeoutMax(*to.(*chat.Duration)) },
 	"profiles.*.tools_off[]":      toolName,
+	"dns_servers[]":               dnsServer,
 	"profiles.*.agents.*.tools[]": toolName, "profiles.*.agents.*.tools_off[]": toolName,
 }
 
 var toolName = oneOf(append(chat.Tools(), chat.ToolReadOnly)...)
 
-// setText sets v, whose type a config has, to what the text says.
-func setText(v reflect.Value, text string) (err error) {
-	switch to := v.Addr().Interface().(type) {
-	case *bool:
-		if *to = text == "true"; !*to && text != "false" {
-			err = wrong(text, "true or false")
-		}
-	case *int:
-		if *to, err = strconv.Atoi(text); err != nil {
-			err = wrong(text, "a number")
-		}
-	case *uint64:
-		*to, err = ParseSize(text)
-	case *chat.Duration:
-		d, wrong := chat.ParseAge(text)
-		*to, err = chat.Duration(d), wrong
-	case *netip.AddrPort:
-		*to, err = parseServer(text)
-	case *chat.Pattern:
-		to.Text = text
-		_, err = to.Compile()
-	case encoding.TextUnmarshaler:
-		err = to.UnmarshalText([]byte(text))
-	default:
-		v.SetString(text)
-	}
-	return err
-}
-
 func absolute(to any, text string) error {
 	if !filepath.IsAbs(text) || strings.ContainsAny(text, "\x00\n") {
-		return wrong(text, "an absolute path")
+		return Wrong(text, "an absolute path")
 	}
 	*to.(*string) = filepath.Clean(text)
 	return nil
@@ -87,7 +64,7 @@ func absolute(to any, text string) error {
 func oneOf[S ~string](words ...S) check {
 	return func(_ any, text string) error {
 		if !slices.Contains(words, S(text)) {
-			return wrong(text, "one of "+join(words))
+			return Wrong(text, "one of "+Words(words))
 		}
 		return nil
 	}
@@ -100,7 +77,7 @@ func named(what string) check {
 func number(low, high int) check {
 	return func(to any, text string) error {
 		if n := *to.(*int); n < low || n > high {
-			return wrong(text, fmt.Sprintf("%d to %d", low, high))
+			return Wrong(text, fmt.Sprintf("%d to %d", low, high))
 		}
 		return nil
 	}
@@ -109,7 +86,7 @@ func number(low, high int) check {
 func size(ok func(n uint64) bool, want string) check {
 	return func(to any, text string) error {
 		if !ok(*to.(*uint64)) {
-			return wrong(text, want)
+			return Wrong(text, want)
 		}
 		return nil
 	}
@@ -122,7 +99,7 @@ const shortestLongAge = time.Hour
 // longAge checks a time after which something is removed.
 func longAge(to any, text string) error {
 	if d := to.(*chat.Duration).D(); d != 0 && d < shortestLongAge {
-		return wrong(text, "0, for never, or at least "+shortestLongAge.String())
+		return Wrong(text, "0, for never, or at least "+shortestLongAge.String())
 	}
 	return nil
 }
@@ -140,37 +117,19 @@ func (r *UIDRange) UnmarshalText(text []byte) error {
 	low, err1 := strconv.ParseUint(a, 10, 31)
 	high, err2 := strconv.ParseUint(b, 10, 31)
 	if err1 != nil || err2 != nil || low > high || low < 1<<16 {
-		return wrong(string(text), "LOW-HIGH within 65536-2147483647")
+		return Wrong(string(text), "LOW-HIGH within 65536-2147483647")
 	}
 	*r = UIDRange{uint32(low), uint32(high)}
 	return nil
 }
 
-// LimitValue reads the value of a key of limits as the config has it, and returns it as the API
-// has.
-func LimitValue(key, text string) (json.RawMessage, error) {
-	f, ok := fieldOf(reflect.TypeFor[chat.Limits](), key)
-	if !ok {
-		return nil, unknownKey(key)
+// dnsServer refuses an address with a zone: it names a device, which may be another one tomorrow.
+func dnsServer(to any, text string) error {
+	if server := *to.(*netip.AddrPort); server.Port() == 0 || !isServer(server.Addr()) || server.Addr().Is4In6() {
+		return Wrong(text, WantServer)
 	}
-	v := reflect.New(f.Type).Elem()
-	if err := setText(v, text); err != nil {
-		return nil, err
-	}
-	return json.Marshal(v.Interface())
+	return nil
 }
 
-// ParseSize reads a number, with KiB, MiB, GiB or TiB after it or without.
-func ParseSize(s string) (uint64, error) {
-	digits, shift := s, 0
-	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if rest, ok := strings.CutSuffix(s, unit); ok {
-			digits, shift = strings.TrimRight(rest, " "), 10*(i+1)
-		}
-	}
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || n > 1<<62>>shift {
-		return 0, wrong(s, "a number, or one with KiB, MiB, GiB or TiB")
-	}
-	return n << shift, nil
-}
+// WantServer is the form of a DNS server.
+const WantServer = "ADDRESS, ADDRESS:PORT or [IPV6]:PORT"

@@ -26,9 +26,8 @@ var owners = map[string]string{
 	"github.com/mattn/go-runewidth":               "internal/termsafe",
 	"go.etcd.io/bbolt":                            "state",
 	"github.com/danielgtaylor/huma/v2":            "front/api",
-	"github.com/goccy/go-yaml":                    "internal/config filerules", // adrs/0006
-	"github.com/titanous/json5":                   "filerules",
-	"github.com/bmatcuk/doublestar/v4":            "filerules",
+	"github.com/goccy/go-yaml":                    "internal/config/configfile filerules/rulefile", // adrs/0006
+	"github.com/titanous/json5":                   "filerules/rulefile",
 	"mvdan.cc/sh/v3":                              "internal/shell",
 	"github.com/urfave/cli/v2":                    "cmd/chatd",
 	"github.com/coreos/go-systemd/v22/daemon":     "cmd/chatd-root",

@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 )
 
 const withSecrets = `secrets:
@@ -40,7 +41,7 @@ func TestSecrets(t *testing.T) {
 		len(p.AdmittedBridges()) > 0 {
 		t.Errorf("%+v", p)
 	}
-	out, err := cfg.YAML()
+	out, err := YAML(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if needed, err := RestartNeeded(cfg, other); err != nil || !needed {
+	if needed, err := config.RestartNeeded(cfg, other); err != nil || !needed {
 		t.Errorf("another header: %v, %v", needed, err)
 	}
 }

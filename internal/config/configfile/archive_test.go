@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"os"
@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/internal/config"
 )
 
-func loadText(t *testing.T, text string) (Config, error) {
+func loadText(t *testing.T, text string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

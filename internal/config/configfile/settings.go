@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // variablePrefix begins the names of chatd's variables.
@@ -29,7 +30,7 @@ func (s Setting) Text() string { return strings.Join(s.Path, "/") + "=" + s.Valu
 func ParseSetting(text string) (Setting, error) {
 	keys, value, ok := strings.Cut(text, "=")
 	if !ok {
-		return Setting{}, wrong(text, "KEY/KEY=VALUE")
+		return Setting{}, config.Wrong(text, "KEY/KEY=VALUE")
 	}
 	path := strings.Split(keys, "/")
 	return Setting{path, value, variablePrefix + variable(strings.Join(path, "_"))}, nil
@@ -50,7 +51,7 @@ func (d *decoder) set(s Setting) {
 	d.name, d.setting = s.From, strings.Join(s.Path, ".")
 	_, profile := d.doc.Profiles[s.Path[min(1, len(s.Path)-1)]]
 	if s.Path[0] == "profiles" && !profile {
-		d.errs = append(d.errs, fmt.Errorf("cannot use %s: %s: the file has no such profile: %w",
+		d.AddUnplaced(fmt.Errorf("cannot use %s: %s: the file has no such profile: %w",
 			s.From, d.setting, chat.ErrInvalid))
 		return
 	}
@@ -81,8 +82,8 @@ func (d *decoder) listText(text string, v reflect.Value, key, kind string) bool 
 		d.list(list.Values, v, key, kind)
 		return true
 	}
-	if d.fault(key, wrong(text, "a list")); err != nil {
-		d.errs = append(d.errs, err)
+	if d.Add(key, config.Wrong(text, "a list")); err != nil {
+		d.AddUnplaced(err)
 	}
 	return false
 }

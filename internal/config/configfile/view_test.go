@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // Every error about a path that a profile opens names file, line and key.
@@ -63,7 +64,7 @@ profiles:
 	if !x.AllowReadOutsideWorkspace || len(x.AllowReadPaths) != 3 || len(x.AllowWritePaths) != 1 || cfg.Profiles["default"].AllowReadOutsideWorkspace {
 		t.Errorf("%+v", x)
 	}
-	out, err := cfg.YAML()
+	out, err := YAML(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ profiles:
 		"expose_paths[0].source": "chatd.yaml:2: expose_paths[0].source: said", "expose_paths[1].source": "chatd.yaml:8: profiles.x.expose_paths[1].source: said",
 		"expose_paths[2].source": "chatd.yaml:7: profiles.x.expose_paths[0].source: said", "allow_read_paths[1]": "chatd.yaml:11: profiles.x.allow_read_paths[1]: said",
 	} {
-		check := func(_ Config, p chat.Profile) (string, error) {
+		check := func(_ config.Config, p chat.Profile) (string, error) {
 			if p.Name != "x" {
 				return "", nil
 			}

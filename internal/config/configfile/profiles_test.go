@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"errors"
@@ -125,7 +125,7 @@ func TestDefaultsOfAShippedName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		printed, err := cfg.YAML()
+		printed, err := YAML(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/quota"
 )
 
@@ -22,7 +23,11 @@ var otherVariables = []string{
 // and in place of . and -. One that is empty says nothing. A name that stands for no key, or for
 // several, is an error.
 func Variables(file string, environ []string) (all []Setting, err error) {
-	d, err := readFiles(file)
+	name, text, err := config.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDecoder(name, text)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +95,7 @@ func children(v reflect.Value) iter.Seq2[string, reflect.Value] {
 			}
 		case v.Kind() == reflect.Struct:
 			for _, f := range reflect.VisibleFields(v.Type()) {
-				if key := keyOf(f); key != "" && !f.Anonymous && !yield(key, v.FieldByIndex(f.Index)) {
+				if key := config.KeyOf(f); key != "" && !f.Anonymous && !yield(key, v.FieldByIndex(f.Index)) {
 					return
 				}
 			}

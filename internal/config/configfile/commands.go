@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // commands are the names of a list with the names of its sets in their place, and without those that
@@ -18,12 +19,12 @@ func (d *decoder) commands(key string, list []string) []string {
 		gone, isGone := strings.CutPrefix(name, "-")
 		switch names, known := d.doc.CommandSets[set]; {
 		case isSet && !known:
-			sets := join(slices.Sorted(maps.Keys(d.doc.CommandSets)))
-			d.fault(key, fmt.Errorf("%s: want @ and one of %s: %w", chat.Quote(name), sets, chat.ErrInvalid))
+			sets := config.Words(slices.Sorted(maps.Keys(d.doc.CommandSets)))
+			d.Add(key, fmt.Errorf("%s: want @ and one of %s: %w", chat.Quote(name), sets, chat.ErrInvalid))
 		case isSet:
 			all = append(all, names...)
 		case isGone && !slices.Contains(all, gone):
-			d.fault(key, wrong(name, "the name of a command that is named before it"))
+			d.Add(key, config.Wrong(name, "the name of a command that is named before it"))
 		case isGone:
 			all = slices.DeleteFunc(all, func(n string) bool { return n == gone })
 		default:

@@ -1,7 +1,6 @@
-package config
+package configfile
 
 import (
-	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -15,14 +14,15 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/quota"
 )
 
 // document is a config as a file has it.
 type document struct {
-	Config      `yaml:",inline"`
-	ExposePaths []chat.Expose       `yaml:"expose_paths"` // of all profiles
-	CommandSets map[string][]string `yaml:"command_sets"`
+	config.Config `yaml:",inline"`
+	ExposePaths   []chat.Expose       `yaml:"expose_paths"` // of all profiles
+	CommandSets   map[string][]string `yaml:"command_sets"`
 }
 
 // decoder reads YAML into a document by the tags of its fields: the defaults, then the file over
@@ -34,7 +34,7 @@ type decoder struct {
 	shipped map[string]chat.Profile // those of the defaults; nil while they are read
 	begun   map[string]bool         // the profiles of the file and of settings
 	anchors map[string]ast.Node
-	faults
+	config.Faults
 }
 
 // read reads a file strictly: a key given twice is an error. So are an unknown key and a value of a
@@ -105,7 +105,7 @@ func (d *decoder) value(node ast.Node, v reflect.Value, key, kind string) bool {
 			return d.listText(text, v, key, kind)
 		}
 	}
-	d.fault(key, fmt.Errorf("want %s, got %s: %w", want, got, chat.ErrInvalid))
+	d.Add(key, fmt.Errorf("want %s, got %s: %w", want, got, chat.ErrInvalid))
 	return false
 }
 
@@ -174,7 +174,7 @@ func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, key, kind string)
 			d.entry(e, name, v, at, kind+".*")
 		case v.Kind() == reflect.Struct && d.field(e, name, v, at, strings.TrimPrefix(kind+"."+name, ".")):
 		default:
-			d.errs = append(d.errs, fmt.Errorf("cannot use %s: %w", d.placeOf(e.Key), unknownKey(name)))
+			d.AddUnplaced(fmt.Errorf("cannot use %s: %w", d.placeOf(e.Key), unknownKey(name)))
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (d *decoder) entries(n *ast.MappingNode, key string) (all []*ast.MappingVal
 		}
 		from, ok := d.anchors[strings.TrimPrefix(e.Value.String(), "*")].(*ast.MappingNode)
 		if !ok {
-			d.fault(key, fmt.Errorf("want << with an alias of keys: %w", chat.ErrInvalid))
+			d.Add(key, fmt.Errorf("want << with an alias of keys: %w", chat.ErrInvalid))
 			continue
 		}
 		for _, e := range d.entries(from, key) {
@@ -230,17 +230,11 @@ func (d *decoder) field(e *ast.MappingValueNode, name string, v reflect.Value, a
 // fieldOf is the field of a struct that has the key.
 func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	for _, f := range reflect.VisibleFields(t) {
-		if !f.Anonymous && key != "" && keyOf(f) == key {
+		if !f.Anonymous && key != "" && config.KeyOf(f) == key {
 			return f, true
 		}
 	}
 	return reflect.StructField{}, false
-}
-
-// keyOf is the key of a field, or empty if it has none.
-func keyOf(f reflect.StructField) string {
-	key, _, _ := strings.Cut(cmp.Or(f.Tag.Get("yaml"), f.Tag.Get("json")), ",")
-	return strings.TrimPrefix(key, "-")
 }
 
 // text reads the text of one value. An empty one keeps what is there.
@@ -251,24 +245,24 @@ func (d *decoder) text(text string, v reflect.Value, key, kind string) bool {
 	old := reflect.New(v.Type()).Elem()
 	old.Set(v)
 	err := setText(v, text)
-	if check := checks[kind]; err == nil && check != nil {
-		err = check(v.Addr().Interface(), text)
+	if err == nil {
+		err = config.CheckValue(kind, v.Addr().Interface(), text)
 	}
 	if err != nil {
 		v.Set(old)
-		d.fault(key, err)
+		d.Add(key, err)
 		return false
 	}
 	if p, ok := v.Addr().Interface().(*chat.Pattern); ok {
-		p.Place = d.places[key]
+		p.Place = d.Places[key]
 	}
 	return true
 }
 
 // mark notes where a key is written.
 func (d *decoder) mark(key string, node ast.Node) {
-	if _, there := d.places[key]; !there || d.setting == "" || key == d.setting {
-		d.places[key] = d.placeOf(node)
+	if _, there := d.Places[key]; !there || d.setting == "" || key == d.setting {
+		d.Places[key] = d.placeOf(node)
 	}
 }
 
@@ -290,7 +284,7 @@ func (d *decoder) begin(name string) chat.Profile {
 		base = d.doc.Profiles[chat.DefaultProfile]
 	}
 	p.Commands, p.Guard = slices.Concat(base.Commands, base.CommandsAdd), base.Guard
-	maps.DeleteFunc(d.places, func(key, _ string) bool { return strings.HasPrefix(key, "profiles."+name+".") })
+	maps.DeleteFunc(d.Places, func(key, _ string) bool { return strings.HasPrefix(key, "profiles."+name+".") })
 	d.begun[name] = true
 	return p
 }

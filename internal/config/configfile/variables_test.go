@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"errors"
@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // loadWith loads a file and variables, by way of the text that chatd hands to chatd-root.
-func loadWith(t *testing.T, text string, environ ...string) (Config, error) {
+func loadWith(t *testing.T, text string, environ ...string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -20,7 +21,7 @@ func loadWith(t *testing.T, text string, environ ...string) (Config, error) {
 	}
 	settings, err := Variables(file, environ)
 	if err != nil {
-		return Config{}, err
+		return config.Config{}, err
 	}
 	for i, s := range settings {
 		if settings[i], err = ParseSetting(s.Text()); err != nil || !slices.Equal(settings[i].Path, s.Path) || settings[i].Value != s.Value {
@@ -121,7 +122,7 @@ func TestExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := cfg.Explained()
+	text, err := Explained(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"errors"
@@ -10,16 +10,38 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/quota"
 )
 
-func load(t *testing.T, text string) (Config, error) {
+func load(t *testing.T, text string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Load(Flags{File: file})
+	cfg, err := Load(Flags{File: file})
+	if err == nil {
+		crosses(t, cfg)
+	}
+	return cfg, err
+}
+
+// crosses passes a config to another process, as the config step does.
+func crosses(t *testing.T, cfg config.Config) {
+	t.Helper()
+	text, err := cfg.Compiled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := config.ReadCompiled(text)
+	if err != nil {
+		t.Fatalf("the compiled config is refused: %v\n%s", err, text)
+	}
+	again, err := read.Compiled()
+	if err != nil || string(again) != string(text) {
+		t.Errorf("the compiled config is read as another: %v\n%s\n%s", err, text, again)
+	}
 }
 
 func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
@@ -31,30 +53,8 @@ func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
 	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress) > 0 || len(p.Commands) < 50 {
 		t.Errorf("default profile: %+v", p)
 	}
-	if cfg.Socket != "/run/chatd/chatd.sock" || cfg.UIDs != (UIDRange{1879048192, 1895825407}) || cfg.MaxAwake != 500 || cfg.FileMax != 1<<30 || len(cfg.OwnerShares) != len(quota.All()) || cfg.OwnerShares[quota.Awake] != 200 || cfg.OwnerShares[quota.RunBytes] != 256<<20 || cfg.AuditMax != 64<<20 || cfg.AuditKeep != 0 {
+	if cfg.Socket != "/run/chatd/chatd.sock" || cfg.UIDs != (config.UIDRange{Low: 1879048192, High: 1895825407}) || cfg.MaxAwake != 500 || cfg.FileMax != 1<<30 || len(cfg.OwnerShares) != len(quota.All()) || cfg.OwnerShares[quota.Awake] != 200 || cfg.OwnerShares[quota.RunBytes] != 256<<20 || cfg.AuditMax != 64<<20 || cfg.AuditKeep != 0 {
 		t.Errorf("%+v", cfg)
-	}
-}
-
-// TestProgramsAreFound: chatd's other programs are found beside it, or else where they are
-// installed.
-func TestProgramsAreFound(t *testing.T) {
-	dir := t.TempDir()
-	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), "/usr/local/lib/chatd/chatd-enforce"; got != want {
-		t.Errorf("with nothing beside chatd: %s, want %s", got, want)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "chatd-enforce"), nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), filepath.Join(dir, "chatd-enforce"); got != want {
-		t.Errorf("beside chatd: %s, want %s", got, want)
-	}
-	cfg, err := load(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if filepath.Base(cfg.Enforce) != "chatd-enforce" || filepath.Base(cfg.Shim) != "chatd-shim" {
-		t.Errorf("without keys: enforce %q and shim %q", cfg.Enforce, cfg.Shim)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := cfg.YAML()
+		out, err := YAML(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,9 +78,9 @@ func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
 }
 
 // sameConfig treats nil and empty lists as equal.
-func sameConfig(a, b Config) bool {
-	x, errX := a.YAML()
-	y, errY := b.YAML()
+func sameConfig(a, b config.Config) bool {
+	x, errX := YAML(a)
+	y, errY := YAML(b)
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
@@ -413,14 +413,14 @@ func TestGuardInRules(t *testing.T) {
 	}
 	cfg, err := load(t, "profiles: {x: {access_file: "+rules+"}}")
 	if err == nil {
-		_, err = cfg.Rules()
+		_, err = cfg.Rules(Rules)
 	}
 	if g := cfg.Profiles["x"].Guard; err != nil || g.Preset != chat.GuardNone || len(g.CustomDenyPatterns) != 1 || g.CustomDenyPatterns[0].Place != rules+":1" {
 		t.Errorf("%+v, %v", g, err)
 	}
 	cfg, err = load(t, "profiles: {x: {access_file: "+rules+", guard: {preset: default}}}")
 	if err == nil {
-		_, err = cfg.Rules()
+		_, err = cfg.Rules(Rules)
 	}
 	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "rules.yaml:1: want one") {
 		t.Error(err)
@@ -434,7 +434,7 @@ func TestDefaultRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies, err := cfg.Rules()
+	policies, err := cfg.Rules(Rules)
 	if err != nil || policies["p"] == nil || len(policies["p"].Rules("")) != 4 || policies["q"] != nil {
 		t.Errorf("%+v, %v", policies, err)
 	}
@@ -463,9 +463,9 @@ func TestEveryLimit(t *testing.T) {
 		}
 		got := reflect.ValueOf(d.doc.Profiles["x"].Limits).FieldByIndex(f.Index)
 		if err != nil || fmt.Sprint(got.Interface()) != value {
-			t.Errorf("limits.%s is %v, want %s, %v", key, got, value, errors.Join(err, errors.Join(d.errs...)))
+			t.Errorf("limits.%s is %v, want %s, %v", key, got, value, errors.Join(err, d.Err()))
 		}
-		if _, ok := base.places["profiles.default.limits."+key]; !ok {
+		if _, ok := base.Places["profiles.default.limits."+key]; !ok {
 			t.Errorf("limits.%s is not in defaults.yaml", key)
 		}
 	}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/config"
+)
+
+// compiler reads the config and the files of rules. It opens them, and has a process without
+// privilege parse them: the config step, which gets one text and answers in one form. The answer is
+// read strictly, and has to be of the text by its hash (adrs/0113).
+type compiler struct {
+	program string   // chatd, whose config step it is
+	file    string   // the config; empty is the default, if it is there
+	set     []string // over it
+}
+
+// stepTimeout bounds one step, of which a large file of rules takes a second; tests shorten it.
+var stepTimeout = 30 * time.Second
+
+// config is the config as it is now, with all that can be said of it without the host.
+func (c compiler) config(ctx context.Context) (config.Config, error) {
+	name, text, err := config.ReadFile(c.file)
+	if err != nil {
+		return config.Config{}, err
+	}
+	what, sum := "config", config.SumOf(text)
+	if text == nil {
+		what, sum = "defaults", ""
+	}
+	out, err := c.step(ctx, text, config.MaxCompiled, append([]string{what, name}, c.set...)...)
+	if err != nil {
+		return config.Config{}, err
+	}
+	cfg, err := config.ReadCompiled(out)
+	if err == nil && cfg.Sum != sum {
+		err = fmt.Errorf("cannot use %s: the config step compiled another text: %w", name, chat.ErrInvalid)
+	}
+	cfg.FindPrograms()
+	return cfg, err
+}
+
+// rules reads a file of rules.
+func (c compiler) rules(ctx context.Context, file string) (*filerules.Policy, error) {
+	text, err := config.ReadText(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
+	}
+	out, err := c.step(ctx, text, filerules.MaxCompiled, "rules", file)
+	if err != nil {
+		return nil, err
+	}
+	p, err := filerules.ReadCompiled(out)
+	if err == nil && (p.Sum != config.SumOf(text) || p.Name != file) {
+		err = fmt.Errorf("cannot use %s: the config step compiled another text: %w", file, chat.ErrInvalid)
+	}
+	return p, err
+}
+
+// allRules are the file rules of all profiles. It gives a profile the guard of its file.
+func (c compiler) allRules(ctx context.Context, cfg config.Config) (map[string]*filerules.Policy, error) {
+	return cfg.Rules(func(file string) (*filerules.Policy, error) { return c.rules(ctx, file) })
+}
+
+// step passes a text to a config step and returns what it answers, at most max bytes.
+func (c compiler) step(ctx context.Context, text []byte, max int, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	program, err := os.Open(c.program)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the program of the config step: %w: %w", err, chat.ErrUnsupported)
+	}
+	defer program.Close()
+	out, errs := &boundedBuffer{max: max}, &boundedBuffer{max: 1 << 20}
+	// By descriptor: the directory of the program may be root's alone.
+	cmd := exec.CommandContext(ctx, "/proc/self/fd/3", args...)
+	cmd.Args = append([]string{"chatd-config", "compile"}, args...)
+	cmd.ExtraFiles, cmd.Stdin, cmd.Stdout, cmd.Stderr = []*os.File{program}, bytes.NewReader(text), out, errs
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", stepAttributes()
+	cmd.WaitDelay = time.Second
+	runtime.LockOSThread() // PR_SET_PDEATHSIG of prctl(2) is of the thread that starts it
+	defer runtime.UnlockOSThread()
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("cannot compile %s: the config step was ended: %w", chat.Quote(args[1]), ctx.Err())
+	case out.err != nil || errs.err != nil:
+		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]), cmp.Or(out.err, errs.err))
+	case errors.As(err, &exit) && errs.text.Len() > 0:
+		return nil, &stepError{printable(errs.text.String()), exit.ExitCode()}
+	case err != nil:
+		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]), err)
+	}
+	return out.text.Bytes(), nil
+}
+
+// stepAttributes put the step into namespaces of its own, with an empty network and as a uid of
+// nobody's. Without root, as chatd-root check may be, its rights are the caller's.
+func stepAttributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		id := identityOf(slog.New(slog.DiscardHandler), "the config step", "chatd-config", "config step")
+		a.Credential = &syscall.Credential{Uid: id.uid, Gid: id.gid}
+		a.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS
+	}
+	return a
+}
+
+// stepError is what a step says of a text that it refuses.
+type stepError struct {
+	text string
+	code int // the exit code
+}
+
+func (e *stepError) Error() string { return e.text }
+
+// Unwrap is the kind: all that a step refuses is the text.
+func (e *stepError) Unwrap() error {
+	if e.code == chat.ExitCode(chat.ErrInvalid) {
+		return chat.ErrInvalid
+	}
+	return nil
+}
+
+// printable is a text of a step for a log and a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
+// boundedBuffer refuses what is more than max bytes; the writer of a pipe learns it by EPIPE. It embeds
+// nothing: io.Copy would read into a bytes.Buffer without end.
+type boundedBuffer struct {
+	text bytes.Buffer
+	max  int
+	err  error // that more came
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if b.text.Len()+len(p) > b.max {
+		b.err = fmt.Errorf("it wrote more than %d bytes", b.max)
+		return 0, b.err
+	}
+	return b.text.Write(p)
+}

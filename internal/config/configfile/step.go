@@ -1,0 +1,67 @@
+package configfile
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules/rulefile"
+)
+
+// What [Step] compiles, its first argument.
+const (
+	// StepConfig is a config file; a setting by its text ([Setting.Text]) is each further argument.
+	StepConfig = "config"
+	// StepDefaults is the config of a host without a file, with settings as of StepConfig.
+	StepDefaults = "defaults"
+	// StepRules is a file of rules.
+	StepRules = "rules"
+)
+
+// Step compiles one text for chatd-root: args are what it is, what it is called, and what is set over
+// it. It touches nothing but in and out, and writes nothing if there is an error.
+func Step(args []string, in io.Reader, out io.Writer) error {
+	if len(args) < 2 {
+		return fmt.Errorf("cannot compile %d arguments: want what it is and its name: %w", len(args), chat.ErrInvalid)
+	}
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", chat.Quote(args[1]), err)
+	}
+	compiled, err := compile(args, text)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(compiled)
+	return err
+}
+
+func compile(args []string, text []byte) ([]byte, error) {
+	name := args[1]
+	switch args[0] {
+	case StepRules:
+		p, err := rulefile.Load(name, text)
+		if err != nil {
+			return nil, err
+		}
+		return p.Compiled(), nil
+	case StepConfig, StepDefaults:
+		var set []Setting
+		for _, text := range args[2:] {
+			s, err := ParseSetting(text)
+			if err != nil {
+				return nil, err
+			}
+			set = append(set, s)
+		}
+		if args[0] == StepDefaults {
+			text = nil
+		}
+		cfg, err := Compile(name, text, set)
+		if err != nil {
+			return nil, err
+		}
+		return cfg.Compiled()
+	}
+	return nil, fmt.Errorf("cannot compile %s: want config, defaults or rules: %w", chat.Quote(args[0]), chat.ErrInvalid)
+}
