@@ -87,7 +87,7 @@ install: build ## install the programs under /usr/local
 	install -D -m 0755 bin/chatd /usr/local/sbin/chatd
 	install -D -m 0755 -t /usr/local/lib/chatd bin/chatd-root bin/chatd-enforce bin/chatd-egress \
 		bin/chatd-shim bin/chatd-archive
-	install -D -m 0644 -t /usr/local/share/chatd internal/config/defaults.yaml
+	install -D -m 0644 -t /usr/local/share/chatd internal/config/configfile/defaults.yaml
 
 clean: ## remove what was built
 	rm -rf bin

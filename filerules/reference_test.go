@@ -226,7 +226,8 @@ func FuzzMatch(f *testing.F) {
 		f.Add(p, "0")
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if len(pattern) > 40 || len(name) > 60 || name == "" || strings.IndexByte(name, 0) >= 0 {
+		// The reference tries all ways in which stars may match.
+		if len(pattern) > 40 || strings.Count(pattern, "*") > 5 || len(name) > 60 || name == "" || strings.IndexByte(name, 0) >= 0 {
 			return
 		}
 		globs, err := Globs(pattern)

@@ -65,7 +65,7 @@ func (c compiler) rules(ctx context.Context, file string) (*filerules.Policy, er
 		return nil, err
 	}
 	p, err := filerules.ReadCompiled(out)
-	if err == nil && (p.Sum != config.SumOf(text) || p.Name != file) {
+	if err == nil && (p.Sum != config.SumOf(text) || p.Name != strings.ToValidUTF8(file, "\ufffd")) {
 		err = fmt.Errorf("cannot use %s: the config step compiled another text: %w", file, chat.ErrInvalid)
 	}
 	return p, err

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 			findProgram = func(string) string { return f }
 		}
 		main()
-	}, "chatd-config": main}) // the config step, as chatd-root calls it
+	}, "chatd-config": main, // the config step, as chatd-root calls it
+		"chatd-attempt": attempt})
 }
 
 // rootEnv names the chatd-root that the scripts' chatd asks: it is not beside the tests.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
@@ -320,7 +321,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		read, err := filerules.ReadCompiled(p.Compiled())
-		if err != nil || string(read.Compiled()) != string(p.Compiled()) {
+		if err != nil || utf8.ValidString(name) && string(read.Compiled()) != string(p.Compiled()) {
 			t.Fatalf("%q: its compiled form is read as another: %v", text, err)
 		}
 		for _, agent := range append(read.Agents(), "main") {

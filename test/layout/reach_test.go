@@ -52,7 +52,8 @@ func TestRootLinksLittle(t *testing.T) {
 		for _, not := range []string{
 			"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/google/jsonschema-go",
 			"github.com/urfave/cli", "github.com/charmbracelet/x", "mvdan.cc/sh", "github.com/robfig/cron", "time/tzdata", "database/sql",
-			"filippo.io/age", "github.com/klauspost/compress",
+			"filippo.io/age", "github.com/klauspost/compress", "github.com/goccy/go-yaml", "github.com/titanous/json5",
+			module + "/filerules/rulefile", module + "/internal/config/configfile",
 		} {
 			if dep == not || strings.HasPrefix(dep, not+"/") {
 				t.Errorf("chatd-root links %s", dep)
@@ -77,6 +78,7 @@ func depsOf(t *testing.T, program string) []string {
 var enforceMayNot = []string{
 	"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/urfave/cli", "mvdan.cc/sh",
 	"github.com/robfig/cron", "github.com/charmbracelet/x", "go.etcd.io/bbolt", "github.com/godbus", "github.com/containerd", "database/sql",
+	"github.com/goccy/go-yaml", "github.com/titanous/json5",
 }
 
 // TestEnforceLinksLittle keeps what reads callers' and chats' text out of chatd-enforce.

@@ -283,14 +283,11 @@ func FuzzConfig(f *testing.F) {
 	f.Add(defaultsYAML)
 	f.Add([]byte("profiles:\n  x:\n    egress: ['1.2.3.4:5']\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := readDefaults()
-		if err == nil {
-			err = d.read("fuzz", text)
-		}
-		if err == nil {
-			_, err = d.finish()
-		}
-		if err != nil && !errors.Is(err, chat.ErrInvalid) {
+		cfg, err := Compile("fuzz", text, nil)
+		switch {
+		case err == nil:
+			crosses(t, cfg)
+		case !errors.Is(err, chat.ErrInvalid):
 			t.Errorf("%q: %v", text, err)
 		}
 	})
