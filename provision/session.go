@@ -112,10 +112,7 @@ func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os
 	}
 	spec := m.spec(rec, v)
 	spec.Argv, spec.Env = session.TerminalArgv(v), env
-	plan, err := m.startOf(rec, spec, notes).Begin(m.log)
-	if err != nil {
-		return nil, err
-	}
+	plan := m.startOf(rec, spec, notes).Begin(m.log)
 	in, err := m.starter.Start(ctx, spec, prompt)
 	if err != nil {
 		return nil, err

@@ -110,7 +110,7 @@ func (m *Manager) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 	}
 	spec := m.spec(rec, v)
 	spec.Argv = session.TerminalArgv(v)
-	return m.startOf(rec, spec, notes).Describe()
+	return m.startOf(rec, spec, notes).Describe(), nil
 }
 
 // startOf is the spec as a plan tells it.

@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/front/printer"
-	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
 
@@ -41,9 +38,6 @@ func policyCheck(c *cli.Context) error {
 	}
 	file := c.Args().Get(1)
 	p, err := configfile.Rules(file)
-	if err == nil {
-		err = keepable(p)
-	}
 	warnings := []string{}
 	if err == nil {
 		warnings, err = countPlaces(c.Context, file)
@@ -79,23 +73,12 @@ var checkPlaces = func(context.Context, string) (filerules.Faults, error) { retu
 func countPlaces(ctx context.Context, file string) (warnings []string, err error) {
 	refused, err := checkPlaces(ctx, file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return []string{unchecked("how much of this host's /usr the rules match")}, nil
+		return []string{unchecked("whether sessions could start, and how much of this host's /usr the rules match,")}, nil
 	}
 	if err == nil && len(refused) > 0 {
 		err = refused
 	}
 	return []string{}, err
-}
-
-// keepable refuses rules that no session could start with, as the daemon does when it
-// reads them: in a home where those of the default config are.
-func keepable(p *filerules.Policy) error {
-	err := pathclass.Check(p, filepath.Join(config.Homes, "0000000000000000"))
-	var bad pathclass.Unenforceable
-	if !errors.As(err, &bad) {
-		return err
-	}
-	return filerules.Faults(bad)
 }
 
 func writeChecked(w io.Writer, out checkAnswer) error {

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/runwire"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims/supervise"
 )
 
 // bootID is that of this boot.
@@ -106,7 +106,7 @@ func (r *Run) free(ctx context.Context) {
 	case slices.Contains(inside, r.supervisor.PID) && r.supervisor.Alive():
 		err = r.releaseSupervisor(ctx)
 	default:
-		err = r.order(supervise.OrderGo)
+		err = r.order(runwire.OrderGo)
 	}
 	if err != nil && !errors.Is(err, chat.ErrWrongPhase) {
 		r.logError("cannot take the supervisor of a run out of its leaf", err)

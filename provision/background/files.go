@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims/supervise"
 )
 
 // The files of a run that chatd writes.
@@ -45,7 +45,7 @@ func (r *Run) makeFiles(spec chat.RunSpec) (*session.Stdio, error) {
 		return nil, fmt.Errorf("cannot look at %s: %w", r.dir, err)
 	}
 	defer room.Close()
-	if !supervise.Roomy(room, r.parts()) {
+	if !stream.Roomy(room, r.parts()) {
 		return nil, fmt.Errorf("cannot run in the background: "+
 			"less than 1/%d of the file system of %s is free: %w", r.parts(), r.dir, chat.ErrBusy)
 	}

@@ -15,10 +15,10 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/internal/runwire"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims/supervise"
 )
 
 // Start starts a background run: its supervisor and, through that, nsenter, whose files b has. It
@@ -80,7 +80,7 @@ func (r *Run) supervisorCommand(
 		return nil, nil, fmt.Errorf("cannot supervise a run: %w", err)
 	}
 	deadline := r.Info.StartedAt.Add(r.Info.Timeout.D())
-	spec, err := json.Marshal(supervise.Spec{
+	spec, err := json.Marshal(runwire.Spec{
 		Path: nsenter.Path, Argv: nsenter.Args, Files: len(nsenter.ExtraFiles),
 		UID: r.in.opt.UID, Deadline: deadline, Last: deadline.Add(r.Grace + maxOverdue),
 		OpenStdin: stdio.StdinW != nil, OutputMax: r.Info.OutputMax,
@@ -88,7 +88,7 @@ func (r *Run) supervisorCommand(
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot write the spec of a supervisor: %w", err)
 	}
-	f := supervise.Files{
+	f := runwire.Files{
 		Spec: own.Data("spec", spec), Stdin: stdio.StdinW,
 		StdoutPipe: stdio.OutR, StderrPipe: stdio.ErrR,
 	}
@@ -125,7 +125,7 @@ func (r *Run) supervisorCommand(
 // the leaf and lets it go on. The record comes first: a later chatd that finds none kills the
 // leaf and the supervisor in it.
 func (r *Run) startSupervisor(ctx context.Context, pid int, ready *os.File) error {
-	var said supervise.Ready
+	var said runwire.Ready
 	if err := session.ReadJSON(ready, time.Now().Add(session.StartTimeout), &said); err != nil {
 		return fmt.Errorf("cannot supervise run %s: the supervisor has ended: %w", r.Info.ID, err)
 	}
@@ -157,7 +157,7 @@ func (r *Run) releaseSupervisor(ctx context.Context) error {
 	if err := r.in.opt.Groups.TakeOut(ctx, r.supervisor.PID); err != nil {
 		return err
 	}
-	return r.order(supervise.OrderGo)
+	return r.order(runwire.OrderGo)
 }
 
 // endSupervisor kills the supervisor, if there is one, of a run that did not start.

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/runwire"
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/shims/supervise"
 )
 
 // End is how a background run ended; its output stays in its files.
@@ -23,7 +23,7 @@ type End struct {
 	At     time.Time      `json:"at"`
 	Result chat.RunResult `json:"result"`
 	// Tail is the end of its standard output, which the result of a schedule shows, at most
-	// [supervise.MaxTail] bytes.
+	// [runwire.MaxTail] bytes.
 	Tail []byte `json:"tail,omitempty"`
 	// OOMKills is how many processes of the run the OOM killer ended.
 	OOMKills uint64 `json:"-"`
@@ -97,7 +97,7 @@ func (r *Run) readEnd(ctx context.Context, timedOut bool) (End, error) {
 		Result: chat.RunResult{Exit: -1, TimedOut: timedOut},
 	}
 	if f, err := os.Open(filepath.Join(r.dir, "end")); err == nil {
-		if said, ok := supervise.ReadEnd(f); ok {
+		if said, ok := runwire.ReadEnd(f); ok {
 			e.take(said)
 		}
 		f.Close()
@@ -112,10 +112,10 @@ func (r *Run) readEnd(ctx context.Context, timedOut bool) (End, error) {
 }
 
 // take copies the command's end from the supervisor's record.
-func (e *End) take(said supervise.End) {
+func (e *End) take(said runwire.End) {
 	status := unix.WaitStatus(said.Status)
 	e.State, e.At = chat.RunEnded, said.At
-	e.Tail = said.Tail[:min(len(said.Tail), supervise.MaxTail)]
+	e.Tail = said.Tail[:min(len(said.Tail), runwire.MaxTail)]
 	e.Result.TimedOut = e.Result.TimedOut || said.TimedOut
 	if status.Signaled() {
 		e.Result.Signal = sys.SignalName(status.Signal())

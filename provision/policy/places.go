@@ -14,7 +14,10 @@ import (
 
 // checkPlaces is [CheckPlaces] for these trees.
 func checkPlaces(ctx context.Context, p *filerules.Policy, home string, trees []chat.Exposed) error {
-	err := pathclass.CheckTrees(ctx, p, home, looked(trees))
+	err := pathclass.Check(p, home)
+	if err == nil {
+		err = pathclass.CheckTrees(ctx, p, home, looked(trees))
+	}
 	var refused pathclass.Unenforceable
 	if errors.As(err, &refused) {
 		return filerules.Faults(refused)

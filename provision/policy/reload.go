@@ -61,9 +61,9 @@ func (p *InForce) count(ctx context.Context, rules map[string]*filerules.Policy)
 	return checkAllPlaces(ctx, rules, p.opt.Home, p.opt.Trees)
 }
 
-// CheckPlaces refuses rules that match more paths of what every session on this host sees than one
-// session can mask, as far as this user may read them. Its error is [filerules.Faults]. home is an
-// example of the homes that the rules are for.
+// CheckPlaces refuses rules with which no session could start, and those that match more paths of what
+// every session on this host sees than one session can mask, as far as this user may read them. Its
+// error is [filerules.Faults]. home is an example of the homes that the rules are for.
 func CheckPlaces(ctx context.Context, rules *filerules.Policy, home string) error {
 	return checkPlaces(ctx, rules, home, SystemTrees())
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
-	"github.com/chatd/chatd/shims"
 )
 
 // Start is what a session starts from.
@@ -27,11 +26,8 @@ type Start struct {
 }
 
 // Describe tells what the session sees, and how it is confined.
-func (s Start) Describe() (chat.Plan, error) {
-	out, err := shims.Describe(s.View, s.Plan)
-	if err != nil {
-		return out, fmt.Errorf("cannot tell the plan of chat %s: %w", s.Chat, err)
-	}
+func (s Start) Describe() chat.Plan {
+	out := describe(s.View, s.Plan)
 	out.ID, out.Profile = s.Chat, s.Profile
 	out.Notes = append(out.Notes, s.Notes...)
 	if s.Apart {
@@ -46,16 +42,13 @@ func (s Start) Describe() (chat.Plan, error) {
 		out.Notes = append(out.Notes, fmt.Sprintf("the file rules of %s are kept beside this: "+
 			"what they deny is mounted over, as it comes and goes", s.Rules))
 	}
-	return out, nil
+	return out
 }
 
 // Begin is Describe for a session that starts now, and logs it: as a matter of course for a
 // session that sees nothing special.
-func (s Start) Begin(log *slog.Logger) (chat.Plan, error) {
-	plan, err := s.Describe()
-	if err != nil {
-		return plan, err
-	}
+func (s Start) Begin(log *slog.Logger) chat.Plan {
+	plan := s.Describe()
 	now := time.Now().UTC()
 	plan.StartedAt = &now
 	write := log.Debug
@@ -70,5 +63,5 @@ func (s Start) Begin(log *slog.Logger) (chat.Plan, error) {
 		"landlock", plan.Landlock, "env", plan.Env, "network", plan.Network,
 		"namespaces", plan.Namespaces, "seccomp", len(plan.Seccomp), "without", plan.Without,
 		"notes", plan.Notes)
-	return plan, nil
+	return plan
 }

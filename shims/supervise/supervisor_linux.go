@@ -12,16 +12,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/internal/runwire"
 	"github.com/chatd/chatd/internal/stream"
 )
 
 // Main is the mode "mind" of chatd-shim; it returns the exit code.
 func Main() int {
-	ready := os.NewFile(fdReady, "ready")
+	ready := os.NewFile(runwire.FDReady, "ready")
 	m, err := start()
-	said := Ready{PID: m.pid}
+	said := runwire.Ready{PID: m.pid}
 	if err != nil {
-		said = Ready{Error: err.Error()}
+		said = runwire.Ready{Error: err.Error()}
 	}
 	if err := errors.Join(err, json.NewEncoder(ready).Encode(said), ready.Close()); err != nil {
 		return 1
@@ -34,7 +35,7 @@ func Main() int {
 
 // supervisor is the state of one run's supervisor.
 type supervisor struct {
-	spec           Spec
+	spec           runwire.Spec
 	pid            int
 	orders, stdin  *os.File
 	outP, errP     *os.File
@@ -49,8 +50,8 @@ type supervisor struct {
 // start starts the command and then drops root; only the descriptors stay.
 func start() (*supervisor, error) {
 	m := &supervisor{moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{})}
-	f := os.NewFile(fdSpec, "spec")
-	spec, err := readSpec(f)
+	f := os.NewFile(runwire.FDSpec, "spec")
+	spec, err := runwire.ReadSpec(f)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return m, err
 	}
@@ -65,7 +66,7 @@ func start() (*supervisor, error) {
 	}
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	for i := range spec.Files {
-		files = append(files, os.NewFile(uintptr(fdFirst+i), "command"))
+		files = append(files, os.NewFile(uintptr(runwire.FDFirst+i), "command"))
 	}
 	p, err := os.StartProcess(spec.Path, spec.Argv, &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
@@ -127,31 +128,19 @@ func (m *supervisor) takeFiles() error {
 		errs = append(errs, unix.SetNonblock(fd, true)) // so that the runtime's poller waits for it
 		return os.NewFile(uintptr(fd), name)
 	}
-	m.orders = take(fdOrders, "orders")
-	m.stdin = take(fdStdin, "stdin")
+	m.orders = take(runwire.FDOrders, "orders")
+	m.stdin = take(runwire.FDStdin, "stdin")
 	if !m.spec.OpenStdin {
 		errs = append(errs, m.stdin.Close())
 	}
-	m.outP, m.errP = take(fdStdoutPipe, "stdout"), take(fdStderrPipe, "stderr")
-	for fd, to := range map[uintptr]**stream.File{fdStdoutFile: &m.out, fdStderrFile: &m.errs} {
+	m.outP, m.errP = take(runwire.FDStdoutPipe, "stdout"), take(runwire.FDStderrPipe, "stderr")
+	for fd, to := range map[uintptr]**stream.File{runwire.FDStdoutFile: &m.out, runwire.FDStderrFile: &m.errs} {
 		f := os.NewFile(fd, "output")
 		*to = stream.NewFile(f, m.spec.OutputMax)
-		(*to).GrowIf(func() bool { return Roomy(f, 8) })
+		(*to).GrowIf(func() bool { return stream.Roomy(f, 8) })
 	}
-	m.end, m.kill = os.NewFile(fdEnd, "end"), os.NewFile(fdKill, "kill")
+	m.end, m.kill = os.NewFile(runwire.FDEnd, "end"), os.NewFile(runwire.FDKill, "kill")
 	return errors.Join(errs...)
-}
-
-// enough is an amount of free space, in bytes, that suffices on a file system of any size.
-const enough = 256 << 20
-
-// Roomy reports whether more than one part in parts of f's file system is free, or enough.
-func Roomy(f *os.File, parts uint64) bool {
-	var s unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
-		return false
-	}
-	return s.Blocks == 0 || s.Bavail > s.Blocks/parts || s.Bavail > enough/uint64(s.Bsize)
 }
 
 // supervise returns when the run has ended and everything about it is written down.
@@ -176,8 +165,8 @@ func (m *supervisor) supervise() error {
 	for _, c := range copied {
 		<-c
 	}
-	tail, terr := m.out.Tail(MaxTail)
-	line, jerr := json.Marshal(End{
+	tail, terr := m.out.Tail(runwire.MaxTail)
+	line, jerr := json.Marshal(runwire.End{
 		Status: uint32(m.status), At: time.Now().UTC(), TimedOut: timedOut, Tail: tail,
 	})
 	_, werr := m.end.Write(append(line, '\n'))
@@ -237,10 +226,10 @@ func (m *supervisor) obey() {
 			return
 		}
 		switch {
-		case order[0] == OrderGo && !moved:
+		case order[0] == runwire.OrderGo && !moved:
 			moved = true
 			close(m.moved)
-		case order[0] == OrderClose:
+		case order[0] == runwire.OrderClose:
 			_ = m.stdin.Close() // it may be closed already
 		}
 	}

@@ -1,12 +1,13 @@
 package supervise
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/internal/runwire"
 )
 
 // TestTimedOutWhoeverEndsIt: chatd may end between its SIGKILL at a run's timeout and the record of
@@ -27,7 +28,7 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := &supervisor{
-				spec: Spec{Deadline: c.deadline, Last: time.Now().Add(2 * time.Hour)}, pid: command.Pid, kill: kill,
+				spec: runwire.Spec{Deadline: c.deadline, Last: time.Now().Add(2 * time.Hour)}, pid: command.Pid, kill: kill,
 				moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{}),
 			}
 			close(m.moved)
@@ -48,14 +49,5 @@ func TestSteady(t *testing.T) {
 	got := steady(read)
 	if !strings.Contains(got.String(), " m=+") || got.Sub(read).Abs() > time.Minute {
 		t.Errorf("%s is %s", read, got)
-	}
-}
-
-// TestReadEnd: an incomplete end counts as missing.
-func TestReadEnd(t *testing.T) {
-	for text, want := range map[string]bool{"": false, `{"status":9`: false, `{"status":9}`: false, `{"status":9,"at":"2026-01-02T03:04:05Z"}`: true} {
-		if _, ok := ReadEnd(bytes.NewReader([]byte(text))); ok != want {
-			t.Errorf("%q: %t", text, ok)
-		}
 	}
 }

@@ -75,12 +75,9 @@ var sideOf = map[string]string{
 // package, or the side of several, then what it imports. A crossing that is no longer needed fails
 // the test: take it out here.
 var crossings = map[string]string{
-	"provision/view shims":          "the plan of a session names the system calls that chatd-shim refuses",
-	"root shims/supervise":          "background reads what chatd-shim mind recorded",
 	"root enforce/pathclass":        "policy checks that chatd-enforce can keep the rules",
 	"front/api/apitest shims/files": "the API in memory executes file tools in its own process",
 	"cmd/chatd state":               "audit and verify need no daemon",
-	"cmd/chatd enforce/pathclass":   "policy check says which rules chatd-enforce cannot keep",
 }
 
 type listedPackage struct {

@@ -1,4 +1,4 @@
-package supervise
+package runwire
 
 import (
 	"encoding/json"
@@ -10,17 +10,17 @@ import (
 
 // The descriptors of a supervisor, after the three that are the run's own.
 const (
-	fdSpec = 3 + iota
-	fdReady
-	fdOrders
-	fdStdin
-	fdStdoutPipe
-	fdStderrPipe
-	fdStdoutFile
-	fdStderrFile
-	fdEnd
-	fdKill
-	fdFirst // the command's own come from here on, where they begin at 3
+	FDSpec = 3 + iota
+	FDReady
+	FDOrders
+	FDStdin
+	FDStdoutPipe
+	FDStderrPipe
+	FDStdoutFile
+	FDStderrFile
+	FDEnd
+	FDKill
+	FDFirst // the command's own come from here on, where they begin at 3
 )
 
 // Files are the files of a supervisor, in the order of its descriptors.
@@ -101,7 +101,7 @@ const MaxTail = 4 << 10
 // maxSpec bounds a spec and an end, in bytes.
 const maxSpec = 64 << 10
 
-func readSpec(r io.Reader) (s Spec, err error) {
+func ReadSpec(r io.Reader) (s Spec, err error) {
 	if err := json.NewDecoder(io.LimitReader(r, maxSpec)).Decode(&s); err != nil {
 		return s, fmt.Errorf("cannot read the spec: %w", err)
 	}
