@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/runwire"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
@@ -106,7 +106,7 @@ func (r *Run) free(ctx context.Context) {
 	case slices.Contains(inside, r.supervisor.PID) && r.supervisor.Alive():
 		err = r.releaseSupervisor(ctx)
 	default:
-		err = r.order(runwire.OrderGo)
+		err = r.order(plan.OrderGo)
 	}
 	if err != nil && !errors.Is(err, chat.ErrWrongPhase) {
 		r.logError("cannot take the supervisor of a run out of its leaf", err)

@@ -14,7 +14,7 @@
 //
 //	run.json        what a later chatd needs to find it
 //	stdout, stderr  its output: a [stream.File] each
-//	end             how its command ended: [runwire.End]
+//	end             how its command ended: [plan.SupervisorEnd]
 //	orders          a fifo, for the orders of chatd
 //	stdin           a fifo, while standard input is open
 //	result.json     how it ended, once chatd knows

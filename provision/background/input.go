@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/runwire"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/stream"
 )
 
@@ -171,7 +171,7 @@ func (r *Run) closeStdin(ctx context.Context) error {
 		_, err = w.Write(stream.EndFrame())
 		return r.inputError(err)
 	case r.Info.Background:
-		return errors.Join(r.order(runwire.OrderClose), removeFile(r.fifo()))
+		return errors.Join(r.order(plan.OrderClose), removeFile(r.fifo()))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

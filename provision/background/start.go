@@ -15,7 +15,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
-	"github.com/chatd/chatd/internal/runwire"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
@@ -80,7 +79,7 @@ func (r *Run) supervisorCommand(
 		return nil, nil, fmt.Errorf("cannot supervise a run: %w", err)
 	}
 	deadline := r.Info.StartedAt.Add(r.Info.Timeout.D())
-	spec, err := json.Marshal(runwire.Spec{
+	spec, err := json.Marshal(plan.SupervisorSpec{
 		Path: nsenter.Path, Argv: nsenter.Args, Files: len(nsenter.ExtraFiles),
 		UID: r.in.opt.UID, Deadline: deadline, Last: deadline.Add(r.Grace + maxOverdue),
 		OpenStdin: stdio.StdinW != nil, OutputMax: r.Info.OutputMax,
@@ -88,7 +87,7 @@ func (r *Run) supervisorCommand(
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot write the spec of a supervisor: %w", err)
 	}
-	f := runwire.Files{
+	f := plan.SupervisorFiles{
 		Spec: own.Data("spec", spec), Stdin: stdio.StdinW,
 		StdoutPipe: stdio.OutR, StderrPipe: stdio.ErrR,
 	}
@@ -125,7 +124,7 @@ func (r *Run) supervisorCommand(
 // the leaf and lets it go on. The record comes first: a later chatd that finds none kills the
 // leaf and the supervisor in it.
 func (r *Run) startSupervisor(ctx context.Context, pid int, ready *os.File) error {
-	var said runwire.Ready
+	var said plan.SupervisorReady
 	if err := session.ReadJSON(ready, time.Now().Add(session.StartTimeout), &said); err != nil {
 		return fmt.Errorf("cannot supervise run %s: the supervisor has ended: %w", r.Info.ID, err)
 	}
@@ -157,7 +156,7 @@ func (r *Run) releaseSupervisor(ctx context.Context) error {
 	if err := r.in.opt.Groups.TakeOut(ctx, r.supervisor.PID); err != nil {
 		return err
 	}
-	return r.order(runwire.OrderGo)
+	return r.order(plan.OrderGo)
 }
 
 // endSupervisor kills the supervisor, if there is one, of a run that did not start.

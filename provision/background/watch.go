@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/runwire"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/session"
@@ -23,7 +23,7 @@ type End struct {
 	At     time.Time      `json:"at"`
 	Result chat.RunResult `json:"result"`
 	// Tail is the end of its standard output, which the result of a schedule shows, at most
-	// [runwire.MaxTail] bytes.
+	// [plan.MaxTail] bytes.
 	Tail []byte `json:"tail,omitempty"`
 	// OOMKills is how many processes of the run the OOM killer ended.
 	OOMKills uint64 `json:"-"`
@@ -97,7 +97,7 @@ func (r *Run) readEnd(ctx context.Context, timedOut bool) (End, error) {
 		Result: chat.RunResult{Exit: -1, TimedOut: timedOut},
 	}
 	if f, err := os.Open(filepath.Join(r.dir, "end")); err == nil {
-		if said, ok := runwire.ReadEnd(f); ok {
+		if said, ok := plan.ReadSupervisorEnd(f); ok {
 			e.take(said)
 		}
 		f.Close()
@@ -112,10 +112,10 @@ func (r *Run) readEnd(ctx context.Context, timedOut bool) (End, error) {
 }
 
 // take copies the command's end from the supervisor's record.
-func (e *End) take(said runwire.End) {
+func (e *End) take(said plan.SupervisorEnd) {
 	status := unix.WaitStatus(said.Status)
 	e.State, e.At = chat.RunEnded, said.At
-	e.Tail = said.Tail[:min(len(said.Tail), runwire.MaxTail)]
+	e.Tail = said.Tail[:min(len(said.Tail), plan.MaxTail)]
 	e.Result.TimedOut = e.Result.TimedOut || said.TimedOut
 	if status.Signaled() {
 		e.Result.Signal = sys.SignalName(status.Signal())

@@ -1,19 +1,19 @@
 // Package supervise keeps a background run when chatd is not there. It is the mode "chatd-shim
-// mind", one process for a run. Package runwire is what it shares with chatd.
+// mind", one process for a run. Package plan has what it shares with chatd.
 //
 // # Theory of operation
 //
 // chatd starts the supervisor as root in the leaf of the run and gives it only descriptors
-// ([runwire.Files]): the pipes of the run, a file for each stream, a file for the end, the leaf's
+// ([plan.SupervisorFiles]): the pipes of the run, a file for each stream, a file for the end, the leaf's
 // cgroup.kill, and a fifo. The supervisor starts nsenter, and as its parent learns how the command
-// ends. It reports [runwire.Ready], and changes to a uid that owns nothing, with no capability. Then chatd
+// ends. It reports [plan.SupervisorReady], and changes to a uid that owns nothing, with no capability. Then chatd
 // moves it to a cgroup of chatd's own and lets it go on. From here on neither the chat's limits nor
 // cgroup.kill apply to it.
 //
 // It copies each pipe into its file ([stream.File]): the head and the tail of the stream, up to
-// [runwire.Spec].OutputMax, and its length. The files are on the run directory, a tmpfs; they stop growing
+// [plan.SupervisorSpec].OutputMax, and its length. The files are on the run directory, a tmpfs; they stop growing
 // when that is nearly full. When the command has ended, or its time is over and chatd has not ended
-// it, the supervisor writes to cgroup.kill, reads the rest of the pipes, writes [runwire.End], and exits.
+// it, the supervisor writes to cgroup.kill, reads the rest of the pipes, writes [plan.SupervisorEnd], and exits.
 // chatd reads the files at any time, also after a restart. It needs no answer from the supervisor,
 // which has no socket.
 //

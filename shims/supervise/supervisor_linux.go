@@ -12,17 +12,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/internal/runwire"
+	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/stream"
 )
 
 // Main is the mode "mind" of chatd-shim; it returns the exit code.
 func Main() int {
-	ready := os.NewFile(runwire.FDReady, "ready")
+	ready := os.NewFile(plan.FDReady, "ready")
 	m, err := start()
-	said := runwire.Ready{PID: m.pid}
+	said := plan.SupervisorReady{PID: m.pid}
 	if err != nil {
-		said = runwire.Ready{Error: err.Error()}
+		said = plan.SupervisorReady{Error: err.Error()}
 	}
 	if err := errors.Join(err, json.NewEncoder(ready).Encode(said), ready.Close()); err != nil {
 		return 1
@@ -35,7 +35,7 @@ func Main() int {
 
 // supervisor is the state of one run's supervisor.
 type supervisor struct {
-	spec           runwire.Spec
+	spec           plan.SupervisorSpec
 	pid            int
 	orders, stdin  *os.File
 	outP, errP     *os.File
@@ -50,8 +50,8 @@ type supervisor struct {
 // start starts the command and then drops root; only the descriptors stay.
 func start() (*supervisor, error) {
 	m := &supervisor{moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{})}
-	f := os.NewFile(runwire.FDSpec, "spec")
-	spec, err := runwire.ReadSpec(f)
+	f := os.NewFile(plan.FDSpec, "spec")
+	spec, err := plan.ReadSupervisorSpec(f)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return m, err
 	}
@@ -66,7 +66,7 @@ func start() (*supervisor, error) {
 	}
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	for i := range spec.Files {
-		files = append(files, os.NewFile(uintptr(runwire.FDFirst+i), "command"))
+		files = append(files, os.NewFile(uintptr(plan.FDFirst+i), "command"))
 	}
 	p, err := os.StartProcess(spec.Path, spec.Argv, &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
@@ -128,18 +128,18 @@ func (m *supervisor) takeFiles() error {
 		errs = append(errs, unix.SetNonblock(fd, true)) // so that the runtime's poller waits for it
 		return os.NewFile(uintptr(fd), name)
 	}
-	m.orders = take(runwire.FDOrders, "orders")
-	m.stdin = take(runwire.FDStdin, "stdin")
+	m.orders = take(plan.FDOrders, "orders")
+	m.stdin = take(plan.FDStdin, "stdin")
 	if !m.spec.OpenStdin {
 		errs = append(errs, m.stdin.Close())
 	}
-	m.outP, m.errP = take(runwire.FDStdoutPipe, "stdout"), take(runwire.FDStderrPipe, "stderr")
-	for fd, to := range map[uintptr]**stream.File{runwire.FDStdoutFile: &m.out, runwire.FDStderrFile: &m.errs} {
+	m.outP, m.errP = take(plan.FDStdoutPipe, "stdout"), take(plan.FDStderrPipe, "stderr")
+	for fd, to := range map[uintptr]**stream.File{plan.FDStdoutFile: &m.out, plan.FDStderrFile: &m.errs} {
 		f := os.NewFile(fd, "output")
 		*to = stream.NewFile(f, m.spec.OutputMax)
 		(*to).GrowIf(func() bool { return stream.Roomy(f, 8) })
 	}
-	m.end, m.kill = os.NewFile(runwire.FDEnd, "end"), os.NewFile(runwire.FDKill, "kill")
+	m.end, m.kill = os.NewFile(plan.FDEnd, "end"), os.NewFile(plan.FDKill, "kill")
 	return errors.Join(errs...)
 }
 
@@ -165,8 +165,8 @@ func (m *supervisor) supervise() error {
 	for _, c := range copied {
 		<-c
 	}
-	tail, terr := m.out.Tail(runwire.MaxTail)
-	line, jerr := json.Marshal(runwire.End{
+	tail, terr := m.out.Tail(plan.MaxTail)
+	line, jerr := json.Marshal(plan.SupervisorEnd{
 		Status: uint32(m.status), At: time.Now().UTC(), TimedOut: timedOut, Tail: tail,
 	})
 	_, werr := m.end.Write(append(line, '\n'))
@@ -226,10 +226,10 @@ func (m *supervisor) obey() {
 			return
 		}
 		switch {
-		case order[0] == runwire.OrderGo && !moved:
+		case order[0] == plan.OrderGo && !moved:
 			moved = true
 			close(m.moved)
-		case order[0] == runwire.OrderClose:
+		case order[0] == plan.OrderClose:
 			_ = m.stdin.Close() // it may be closed already
 		}
 	}

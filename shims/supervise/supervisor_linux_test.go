@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/internal/runwire"
+	"github.com/chatd/chatd/internal/plan"
 )
 
 // TestTimedOutWhoeverEndsIt: chatd may end between its SIGKILL at a run's timeout and the record of
@@ -28,7 +28,7 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := &supervisor{
-				spec: runwire.Spec{Deadline: c.deadline, Last: time.Now().Add(2 * time.Hour)}, pid: command.Pid, kill: kill,
+				spec: plan.SupervisorSpec{Deadline: c.deadline, Last: time.Now().Add(2 * time.Hour)}, pid: command.Pid, kill: kill,
 				moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{}),
 			}
 			close(m.moved)

@@ -1,4 +1,4 @@
-package runwire
+package plan
 
 import (
 	"encoding/json"
@@ -23,9 +23,9 @@ const (
 	FDFirst // the command's own come from here on, where they begin at 3
 )
 
-// Files are the files of a supervisor, in the order of its descriptors.
-type Files struct {
-	// Spec holds a [Spec] in JSON; the supervisor writes a [Ready] to Ready.
+// SupervisorFiles are the files of a supervisor, in the order of its descriptors.
+type SupervisorFiles struct {
+	// Spec holds a [SupervisorSpec] in JSON; the supervisor writes a [SupervisorReady] to Ready.
 	Spec, Ready *os.File
 	// Orders is a fifo, open for reading and writing: see [OrderGo].
 	Orders *os.File
@@ -33,15 +33,17 @@ type Files struct {
 	Stdin *os.File
 	// StdoutPipe and StderrPipe are the read ends of the run's output.
 	StdoutPipe, StderrPipe *os.File
-	// StdoutFile and StderrFile take a [stream.File] each, End takes an [End].
+	// StdoutFile and StderrFile take a [stream.File] each, End takes an [SupervisorEnd].
 	StdoutFile, StderrFile, End *os.File
 	// Kill is the leaf's cgroup.kill.
 	Kill *os.File
 }
 
 // All are the files in the order of their descriptors, with none in place of each that is nil.
-func (f Files) All(none *os.File) []*os.File {
-	all := []*os.File{f.Spec, f.Ready, f.Orders, f.Stdin, f.StdoutPipe, f.StderrPipe, f.StdoutFile, f.StderrFile, f.End, f.Kill}
+func (f SupervisorFiles) All(none *os.File) []*os.File {
+	all := []*os.File{
+		f.Spec, f.Ready, f.Orders, f.Stdin, f.StdoutPipe, f.StderrPipe, f.StdoutFile, f.StderrFile, f.End, f.Kill,
+	}
 	for i, one := range all {
 		if one == nil {
 			all[i] = none
@@ -50,8 +52,8 @@ func (f Files) All(none *os.File) []*os.File {
 	return all
 }
 
-// Spec is the command of a supervisor, with its bounds and the supervisor's later uid.
-type Spec struct {
+// SupervisorSpec is the command of a supervisor, with its bounds and the supervisor's later uid.
+type SupervisorSpec struct {
 	// Path and Argv are the command, which begins with the supervisor's descriptors 0, 1 and 2, and
 	// after them Files more.
 	Path  string   `json:"path"`
@@ -69,8 +71,8 @@ type Spec struct {
 	OpenStdin bool `json:"open_stdin,omitempty"`
 }
 
-// Ready is a supervisor's report once the command has started, or has failed to.
-type Ready struct {
+// SupervisorReady is a supervisor's report once the command has started, or has failed to.
+type SupervisorReady struct {
 	// PID is the command's, which is nsenter.
 	PID   int    `json:"pid,omitempty"`
 	Error string `json:"error,omitempty"`
@@ -84,8 +86,8 @@ const (
 	OrderClose = 'c'
 )
 
-// End is how a run ended.
-type End struct {
+// SupervisorEnd is how a run ended.
+type SupervisorEnd struct {
 	// Status is the command's, as wait(2) has it.
 	Status uint32    `json:"status"`
 	At     time.Time `json:"at"`
@@ -95,21 +97,22 @@ type End struct {
 	Tail []byte `json:"tail,omitempty"`
 }
 
-// MaxTail bounds [End].Tail.
+// MaxTail bounds [SupervisorEnd].Tail.
 const MaxTail = 4 << 10
 
 // maxSpec bounds a spec and an end, in bytes.
 const maxSpec = 64 << 10
 
-func ReadSpec(r io.Reader) (s Spec, err error) {
+// ReadSupervisorSpec reads what chatd-root wrote for a supervisor.
+func ReadSupervisorSpec(r io.Reader) (s SupervisorSpec, err error) {
 	if err := json.NewDecoder(io.LimitReader(r, maxSpec)).Decode(&s); err != nil {
 		return s, fmt.Errorf("cannot read the spec: %w", err)
 	}
 	return s, nil
 }
 
-// ReadEnd reads a supervisor's [End]; ok is false if it is missing or incomplete.
-func ReadEnd(r io.Reader) (e End, ok bool) {
+// ReadSupervisorEnd reads a supervisor's [SupervisorEnd]; ok is false if it is missing or incomplete.
+func ReadSupervisorEnd(r io.Reader) (e SupervisorEnd, ok bool) {
 	err := json.NewDecoder(io.LimitReader(r, maxSpec)).Decode(&e)
 	return e, err == nil && !e.At.IsZero()
 }

@@ -1,4 +1,4 @@
-package runwire
+package plan
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 // TestReadEnd: an incomplete end counts as missing.
 func TestReadEnd(t *testing.T) {
 	for text, want := range map[string]bool{"": false, `{"status":9`: false, `{"status":9}`: false, `{"status":9,"at":"2026-01-02T03:04:05Z"}`: true} {
-		if _, ok := ReadEnd(bytes.NewReader([]byte(text))); ok != want {
+		if _, ok := ReadSupervisorEnd(bytes.NewReader([]byte(text))); ok != want {
 			t.Errorf("%q: %t", text, ok)
 		}
 	}
