@@ -25,7 +25,7 @@ var totals = map[string]int{
 	"lines of the largest package":     6_507,
 	"lines beyond 110 columns":         1_119,
 	"methods of provision.Manager":     362,
-	"words of pages":                   44_614,
+	"words of pages":                   44_682,
 	"lines of the median function":     11,
 	"lines that chatd-root reaches":    34_232,
 	"lines that chatd-enforce reaches": 4_878,
