@@ -196,13 +196,7 @@ func TestSides(t *testing.T) {
 
 // TestShimStaysSmall keeps the root side out of the program that runs as a chat.
 func TestShimStaysSmall(t *testing.T) {
-	cmd := exec.Command("go", "list", "-deps", "./cmd/chatd-shim")
-	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, dep := range strings.Fields(string(out)) {
+	for _, dep := range depsOf(t, "./cmd/chatd-shim") {
 		known := []string{"chat", "filerules", "internal/shell", "internal/guard", "landlock", "internal/filewire", "internal/plan", "shims/files", "shims",
 			"shims/wrapper", "internal/stream", "shims/supervise", "shims/scan", "internal/sys", "shims/termlog", "cmd/chatd-shim"}
 		own := strings.HasPrefix(dep, module)

@@ -21,11 +21,11 @@ import (
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
 	"lines of code":                    76_284,
-	"lines of tests":                   84_000,
+	"lines of tests":                   84_107,
 	"lines of the largest package":     6_507,
 	"lines beyond 110 columns":         1_119,
 	"methods of provision.Manager":     362,
-	"words of pages":                   43_553,
+	"words of pages":                   44_682,
 	"lines of the median function":     11,
 	"lines that chatd-root reaches":    34_232,
 	"lines that chatd-enforce reaches": 4_878,
