@@ -56,7 +56,8 @@ const (
 func ReadCompiled(text []byte) (*Policy, error) {
 	var p Policy
 	if len(text) > MaxCompiled {
-		return nil, fmt.Errorf("cannot read compiled rules of %d bytes: want at most %d: %w", len(text), MaxCompiled, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot read compiled rules of %d bytes: want at most %d: %w", len(text),
+			MaxCompiled, chat.ErrInvalid)
 	}
 	if err := chat.Strict(text, &p); err != nil {
 		return nil, fmt.Errorf("cannot read compiled rules: %w: %w", err, chat.ErrInvalid)
@@ -125,7 +126,8 @@ func parseAll(rules []Rule, layers ...Layer) (count int, err error) {
 	for i := range rules {
 		r := &rules[i]
 		if !slices.Contains(layers, r.Layer) {
-			return 0, fmt.Errorf("a rule of layer %s is where %s belongs", chat.Quote(string(r.Layer)), layers[0])
+			return 0, fmt.Errorf("a rule of layer %s is where %s belongs",
+				chat.Quote(string(r.Layer)), layers[0])
 		}
 		if err := r.parse(); err != nil {
 			return 0, fmt.Errorf("%s: %w", r.Place, err)

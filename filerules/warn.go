@@ -38,7 +38,8 @@ func (p *Policy) warnOf(agent string, s Section) (all []string) {
 			warn("the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it")
 		}
 		if p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules {
-			warn("a global allow has no force in mode %s: want it in an agent's section, or mode %s", DenyWins, FirstMatch)
+			warn("a global allow has no force in mode %s: want it in an agent's section, or mode %s",
+				DenyWins, FirstMatch)
 		}
 		if inner := strings.Trim(r.Pattern, "/"); r.pattern.regex != nil && regexp.QuoteMeta(inner) == inner {
 			warn("what is between slashes is a regular expression: for a directory, want /%s", inner)
@@ -81,7 +82,8 @@ func (p pattern) example() string {
 		return ""
 	}
 	alt := p.alts[0]
-	names := []string{map[anchor]string{anchorRoot: "", anchorHome: "~", anchorCwd: ".", anchorName: "."}[alt.anchor]}
+	names := []string{map[anchor]string{anchorRoot: "", anchorHome: "~", anchorCwd: ".",
+		anchorName: "."}[alt.anchor]}
 	if alt.segs[0].deep {
 		names[0] = "."
 	}

@@ -98,9 +98,11 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("cannot compile %s: the config step was ended: %w", chat.Quote(args[1]), ctx.Err())
+		return nil, fmt.Errorf("cannot compile %s: the config step was ended: %w",
+			chat.Quote(args[1]), ctx.Err())
 	case out.err != nil || errs.err != nil:
-		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]), cmp.Or(out.err, errs.err))
+		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]),
+			cmp.Or(out.err, errs.err))
 	case errors.As(err, &exit) && errs.text.Len() > 0:
 		return nil, &stepError{printable(errs.text.String()), exit.ExitCode()}
 	case err != nil:

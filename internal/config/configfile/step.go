@@ -22,7 +22,8 @@ const (
 // it. It touches nothing but in and out, and writes nothing if there is an error.
 func Step(args []string, in io.Reader, out io.Writer) error {
 	if len(args) < 2 {
-		return fmt.Errorf("cannot compile %d arguments: want what it is and its name: %w", len(args), chat.ErrInvalid)
+		return fmt.Errorf("cannot compile %d arguments: want what it is and its name: %w", len(args),
+			chat.ErrInvalid)
 	}
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -63,5 +64,6 @@ func compile(args []string, text []byte) ([]byte, error) {
 		}
 		return cfg.Compiled()
 	}
-	return nil, fmt.Errorf("cannot compile %s: want config, defaults or rules: %w", chat.Quote(args[0]), chat.ErrInvalid)
+	return nil, fmt.Errorf("cannot compile %s: want config, defaults or rules: %w", chat.Quote(args[0]),
+		chat.ErrInvalid)
 }

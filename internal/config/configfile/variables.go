@@ -44,8 +44,9 @@ func Variables(file string, environ []string) (all []Setting, err error) {
 		case 1:
 			all = append(all, Setting{paths[0], value, name})
 		case 0:
-			errs = append(errs, fmt.Errorf("cannot use %s: no key of the config has that name: did you mean %s%s?: %w",
-				chat.Quote(name), variablePrefix, nearest(rest, namesOf(top)), chat.ErrInvalid))
+			errs = append(errs,
+				fmt.Errorf("cannot use %s: no key of the config has that name: did you mean %s%s?: %w",
+					chat.Quote(name), variablePrefix, nearest(rest, namesOf(top)), chat.ErrInvalid))
 		default:
 			slices.SortFunc(paths, slices.Compare)
 			errs = append(errs, fmt.Errorf("cannot use %s: it names %s and %s: want them set in a file: %w",
