@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -85,30 +85,40 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 		return nil, fmt.Errorf("cannot use the program of the config step: %w: %w", err, chat.ErrUnsupported)
 	}
 	defer program.Close()
-	out, errs := &boundedBuffer{max: max}, &boundedBuffer{max: 1 << 20}
 	// By descriptor: the directory of the program may be root's alone.
 	cmd := exec.CommandContext(ctx, "/proc/self/fd/3", args...)
 	cmd.Args = append([]string{"chatd-config", "compile"}, args...)
-	cmd.ExtraFiles, cmd.Stdin, cmd.Stdout, cmd.Stderr = []*os.File{program}, bytes.NewReader(text), out, errs
+	cmd.ExtraFiles, cmd.Stdin = []*os.File{program}, bytes.NewReader(text)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", stepAttributes()
 	cmd.WaitDelay = time.Second
 	runtime.LockOSThread() // PR_SET_PDEATHSIG of prctl(2) is of the thread that starts it
 	defer runtime.UnlockOSThread()
-	err = cmd.Run()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot start the config step: %w", err)
+	}
+	answer, err := io.ReadAll(io.LimitReader(out, int64(max)+1))
+	tooLong := len(answer) > max
+	if tooLong {
+		cancel()
+	}
+	err = errors.Join(err, cmd.Wait())
 	var exit *exec.ExitError
 	switch {
+	case tooLong:
+		err = fmt.Errorf("it wrote more than %d bytes", max)
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("cannot compile %s: the config step was ended: %w",
-			chat.Quote(args[1]), ctx.Err())
-	case out.err != nil || errs.err != nil:
-		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]),
-			cmp.Or(out.err, errs.err))
-	case errors.As(err, &exit) && errs.text.Len() > 0:
-		return nil, &stepError{printable(errs.text.String()), exit.ExitCode()}
-	case err != nil:
+		err = fmt.Errorf("it was ended: %w", ctx.Err())
+	case errors.As(err, &exit) && len(answer) > 0:
+		return nil, &stepError{printable(string(answer)), exit.ExitCode()}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]), err)
 	}
-	return out.text.Bytes(), nil
+	return answer, nil
 }
 
 // stepAttributes put the step into namespaces of its own, with an empty network and as a uid of
@@ -147,20 +157,4 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// boundedBuffer refuses what is more than max bytes; the writer of a pipe learns it by EPIPE. It embeds
-// nothing: io.Copy would read into a bytes.Buffer without end.
-type boundedBuffer struct {
-	text bytes.Buffer
-	max  int
-	err  error // that more came
-}
-
-func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if b.text.Len()+len(p) > b.max {
-		b.err = fmt.Errorf("it wrote more than %d bytes", b.max)
-		return 0, b.err
-	}
-	return b.text.Write(p)
 }

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	var out bytes.Buffer
 	err := configfile.Step(os.Args[2:], os.Stdin, &out)
 	if err != nil {
-		fmt.Fprint(os.Stderr, err)
+		fmt.Print(err)
 		os.Exit(chat.ExitCode(err))
 	}
 	hostile(os.Args[len(os.Args)-1], out.Bytes())
@@ -47,10 +47,10 @@ func hostile(how string, honest []byte) {
 		}
 	case "telling":
 		net, err := os.Readlink("/proc/self/ns/net")
-		fmt.Fprint(os.Stderr, os.Getuid(), os.Getgid(), os.Getpid(), len(os.Environ()), net, err)
+		fmt.Print(os.Getuid(), os.Getgid(), os.Getpid(), len(os.Environ()), net, err)
 		os.Exit(2)
 	case "rude":
-		fmt.Fprint(os.Stderr, "\x1b[2J cleared")
+		fmt.Print("\x1b[2J cleared")
 		os.Exit(2)
 	}
 	fmt.Print(strings.Replace(string(honest), from, to, 1))
