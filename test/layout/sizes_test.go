@@ -27,8 +27,8 @@ var totals = map[string]int{
 	"methods of provision.Manager":     362,
 	"words of pages":                   45_313,
 	"lines of the median function":     11,
-	"lines that chatd-root reaches":    33_506,
-	"lines that chatd-enforce reaches": 4_863,
+	"lines that chatd-root reaches":    33_509,
+	"lines that chatd-enforce reaches": 4_510,
 }
 
 const (
