@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +27,9 @@ type compiler struct {
 	program string   // chatd, whose config step it is
 	file    string   // the config; empty is the default, if it is there
 	set     []string // over it
+	// apart: the step has namespaces of its own. The unit of chatd wall, which may make none, gives it
+	// no network that it could use either.
+	apart bool
 }
 
 // stepTimeout bounds one step, of which a large file of rules takes a second; tests shorten it.
@@ -42,7 +45,7 @@ func (c compiler) config(ctx context.Context) (config.Config, error) {
 	if text == nil {
 		what, sum = "defaults", ""
 	}
-	out, err := c.step(ctx, text, config.MaxCompiled, append([]string{what, name}, c.set...)...)
+	out, err := c.step(ctx, text, config.MaxCompiled, slices.Concat([]string{what, name}, variables(), c.set)...)
 	if err != nil {
 		return config.Config{}, err
 	}
@@ -89,7 +92,7 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 	cmd := exec.CommandContext(ctx, "/proc/self/fd/3", args...)
 	cmd.Args = append([]string{"chatd-config", "compile"}, args...)
 	cmd.ExtraFiles, cmd.Stdin = []*os.File{program}, bytes.NewReader(text)
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", stepAttributes()
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", c.attributes()
 	cmd.WaitDelay = time.Second
 	runtime.LockOSThread() // PR_SET_PDEATHSIG of prctl(2) is of the thread that starts it
 	defer runtime.UnlockOSThread()
@@ -121,16 +124,26 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 	return answer, nil
 }
 
-// stepAttributes put the step into namespaces of its own, with an empty network and as a uid of
-// nobody's. Without root, as chatd-root check may be, its rights are the caller's.
-func stepAttributes() *syscall.SysProcAttr {
+// stepID is the uid and gid of a step: the last of systemd's for services without a user (DynamicUser
+// in systemd.exec(5)). To look for a better one would ask the name services at boot.
+const stepID = 65519
+
+// attributes put the step into namespaces of its own, with an empty network, and as a uid of nobody's.
+// Without root, as chatd-root check may be, its rights are the caller's.
+func (c compiler) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() == 0 {
-		id := identityOf(slog.New(slog.DiscardHandler), "the config step", "chatd-config", "config step")
-		a.Credential = &syscall.Credential{Uid: id.uid, Gid: id.gid}
+		a.Credential = &syscall.Credential{Uid: stepID, Gid: stepID}
+	}
+	if c.apart && os.Geteuid() == 0 {
 		a.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS
 	}
 	return a
+}
+
+// variables are those of this process that may be for the config.
+func variables() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return !strings.HasPrefix(v, "CHATD_") })
 }
 
 // stepError is what a step says of a text that it refuses.

@@ -100,7 +100,7 @@ func parse(args []string) (a arguments, show string, err error) {
 	asked := flags.Bool("version", false, "")
 	err = flags.Parse(args)
 	a.front = cmp.Or(a.front, config.FindProgram("chatd"))
-	a.program = a.front
+	a.program, a.apart = a.front, a.verb != "wall"
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return a, usage, nil
@@ -162,7 +162,15 @@ func doctor(ctx context.Context, cfg config.Config, a arguments, out io.Writer) 
 	return chat.Show(out, string(b)+"\n")
 }
 
-// wall reads nothing of the config but the uids: at boot the rest may not be there yet.
-func wall(ctx context.Context, cfg config.Config, _ arguments, _ io.Writer) error {
-	return provision.Wall(ctx, provision.Options{UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}})
+// wall reads nothing of the config but the uids, and writes them: at boot the rest may not be there
+// yet.
+func wall(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) error {
+	if err := provision.Wall(ctx, provision.Options{UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}}); err != nil {
+		return err
+	}
+	b, err := json.Marshal(cfg.UIDs)
+	if err != nil {
+		return fmt.Errorf("cannot write the uids: %w", err)
+	}
+	return chat.Show(out, string(b)+"\n")
 }

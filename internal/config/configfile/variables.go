@@ -27,6 +27,11 @@ func Variables(file string, environ []string) (all []Setting, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return variablesOver(name, text, environ)
+}
+
+// variablesOver is [Variables] of a file that was read.
+func variablesOver(name string, text []byte, environ []string) (all []Setting, err error) {
 	d, err := newDecoder(name, text)
 	if err != nil {
 		return nil, err
