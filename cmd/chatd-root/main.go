@@ -31,6 +31,7 @@ import (
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/journal"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/provision/packetrules"
 	"github.com/chatd/chatd/state"
 )
 
@@ -158,5 +159,5 @@ func doctor(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) 
 
 // wall reads nothing of the config but the uids: at boot the rest may not be there yet.
 func wall(ctx context.Context, cfg config.Config, _ arguments, _ io.Writer) error {
-	return provision.Wall(ctx, provision.Options{UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}})
+	return packetrules.RaiseAll(ctx, state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High})
 }

@@ -20,14 +20,14 @@ import (
 // may be at most the total: who makes more raises it in a line of the diff, and answers for it. A
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
-	"lines of code":                    76_284,
+	"lines of code":                    76_279,
 	"lines of tests":                   84_000,
-	"lines of the largest package":     6_507,
-	"lines beyond 110 columns":         1_119,
-	"methods of provision.Manager":     362,
+	"lines of the largest package":     5_186,
+	"lines beyond 110 columns":         1_116,
+	"methods of provision.Manager":     120,
 	"words of pages":                   43_553,
 	"lines of the median function":     11,
-	"lines that chatd-root reaches":    34_232,
+	"lines that chatd-root reaches":    34_166,
 	"lines that chatd-enforce reaches": 4_878,
 }
 
