@@ -19,73 +19,59 @@ import (
 // chat sleeps first, unless how keeps it and a snapshot can be taken of its home. What was written
 // is read again before the chat is reaped, unless how keeps it. Until then the archive ends with
 // ctx, and the chat is as it was, except for its sleep.
-func (m *Manager) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (a chat.Archive, err error) {
-	rec, err := m.reach(ctx, id)
+func (k *archiver) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (a chat.Archive, err error) {
+	rec, err := k.chats.reach(ctx, id)
 	if err != nil {
 		return a, err
 	}
 	busy := fmt.Errorf("cannot use chat %s: it is being archived: %w", id, chat.ErrBusy)
-	if how.Keep && m.archive.keeps(id) {
+	if how.Keep && k.archive.Keeps(id) {
 		return a, busy // its owner's place is taken for hours
 	}
-	leave, err := m.beginArchive(ctx, rec, "archive")
+	leave, err := k.begin(ctx, id, rec.Owner, "archive")
 	if err != nil {
 		return a, err
 	}
 	defer leave()
-	unlock, err := m.locks.lock(ctx, id)
+	unlock, err := k.chats.locks.Lock(ctx, id)
 	if err != nil {
 		return a, err
 	}
-	lock := archiveLock{
-		release: sync.OnceFunc(unlock), occupy: func() { m.locks.occupy(id, busy) },
-	}
+	lock := archiveLock{release: sync.OnceFunc(unlock), occupy: func() { k.chats.locks.Occupy(id, busy) }}
 	defer lock.release()
 	if how.Keep {
-		if !m.archive.keep(id) {
+		if !k.archive.Keep(id) {
 			return a, busy
 		}
-		defer m.archive.kept(id)
-		if err := m.mayKeepMore(ctx, id); err != nil {
+		defer k.archive.Kept(id)
+		if err := k.mayKeepMore(ctx, id); err != nil {
 			return a, err
 		}
 	}
-	m.archive.progress(id, &chat.ArchiveProgress{Doing: "packing"})
-	defer m.archive.progress(id, nil)
-	return m.archiveLocked(ctx, id, how, lock)
+	k.archive.SetProgress(id, &chat.ArchiveProgress{Doing: "packing"})
+	defer k.archive.SetProgress(id, nil)
+	return k.archiveLocked(ctx, id, how, lock)
 }
 
 // archiveLock is the chat's lock, which an archive holds. occupy is called if it holds it for long,
 // release if it does not need it any more.
 type archiveLock struct{ release, occupy func() }
 
-const (
-	// maxArchiving bounds the archives that are written and read at once: root copies and hashes
-	// their bytes. One place is always left to another owner. archiveHold is how long one may
-	// occupy its place.
-	maxArchiving = 2
-	archiveHold  = 24 * time.Hour
-	// maxKept bounds the archives of a chat that its bridge has it keep. Those of reaped chats are
-	// bounded by the uids of their owner.
-	maxKept = 3
-)
-
-// beginArchive waits until few others are written or read; owners take turns.
-func (m *Manager) beginArchive(ctx context.Context, rec state.Record, verb string) (leave func(), err error) {
-	leave, err = m.archiving.Enter(ctx, rec.Owner, verb)
+// begin waits until few others are written or read; owners take turns.
+func (k *archiver) begin(ctx context.Context, id chat.ID, owner, verb string) (leave func(), err error) {
+	leave, err = k.archiving.Enter(ctx, owner, verb)
 	if err != nil {
-		return nil, fmt.Errorf("cannot %s chat %s: others are under way: %w: %w", verb, rec.ID, err,
-			chat.ErrBusy)
+		return nil, fmt.Errorf("cannot %s chat %s: others are under way: %w: %w", verb, id, err, chat.ErrBusy)
 	}
 	return leave, nil
 }
 
 // mayKeepMore refuses a bridge more archives of a chat that stays. The caller holds its lock.
-func (m *Manager) mayKeepMore(ctx context.Context, id chat.ID) error {
+func (k *archiver) mayKeepMore(ctx context.Context, id chat.ID) error {
 	if chat.CallerFrom(ctx).Role == chat.RoleOperator {
 		return nil
 	}
-	all, err := m.Archives(ctx, chat.ArchiveFilter{Chat: id})
+	all, err := k.Archives(ctx, chat.ArchiveFilter{Chat: id})
 	if err == nil && len(all) >= maxKept {
 		err = fmt.Errorf("cannot archive chat %s: it has %d archives, which is the most that are "+
 			"kept beside it: remove one: %w", id, len(all), chat.ErrBusy)
@@ -94,31 +80,30 @@ func (m *Manager) mayKeepMore(ctx context.Context, id chat.ID) error {
 }
 
 // archiveLocked is Archive for a caller that holds the chat's lock, and ends its progress.
-func (m *Manager) archiveLocked(
+func (k *archiver) archiveLocked(
 	ctx context.Context, id chat.ID, how chat.ToArchive, lock archiveLock,
 ) (a chat.Archive, err error) {
-	rec, err := m.store.Get(id)
+	rec, err := k.chats.get(id)
 	if err != nil {
 		return a, err
 	}
 	if rec.Phase != chat.Ready {
 		return a, notReady(rec, "archive")
 	}
-	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
-		return a, fmt.Errorf("cannot archive chat %s: its profile %s is not configured any more: "+
-			"%w", id, rec.Profile, chat.ErrWrongPhase)
-	}
-	if err := m.mayBegin(ctx); err != nil {
+	if err := k.chats.configured(rec, "archive"); err != nil {
 		return a, err
 	}
-	store, err := m.archiveStore()
+	if err := k.starts.MayBegin(ctx); err != nil {
+		return a, err
+	}
+	store, err := k.open()
 	if err != nil {
 		return a, err
 	}
 	name := store.FreeName(id, time.Now())
 	detail := map[string]string{"archive": string(name), "keep": strconv.FormatBool(how.Keep)}
-	err = m.audited(ctx, rec, "archive", detail, func() error {
-		a, err = m.writeArchive(ctx, store, rec, name, how, lock)
+	err = k.trail.Around(ctx, rec.Record, "archive", detail, func() error {
+		a, err = k.write(ctx, store, rec, name, how, lock)
 		detail["bytes"] = strconv.FormatInt(a.Bytes, 10)
 		if a.Snapshot {
 			detail["snapshot"] = "true"
@@ -129,20 +114,20 @@ func (m *Manager) archiveLocked(
 	if err != nil || how.Keep {
 		return a, err
 	}
-	return a, m.reapReady(context.WithoutCancel(ctx), rec)
+	return a, k.life.reapReady(context.WithoutCancel(ctx), rec)
 }
 
-// writeArchive makes the archive of the chat, of a snapshot or while it sleeps.
-func (m *Manager) writeArchive(
-	ctx context.Context, store *archives.Store, rec state.Record, name chat.ArchiveName,
+// write makes the archive of the chat, of a snapshot or while it sleeps.
+func (k *archiver) write(
+	ctx context.Context, store *archives.Store, rec subject, name chat.ArchiveName,
 	how chat.ToArchive, lock archiveLock,
 ) (a chat.Archive, err error) {
-	from, err := m.stillHome(ctx, rec, how, lock)
+	from, err := k.stillHome(ctx, rec, how, lock)
 	if err != nil {
 		return a, err
 	}
 	defer func() { err = errors.Join(err, from.done()) }()
-	rest, err := m.restOf(rec)
+	rest, err := k.restOf(rec)
 	if err != nil {
 		return a, err
 	}
@@ -155,7 +140,7 @@ func (m *Manager) writeArchive(
 	}
 	defer func() { err = errors.Join(err, draft.Discard()) }()
 	p := archives.Packing{Do: from.do, Draft: draft}
-	if p.Recipients, err = m.archiveKeys(m.opt.Archives.Recipients); err != nil {
+	if p.Recipients, err = k.keys(k.archives.Recipients); err != nil {
 		return a, err
 	}
 	home, err := p.Home(ctx, from.dir)
@@ -165,11 +150,11 @@ func (m *Manager) writeArchive(
 	if err != nil {
 		return a, fmt.Errorf("cannot archive chat %s: %w", rec.ID, err)
 	}
-	record, err := clearRecord(rec)
+	record, err := clearRecord(rec.Record)
 	if err != nil {
 		return a, err
 	}
-	draft.NotBefore(latest(m.store.All()))
+	draft.NotBefore(latest(k.store.All()))
 	left := from.left.With(home)
 	sys.Failpoint("archive.commit.before")
 	a, err = draft.Commit(ctx, chat.Archive{
@@ -196,31 +181,31 @@ type homeSource struct {
 
 // stillHome takes a snapshot of the home of an awake chat that is kept. Where that cannot be, and
 // of another chat, it lets the chat sleep.
-func (m *Manager) stillHome(
-	ctx context.Context, rec state.Record, how chat.ToArchive, lock archiveLock,
+func (k *archiver) stillHome(
+	ctx context.Context, rec subject, how chat.ToArchive, lock archiveLock,
 ) (from homeSource, err error) {
-	if s := m.session(rec.ID); how.Keep && s.lives() {
-		if from, err = m.takeSnapshot(ctx, rec, s); err == nil {
+	if s := k.chats.session(rec.ID); how.Keep && s.lives() {
+		if from, err = k.takeSnapshot(ctx, rec, s); err == nil {
 			return from, nil
 		}
-		switch held := m.frozen(rec.ID) == chat.FrozenUntilThawed; {
+		switch held := k.groups.frozen(rec.ID) == chat.FrozenUntilThawed; {
 		case ctx.Err() != nil || held || errors.Is(err, chat.ErrInvalid): // none can be made at all
 			return from, err
 		case how.StayAwake:
 			return from, fmt.Errorf("cannot archive chat %s without putting it to sleep: %w: %w",
 				rec.ID, err, chat.ErrBusy)
 		}
-		m.log.Info("a chat sleeps for its archive: no snapshot", "chat", rec.ID, "why", err)
+		k.log.Info("a chat sleeps for its archive: no snapshot", "chat", rec.ID, "why", err)
 		from = homeSource{slept: chat.ErrorText(err)}
 	}
 	lock.occupy()
-	if m.session(rec.ID) != nil {
-		if err := m.sleepLocked(ctx, rec, "it is archived"); err != nil {
+	if k.chats.session(rec.ID) != nil {
+		if err := k.sessions.sleep(ctx, rec, "it is archived"); err != nil {
 			return from, err
 		}
 	}
-	done, err := m.shares.Wake(ctx, rec.ID, m.place(rec))
-	from.do, from.dir = m.archiveDo(rec), m.home(rec.ID)
+	done, err := k.shares.Wake(ctx, rec.ID, rec.place())
+	from.do, from.dir = k.do(rec), rec.home
 	from.done = func() error { done(); return nil }
 	return from, err
 }
@@ -244,19 +229,31 @@ type archivedRest struct {
 }
 
 // restOf returns it. The chat sleeps, or a snapshot was taken just now.
-func (m *Manager) restOf(rec state.Record) (text []byte, err error) {
+func (k *archiver) restOf(rec subject) (text []byte, err error) {
 	s := archivedRest{Env: rec.Env}
-	if s.Schedules, err = m.store.Schedules(rec.ID); err != nil {
+	if s.Schedules, err = k.store.Schedules(rec.ID); err != nil {
 		return nil, err
 	}
 	for i := range s.Schedules {
 		s.Schedules[i].RunningSince = nil // a chat of it sleeps
 	}
-	if s.Log, err = m.logs.All(rec.ID); err != nil {
+	if s.Log, err = k.logs.All(rec.ID); err != nil {
 		return nil, err
 	}
 	if text, err = json.Marshal(s); err != nil {
 		return nil, fmt.Errorf("cannot archive the schedules and log of chat %s: %w", rec.ID, err)
 	}
 	return text, nil
+}
+
+// latest is the latest time that the records know of: it is over, whatever the clock says.
+func latest(all []state.Record) (at time.Time) {
+	for _, rec := range all {
+		for _, t := range []time.Time{rec.CreatedAt, rec.UsedAt} {
+			if t.After(at) {
+				at = t
+			}
+		}
+	}
+	return at
 }

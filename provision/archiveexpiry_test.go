@@ -6,6 +6,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/archives"
+	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/state"
 )
 
@@ -19,7 +20,7 @@ func TestOverdue(t *testing.T) {
 		return a
 	}
 	past, later, ever := expires("past", -time.Hour), expires("later", time.Hour), archives.Manifest{}
-	all, old := []archives.Manifest{past, later, ever}, lasting[chat.ArchiveName]{}
+	all, old := []archives.Manifest{past, later, ever}, idle.Lasting[chat.ArchiveName]{}
 	for i, look := range []struct {
 		all  []archives.Manifest
 		at   time.Duration

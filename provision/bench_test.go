@@ -14,7 +14,7 @@ import (
 
 // ruled is a manager that provisions nothing, with the file rules of a profile; empty
 // rules are none.
-func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
+func ruled(tb testing.TB, rules string) (*Manager, subject) {
 	tb.Helper()
 	p := chat.Profile{Name: chat.DefaultProfile, Guard: chat.DefaultGuard()}
 	opt := Options{State: "/s", Run: "/r", Homes: "/h", Profiles: map[string]chat.Profile{p.Name: p}}
@@ -25,11 +25,11 @@ func ruled(tb testing.TB, rules string) (*Manager, state.Record) {
 		}
 		opt.FileRules = map[string]*filerules.Policy{p.Name: policy}
 	}
-	m := newManager(opt)
+	m := newManager(opt, nil)
 	if err := m.policy.CheckFirst(); err != nil {
 		tb.Fatal(err)
 	}
-	return m, state.Record{ID: "00112233445566aa", UID: 70001, Profile: p.Name, Agent: chat.DefaultAgent}
+	return m, m.chats.subject(state.Record{ID: "00112233445566aa", UID: 70001, Profile: p.Name, Agent: chat.DefaultAgent})
 }
 
 // manyRules is a file with n rules.
@@ -49,12 +49,12 @@ func BenchmarkEntry(b *testing.B) {
 		m, rec := ruled(b, rules)
 		b.Run("view/"+name, func(b *testing.B) {
 			for b.Loop() {
-				m.sessionView(rec, &liveSession{Session: &session.Session{}})
+				m.mounts.of(rec, &liveSession{Session: &session.Session{}})
 			}
 		})
 		b.Run("rules/"+name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := m.policy.Rules(m.chatOf(rec)); err != nil {
+				if _, err := m.policy.Rules(rec.rules()); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -66,11 +66,11 @@ func BenchmarkEntry(b *testing.B) {
 // enters one does not write it again.
 func TestShimPolicyAtTheBeginning(t *testing.T) {
 	m, rec := ruled(t, manyRules(3))
-	v, _, err := m.exposedView(rec)
-	if err != nil || v.PolicyDir != m.sessionDir(rec.ID, rec.UID).Policy() || !strings.Contains(string(m.shimPolicy(rec)), "secret-2") {
-		t.Errorf("a session begins with the policy in %q: %q, %v", v.PolicyDir, m.shimPolicy(rec), err)
+	v, _, err := m.mounts.next(rec)
+	if err != nil || v.PolicyDir != m.dirs.sessionDir(rec.ID, rec.UID).Policy() || !strings.Contains(string(m.sessions.shimPolicy(rec)), "secret-2") {
+		t.Errorf("a session begins with the policy in %q: %q, %v", v.PolicyDir, m.sessions.shimPolicy(rec), err)
 	}
-	if v := m.sessionView(rec, &liveSession{Session: &session.Session{}}); v.PolicyDir != "" {
+	if v := m.mounts.of(rec, &liveSession{Session: &session.Session{}}); v.PolicyDir != "" {
 		t.Errorf("an entry has %q", v.PolicyDir)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/admission"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
@@ -25,11 +26,13 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 		return chat.Chat{}, false, err
 	}
 	if spec.Unarchive {
-		if err := m.unarchiveFor(ctx, spec.Owner, spec.ExternalID); err != nil {
+		if err := m.archiver.unarchiveFor(ctx, spec.Owner, spec.ExternalID); err != nil {
 			return chat.Chat{}, false, err
 		}
 	}
-	rec, created, err := m.admit(ctx, caller, spec)
+	st := m.starts.New()
+	defer st.End()
+	rec, created, err := m.admit(ctx, caller, spec, st)
 	if err != nil {
 		return chat.Chat{}, false, err
 	}
@@ -39,119 +42,117 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 		}
 	}
 	sys.Failpoint("create.record.after")
-	unlock, err := m.locks.lock(ctx, rec.ID)
+	unlock, err := m.chats.locks.Lock(ctx, rec.ID)
 	if err != nil {
 		return chat.Chat{}, created, err
 	}
 	defer unlock()
-	rec, err = m.createLocked(ctx, rec.ID)
+	c, err := m.life.createLocked(ctx, rec.ID, st)
+	if err == nil && spec.WantsSession() {
+		_, err = m.life.wakeLocked(ctx, c, st)
+	}
 	if err != nil {
 		return chat.Chat{}, created, err
 	}
-	if spec.WantsSession() {
-		if rec, _, err = m.wakeLocked(ctx, rec.ID); err != nil {
-			return chat.Chat{}, created, err
-		}
-	}
-	m.touch(rec)
-	shown := m.show(ctx, rec)
+	m.chats.touch(c.ID)
+	shown := m.show(ctx, c)
 	if !created {
-		shown.Ignored = append(unlike(rec, asked), asked.Unlike(rec.Labels, rec.EgressChange())...)
+		shown.Ignored = append(unlike(c.Record, asked), asked.Unlike(c.Labels, c.EgressChange())...)
 	}
 	return shown, created, nil
 }
 
 // admit finds the chat's record, or makes one if the caller may have a new chat. An existing
 // chat needs no permission: it keeps its profile, whatever the config says later.
-func (m *Manager) admit(ctx context.Context, caller chat.Caller, spec chat.Spec) (state.Record, bool, error) {
+func (m *Manager) admit(
+	ctx context.Context, caller chat.Caller, spec chat.Spec, st *admission.Start,
+) (state.Record, bool, error) {
 	rec, err := m.store.Find(spec.Owner, spec.ExternalID)
 	if err == nil {
 		return rec, false, nil
 	}
-	if err := m.mayUse(caller, spec.Profile); err != nil {
+	if err := m.life.mayUse(caller, spec.Profile); err != nil {
 		return rec, false, err
 	}
 	change := chat.EgressChange{Add: spec.EgressAdd, Remove: spec.EgressRemove}
 	if err := m.policy.Profile(spec.Profile).CheckEgress(change); err != nil {
-		return rec, false, m.refused(caller, state.Record{}, "create", "egress_may_add", err)
+		return rec, false, m.trail.Refused(caller, state.Record{}, "create", "egress_may_add", err)
 	}
-	if err := m.mayBegin(ctx); err != nil {
-		return rec, false, err
-	}
-	if err := m.policy.Raise(ctx, []policy.Chat{{Profile: spec.Profile, Agent: spec.Agent}}); err != nil {
-		return rec, false, err
-	}
-	if err := m.shares.Create(ctx, spec.Owner); err != nil {
-		return rec, false, err
-	}
-	if err := m.ensureBlock(ctx, spec.Profile); err != nil {
+	if err := m.mayMake(ctx, spec.Owner, policy.Chat{Profile: spec.Profile, Agent: spec.Agent}, st); err != nil {
 		return rec, false, err
 	}
 	return m.shares.Admit(ctx, spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
 }
 
+// mayMake refuses a new chat for which the host has no walls, its owner no share, or its profile no uid.
+func (l *life) mayMake(ctx context.Context, owner string, c policy.Chat, st *admission.Start) error {
+	if err := st.MayBegin(ctx); err != nil {
+		return err
+	}
+	if err := l.policy.Raise(ctx, []policy.Chat{c}); err != nil {
+		return err
+	}
+	if err := l.shares.Create(ctx, owner); err != nil {
+		return err
+	}
+	return l.packets.EnsureBlock(ctx, c.Profile)
+}
+
 // mayUse refuses, and audits, a caller who may make no chats in the profile.
-func (m *Manager) mayUse(caller chat.Caller, profile string) error {
-	if m.opt.Profiles[profile].MayUse(caller) {
+func (l *life) mayUse(caller chat.Caller, profile string) error {
+	if l.profiles[profile].MayUse(caller) {
 		return nil
 	}
 	err := fmt.Errorf("cannot create a chat in profile %s: owner %s is not among its bridges: an operator can add the name to the profile's key bridges in chatd's config: %w",
 		chat.Quote(profile), chat.Quote(caller.Name), chat.ErrDenied)
-	return errors.Join(m.auditRefusal(caller, map[string]string{"profile": profile, "rule": "bridges"}), err)
-}
-
-// auditRefusal audits a create that was refused before anything was made.
-func (m *Manager) auditRefusal(caller chat.Caller, detail map[string]string) error {
-	return m.store.Audit(state.Event{Action: "create", Outcome: "denied", Caller: caller, Detail: detail})
+	return errors.Join(l.trail.RefusedCreate(caller, map[string]string{"profile": profile, "rule": "bridges"}), err)
 }
 
 // createLocked takes the steps that a chat still lacks. The caller holds the chat's lock; a
 // second caller finds the chat ready.
-func (m *Manager) createLocked(ctx context.Context, id chat.ID) (state.Record, error) {
-	rec, err := m.store.Get(id)
+func (l *life) createLocked(ctx context.Context, id chat.ID, st *admission.Start) (subject, error) {
+	c, err := l.chats.get(id)
 	if err != nil {
-		return rec, fmt.Errorf("cannot create chat %s: it was taken away meanwhile: %w", id, chat.ErrBusy)
+		return c, fmt.Errorf("cannot create chat %s: it was taken away meanwhile: %w", id, chat.ErrBusy)
 	}
-	switch rec.Phase {
+	switch c.Phase {
 	case chat.Ready:
-		return rec, nil
+		return c, nil
 	case chat.Reaping:
-		return rec, fmt.Errorf("cannot create the chat yet: chat %s is still being removed: %w",
+		return c, fmt.Errorf("cannot create the chat yet: chat %s is still being removed: %w",
 			id, chat.ErrBusy)
 	}
-	if rec.Unarchives != "" {
-		return rec, errors.Join(errCutOff(rec), m.giveUpUnarchive(ctx, rec))
+	if c.Unarchives != "" {
+		return c, errors.Join(errCutOff(c.Record), l.giveUpUnarchive(ctx, c))
 	}
-	if err := m.mayBegin(ctx); err != nil {
-		return rec, err
+	if err := st.MayBegin(ctx); err != nil {
+		return c, err
 	}
-	leave, err := m.acquireStart(ctx, rec, "create")
-	if err != nil {
-		return rec, err
+	if err := st.Enter(ctx, c.ID, c.Owner, "create"); err != nil {
+		return c, err
 	}
-	defer leave()
-	if err := m.forwards(ctx, "create", asleepSteps(), rec); err != nil {
-		undone := m.giveUp(ctx, rec, "create", err)
+	if err := l.asleepSteps().forwards(ctx, l.log, "create", c); err != nil {
+		undone := l.giveUp(ctx, c, "create", err)
 		if undone != nil { // logged too: the caller may be gone
-			m.log.Error("cannot take back a chat that could not be created", "chat", rec.ID, "err", undone)
+			l.log.Error("cannot take back a chat that could not be created", "chat", id, "err", undone)
 		}
-		return rec, errors.Join(err, undone)
+		return c, errors.Join(err, undone)
 	}
-	if err := m.store.SetPhase(id, chat.Ready, m.event(ctx, rec, "create", "done", nil)); err != nil {
-		return rec, err
+	if err := l.store.SetPhase(id, chat.Ready, l.trail.Event(ctx, c.Record, "create", "done", nil)); err != nil {
+		return c, err
 	}
-	return m.store.Get(id)
+	return l.chats.get(id)
 }
 
 // giveUp removes a chat that could not be created. If the removal fails too, the record stays
 // in phase reaping, and reconcile finishes it.
-func (m *Manager) giveUp(ctx context.Context, rec state.Record, verb string, why error) error {
+func (l *life) giveUp(ctx context.Context, rec subject, verb string, why error) error {
 	ctx = context.WithoutCancel(ctx)
-	failed := m.event(ctx, rec, verb, "failed", map[string]string{"error": why.Error()})
-	if err := m.store.SetPhase(rec.ID, chat.Reaping, failed); err != nil {
+	failed := l.trail.Event(ctx, rec.Record, verb, "failed", map[string]string{"error": why.Error()})
+	if err := l.store.SetPhase(rec.ID, chat.Reaping, failed); err != nil {
 		return err
 	}
-	return m.reapLocked(ctx, rec)
+	return l.reapLocked(ctx, rec)
 }
 
 // checkSpec checks the caller's request before anything is made.
@@ -161,7 +162,7 @@ func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 	}
 	if !caller.MayReach(spec.Owner) {
 		err := fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w", chat.Quote(spec.Owner), chat.ErrDenied)
-		return errors.Join(m.auditRefusal(caller, map[string]string{"owner": spec.Owner}), err)
+		return errors.Join(m.trail.RefusedCreate(caller, map[string]string{"owner": spec.Owner}), err)
 	}
 	if _, ok := m.opt.Profiles[spec.Profile]; !ok {
 		return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(spec.Profile), chat.ErrInvalid)

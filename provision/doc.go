@@ -37,12 +37,19 @@
 // A background run (background.go) has a supervisor between chatd and nsenter. The supervisor
 // holds the run's pipes and records its end while chatd is down; see package background.
 //
-// The file tools (files.go) are "chatd-shim filetool"; package filecall does their calls, beside the
+// The file tools (filecall.go) are "chatd-shim filetool"; package filecall does their calls, beside the
 // chat's session, if there is one. chatd checks the requested name before it starts anything, and
 // sends the tool its request and the rules; whoever called speaks with it from then on.
 //
 // A session ends by its cgroup. Removal has an order too: every process of the chat has
 // ended before the first wall is removed (see asleepSteps).
+//
+// # Parts
+//
+// Each part has only what it needs. A [Manager] is a life, and the verbs: life takes chats through
+// the table, and builds on sessions, which starts and ends them; sessions builds on entrance, which
+// lets commands in. Verbs of runs, file tools and archives are of runner, tools and archiver. chats
+// finds records, locks and sessions; a subject is what it found, with the profile in force then.
 //
 // # Who may ask
 //

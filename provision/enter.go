@@ -2,48 +2,59 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )
 
+// entrance lets commands into sessions, and freezes and thaws them for that.
+type entrance struct {
+	base
+	starter *session.Starter
+	groups  *cgroups
+	mounts  *mounts
+	disk    *disk
+}
+
 // enter runs a command inside the session as the chat; see [session.Starter.Enter].
-func (m *Manager) enter(ctx context.Context, rec state.Record, s *liveSession, e session.Entry) (session.CommandResult, error) {
-	leave, err := m.letIn(ctx, rec, s)
+func (n *entrance) enter(ctx context.Context, rec subject, s *liveSession, e session.Entry) (session.CommandResult, error) {
+	leave, err := n.letIn(ctx, rec, s)
 	if err != nil {
 		return session.CommandResult{}, err
 	}
 	defer leave()
-	return m.starter.Enter(ctx, s.Session, m.behindWalls(rec, s, e))
+	return n.starter.Enter(ctx, s.Session, n.behindWalls(rec, s, e))
 }
 
 // behindWalls is e with what a command in the session sees, and its limits.
-func (m *Manager) behindWalls(rec state.Record, s *liveSession, e session.Entry) session.Entry {
-	e.View, e.Limits = m.sessionView(rec, s), m.processLimits(rec)
+func (n *entrance) behindWalls(rec subject, s *liveSession, e session.Entry) session.Entry {
+	e.View, e.Limits = n.mounts.of(rec, s), n.disk.processLimits(rec)
 	return e
 }
 
 // terminal is the chat's tmux, each client of which enters the session anew.
-func (m *Manager) terminal(rec state.Record, s *liveSession) *tmux.Terminal {
+func (n *entrance) terminal(rec subject, s *liveSession) *tmux.Terminal {
 	return tmux.New(plan.Socket, func(ctx context.Context, stdin []byte, argv []string) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 		defer cancel()
-		out, err := m.enter(ctx, rec, s, session.Entry{Run: session.NewRun("tty"), Argv: argv, Dir: m.home(rec.ID), Stdin: stdin})
+		c := n.chats.subject(rec.Record) // as its profile is now
+		out, err := n.enter(ctx, c, s, session.Entry{Run: session.NewRun("tty"), Argv: argv, Dir: rec.home, Stdin: stdin})
 		switch {
 		case err != nil && s.endsSoon(): // its cgroup was removed, or its process cannot be joined
-			m.log.Debug("a terminal's client met the end of its session", "chat", rec.ID, "err", err)
+			n.log.Debug("a terminal's client met the end of its session", "chat", rec.ID, "err", err)
 			return nil, fmt.Errorf("cannot use the terminal of chat %s: its session ended meanwhile: %w", rec.ID, chat.ErrWrongPhase)
 		case err != nil:
 			return nil, err
 		case out.TimedOut:
 			return nil, fmt.Errorf("cannot talk to tmux of chat %s within %s: %w", rec.ID, clientTimeout, chat.ErrBusy)
 		case out.Exit != 0 || out.Signal != "":
-			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s%s: %w", rec.ID, chat.QuoteOutput(out.Stderr), m.outOfMemory(rec, out.Usage.OOMKills), chat.ErrWrongPhase)
+			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s%s: %w", rec.ID, chat.QuoteOutput(out.Stderr), limits.OutOfMemory(c.profile.Limits, out.Usage.OOMKills), chat.ErrWrongPhase)
 		}
 		return out.Stdout, nil
 	})
@@ -52,15 +63,67 @@ func (m *Manager) terminal(rec state.Record, s *liveSession) *tmux.Terminal {
 // clientTimeout bounds a tmux client: the server belongs to the chat and may not answer.
 const clientTimeout = 20 * time.Second
 
-// endsSoon reports whether chatd is ending the session, or it ends within a second: the kernel ends
-// the other processes of a pid namespace before its first.
-func (s *liveSession) endsSoon() bool {
-	if s.ending.Load() {
-		return true
+// letIn counts a command that enters the session until leave, and thaws the session. It counts the
+// command before it looks whether the session is frozen, and freeze freezes before it
+// counts: so one of the two sees the other, and no command meets a session that chatd has frozen.
+func (n *entrance) letIn(ctx context.Context, rec subject, s *liveSession) (leave func(), err error) {
+	s.inside.Add(1)
+	leave = func() { s.inside.Add(-1) }
+	if err := n.thaw(ctx, rec, s, "a command enters it"); err != nil {
+		leave()
+		return nil, err
 	}
-	select {
-	case <-s.Init.Ended():
-	case <-time.After(time.Second):
+	return leave, nil
+}
+
+// thaw lets a session go on that nobody used. Of simultaneous callers one does so, and the others
+// wait for that. It is [chat.ErrBusy] for a chat that an operator holds.
+func (n *entrance) thaw(ctx context.Context, rec subject, s *liveSession, why string) error {
+	if is, err := n.groups.Frozen(rec.ID); err != nil || is == "" {
+		return err
 	}
-	return !s.Init.Alive()
+	s.freezing.Lock()
+	defer s.freezing.Unlock()
+	switch is, err := n.groups.Frozen(rec.ID); {
+	case err != nil || is == "":
+		return err
+	case is == chat.FrozenUntilThawed:
+		return heldError(rec.ID)
+	}
+	err := n.groups.Thaw(rec.ID)
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil // its session ends
+	}
+	if aerr := n.trail.End(ctx, rec.Record, "thaw", map[string]string{"why": why}, err); aerr != nil {
+		n.log.Error("cannot audit a thaw", "chat", rec.ID, "error", aerr)
+	}
+	return err
+}
+
+func heldError(id chat.ID) error {
+	return fmt.Errorf("cannot use chat %s: it is frozen until an operator thaws it (chatd thaw): "+
+		"%w", id, chat.ErrBusy)
+}
+
+// freeze freezes the processes of a session, unless a command is inside or still is false.
+// It freezes before it looks for commands: see letIn. If the freeze cannot be audited it thaws again.
+func (n *entrance) freeze(
+	ctx context.Context, rec subject, s *liveSession, why string, still func() bool,
+) (froze bool, err error) {
+	s.freezing.Lock()
+	defer s.freezing.Unlock()
+	if err := n.groups.Freeze(rec.ID); err != nil {
+		return false, err
+	}
+	if s.inside.Load() > 0 || !still() {
+		return false, n.groups.Thaw(rec.ID)
+	}
+	err = n.trail.Write(ctx, rec.Record, "freeze", "done", map[string]string{
+		"frozen": string(chat.FrozenUntilUsed), "why": why,
+	})
+	if err != nil {
+		return false, errors.Join(err, n.groups.Thaw(rec.ID))
+	}
+	n.log.Debug("froze a chat", "chat", rec.ID, "why", why)
+	return true, nil
 }

@@ -34,17 +34,18 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 	}
 	m, rec := ruled(t, "access: {useDefaults: false, deny: [/data/secret]}")
 	m.opt.Private, m.opt.Userdb = m.opt.State, m.opt.State // else they are everywhere
-	m.views = m.newViews()
+	m.mounts.views = m.newViews()
 	p := m.opt.Profiles[rec.Profile]
 	p.ExposePaths = []chat.Expose{{Source: filepath.Join(dir, "data"), Target: "/data", Mode: chat.ReadOnly}}
 	p.AllowReadPaths = []string{"^" + dir + "/[a-z]*$"}
 	m.opt.Profiles[rec.Profile] = p
+	rec = m.chats.subject(rec.Record)
 	looks := opensOf(t, dir)
-	if _, _, err := m.exposedView(rec); err != nil {
+	if _, _, err := m.mounts.next(rec); err != nil {
 		t.Fatal(err)
 	}
 	once := looks()
-	rules, err := m.policy.Rules(m.chatOf(rec))
+	rules, err := m.policy.Rules(rec.rules())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 	if err != nil || !v.Denied() {
 		t.Fatalf("the verdict is %+v, %v", v, err)
 	}
-	masked, leftOut := m.closedBy(rec)
+	masked, leftOut := m.mounts.closedBy(rec)
 	by := rules.KeptBy(v, masked, leftOut)
 	if !slices.Equal(by, []string{"chatd-enforce", "bubblewrap", "landlock"}) {
 		t.Errorf("kept by %q", by)

@@ -9,53 +9,57 @@ import (
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
-	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/filecall"
-	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/provision/policy"
 )
 
-// callTool does a call beside the chat's session, whether it has one or not: in a view, a cgroup
+// tools does the calls of file tools beside sessions.
+type tools struct {
+	*life
+}
+
+// call does a call beside the chat's session, whether it has one or not: in a view, a cgroup
 // and a pid namespace of the tool's own. Reap cancels the call and waits for it.
-func (m *Manager) callTool(ctx context.Context, rec state.Record, c *filecall.Call) (a filewire.Answer, err error) {
+func (t *tools) call(ctx context.Context, rec subject, c *filecall.Call) (a filewire.Answer, err error) {
 	ctx, cancel := c.WithTimeout(ctx)
 	defer cancel()
-	if err := m.mayBegin(ctx); err != nil {
+	if err := t.starts.MayBegin(ctx); err != nil {
 		return a, err
 	}
-	ctx, done, err := m.calls.Begin(ctx, rec.ID)
+	ctx, done, err := t.calls.Begin(ctx, rec.ID)
 	if err != nil {
 		return a, err
 	}
 	defer done()
-	rec, leave, err := m.admitTool(ctx, rec.ID)
+	rec, leave, err := t.admit(ctx, rec.ID)
 	if err != nil {
 		return a, err
 	}
 	defer leave()
-	may, err := m.toolPlan(rec)
+	may, err := t.mounts.toolPlan(rec)
 	if err != nil {
 		return a, err
 	}
-	p, err := c.Start(m.paths.shim, m.units)
+	p, err := c.Start(t.dirs.shim, t.dirs.units)
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", err, chat.ErrBusy)
 	}
 	defer p.Close()
-	defer m.groups.Unbound(cgroup.Tools(rec.ID))
+	defer t.groups.Unbound(cgroup.Tools(rec.ID))
 	defer p.End()
-	if err = m.boundTool(rec.ID, p.PID()); err == nil {
+	if err = t.bound(rec.ID, p.PID()); err == nil {
 		a, err = p.Speak(ctx, may)
 	}
 	filecall.Tidy(ctx, err, p.Ended())
 	return a, p.Reason(ctx, err)
 }
 
-// boundTool moves a tool to the cgroup of the chat's tools, which another one's end may take away
+// bound moves a tool to the cgroup of the chat's tools, which another one's end may take away
 // meanwhile. A host that has no place for it bounds the front neither.
-func (m *Manager) boundTool(id chat.ID, pid int) (err error) {
+func (t *tools) bound(id chat.ID, pid int) (err error) {
 	for range 10 {
-		err = m.groups.Bound(cgroup.Tools(id), pid)
-		if !errors.Is(err, chat.ErrNotFound) {
+		if err = t.groups.Bound(cgroup.Tools(id), pid); !errors.Is(err, chat.ErrNotFound) {
 			break
 		}
 	}
@@ -65,21 +69,21 @@ func (m *Manager) boundTool(id chat.ID, pid int) (err error) {
 	return err
 }
 
-// admitTool returns the chat as it is now. A tool of a sleeping chat counts for max_awake and holds
+// admit returns the chat as it is now. A tool of a sleeping chat counts for max_awake and holds
 // the chat's lock until leave: a wake waits for it.
-func (m *Manager) admitTool(ctx context.Context, id chat.ID) (rec state.Record, leave func(), err error) {
-	rec, s, err := m.asleepOr(id)
+func (t *tools) admit(ctx context.Context, id chat.ID) (rec subject, leave func(), err error) {
+	rec, s, err := t.asleepOr(id)
 	if err != nil || s != nil {
 		return rec, func() {}, err
 	}
-	unlock, err := m.locks.lock(ctx, id)
+	unlock, err := t.chats.locks.Lock(ctx, id)
 	if err != nil {
 		return rec, nil, err
 	}
-	rec, s, err = m.asleepOr(id)
+	rec, s, err = t.asleepOr(id)
 	done := func() {}
 	if err == nil && s == nil { // not woken while the lock was waited for
-		done, err = m.shares.Wake(ctx, id, m.place(rec))
+		done, err = t.shares.Wake(ctx, id, rec.place())
 	}
 	if err != nil || s != nil {
 		unlock()
@@ -89,53 +93,121 @@ func (m *Manager) admitTool(ctx context.Context, id chat.ID) (rec state.Record, 
 }
 
 // asleepOr returns the chat's session, or nil for a sleeping chat that may have one.
-func (m *Manager) asleepOr(id chat.ID) (state.Record, *liveSession, error) {
-	rec, err := m.store.Get(id)
+func (t *tools) asleepOr(id chat.ID) (subject, *liveSession, error) {
+	rec, err := t.chats.get(id)
 	if err != nil {
 		return rec, nil, err
 	}
 	if rec.Phase != chat.Ready {
 		return rec, nil, notReady(rec, "use the files of")
 	}
-	if s := m.session(id); s.lives() {
+	if s := t.chats.session(id); s.lives() {
 		return rec, s, nil
 	}
-	if _, ok := m.opt.Profiles[rec.Profile]; !ok {
-		return rec, nil, fmt.Errorf("cannot use the files of chat %s: its profile %s is not "+
-			"configured any more: %w", id, rec.Profile, chat.ErrWrongPhase)
-	}
-	return rec, nil, nil
+	return rec, nil, t.chats.configured(rec, "use the files of")
 }
 
-// toolPlan returns what a tool of the chat sees, and the paths that it may use there: its home, its
-// temporary directories, and what its session sees of the host or, without one, would see. A tool
-// also sees what matches an expression of the profile only since the session began.
-func (m *Manager) toolPlan(rec state.Record) (may plan.FileTool, err error) {
-	c := m.viewer(rec)
-	trees := []chat.Exposed{
-		{Source: c.Home, Target: c.Home}, {Source: c.Tmp, Target: "/tmp"},
-		{Source: c.VarTmp, Target: "/var/tmp"},
-	}
-	if m.without(chat.LayerTmp) {
-		trees[1].Source, trees[2].Source = "/tmp", "/var/tmp"
-	}
-	var has []chat.Exposed
-	if s := m.session(rec.ID); s.lives() {
-		has = append([]chat.Exposed{}, s.Exposed...)
-	}
-	exposed, err := m.views.ForTools(c, has)
-	may = m.toolGrants(rec)
-	may.Confine = &plan.ToolView{
-		UID: rec.UID, Limits: m.processLimits(rec), Trees: append(trees, exposed...),
-	}
-	return may, err
-}
-
-// clearSession removes the remains of an ended session, if there was one.
-func (m *Manager) clearSession(ctx context.Context, rec state.Record) error {
-	dir := m.sessionDir(rec.ID, rec.UID).Path()
+// clear removes the remains of an ended session, if there was one.
+func (ss *sessions) clear(ctx context.Context, rec subject) error {
+	dir := ss.dirs.sessionDir(rec.ID, rec.UID).Path()
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		return m.removeLimits(ctx, rec)
+		return ss.removeLimits(ctx, rec)
 	}
-	return m.backwards(ctx, "clear", awakeSteps(), rec)
+	return ss.awakeSteps().backwards(ctx, ss.log, "clear", rec)
+}
+
+// FileTool is one of the five tools in the chat, with which talk speaks. The chat may be asleep,
+// and is not woken.
+func (t *tools) FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk filewire.Talk) error {
+	c, err := filecall.New(u, talk)
+	if err != nil {
+		return err
+	}
+	rec, err := t.chats.reach(ctx, id)
+	if err == nil && t.groups.frozen(rec.ID) == chat.FrozenUntilThawed {
+		err = heldError(rec.ID)
+	}
+	if err == nil {
+		err = t.allowFirst(ctx, rec, c)
+	}
+	if err != nil {
+		return err
+	}
+	detail := map[string]string{"path": chat.QuotePath(c.Path)}
+	if c.Writes() {
+		if err := t.trail.Write(ctx, rec.Record, string(c.Tool), "intent", detail); err != nil {
+			return err
+		}
+	}
+	a, err := t.call(ctx, rec, c)
+	t.chats.touch(rec.ID)
+	auditErr := t.auditEnd(ctx, rec, c, a, err)
+	return errors.Join(t.policy.Redact(ctx, rec.Profile, err), auditErr)
+}
+
+// allowFirst checks the tool and the caller's name, and gives the call its rules.
+func (t *tools) allowFirst(ctx context.Context, rec subject, c *filecall.Call) error {
+	if err := t.switchedOff(ctx, rec, string(c.Tool), string(c.Tool)); err != nil {
+		return err
+	}
+	d, err := t.policy.Admit(ctx, rec.rules(), t.inside(ctx, rec).Init(), c)
+	if d == nil {
+		return err
+	}
+	auditErr := t.trail.DeniedFile(ctx, rec.Record, d)
+	return errors.Join(t.policy.Redact(ctx, rec.Profile, d), auditErr)
+}
+
+// auditEnd audits the end of a call: every denial, and every write.
+func (t *tools) auditEnd(ctx context.Context, rec subject, c *filecall.Call, a filewire.Answer, err error) error {
+	var d *filewire.Denial
+	if errors.As(err, &d) {
+		return t.trail.DeniedFile(ctx, rec.Record, err)
+	}
+	if !c.Writes() {
+		return nil
+	}
+	detail := map[string]string{"path": chat.QuotePath(c.Path)}
+	if err == nil {
+		detail["file"], detail["size"] = chat.QuotePath(a.Path), fmt.Sprint(a.Size)
+	}
+	return t.trail.End(ctx, rec.Record, string(c.Tool), detail, err)
+}
+
+// Terms returns the terms by which the front checks the commands of a chat.
+func (t *tools) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
+	rec, err := t.chats.reach(ctx, id)
+	if err != nil {
+		return chat.Terms{}, err
+	}
+	p := rec.profile
+	terms, may := chat.NewTerms(rec.home, p.CheckTool(chat.ToolExec) != nil, p.Guard), t.mounts.toolGrants(rec)
+	terms.ReadOutside, terms.AllowRead, terms.AllowWrite = may.ReadOutside, may.AllowRead, may.AllowWrite
+	return terms, nil
+}
+
+// RefuseRun audits the front's refusal of a run of the caller.
+func (t *tools) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error {
+	rec, err := t.chats.reach(ctx, id)
+	if err != nil {
+		return err
+	}
+	return t.trail.DeniedRun(ctx, rec.Record, r.Argv, &r.Denial)
+}
+
+// inside is what only the chat's session can tell of its rules.
+func (t *tools) inside(ctx context.Context, rec subject) policy.Inside {
+	return policy.Inside{
+		Resolve: func(names []string) (real map[string]filewire.Link, err error) {
+			_, err = t.call(ctx, rec, filecall.NewResolve(names, &real))
+			return real, err
+		},
+		Closed: func() (masked, leftOut []string) { return t.mounts.closedBy(rec) },
+		Init: func() *sys.HeldProcess {
+			if s := t.chats.session(rec.ID); s != nil {
+				return s.Init
+			}
+			return nil
+		},
+	}
 }

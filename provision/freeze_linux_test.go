@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/background"
 	"github.com/chatd/chatd/provision/idle"
-	"github.com/chatd/chatd/state"
 )
 
 // coldGroups are those of one chat, whose session may be frozen and which an operator may hold.
@@ -55,18 +53,17 @@ func (g *coldGroups) Frozen(chat.ID) (chat.Frozen, error) {
 // Processes are more than a session has of its own.
 func (g *coldGroups) Processes(chat.ID) (map[int]string, error) {
 	all := map[int]string{}
-	for pid := range 2 * sessionProcesses {
+	for pid := range 16 {
 		all[-1-pid] = ""
 	}
 	return all, nil
 }
 
-func cold(t *testing.T) (*Manager, state.Record, *liveSession, *coldGroups) {
+func cold(t *testing.T) (*Manager, subject, *liveSession, *coldGroups) {
 	t.Helper()
 	m, rec, s := oneAwake(t)
 	g := &coldGroups{}
-	m.groups = g
-	m.runs = background.New(background.Options{Log: m.log})
+	m.groups.groups = g
 	return m, rec, s, g
 }
 
@@ -80,7 +77,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 	go func() {
 		defer close(over)
 		for {
-			if _, err := m.freezeSession(t.Context(), rec, s, "a test", still); err != nil {
+			if _, err := m.entrance.freeze(t.Context(), rec, s, "a test", still); err != nil {
 				t.Error(err)
 			}
 			select {
@@ -94,7 +91,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				leave, err := m.letIn(t.Context(), rec, s)
+				leave, err := m.entrance.letIn(t.Context(), rec, s)
 				if err != nil {
 					t.Error(err)
 					return
@@ -120,7 +117,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 // TestThawOnce: fifty simultaneous uses thaw a session once, and the audit log says so once.
 func TestThawOnce(t *testing.T) {
 	m, rec, s, g := cold(t)
-	froze, err := m.freezeSession(t.Context(), rec, s, "a test", still)
+	froze, err := m.entrance.freeze(t.Context(), rec, s, "a test", still)
 	if !froze || err != nil {
 		t.Fatal(froze, err)
 	}
@@ -128,10 +125,10 @@ func TestThawOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			if _, used, err := m.use(ctx, rec.ID); err != nil || used != s {
+			if _, used, err := m.life.use(ctx, rec, m.starts.New()); err != nil || used != s {
 				t.Error(err)
 			}
-			leave, err := m.letIn(ctx, rec, s)
+			leave, err := m.entrance.letIn(ctx, rec, s)
 			if err != nil {
 				t.Error(err)
 				return
@@ -162,12 +159,12 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 		undo()
 	}
 	runs("another caller acts on it", func() func() {
-		unlock, err := m.locks.lock(t.Context(), rec.ID)
+		unlock, err := m.chats.locks.Lock(t.Context(), rec.ID)
 		must(t, err)
 		return unlock
 	})
 	runs("a command is inside", func() func() {
-		leave, err := m.letIn(t.Context(), rec, s)
+		leave, err := m.entrance.letIn(t.Context(), rec, s)
 		must(t, err)
 		return leave
 	})
@@ -187,7 +184,7 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 func TestHeldIsRefused(t *testing.T) {
 	m, rec, s, g := cold(t)
 	g.held, g.cold = true, true
-	if _, err := m.letIn(t.Context(), rec, s); !errors.Is(err, chat.ErrBusy) {
+	if _, err := m.entrance.letIn(t.Context(), rec, s); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("a command: %v", err)
 	}
 	if g.thaws > 0 || s.inside.Load() != 0 {

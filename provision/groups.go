@@ -3,24 +3,28 @@ package provision
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/due"
-	"github.com/chatd/chatd/provision/idle"
+	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/provision/shares"
-	"github.com/chatd/chatd/provision/unshare"
 )
+
+// cgroups bounds sessions, by the backend that open chooses.
+type cgroups struct {
+	groups
+	dirs *dirs
+	log  *slog.Logger
+}
 
 // Backends that bound and start sessions.
 const (
-	BackendAuto     = "auto"     // systemd where it is PID 1, else cgroupfs
 	BackendSystemd  = "systemd"  // a transient service per session
 	BackendCgroupfs = "cgroupfs" // chatd's own cgroups
 )
@@ -32,10 +36,8 @@ type groups interface {
 	Mode() string
 	Create(chat.ID, chat.Limits) error
 	session.StartGroups
-	Limit(chat.ID, chat.Limits) error
+	limits.Groups
 	LimitCPU(chat.ID, chat.Limits) error
-	Drift(chat.ID, chat.Limits) ([]string, error)
-	Held(chat.ID) (uint64, error)
 	Unkept(chat.Limits) []string
 	Freeze(chat.ID) error
 	Thaw(chat.ID) error
@@ -46,7 +48,6 @@ type groups interface {
 	EndPause(chat.ID) error
 	Remove(chat.ID) error
 	Usage(chat.ID) (chat.Usage, error)
-	Hits(id chat.ID) (chat.LimitHits, error)
 	Processes(chat.ID) (map[int]string, error)
 	IDs() ([]chat.ID, error)
 	Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error)
@@ -67,106 +68,90 @@ func usesUnits(backend string) bool {
 
 // ownUnits reports whether systemd starts chatd's helpers too: a process that chatd's own service
 // starts ends with the service.
-func (m *Manager) ownUnits() bool { return m.units && os.Getenv("INVOCATION_ID") != "" }
+func (g *cgroups) ownUnits() bool { return g.dirs.units && os.Getenv("INVOCATION_ID") != "" }
 
-// openGroups chooses the backend. If systemd is PID 1, it must own the sessions,
-// which would otherwise end with chatd's own unit.
-func (m *Manager) openGroups(ctx context.Context) (err error) {
-	if m.groups, err = m.newGroups(ctx); err != nil {
+// open chooses the backend. If systemd is PID 1, it must own the sessions, which would otherwise end
+// with chatd's own unit.
+func (g *cgroups) open(ctx context.Context, opt Options) error {
+	// Chats write to these disks, and read the programs in /usr.
+	dirs := []string{g.dirs.Homes, g.dirs.Tmp, g.dirs.VarTmp, "/usr"}
+	if !g.dirs.units {
+		fs, err := cgroup.OpenFS(cgroup.Options{
+			Name: opt.Cgroup, StateFile: filepath.Join(opt.Run, "cgroup.json"), Dirs: dirs, Without: opt.Without,
+		})
+		if err == nil { // or a nil pointer would become a backend
+			g.groups = fs
+		}
 		return err
 	}
-	m.runs = background.New(background.Options{
-		Dir: m.paths.runs, Shim: m.paths.shim, UID: m.probeUID(), Groups: m.groups, Log: m.log,
-	})
-	m.due = due.New(due.Options{Store: m.store, Runs: m.runs, Report: m.report, Log: m.log})
-	m.idle = idle.New(idle.Options{
-		Awake: m.awakeChats, Work: m.work, CPU: m.cpuTime, Use: m.store.Touch,
-		Sleep: m.sleepIdle, Freeze: m.freezeIdle, Log: m.log,
-	})
-	m.shares = shares.New(shares.Options{
-		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, MaxMemory: m.opt.MaxAwakeMemory,
-		UIDs: m.opt.UIDs, Store: m.store,
-		Awake: m.places, RunBytes: m.runs.Kept, MakeRoom: m.idle.MakeRoom,
-	})
-	m.boot, err = sys.BootID()
-	m.starter = m.newStarter()
+	o := cgroup.UnitOptions{Name: opt.Cgroup, PAM: pamService, Dirs: dirs, Without: opt.Without}
+	if slices.Contains(opt.Without, chat.LayerTmp) {
+		o.PAM = "" // pam_namespace implements that layer
+	}
+	units, err := cgroup.OpenUnits(ctx, o)
+	if err == nil {
+		g.groups = units
+	}
 	return err
 }
 
-func (m *Manager) newGroups(ctx context.Context) (groups, error) {
-	if !m.units {
-		return keepNil(cgroup.OpenFS(cgroup.Options{
-			Name: m.opt.Cgroup, StateFile: filepath.Join(m.opt.Run, "cgroup.json"),
-			Dirs: m.boundedDirs(), Without: m.opt.Without,
-		}))
-	}
-	o := cgroup.UnitOptions{Name: m.opt.Cgroup, PAM: pamService, Dirs: m.boundedDirs(), Without: m.opt.Without}
-	if m.without(chat.LayerTmp) {
-		o.PAM = "" // pam_namespace implements that layer
-	}
-	return keepNil(cgroup.OpenUnits(ctx, o))
-}
-
-// newStarter returns what starts sessions in the groups.
-func (m *Manager) newStarter() *session.Starter {
-	return session.New(session.Options{
-		Groups: m.groups, Units: m.units, Boot: m.boot, Shim: m.paths.shim,
-		Tmp: m.paths.tmp, VarTmp: m.paths.varTmp,
-		Overlays: unshare.Trees{
-			Dir: m.paths.stage, Lowers: []string{m.opt.State},
-			Empty: []string{m.paths.empty, filepath.Join(m.paths.stage, "empty")},
-		},
-		LandlockABI: m.opt.LandlockABI, Programs: m.programs, Later: m.later, Log: m.log,
-	})
-}
-
-// boundedDirs are the directories whose disks a profile's bounds on block I/O hold for: what chats
-// write to, and the programs that every chat reads.
-func (m *Manager) boundedDirs() []string {
-	return []string{m.paths.homes, m.paths.tmp, m.paths.varTmp, "/usr"}
-}
-
-// ReportHung is told of a process of chatd's that did not answer, and nil once another one does. It
-// keeps what was wrong among the failures, and as a finding until then.
-func (m *Manager) ReportHung(who string, err error) {
-	if err != nil {
-		m.remember(chat.Failure{Action: who, By: "chatd", Error: err.Error()})
-	}
-	m.report("the "+who, err)
-}
-
-// BoundFront moves the front, a child of this process, to a cgroup of its own with a bound on
-// memory and tasks.
-func (m *Manager) BoundFront(pid int) error { return m.groups.Bound(cgroup.Front, pid) }
-
-// keepNil keeps a nil pointer from becoming an interface that is not nil.
-func keepNil[G groups](g G, err error) (groups, error) {
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
-}
-
-// backend names the backend and its mode, for Host.
-func (m *Manager) backend() string {
+// words names the backend and its mode, for Host.
+func (g *cgroups) words() string {
 	switch {
-	case m.groups == nil: // no backend was opened
+	case g.groups == nil: // no backend was opened
 		return "unknown"
-	case m.units:
-		return m.groups.Mode()
+	case g.dirs.units:
+		return g.Mode()
 	}
-	return "cgroupfs, " + m.groups.Mode()
+	return "cgroupfs, " + g.Mode()
 }
 
-// quarantine freezes and reports the units of the slice that belong to no chat.
-func (m *Manager) quarantine(ctx context.Context) error {
-	known := func(id chat.ID) bool {
-		return id == probeID || m.hasChat(id) || m.archive.isBeside(id)
+// frozen says what the kernel shows of the chat. One that cannot be read is not frozen: whatever
+// would use it reads again.
+func (g *cgroups) frozen(id chat.ID) chat.Frozen {
+	is, err := g.Frozen(id)
+	if err != nil {
+		g.log.Error("cannot tell whether a chat is frozen", "chat", id, "error", err)
 	}
-	names, err := m.groups.Quarantine(ctx, known)
-	if len(names) == 0 {
+	return is
+}
+
+// leaveNothing removes the base cgroup unless a session is left. With systemd the slice is
+// systemd's.
+func (g *cgroups) leaveNothing(used bool) error {
+	if g.dirs.units || used {
+		return nil
+	}
+	ids, err := g.IDs()
+	if err != nil || len(ids) > 0 {
 		return err
 	}
-	return errors.Join(err, fmt.Errorf("units in the chats' slice belong to no chat and are frozen: "+
-		"inspect them with systemctl status, then systemctl thaw or stop: %v", names))
+	if err := g.RemoveBase(); !errors.Is(err, chat.ErrBusy) {
+		return err
+	}
+	return nil
+}
+
+// orphans lists the cgroups that may be cleared: all of them or, where the units are
+// systemd's, only the cgroup of a probe that a crash left.
+func (g *cgroups) orphans() ([]chat.ID, error) {
+	ids, err := g.IDs()
+	if !g.dirs.units {
+		return ids, err
+	}
+	return slices.DeleteFunc(ids, func(id chat.ID) bool { return id != probeID }), err
+}
+
+// removeBase removes the base cgroup of a try, if it was made.
+func (g *cgroups) removeBase() error {
+	if g.groups == nil {
+		return nil
+	}
+	return errors.Join(g.RemoveBase(), g.Close())
+}
+
+// cpuTime is the CPU time of a chat's session so far.
+func (g *cgroups) cpuTime(id chat.ID) (time.Duration, error) {
+	u, err := g.Usage(id)
+	return u.CPU.D(), err
 }

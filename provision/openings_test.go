@@ -18,7 +18,7 @@ func TestOpeningsAreSaid(t *testing.T) {
 		"open":   {Name: "open", Limits: limits, Commands: []string{"*"}},
 	}
 	var log bytes.Buffer
-	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	if err := m.policy.CheckFirst(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/provision/pending"
+	"github.com/chatd/chatd/provision/policy"
 )
 
 // Patch changes a chat: its record as a whole or not at all, and its session as far as the kernel
@@ -20,12 +20,12 @@ func (m *Manager) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Cha
 	if err := p.Validate(); err != nil {
 		return chat.Chat{}, err
 	}
-	rec, err := m.reach(ctx, id)
+	rec, err := m.chats.reach(ctx, id)
 	if err != nil {
 		return chat.Chat{}, err
 	}
 	if p.OnlyLabels() {
-		err = m.store.Patch(id, p, m.event(ctx, rec, "patch", "done", patchDetail(p)))
+		err = m.store.Patch(id, p, m.trail.Event(ctx, rec.Record, "patch", "done", pending.LabelDetail(p)))
 		if err != nil {
 			return chat.Chat{}, err
 		}
@@ -34,44 +34,38 @@ func (m *Manager) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Cha
 		return c, err
 	}
 	p.Profile = m.profileName(p.Profile)
-	unlock, err := m.locks.lock(ctx, rec.ID)
+	before, unlock, err := m.chats.lockReady(ctx, id, "change")
 	if err != nil {
 		return chat.Chat{}, err
 	}
 	defer unlock()
-	return m.patchLocked(ctx, rec.ID, p)
+	return m.patchLocked(ctx, before, p)
 }
 
 // patchLocked records what is to be before it acts: after a crash the next chatd brings the session
 // to the record, when it adopts it and each minute.
-func (m *Manager) patchLocked(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
-	before, err := m.store.Get(id)
-	if err != nil {
+func (m *Manager) patchLocked(ctx context.Context, before subject, p chat.Patch) (chat.Chat, error) {
+	id, next := before.ID, before.Record
+	if err := next.Patch(p); err != nil {
 		return chat.Chat{}, err
 	}
-	if before.Phase != chat.Ready {
-		return chat.Chat{}, notReady(before, "change")
-	}
-	after := before
-	if err := after.Patch(p); err != nil {
-		return chat.Chat{}, err
-	}
+	after := m.chats.subject(next)
 	caller := chat.CallerFrom(ctx)
 	if rule, err := m.checkPatch(ctx, before, after, p); err != nil {
-		return chat.Chat{}, m.refused(caller, before, "patch", rule, err)
+		return chat.Chat{}, m.trail.Refused(caller, before.Record, "patch", rule, err)
 	}
 	grown, err := m.growMemory(ctx, before, after)
 	if err != nil {
 		return chat.Chat{}, err
 	}
 	defer grown()
-	detail := m.changeDetail(before, after, p)
-	err = m.store.Patch(id, p, m.event(ctx, before, "patch", "intent", maps.Clone(detail)))
+	detail := pending.Detail(before.Record, after.Record, p)
+	err = m.store.Patch(id, p, m.trail.Event(ctx, before.Record, "patch", "intent", maps.Clone(detail)))
 	if err != nil {
 		return chat.Chat{}, err
 	}
 	sys.Failpoint("patch.record.after")
-	if after, err = m.store.Get(id); err != nil {
+	if after, err = m.chats.get(id); err != nil {
 		return chat.Chat{}, err
 	}
 	changed, err := m.putInForce(context.WithoutCancel(ctx), before, after, p)
@@ -81,7 +75,7 @@ func (m *Manager) patchLocked(ctx context.Context, id chat.ID, p chat.Patch) (ch
 		failed = fmt.Errorf("%v wait: %s", changed.Retried, changed.Why)
 	}
 	detail["now"], detail["next_wake"] = fmt.Sprint(changed.Now), fmt.Sprint(changed.NextWake)
-	if err := errors.Join(err, m.auditEnd(ctx, after, "patch", detail, failed)); err != nil {
+	if err := errors.Join(err, m.trail.End(ctx, after.Record, "patch", detail, failed)); err != nil {
 		return chat.Chat{}, err
 	}
 	c := m.show(ctx, after)
@@ -92,100 +86,163 @@ func (m *Manager) patchLocked(ctx context.Context, id chat.ID, p chat.Patch) (ch
 // putInForce brings the chat's session, and what keeps its egress, to its record. The caller holds
 // the chat's lock.
 func (m *Manager) putInForce(
-	ctx context.Context, before, after state.Record, p chat.Patch,
+	ctx context.Context, before, after subject, p chat.Patch,
 ) (changed chat.Changed, err error) {
-	s, moves := m.session(after.ID), before.Profile != after.Profile
+	s, moves := m.chats.session(after.ID), before.Profile != after.Profile
 	if moves || p.ChangesEgress() {
 		err = m.moveEgress(ctx, after)
 	}
-	if m.diskLimit(before) != m.diskLimit(after) {
-		err = errors.Join(err, m.createDisk(ctx, after))
+	if before.diskLimit() != after.diskLimit() {
+		err = errors.Join(err, m.disk.create(ctx, after))
 	}
 	var waits error
-	limitsDiffer := m.profile(before).Limits != m.profile(after).Limits
+	limitsDiffer := before.profile.Limits != after.profile.Limits
 	if s.lives() && limitsDiffer {
-		now := time.Now()
-		s.limitedAt.Store(&now)
+		s.limits.Change()
 	}
-	if s.lives() && (limitsDiffer || p.ChangesLimits() && s.behind.Load() != nil) {
-		waits = m.applyLimits(after, s, p.Force)
+	if s.lives() && (limitsDiffer || p.ChangesLimits() && len(s.limits.Behind()) > 0) {
+		waits = m.limits.Apply(after.ID, after.profile.Limits, &s.limits, p.Force)
 	}
 	if moves && s.lives() {
-		err = errors.Join(err, m.renewRules(ctx, after, s)) // the last: it may end the session
+		err = errors.Join(err, m.sessions.renewRules(ctx, after, s)) // the last: it may end the session
 	}
-	changed = m.changedBy(before, after, p)
-	if waits != nil {
-		changed.Why = "chatd's log says why"
+	of := pending.Session{Lives: s.lives()}
+	if s.lives() {
+		of.Behind = s.limits.Behind()
+		of.Old = pending.Old(s.Basis, m.mounts.fingerprint(after), of.Behind)
 	}
-	if errors.Is(waits, chat.ErrBusy) {
+	changed = pending.Changed(m.mounts.side(before), m.mounts.side(after), p, of)
+	switch {
+	case errors.Is(waits, chat.ErrBusy):
 		changed.Why = chat.ErrorReason(waits)
+	case waits != nil:
+		changed.Why = "chatd's log says why"
 	}
 	return changed, err
 }
 
 // moveEgress brings what keeps a chat's egress to its record. The caller holds the chat's lock.
-func (m *Manager) moveEgress(ctx context.Context, rec state.Record) error {
-	err := m.gateway.Change(ctx, rec.ID, m.profile(rec).Egress)
-	if !m.isWalled(rec) && !m.without(chat.LayerEgress) {
-		err = errors.Join(err, m.applyWall(ctx))
+func (m *Manager) moveEgress(ctx context.Context, rec subject) error {
+	err := m.gateway.Change(ctx, rec.ID, rec.profile.Egress)
+	if !m.packets.Has(rec.Record) && !m.layers.Without(chat.LayerEgress) {
+		err = errors.Join(err, m.packets.Apply(ctx))
 	}
-	if s := m.session(rec.ID); s.lives() {
-		err = errors.Join(err, m.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)))
+	if s := m.chats.session(rec.ID); s.lives() {
+		err = errors.Join(err, m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.sessions.shimPolicy(rec)))
 	}
 	return err
 }
 
-// refused audits an act that the rule does not admit.
-func (m *Manager) refused(by chat.Caller, rec state.Record, act, rule string, why error) error {
-	if !errors.Is(why, chat.ErrDenied) {
-		return why
+// checkPatch refuses what the caller may not have, or the chat's session not bear, and names the
+// rule.
+func (m *Manager) checkPatch(
+	ctx context.Context, before, after subject, p chat.Patch,
+) (rule string, err error) {
+	caller, moves := chat.CallerFrom(ctx), before.Profile != after.Profile
+	if _, known := m.opt.Profiles[after.Profile]; moves && !known {
+		return "", fmt.Errorf("cannot use profile %s: there is none of that name: %w",
+			chat.Quote(after.Profile), chat.ErrInvalid)
 	}
-	return errors.Join(m.store.Audit(state.Event{
-		Action: act, Outcome: "denied", Caller: by, Chat: rec.ID, UID: rec.UID,
-		Detail: map[string]string{"rule": rule, "error": why.Error()},
-	}), why)
+	profile, asked := m.policy.Profile(after.Profile), p.ApplyLimits(nil)
+	for _, name := range []string{after.Profile, before.Profile} {
+		if !moves || m.policy.Profile(name).MayUse(caller) {
+			continue
+		}
+		const why = "cannot move chat %s from profile %s to %s: owner %s is not among the bridges of %s: %w"
+		return "bridges", fmt.Errorf(why, after.ID, before.Profile, after.Profile,
+			chat.Quote(caller.Name), name, chat.ErrDenied)
+	}
+	if moves || p.ChangesEgress() {
+		if err := profile.CheckEgress(after.EgressChange()); err != nil {
+			return "egress_may_add", err
+		}
+	}
+	if moves {
+		if err := m.checkView(before, after); err != nil {
+			return "", err
+		}
+		asked = after.Limits
+		if err := m.policy.Raise(ctx, []policy.Chat{after.rules()}); err != nil {
+			return "", err
+		}
+	}
+	if moves || p.ChangesLimits() {
+		if err := profile.CheckLimits(after.Limits, asked, caller); err != nil {
+			return "limits", err
+		}
+	}
+	if before.profile.Limits != after.profile.Limits {
+		if err := m.checkPause(caller, after.ID); err != nil {
+			return "", err
+		}
+	}
+	if !p.Force && after.profile.Limits.MemoryMax < before.profile.Limits.MemoryMax {
+		return "", m.checkMemory(after)
+	}
+	return "", nil
 }
 
-// changeDetail is patchDetail with what else changes: of variables the names alone.
-func (m *Manager) changeDetail(before, after state.Record, p chat.Patch) map[string]string {
-	d := patchDetail(p)
-	if change := after.EgressChange(); p.ChangesEgress() {
-		d["egress_add"], d["egress_remove"] = fmt.Sprint(change.Add), fmt.Sprint(change.Remove)
+// growMemory makes room for what an awake chat gets more of memory, and is busy where there is none;
+// done is called when its record says so.
+func (m *Manager) growMemory(ctx context.Context, before, after subject) (done func(), err error) {
+	is := after.place()
+	if is.Memory <= before.place().Memory || !m.chats.session(after.ID).lives() {
+		return func() {}, nil
 	}
-	if before.Profile != after.Profile {
-		d["profile"] = before.Profile + " to " + after.Profile
+	if done, err = m.shares.Grow(ctx, after.ID, is); err != nil {
+		return nil, fmt.Errorf("cannot give chat %s more memory while it is awake: %w", after.ID, err)
 	}
-	if p.ChangesEnv() {
-		d["env"] = fmt.Sprint(slices.Sorted(maps.Keys(after.Env)))
-	}
-	if p.ChangesLimits() {
-		for key, v := range after.Limits {
-			d["limits."+key] = string(v)
-		}
-		for key := range before.Limits {
-			if _, still := after.Limits[key]; !still {
-				d["limits."+key] = "of the profile"
-			}
-		}
-	}
-	if p.Force {
-		d["force"] = "true"
-	}
-	return d
+	return done, nil
 }
 
-// patchDetail returns the audit log's detail of a change: the names of the labels, without their
-// values.
-func patchDetail(p chat.Patch) map[string]string {
-	d := map[string]string{}
-	if p.NoLabels {
-		d["labels"] = "removed"
+// limitsPause is how long a bridge waits between two changes of a living chat's limits: the kernel
+// gives the quota of a whole period with each new one.
+const limitsPause = time.Second
+
+// checkPause refuses a change of limits right after another.
+func (m *Manager) checkPause(by chat.Caller, id chat.ID) error {
+	s := m.chats.session(id)
+	if by.Role == chat.RoleOperator || !s.lives() || time.Since(s.limits.ChangedAt()) >= limitsPause {
+		return nil
 	}
-	for name, v := range p.Labels {
-		d["label."+name] = "set"
-		if v == nil {
-			d["label."+name] = "removed"
+	return fmt.Errorf("cannot change the limits of chat %s: they have just changed: want %s between: %w",
+		id, limitsPause, chat.ErrBusy)
+}
+
+// checkView refuses to move a chat whose session sees paths of the host that the new profile does not
+// open in the same way: with its rules, or its egress, they would meet what neither profile allows.
+func (m *Manager) checkView(before, after subject) error {
+	s := m.chats.session(after.ID)
+	if !s.lives() || len(s.Exposed) == 0 {
+		return nil
+	}
+	is := m.mounts.fingerprint(after)
+	for _, key := range []string{"expose_paths", "allow_read_paths", "allow_write_paths"} {
+		if s.Basis[key] != is[key] {
+			return fmt.Errorf("cannot move chat %s to profile %s while it is awake: its session sees what "+
+				"%s of profile %s opens: put it to sleep first: %w", after.ID, after.Profile, key,
+				before.Profile, chat.ErrWrongPhase)
 		}
 	}
-	return d
+	return nil
+}
+
+// checkMemory refuses a memory_max below what the chat holds: cgroup v1 would refuse it, and v2 end
+// processes.
+func (m *Manager) checkMemory(after subject) error {
+	most := after.profile.Limits.MemoryMax
+	if !m.chats.session(after.ID).lives() {
+		return nil
+	}
+	held, err := m.groups.Held(after.ID)
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil // it has just ended
+	}
+	if err != nil || held <= most {
+		return err
+	}
+	const then = "let it end programs or put it to sleep, or use force: cgroup v2 ends processes " +
+		"then, and v1 waits"
+	return fmt.Errorf("cannot set memory_max of chat %s to %d bytes: it holds %d: %s: %w",
+		after.ID, most, held, then, chat.ErrBusy)
 }

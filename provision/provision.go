@@ -1,38 +1,25 @@
 package provision
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"os"
+	"net/netip"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/internal/secret"
-	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/netpolicy"
-	"github.com/chatd/chatd/netpolicy/gateway"
-	"github.com/chatd/chatd/netpolicy/traffic"
 	"github.com/chatd/chatd/provision/account"
-	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/console"
-	"github.com/chatd/chatd/provision/diskquota"
+	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/due"
-	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/provision/hostprobe"
 	"github.com/chatd/chatd/provision/idle"
-	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/safefs"
-	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/provision/shares"
-	"github.com/chatd/chatd/provision/view"
 	"github.com/chatd/chatd/state"
 )
 
@@ -40,251 +27,144 @@ import (
 // sessions. Its exported methods are safe for concurrent use and satisfy
 // broker.Root; the caller is in the context ([chat.WithCaller]).
 type Manager struct {
-	opt        Options
-	log        *slog.Logger
-	store      *state.Store
-	groups     groups
-	units      bool // groups are those of systemd
-	starter    *session.Starter
-	later      *session.Later   // what goes on after its caller left
-	claim      *os.File         // of the packet rules; may be nil
-	table      *netpolicy.Table // nil on a host without the programs for it
-	noTable    error            // why table is nil
-	userdb     *account.Userdb
-	useradd    *account.Useradd
-	account    account.Backend // the one that new accounts get
-	prober     *hostprobe.Prober
-	diskQuotas *diskquota.Disks
-	paths      paths
-	programs   *session.Programs
-	views      *view.Planner
-	boot       string
+	*life
+	*archiver
+	*runner
+	opt    Options
+	clock  *idle.Timekeeper
+	due    *due.Schedules
+	idle   *idle.Watch
+	prober *hostprobe.Prober
 
-	locks  keyedLocks
-	layers *layers.Set // what the last probe found
-	clock  *idle.Clock // see keepTime
-	// clockSaved is what clockFile has; clockMu guards both.
-	clockMu    sync.Mutex
-	clockSaved time.Time
-	calls      filecall.Calls
-	starts     *quota.Limiter
-	policy     *policy.InForce
-	reaps      chan struct{} // one for each reap that no caller waits for
-	logs       *console.Logs
-
-	runs    *background.Runs
-	due     *due.Schedules
-	gateway *gateway.Gateway
-	traffic *traffic.Log
-
-	placeholders secret.Keys
-	authority    *gateway.Authority
-	secretsMu    sync.Mutex // held while secrets are read and passed on
-	secretValues map[string]secret.Value
-
-	archive   archiveKeeper
-	archiving *quota.Limiter
-	shares    *shares.Shares
-	idle      *idle.Watch
-	diskWatch *diskquota.Watch
-	mu        sync.Mutex
-	sessions  map[chat.ID]*liveSession
-	findings  map[string]string
-	failures  []chat.Failure // the latest ones
-	since     time.Time
-
-	// wall is held while the packet rules change, which may wait for the lock of iptables. walled
-	// are the policies in force; it is read without wall.
-	wall   sync.Mutex
-	walled atomic.Pointer[[]netpolicy.Policy]
-	doubt  wallDoubt
-
-	reconciled atomic.Bool   // the first reconcile is done
-	again      chan struct{} // requests another probe
-
-	bg   context.Context // ends with the Manager
-	stop context.CancelFunc
-	done sync.WaitGroup
+	since      time.Time
+	reconciled atomic.Bool     // the first reconcile is done
+	bg         context.Context // ends with the Manager
+	stop       context.CancelFunc
 }
 
-// paths are the root-owned directories that hold all files of the chats.
-type paths struct {
-	homes, snapshots, tmp, varTmp        string
-	sessions, runs, profiles, logs, shim string
-	archive, stage, empty                string
-	// probe holds the home of the probes' chat, on a file system that chats cannot fill.
-	probe string
+// Options is everything a [Manager] needs to know; cmd/chatd-root fills it from
+// flags, environment and config. Directories are absolute.
+type Options struct {
+	// State is chatd's own directory that survives reboots: records, audit, private /tmp trees.
+	State string
+	// Run is chatd's own directory that a reboot may empty: sessions.
+	Run string
+	// Homes is the root-owned parent of the chats' homes.
+	Homes string
+	// Userdb is the directory of account records; nss-systemd(8) reads /etc/userdb.
+	Userdb string
+	// Account is auto, userdb or useradd.
+	Account string
+	// Shim is the chatd-shim binary to install into sessions.
+	Shim string
+	// Backend is auto, systemd or cgroupfs; empty is auto.
+	Backend string
+	// Cgroup is the name of the base cgroup below chatd's own, or of the slice and the units in it.
+	// Two daemons on one host need two names.
+	Cgroup string
+	// Private is the parent of the private /tmp and /var/tmp trees; empty means State. With
+	// systemd it is the directory that /etc/security/namespace.d/chatd.conf names.
+	Private string
+	// UIDs are the uids chats may get; the last one is reserved for probes,
+	// the one before for sockets to DNS servers.
+	UIDs state.Range
+	// AuditMax bounds the audit log in bytes; a full log is rotated. AuditKeep is how many
+	// full logs are retained. Zero means no bound, and all.
+	AuditMax  int64
+	AuditKeep int
+	// LandlockABI is the least Landlock ABI that a session may start with.
+	LandlockABI int
+	// MaxAwake bounds how many chats are awake simultaneously, and MaxAwakeMemory the sum of their
+	// memory_max; 0 is not a bound.
+	MaxAwake       int
+	MaxAwakeMemory uint64
+	// Shares bound one owner's part of the shared resources. The API counts streams.
+	Shares quota.Limits
+	// Starts bounds the simultaneous creates and wakes; 0 is one for each CPU, and at least
+	// two. No flag or config key reaches it.
+	Starts int
+	// DiskEvery is the time between two looks at what chats have on disk; 0 is 10 s. Tests alone
+	// set it.
+	DiskEvery time.Duration
+	// FileMax bounds, in bytes, a file that the file tools write, and one streamed read; 0 is
+	// 1 GiB.
+	FileMax int64
+	// Profiles are the policies by name; one is named default.
+	Profiles map[string]chat.Profile
+	// FileRules are the file rules of the profiles, by profile name; a profile without an entry
+	// has the built-in ones. [Manager.SetFileRules] replaces them.
+	FileRules map[string]*filerules.Policy
+	// Enforce is the chatd-enforce binary, which chatd starts if no enforcer answers.
+	Enforce string
+	// Egress is the chatd-egress binary, which chatd starts if none answers, as EgressUID and
+	// EgressGID. It asks DNSServers for the names of chats.
+	Egress               string
+	EgressUID, EgressGID uint32
+	DNSServers           []netip.AddrPort
+	// Claim refuses to start beside another chatd in this network namespace.
+	Claim    bool
+	MaxFlows int // of all chats in two minutes; 0: by the host's table
+	// Archives is where archives of chats are kept; nil keeps none.
+	Archives *ArchiveOptions
+	// Secrets are what chats of profiles that name them may use; see [Manager.ReloadSecrets].
+	Secrets map[string]secret.Spec
+	// AllowMissing excuses layers that the host lacks.
+	AllowMissing []chat.LayerName
+	// Without leaves layers out. Tests use it to show that each wall is needed; no flag or
+	// config key reaches it.
+	Without []chat.LayerName
+	// Unwatched leaves a foreign change of the packet rules to the next Reconcile. Tests use
+	// it to check which walls hold meanwhile; no flag or config key reaches it.
+	Unwatched bool
+	// Every is how often the host is compared with the records; zero means a minute.
+	Every time.Duration
+	// Progress is called with the last action of Open, so that a waiter sees progress; may be nil.
+	Progress func(what string)
+	// Version is shown by Host.
+	Version string
+	Log     *slog.Logger
 }
 
-// trees are the directories with a tree of each chat, which the chat owns.
-func (p paths) trees() []string { return []string{p.homes, p.snapshots, p.tmp, p.varTmp} }
-
-// Open is [Start] and [Manager.Settle], for callers that need no answer in between. Its error is
-// [chat.ErrUnsupported] when a required layer is missing, and [chat.ErrBusy] when another daemon
-// holds the state.
-func Open(ctx context.Context, opt Options) (*Manager, error) {
-	m, err := Start(ctx, opt)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.Settle(ctx); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return m, nil
+// ArchiveOptions say where archives of chats are kept.
+type ArchiveOptions struct {
+	archives.Options // but for its Key, which the Manager derives
+	// Recipients and Identities are files of age keys that only root can read, or empty: archives
+	// are encrypted to the recipients, and decrypted with the identities.
+	Recipients, Identities string
+	// Program is the chatd-archive binary to install into sessions.
+	Program string
 }
 
-func newManager(opt Options) *Manager {
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
-	if opt.Progress == nil {
-		opt.Progress = func(string) {}
-	}
-	opt.Private = cmp.Or(opt.Private, opt.State)
-	m := &Manager{
-		starts: quota.NewLimiter(cmp.Or(opt.Starts, max(2, runtime.NumCPU())), startHold),
-		reaps:  make(chan struct{}, maxReaps), opt: opt, log: opt.Log, units: usesUnits(opt.Backend), sessions: map[chat.ID]*liveSession{}, findings: map[string]string{},
-		archiving: quota.NewOwnerLimiter(maxArchiving, maxArchiving-1, archiveHold),
-		clock:     idle.NewClock(idle.SinceBoot),
-		layers:    layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without}),
-		since:     time.Now().UTC(), again: make(chan struct{}, 1),
-		userdb: &account.Userdb{Dir: opt.Userdb}, useradd: &account.Useradd{},
-		paths: paths{
-			homes: opt.Homes, snapshots: filepath.Join(opt.Homes, ".snapshots"),
-			tmp: filepath.Join(opt.Private, "tmp"), varTmp: filepath.Join(opt.Private, "vartmp"),
-			sessions: filepath.Join(opt.Run, "sessions"), runs: filepath.Join(opt.Run, "runs"), profiles: filepath.Join(opt.State, "profiles"),
-			logs:    filepath.Join(opt.State, "logs"),
-			archive: filepath.Join(opt.State, "bin", "chatd-archive"),
-			shim:    filepath.Join(opt.State, "bin", "chatd-shim"), stage: filepath.Join(opt.Run, "stage"), empty: filepath.Join(opt.State, "empty"),
-			probe: filepath.Join(opt.Run, "probe"),
-		},
-	}
-	m.policy = policy.New(policy.Options{
-		Profiles: opt.Profiles, Rules: opt.FileRules, Home: filepath.Join(opt.Homes, string(probeID)), Trees: m.sharedTrees,
-		Dir: filepath.Join(opt.Run, "keeper"), Program: opt.Enforce, Log: opt.Log,
-		Unit: m.ownUnits(), Report: func(err error) { m.ReportHung("enforcer", err) },
-		Chat: func(id chat.ID) (policy.Chat, error) {
-			rec, err := m.store.Get(id)
-			return m.chatOf(rec), err
-		},
-		Audit:  m.auditDeniedTo,
-		Denied: func(id chat.ID, d chat.Denied) { m.runs.Denied(id, d) },
-	})
-	m.gateway = m.newGateway()
-	m.traffic = traffic.New(traffic.Options{Now: time.Now, Audit: func(id chat.ID, d map[string]string) {
-		m.auditDeniedTo(context.Background(), id, "egress", d)
-	}})
-	m.secretValues = map[string]secret.Value{}
-	m.logs, m.later = console.NewLogs(m.paths.logs), session.NewLater(opt.Log)
-	m.programs = session.NewPrograms(m.paths.profiles, opt.Log)
-	m.views = m.newViews()
-	m.account = m.userdb
-	m.openDisks()
-	return m
-}
+// dnsUID is that of sockets to DNS servers; no process has it.
+func (o Options) dnsUID() uint32 { return o.UIDs.High - 1 }
 
-// Close ends the daemon's part. Sessions and walls stay: a session does not
-// depend on chatd, and a wall must not fall because chatd restarts.
-func (m *Manager) Close() error {
-	m.stop()
-	m.later.Close()
-	m.mu.Lock()
-	for _, s := range m.sessions {
-		s.stopLog()
-	}
-	m.mu.Unlock()
-	m.done.Wait()
-	if m.store != nil {
-		m.traffic.Flush(true)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var errs []error
-	for _, s := range m.sessions {
-		errs = append(errs, s.Init.Close())
-	}
-	errs = append(errs, m.archive.close())
-	return errors.Join(append(errs, m.gateway.Shut(), m.leaveNothing(), m.closeState())...)
-}
-
-// leaveNothing removes the base cgroup unless a session is left. With systemd the slice is
-// systemd's.
-func (m *Manager) leaveNothing() error {
-	if m.units || len(m.sessions) > 0 {
-		return nil
-	}
-	ids, err := m.groups.IDs()
-	if err != nil || len(ids) > 0 {
-		return err
-	}
-	if err := m.groups.RemoveBase(); !errors.Is(err, chat.ErrBusy) {
-		return err
-	}
-	return nil
-}
-
-func (m *Manager) closeState() error {
-	var errs []error
-	if m.groups != nil {
-		errs = append(errs, m.groups.Close())
-	}
-	if m.store != nil {
-		errs = append(errs, m.store.Close())
-	}
-	if m.claim != nil {
-		errs = append(errs, m.claim.Close())
-	}
-	return errors.Join(errs...)
-}
-
-func (m *Manager) openState(ctx context.Context) (err error) {
-	if err := m.makeState(ctx); err != nil {
-		return err
-	}
-	m.store, err = state.Open(state.Options{
-		Dir: m.opt.State, UIDs: m.opt.UIDs, BlockSize: m.opt.UIDs.BlockSize(), AuditMax: m.opt.AuditMax, AuditKeep: m.opt.AuditKeep,
-	})
-	if err == nil {
-		m.beginTime()
-	}
-	return err
-}
-
-// prepareHost makes the root-owned parents. Most have mode 0711: a chat may pass through to its
-// own files, and cannot list the parent.
-func (m *Manager) prepareHost(context.Context) error {
-	for _, d := range []struct {
-		path string
-		mode os.FileMode
-	}{
-		{m.paths.sessions, 0o711}, {m.paths.probe, 0o711}, {filepath.Join(m.paths.probe, "tmp"), m.tmpMode()}, {filepath.Join(m.paths.probe, "vartmp"), m.tmpMode()},
-		{m.paths.runs, 0o700}, {m.paths.homes, 0o711}, {m.paths.snapshots, 0o711},
-		{m.opt.Private, 0o711}, {m.paths.tmp, m.tmpMode()},
-		{m.paths.varTmp, m.tmpMode()}, {m.paths.profiles, 0o755}, {m.paths.logs, 0o700}, {filepath.Dir(m.paths.shim), 0o755},
-		{m.paths.stage, 0o700}, {filepath.Join(m.paths.stage, "empty"), 0o755}, {m.paths.empty, 0o755},
+// check refuses options with which chatd could not serve.
+func (o Options) check() error {
+	for _, d := range []struct{ key, path string }{
+		{"state", o.State}, {"run", o.Run}, {"homes", o.Homes}, {"userdb", o.Userdb},
 	} {
-		if err := safefs.MakeRoot(d.path, d.mode); err != nil {
+		if !filepath.IsAbs(d.path) {
+			return fmt.Errorf("cannot use %s directory %q: want an absolute path: %w", d.key, d.path, chat.ErrInvalid)
+		}
+	}
+	for name, p := range o.Profiles {
+		if err := errors.Join(p.Validate(), secret.Check(p, o.Secrets)); err != nil {
 			return err
 		}
-	}
-	return errors.Join(m.policy.MakeMasks(), m.gateway.Prepare(), sys.BecomeSubreaper(),
-		m.installPrograms(), m.checkViews())
-}
-
-// without reports whether the layer is left out; see [layers.Set.Without].
-func (m *Manager) without(l chat.LayerName) bool { return m.layers.Without(l) }
-
-func (m *Manager) reconcileLoop(ctx context.Context) {
-	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			m.Reconcile(ctx)
-		case <-m.again:
-			m.report(aboutWalls, m.probeUnknown(ctx))
+		if name != p.Name {
+			return fmt.Errorf("cannot use profile %q: it calls itself %q: %w", name, p.Name, chat.ErrInvalid)
 		}
 	}
+	if _, ok := o.Profiles[chat.DefaultProfile]; !ok {
+		return fmt.Errorf("cannot serve: no profile named %s: %w", chat.DefaultProfile, chat.ErrInvalid)
+	}
+	return account.CheckRange(o.UIDs.Low, o.UIDs.High)
+}
+
+// prepare makes the directories of options with which chatd can serve.
+func (o Options) prepare() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	return errors.Join(safefs.MakeRoot(o.State, 0o711), safefs.MakeRoot(o.Run, 0o755))
 }

@@ -3,103 +3,246 @@ package provision
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/exposure"
+	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
 
-// Package policy has the rules in force. This file tells it of the chats and of what profiles
-// expose, and ends sessions whose rules cannot be kept.
+// The front parses commands: it checks them against the guard of the profile, whose terms it
+// asks for, and finds the paths that they name. chatd-root checks those paths against the file
+// rules, and audits a refusal, before the run starts. Text that is typed into a terminal is not
+// checked.
 
-// chatOf is a chat, as its rules need it.
-func (m *Manager) chatOf(rec state.Record) policy.Chat {
-	return policy.Chat{
-		ID: rec.ID, UID: rec.UID, Profile: rec.Profile, Agent: rec.Agent, Home: m.home(rec.ID),
-		Egress: rec.EgressChange(),
+// checkRun refuses, and audits, a run that the profile has switched off or whose paths the file
+// rules deny. Its error is then a [chat.ErrDenied].
+func (l *life) checkRun(ctx context.Context, rec subject, spec chat.RunSpec) error {
+	if err := l.switchedOff(ctx, rec, chat.ToolExec, "run"); err != nil {
+		return err
 	}
-}
-
-func (m *Manager) raiseEnforcer(ctx context.Context) error {
-	return m.policy.Raise(ctx, m.allChats())
-}
-
-func (m *Manager) allChats() (all []policy.Chat) {
-	for _, rec := range m.store.All() {
-		all = append(all, m.chatOf(rec))
+	denial, err := l.policy.CheckRun(ctx, rec.rules(), spec)
+	if err != nil || denial == nil {
+		return err
 	}
-	return all
+	return errors.Join(denial, l.trail.DeniedRun(ctx, rec.Record, spec.CommandLine(), denial))
 }
 
-// profile is the chat's policy; see [policy.InForce.Profile]. Its egress and limits are the chat's
-// own.
-func (m *Manager) profile(rec state.Record) chat.Profile {
-	p := m.policy.Profile(rec.Profile).With(rec.EgressChange())
-	if len(rec.Limits) > 0 {
-		if l, err := rec.Limits.Apply(p.Limits); err == nil { // else a later chatd wrote it
-			p.Limits = l
-		}
-	}
-	return p.As(rec.Agent)
-}
-
-// sharedTrees returns the trees that every session of a profile sees and no chat can write to. A
-// chat that could write there could keep an operator's rules from loading.
-func (m *Manager) sharedTrees(profile string) []chat.Exposed {
-	if m.without(chat.LayerView) {
+// switchedOff refuses, with an audited [chat.ErrDenied], a tool that the profile switches off.
+func (l *life) switchedOff(ctx context.Context, rec subject, tool, action string) error {
+	err := rec.profile.CheckTool(tool)
+	if err == nil {
 		return nil
 	}
-	trees := policy.SystemTrees()
-	all, _, err := m.lookAtView(m.opt.Profiles[profile])
-	if err != nil {
-		m.log.Warn("what a profile exposes cannot be looked at; its file rules are not counted there", "profile", profile, "why", err)
-	}
-	for _, e := range all {
-		if e.Mode == chat.ReadOnly && !exposure.Writable(m.opt.Profiles, e.Source) {
-			trees = append(trees, e)
-		}
-	}
-	return trees
+	return errors.Join(err, l.trail.DeniedTool(ctx, rec.Record, action, tool, err))
 }
 
-// auditDeniedTo audits an act of the chat itself that its policy denied. An error is only logged.
-func (m *Manager) auditDeniedTo(ctx context.Context, id chat.ID, action string, detail map[string]string) {
-	rec, err := m.store.Get(id)
-	if err != nil {
-		return // reaped meanwhile
-	}
-	if err := m.audit(ctx, rec, action, "denied", detail); err != nil {
-		m.log.Error("cannot audit what was denied", "action", action, "chat", id, "error", err)
-	}
-}
+// Package policy has the rules in force. This file reloads them, and ends sessions whose rules cannot
+// be kept.
 
-// shimPolicy is the policy that the shims of a chat check against; see [policy.InForce.ForShims].
-func (m *Manager) shimPolicy(rec state.Record) []byte {
-	return m.policy.ForShims(m.chatOf(rec))
+func (m *Manager) raiseEnforcer(ctx context.Context) error {
+	return m.policy.Raise(ctx, m.chats.allChats())
 }
 
 // renewRules applies the current rules to an awake chat, or ends its session. The caller holds
 // the chat's lock.
-func (m *Manager) renewRules(ctx context.Context, rec state.Record, s *liveSession) error {
-	c := m.chatOf(rec)
-	err := m.policy.Apply(ctx, c, s.Init)
+func (ss *sessions) renewRules(ctx context.Context, rec subject, s *liveSession) error {
+	c := rec.rules()
+	err := ss.policy.Apply(ctx, c, s.Init)
 	if err == nil {
-		return m.policy.ForgetMasks(c, s.Session, m.sessionDir(rec.ID, rec.UID))
+		return ss.policy.ForgetMasks(c, s.Session, ss.dirs.sessionDir(rec.ID, rec.UID))
 	}
-	m.log.Error("ending a session whose file rules cannot be kept", "chat", rec.ID, "why", err)
+	ss.log.Error("ending a session whose file rules cannot be kept", "chat", rec.ID, "why", err)
 	ctx = context.WithoutCancel(ctx)
 	why := map[string]string{"why": "its file rules cannot be kept"}
-	return errors.Join(err, m.auditOutcome(ctx, rec, "sleep", why, m.backwards(ctx, "sleep", awakeSteps(), rec)))
+	return errors.Join(err, ss.trail.Outcome(ctx, rec.Record, "sleep", why, ss.awakeSteps().backwards(ctx, ss.log, "sleep", rec)))
 }
 
 // checkKept checks that the enforcer still enforces the rules of a session, and applies them again
 // if not. Until then, the chat could read files made later, unless the groups of the enforcer
 // before are held ([policy.InForce.Follow]).
-func (m *Manager) checkKept(ctx context.Context, rec state.Record, s *liveSession) error {
-	if m.policy.Kept(ctx, m.chatOf(rec), s.Init) {
+func (ss *sessions) checkKept(ctx context.Context, rec subject, s *liveSession) error {
+	if ss.policy.Kept(ctx, rec.rules(), s.Init) {
 		return nil
 	}
-	m.log.Error("the enforcer did not enforce the rules of a session; unless its groups were held, files made later could be read until now", "chat", rec.ID)
-	return m.renewRules(ctx, rec, s)
+	ss.log.Error("the enforcer did not enforce the rules of a session; unless its groups were held, files made later could be read until now", "chat", rec.ID)
+	return ss.renewRules(ctx, rec, s)
+}
+
+// SetFileRules sets the file rules of the profiles, by profile name. A profile that the map lacks
+// gets the built-in rules.
+func (m *Manager) SetFileRules(policies map[string]*filerules.Policy) { m.policy.SetRules(policies) }
+
+// Reload sets the file rules of the profiles, also in the sessions of awake chats. It refuses
+// rules that cannot be enforced, and the old ones stay. A session to which the new rules cannot
+// be applied ends, which is an error.
+func (m *Manager) Reload(ctx context.Context, policies map[string]*filerules.Policy) error {
+	return m.reload(ctx, m.policy.WithRules(policies))
+}
+
+// ReloadProfiles is [Manager.Reload], and sets guard, tools_off, timeout_max, limits, env and
+// egress of the profiles that chatd was started with. They hold for new runs immediately, and for
+// the shims of awake chats; limits and egress hold in awake chats too, as far as the kernel changes
+// them there ([chat.Chat].OldPlan has the rest). If it refuses anything, nothing changes.
+func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile) error {
+	next, err := m.policy.WithProfiles(policies, profiles)
+	for name := range m.opt.Profiles {
+		if err == nil {
+			err = secret.Check(m.policy.ProfileIn(next, name), m.opt.Secrets)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return m.reload(ctx, next)
+}
+
+func (m *Manager) reload(ctx context.Context, next policy.Next) error {
+	if err := m.policy.Check(ctx, next, m.chats.allChats()); err != nil {
+		return err
+	}
+	event := state.Event{Action: "rules", Outcome: "intent", Caller: chat.CallerFrom(ctx), Detail: next.Detail()}
+	if err := m.store.Audit(event); err != nil {
+		return err
+	}
+	opened := m.egressMoves(next)
+	m.policy.Set(next)
+	var errs []error
+	if table, _ := m.packets.Table(); len(opened) > 0 && table != nil {
+		errs = append(errs, m.packets.Apply(ctx))
+	}
+	all := m.store.All()
+	for _, rec := range all {
+		errs = append(errs, m.reloadChat(ctx, rec.ID))
+	}
+	// The last: a chatd-egress that does not answer takes its time for each chat.
+	for _, rec := range all {
+		if opened[rec.Profile] {
+			m.reloadEgress(ctx, rec.ID)
+		}
+	}
+	err := errors.Join(errs...)
+	if err != nil {
+		err = &inForceError{err}
+	}
+	event.Outcome = "done"
+	if err != nil {
+		event.Outcome = "failed"
+		event.Detail["error"] = err.Error()
+	}
+	return errors.Join(err, m.store.Audit(event))
+}
+
+// egressMoves names the profiles in which next changes where chats may connect.
+func (m *Manager) egressMoves(next policy.Next) map[string]bool {
+	moves := map[string]bool{}
+	for name := range m.opt.Profiles {
+		now, then := m.policy.Profile(name), m.policy.ProfileIn(next, name)
+		if !slices.Equal(now.Egress, then.Egress) ||
+			!slices.Equal(now.EgressMayAdd, then.EgressMayAdd) {
+			moves[name] = true
+		}
+	}
+	return moves
+}
+
+// reloadEgress tells chatd-egress where a chat may connect now.
+func (m *Manager) reloadEgress(ctx context.Context, id chat.ID) {
+	if m.archive.Progress(id) != nil {
+		return // see reloadChat
+	}
+	unlock, err := m.chats.locks.Lock(ctx, id)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	rec, err := m.chats.get(id)
+	if s := m.chats.session(id); err != nil || s == nil || !s.Init.Alive() {
+		return
+	}
+	if err := m.gateway.Change(ctx, id, rec.profile.Egress); err != nil {
+		m.log.Warn("a chat has not the egress of its profile yet", "chat", id, "why", err)
+	}
+}
+
+// inForceError is an error that came after new rules and guards were in force.
+type inForceError struct{ err error }
+
+func (e *inForceError) Error() string { return e.err.Error() }
+func (e *inForceError) Unwrap() error { return e.err }
+
+// reloadChat does so in one chat. One that is being archived sleeps, and wakes with the new ones:
+// others must not wait for hours until theirs hold.
+func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
+	if m.archive.Progress(id) != nil {
+		return nil
+	}
+	unlock, err := m.chats.locks.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := m.chats.get(id)
+	if err == nil {
+		if err := m.disk.create(ctx, rec); err != nil {
+			m.trail.SetFinding("chat "+string(id), err) // as reconcile does, which tries again
+		}
+	}
+	s := m.chats.session(id)
+	if err != nil || s == nil || !s.Init.Alive() {
+		return nil
+	}
+	if err := m.limits.Apply(rec.ID, rec.profile.Limits, &s.limits, false); err != nil {
+		m.log.Warn("a chat has not the limits of its profile yet", "chat", id, "why", err)
+	}
+	// The shims' policy first: it does not depend on the enforcer.
+	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.sessions.shimPolicy(rec)), m.sessions.renewRules(ctx, rec, s))
+}
+
+// ReloadFrom is [Manager.ReloadProfiles] with the result of read. An error stays a finding until
+// a later call succeeds.
+func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*filerules.Policy, map[string]chat.Profile, error)) {
+	m.programs.Forget()
+	m.life.freshPrograms()
+	policies, profiles, err := read()
+	if err == nil {
+		err = m.ReloadProfiles(ctx, policies, profiles)
+	}
+	var inForce *inForceError
+	switch {
+	case errors.As(err, &inForce):
+		err = fmt.Errorf("the new rules and guard are in force; sessions that could not be brought to them were ended: %w", err)
+	case err != nil:
+		err = fmt.Errorf("reload failed; rules and guard unchanged: %w", err)
+	default:
+		m.log.Info("the file rules were read again, and the guards")
+		m.sayOpenings()
+	}
+	m.trail.Report("the file rules", err)
+}
+
+// ReloadSecrets reads the files of the secrets again.
+func (m *Manager) ReloadSecrets(ctx context.Context) error { return m.secrets.Reload(ctx) }
+
+// Explain answers whether the chat's file rules allow an operation, or its egress a destination,
+// and which rule or entry decides. A listed name of an awake chat is looked up too. Links are followed in the chat, as the chat: root follows none.
+func (t *tools) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
+	if err := q.Validate(); err != nil {
+		return chat.Explained{}, err
+	}
+	rec, err := t.chats.reach(ctx, id)
+	if err != nil {
+		return chat.Explained{}, err
+	}
+	e, err := t.policy.Explain(ctx, rec.rules(), q, t.inside(ctx, rec))
+	if err != nil || q.Host == "" || q.Destination().Name() == "" || e.Rule == "" {
+		return e, err
+	}
+	if why := t.gateway.Resolve(ctx, rec.ID, q.Destination()); why != nil {
+		e.Why += "; nothing is reached now: " + chat.EgressText(why.Error())
+	}
+	return e, nil
 }

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
-	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/background"
 	"github.com/chatd/chatd/provision/due"
 	"github.com/chatd/chatd/state"
@@ -22,18 +21,18 @@ func (m *Manager) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedul
 	if err := cmp.Or(n.Spec.Validate(), chat.CheckNamed(n.Named)); err != nil {
 		return chat.Schedule{}, err
 	}
-	rec, err := m.reach(ctx, id)
+	rec, err := m.chats.reach(ctx, id)
 	if err != nil {
 		return chat.Schedule{}, err
 	}
-	if _, err := m.profile(rec).RunTimeout(n.Spec.Timeout, chat.DefaultScheduleTimeout); err != nil {
+	if _, err := rec.profile.RunTimeout(n.Spec.Timeout, chat.DefaultScheduleTimeout); err != nil {
 		return chat.Schedule{}, err
 	}
 	if err := m.checkRun(ctx, rec, run); err != nil {
 		return chat.Schedule{}, err
 	}
 	s := due.NewSchedule(chat.CallerFrom(ctx), n)
-	event := m.event(ctx, rec, "schedule", "done", scheduleDetail(s))
+	event := m.trail.Event(ctx, rec.Record, "schedule", "done", scheduleDetail(s))
 	event.Argv = run.CommandLine()
 	return s.Schedule, m.store.AddSchedule(id, s, event)
 }
@@ -55,7 +54,7 @@ func scheduleDetail(s state.Schedule) map[string]string {
 // Schedules are those of a chat, in the order in which they were made.
 func (m *Manager) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
 	out := chat.Schedules{Schedules: []chat.Schedule{}}
-	if _, err := m.reach(ctx, id); err != nil {
+	if _, err := m.chats.reach(ctx, id); err != nil {
 		return out, err
 	}
 	all, err := m.store.Schedules(id)
@@ -67,7 +66,7 @@ func (m *Manager) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, er
 
 // Schedule is one of a chat's.
 func (m *Manager) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {
-	if _, err := m.reach(ctx, id); err != nil {
+	if _, err := m.chats.reach(ctx, id); err != nil {
 		return chat.Schedule{}, err
 	}
 	s, err := m.store.Schedule(id, name)
@@ -76,7 +75,7 @@ func (m *Manager) Schedule(ctx context.Context, id chat.ID, name string) (chat.S
 
 // RemoveSchedule forgets a schedule. A run of it that is under way goes on.
 func (m *Manager) RemoveSchedule(ctx context.Context, id chat.ID, name string) error {
-	rec, err := m.reach(ctx, id)
+	rec, err := m.chats.reach(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func (m *Manager) RemoveSchedule(ctx context.Context, id chat.ID, name string) e
 	if err != nil {
 		return err
 	}
-	return m.store.RemoveSchedule(id, name, m.event(ctx, rec, "unschedule", "done", scheduleDetail(s)))
+	return m.store.RemoveSchedule(id, name, m.trail.Event(ctx, rec.Record, "unschedule", "done", scheduleDetail(s)))
 }
 
 // KeptSchedules gives the schedules of all chats to out, for the clock.
@@ -114,31 +113,29 @@ func (m *Manager) BeginDue(ctx context.Context, d chat.DueSchedule) (running boo
 func (m *Manager) startScheduled(
 	ctx context.Context, d chat.DueSchedule, s state.Schedule,
 ) (*background.Run, error) {
-	ctx = chat.WithCaller(asSchedule(ctx, byClock{s.ID, *s.RunningSince}), s.By)
-	rec, err := m.reach(ctx, d.Chat)
+	ctx = chat.WithCaller(audit.WithSchedule(ctx, audit.Schedule{ID: s.ID, Taken: *s.RunningSince}), s.By)
+	rec, err := m.chats.reach(ctx, d.Chat)
 	if err != nil {
 		return nil, &due.NotBegun{Err: err}
 	}
 	if d.Refused != nil {
 		return nil, m.refusedDue(ctx, rec, s, d.Refused)
 	}
-	timeout, err := m.profile(rec).RunTimeout(s.Spec.Timeout, chat.DefaultScheduleTimeout)
+	timeout, err := rec.profile.RunTimeout(s.Spec.Timeout, chat.DefaultScheduleTimeout)
 	if err != nil {
 		return nil, err
 	}
 	run := s.Spec.Run()
 	run.Timeout, run.Named = chat.Duration(timeout), d.Named
-	return m.startRun(ctx, d.Chat, run)
+	return m.runner.start(ctx, d.Chat, run)
 }
 
 // refusedDue is the front's reason to refuse the command this time; a denial is audited.
-func (m *Manager) refusedDue(
-	ctx context.Context, rec state.Record, s state.Schedule, r *chat.RefusedDue,
-) error {
+func (m *Manager) refusedDue(ctx context.Context, rec subject, s state.Schedule, r *chat.RefusedDue) error {
 	if r.Denial == nil {
 		return r
 	}
-	return errors.Join(r.Denial, m.auditDenied(ctx, rec, s.Spec.Run().CommandLine(), r.Denial))
+	return errors.Join(r.Denial, m.trail.DeniedRun(ctx, rec.Record, s.Spec.Run().CommandLine(), r.Denial))
 }
 
 // AwaitDue returns when the run that BeginDue began has ended and its result is written down, or
@@ -163,33 +160,4 @@ func (m *Manager) adoptDue(context.Context) error {
 		m.done.Go(func() { m.due.Watch(m.bg, r) })
 	}
 	return nil
-}
-
-type scheduleKey struct{}
-
-// byClock is which time of which schedule a run is for.
-type byClock struct {
-	schedule string
-	taken    time.Time
-}
-
-// asSchedule is a context whose runs, and lines of the audit log, name the schedule they come from.
-func asSchedule(ctx context.Context, by byClock) context.Context {
-	return context.WithValue(ctx, scheduleKey{}, by)
-}
-
-// scheduleFrom is zero for what no schedule began.
-func scheduleFrom(ctx context.Context) byClock {
-	by, _ := ctx.Value(scheduleKey{}).(byClock)
-	return by
-}
-
-func withSchedule(ctx context.Context, detail map[string]string) map[string]string {
-	by := scheduleFrom(ctx)
-	if by.schedule == "" {
-		return detail
-	}
-	d := map[string]string{"schedule": by.schedule}
-	maps.Copy(d, detail)
-	return d
 }

@@ -5,165 +5,260 @@ import (
 	"errors"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/netpolicy/gateway"
+	"github.com/chatd/chatd/provision/archives"
+	"github.com/chatd/chatd/provision/background"
 	"github.com/chatd/chatd/provision/console"
+	"github.com/chatd/chatd/provision/layers"
+	"github.com/chatd/chatd/provision/limits"
+	"github.com/chatd/chatd/provision/policy"
+	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
-	"github.com/chatd/chatd/state"
-	"github.com/chatd/chatd/tmux"
+	"github.com/chatd/chatd/provision/view"
 )
 
-// liveSession is one awake chat.
-type liveSession struct {
-	*session.Session
-	owner    string
-	terminal *tmux.Terminal
-	// endedFor is the reason for which the daemon ended it without a request, nil if it did not.
-	endedFor atomic.Pointer[string]
-	// ending: chatd has begun to end its processes.
-	ending atomic.Bool
-	// inside counts the commands that chatd has in it; freezing is held while it is frozen or
-	// thawed.
-	inside   atomic.Int32
-	freezing sync.Mutex
-	// log is the log of its terminal's output; stopLog ends the goroutine that writes it.
-	log     *console.Recording
-	stopLog context.CancelFunc
-	// adopted: an earlier chatd started it.
-	adopted bool
-	// behind are the limits that its cgroup does not have as they are recorded; nil if none.
-	behind atomic.Pointer[[]string]
-	// limitedAt is when a patch changed its limits last; nil if none.
-	limitedAt atomic.Pointer[time.Time]
-	// meter counts what its limits did; meterMu is held until that is reported.
-	meter   cgroup.HitMeter
-	meterMu sync.Mutex
-}
-
-// lives reports whether there is a session that chatd is not ending.
-func (s *liveSession) lives() bool { return s != nil && !s.ending.Load() && s.Init.Alive() }
-
-// sessionDir is root's directory of the chat's session.
-func (m *Manager) sessionDir(id chat.ID, uid uint32) session.Dir {
-	return session.Dir{Parent: m.paths.sessions, Chat: id, UID: uid}
+// sessions starts, adopts and ends the sessions of awake chats.
+type sessions struct {
+	*entrance
+	limits   *limits.Watch
+	secrets  *secrets.Secrets
+	policy   *policy.InForce
+	gateway  *gateway.Gateway
+	layers   *layers.Set
+	archive  *archives.Activity
+	runs     *background.Runs
+	logs     *console.Logs
+	done     *sync.WaitGroup
+	progress func(string)
 }
 
 // createLimits makes the chat's cgroup with its limits. The CPU quota is set once the prompt is
 // up: under a quarter CPU a session takes three times as long to reach it.
-func (m *Manager) createLimits(_ context.Context, rec state.Record) error {
-	return m.groups.Create(rec.ID, m.profile(rec).Limits)
+func (ss *sessions) createLimits(_ context.Context, rec subject) error {
+	return ss.groups.Create(rec.ID, rec.profile.Limits)
 }
 
 // removeLimits kills the processes that remain in the cgroup, and what is done beside them, and
 // removes it.
-func (m *Manager) removeLimits(ctx context.Context, rec state.Record) error {
+func (ss *sessions) removeLimits(ctx context.Context, rec subject) error {
 	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
 	defer cancel()
-	for _, id := range append(m.archive.besides(rec.ID), rec.ID) {
-		if err := m.starter.Kill(ctx, id, rec.UID); err != nil {
+	for _, id := range append(ss.archive.Besides(rec.ID), rec.ID) {
+		if err := ss.starter.Kill(ctx, id, rec.UID); err != nil {
 			return err
 		}
 	}
-	return m.groups.Remove(rec.ID)
+	return ss.groups.Remove(rec.ID)
 }
 
 // createSession starts the process tree of doc.go and returns when the shell's
 // prompt is up and every limit stands.
-func (m *Manager) createSession(ctx context.Context, rec state.Record) error {
-	dir := m.sessionDir(rec.ID, rec.UID)
-	prompt, err := dir.Make(m.shimPolicy(rec))
+func (ss *sessions) createSession(ctx context.Context, rec subject) error {
+	dir := ss.dirs.sessionDir(rec.ID, rec.UID)
+	prompt, err := dir.Make(ss.shimPolicy(rec))
 	if err != nil {
 		return err
 	}
 	defer prompt.Close()
-	if err := m.writeTrust(rec); err != nil {
-		return err
+	if len(rec.profile.Secrets) > 0 {
+		if err := ss.secrets.WriteTrust(dir); err != nil {
+			return err
+		}
 	}
-	if err := m.makeInstanceDirs(rec); err != nil { // the chat may have filled its disk, and can wake to empty it
-		m.log.Warn("a chat wakes without its directories", "chat", rec.ID, "why", err)
+	if err := ss.dirs.MakeInstanceDirs(rec.Record); err != nil { // the chat may have filled its disk, and can wake to empty it
+		ss.log.Warn("a chat wakes without its directories", "chat", rec.ID, "why", err)
 	}
-	s, err := m.startSession(ctx, rec, prompt, nil)
+	s, err := ss.startSession(ctx, rec, prompt, nil)
 	if errors.Is(err, session.ErrNoPrompt) {
-		m.log.Warn("starting a session without the chat's own ~/.bashrc", "chat", rec.ID, "why", err)
-		s, err = m.startSession(ctx, rec, prompt, []string{plan.PlainShell + "=1"})
+		ss.log.Warn("starting a session without the chat's own ~/.bashrc", "chat", rec.ID, "why", err)
+		s, err = ss.startSession(ctx, rec, prompt, []string{plan.PlainShell + "=1"})
 	}
 	if err != nil {
 		return err
 	}
-	if err := m.groups.LimitCPU(rec.ID, m.profile(rec).Limits); err != nil {
-		return errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, s.Init))
+	if err := ss.groups.LimitCPU(rec.ID, rec.profile.Limits); err != nil {
+		return errors.Join(err, ss.starter.Abandon(rec.ID, rec.UID, s.Init))
 	}
 	if err := s.Write(dir); err != nil {
-		return errors.Join(err, m.starter.Abandon(rec.ID, rec.UID, s.Init))
+		return errors.Join(err, ss.starter.Abandon(rec.ID, rec.UID, s.Init))
 	}
-	m.keepSession(s)
+	ss.keepSession(s)
 	return nil
 }
 
 // startSession starts the session and its terminal, and returns when the shell is at its prompt.
-func (m *Manager) startSession(ctx context.Context, rec state.Record, prompt *os.File, env []string) (*liveSession, error) {
-	v, notes, err := m.preparedView(rec)
+func (ss *sessions) startSession(ctx context.Context, rec subject, prompt *os.File, env []string) (*liveSession, error) {
+	v, notes, err := ss.mounts.next(rec)
+	if err == nil { // the home is made ready for it; the caller holds the chat's lock
+		err = ss.mounts.views.MakeMountPoints(ss.mounts.viewer(rec), v.Exposed)
+	}
 	if err != nil {
 		return nil, err
 	}
-	spec := m.spec(rec, v)
+	spec := ss.spec(rec, v)
 	spec.Argv, spec.Env = session.TerminalArgv(v), env
-	plan := m.startOf(rec, spec, notes).Begin(m.log)
-	in, err := m.starter.Start(ctx, spec, prompt)
+	plan := ss.startOf(rec, spec, notes).Begin(ss.log)
+	in, err := ss.starter.Start(ctx, spec, prompt)
 	if err != nil {
 		return nil, err
 	}
 	masked := targets(v.Masked)
-	in.Plan, in.Basis = &plan, m.basis(rec)
+	in.Plan, in.Basis = &plan, ss.mounts.fingerprint(rec)
 	in.Masked.Store(&masked)
 	s := &liveSession{Session: in, owner: rec.Owner}
-	s.terminal = m.terminal(rec, s)
+	s.terminal = ss.entrance.terminal(rec, s)
 	return s, nil
 }
 
 // spec is a session of the chat in view v, without its program.
-func (m *Manager) spec(rec state.Record, v plan.View) session.Spec {
-	return session.Spec{
-		Chat: rec.ID, View: v, Limits: m.processLimits(rec), Rules: m.barrier(rec,
-			v),
-	}
+func (ss *sessions) spec(rec subject, v plan.View) session.Spec {
+	return session.Spec{Chat: rec.ID, View: v, Limits: ss.disk.processLimits(rec), Rules: ss.barrier(rec, v)}
 }
 
 // keepSession registers the session and watches for its end.
-func (m *Manager) keepSession(s *liveSession) {
+func (ss *sessions) keepSession(s *liveSession) {
 	s.stopLog = func() {}
-	m.policy.Began(s.Chat)
-	m.record(s)
-	m.mu.Lock()
-	m.sessions[s.Chat] = s
-	m.mu.Unlock()
-	go m.watch(s)
+	ss.policy.Began(s.Chat)
+	ss.record(s)
+	ss.chats.sessions.Store(s.Chat, s)
+	go ss.watch(s)
 }
 
 // removeSession ends every process of the chat by its cgroup. Pid 1 of bubblewrap ignores SIGTERM,
 // and a process that left its process group or its session is still in the cgroup.
-func (m *Manager) removeSession(ctx context.Context, rec state.Record) error {
+func (ss *sessions) removeSession(ctx context.Context, rec subject) error {
 	ctx, cancel := context.WithTimeout(ctx, session.StartTimeout)
 	defer cancel()
-	if s := m.session(rec.ID); s != nil {
+	if s := ss.chats.session(rec.ID); s != nil {
 		s.ending.Store(true)
 	}
-	if err := m.starter.Kill(ctx, rec.ID, rec.UID); err != nil {
+	if err := ss.starter.Kill(ctx, rec.ID, rec.UID); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	s := m.sessions[rec.ID]
-	delete(m.sessions, rec.ID)
-	m.mu.Unlock()
-	m.clearFinding(limitsOf(rec.ID))
+	s := ss.chats.session(rec.ID)
+	ss.chats.sessions.Delete(rec.ID)
+	ss.trail.ClearFinding(limits.About(rec.ID))
 	var err error
 	if s != nil {
 		err = errors.Join(s.Init.WaitExit(ctx, rec.UID), s.Init.Close())
 	}
-	return errors.Join(err, m.gateway.Close(ctx, rec.ID), m.policy.Drop(ctx, rec.ID),
-		m.sessionDir(rec.ID, rec.UID).Remove())
+	return errors.Join(err, ss.gateway.Close(ctx, rec.ID), ss.policy.Drop(ctx, rec.ID),
+		ss.dirs.sessionDir(rec.ID, rec.UID).Remove())
+}
+
+// adopt takes over a session that an earlier chatd started; see [session.Starter.Adopt].
+func (ss *sessions) adopt(rec subject) error {
+	in, err := ss.starter.Adopt(ss.dirs.sessionDir(rec.ID, rec.UID))
+	if err != nil {
+		return err
+	}
+	s := &liveSession{Session: in, owner: rec.Owner, adopted: true}
+	s.terminal = ss.entrance.terminal(rec, s)
+	if err := ss.bringUpToDate(rec, s); err != nil {
+		return errors.Join(err, in.Init.Close())
+	}
+	ss.keepSession(s)
+	return nil
+}
+
+// bringUpToDate gives an adopted session what the config says by now.
+func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
+	// A chatd that crashed while it started the session may have left the quota lifted.
+	if err := ss.limits.Apply(rec.ID, rec.profile.Limits, &s.limits, false); err != nil && !errors.Is(err, chat.ErrBusy) {
+		return err
+	}
+	if err := ss.policy.Apply(context.Background(), rec.rules(), s.Init); err != nil {
+		return err
+	}
+	if err := ss.policy.ForgetMasks(rec.rules(), s.Session, ss.dirs.sessionDir(rec.ID, rec.UID)); err != nil {
+		return err
+	}
+	if err := ss.adoptNetwork(rec, s); err != nil {
+		return err
+	}
+	if err := ss.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(ss.shimPolicy(rec)); err != nil {
+		ss.trail.SetFinding("shims of chat "+string(rec.ID), err)
+	}
+	counters, err := limits.Hits(ss.groups, rec.ID)
+	if err != nil {
+		return err
+	}
+	s.limits.Begin(counters)
+	return nil
+}
+
+// barrier returns what root does in a session that begins, before its program goes on: its network
+// is set up and its file rules are applied. It is nil if there is nothing to do.
+func (ss *sessions) barrier(rec subject, v plan.View) func(context.Context, *sys.HeldProcess) error {
+	rules := ss.policy.Barrier(rec.rules())
+	if v.Network != chat.NetworkOwn {
+		return rules
+	}
+	return func(ctx context.Context, init *sys.HeldProcess) error {
+		if err := ss.gateway.Open(ctx, rec.way(), init); err != nil || rules == nil {
+			return err
+		}
+		return rules(ctx, init)
+	}
+}
+
+// adoptNetwork holds the network of a session that an earlier chatd started.
+func (ss *sessions) adoptNetwork(rec subject, s *liveSession) error {
+	network := ss.layers.Network(rec.profile)
+	if s.Plan != nil {
+		network = s.Plan.Network // that of its profile when it began
+	}
+	if network != chat.NetworkOwn {
+		return nil
+	}
+	return ss.gateway.Adopt(rec.way(), s.Init)
+}
+
+// shimPolicy is the policy that the shims of a chat check against; see [policy.InForce.ForShims].
+func (ss *sessions) shimPolicy(rec subject) []byte {
+	return ss.policy.ForShims(rec.rules())
+}
+
+// record keeps what the session prints until it ends.
+func (ss *sessions) record(s *liveSession) {
+	l, err := ss.logs.Record(s.Chat, ss.dirs.sessionDir(s.Chat, s.UID).Log())
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		ss.log.Debug("not keeping what a terminal prints", "chat", s.Chat, "why", err)
+		return
+	case err != nil:
+		ss.log.Error("cannot keep what a terminal prints", "chat", s.Chat, "error", err)
+		return
+	}
+	s.log = l
+	if s.adopted {
+		if err := l.Recall(); err != nil {
+			ss.log.Warn("cannot tell what the shell of an adopted session said last", "chat", s.Chat, "error", err)
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopLog = stop
+	ss.done.Go(func() {
+		l.Keep(ctx, console.Keeping{
+			Alive: s.Init.Alive, Printed: func() { ss.store.Touch(s.Chat, time.Now()) },
+			Warn: func(what string, err error) { ss.log.Warn(what, "chat", s.Chat, "error", err) },
+		})
+	})
+}
+
+// startOf is the spec as a plan tells it.
+func (ss *sessions) startOf(rec subject, spec session.Spec, notes []string) view.Start {
+	s := view.Start{
+		Chat: rec.ID, Profile: rec.Profile, View: spec.View, Plan: ss.starter.Plan(spec),
+		Apart: ss.starter.KeepsApart(spec.View), Notes: notes,
+	}
+	if ss.policy.Enforced(rec.rules()) {
+		s.Rules = ss.policy.File(rec.Profile).Name
+	}
+	return s
 }

@@ -10,57 +10,55 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/filecall"
-	"github.com/chatd/chatd/state"
 )
 
 // ShareFile calls talk to copy one regular file from the chat to another of the same caller. It is
 // read as the one and by its rules, and written as the other and by its rules. It is the only way
 // across. Of a copy that fails nothing is left.
-func (m *Manager) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
+func (t *tools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
 	if s.To == id {
 		return fmt.Errorf("cannot share with chat %s: it is the same: %w", id, chat.ErrInvalid)
 	}
-	from, err := m.reach(ctx, id)
+	from, err := t.chats.reach(ctx, id)
 	if err != nil {
 		return err
 	}
-	to, err := m.reach(ctx, s.To)
+	to, err := t.chats.reach(ctx, s.To)
 	if err != nil {
 		return err
 	}
-	sh := &sharing{filecall.NewCopy(from.ID, s, talk), m, from, to, s}
-	if err := errors.Join(m.allowFirst(ctx, from, sh.Read), m.allowFirst(ctx, to, sh.Write)); err != nil {
+	sh := &sharing{filecall.NewCopy(from.ID, s, talk), t, from, to, s}
+	if err := errors.Join(t.allowFirst(ctx, from, sh.Read), t.allowFirst(ctx, to, sh.Write)); err != nil {
 		return err
 	}
 	if err := sh.audit(ctx, "intent", nil); err != nil {
 		return err
 	}
-	copied, err := sh.copy(ctx)
-	m.touch(from)
-	m.touch(to)
+	copied, err := sh.Do(ctx, func(ctx context.Context, c *filecall.Call) (filewire.Answer, error) {
+		if c == sh.Write {
+			return t.call(ctx, to, c)
+		}
+		return t.call(ctx, from, c)
+	})
+	t.chats.touch(from.ID)
+	t.chats.touch(to.ID)
 	auditErr := sh.auditEnd(ctx, copied, err)
-	return errors.Join(sh.redact(ctx, err), auditErr)
+	var d *filewire.Denial
+	if errors.As(err, &d) {
+		err = t.policy.Redact(ctx, sh.side(d).Profile, err)
+	}
+	return errors.Join(err, auditErr)
 }
 
 // sharing is one copy and its two chats.
 type sharing struct {
 	*filecall.Copy
-	m        *Manager
-	from, to state.Record
+	m        *tools
+	from, to subject
 	share    chat.Share
-}
-
-// copy does the two calls, each in its chat.
-func (sh *sharing) copy(ctx context.Context) (filewire.Answer, error) {
-	return sh.Do(ctx, func(ctx context.Context, c *filecall.Call) (filewire.Answer, error) {
-		if c == sh.Write {
-			return sh.m.callTool(ctx, sh.to, c)
-		}
-		return sh.m.callTool(ctx, sh.from, c)
-	})
 }
 
 // audit writes what happens to either chat, under its own name.
@@ -71,8 +69,8 @@ func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]st
 		return d
 	}
 	return errors.Join(
-		sh.m.audit(ctx, sh.from, "share", outcome, detail("to", sh.to.ID)),
-		sh.m.audit(ctx, sh.to, "share", outcome, detail("from", sh.from.ID)))
+		sh.m.trail.Write(ctx, sh.from.Record, "share", outcome, detail("to", sh.to.ID)),
+		sh.m.trail.Write(ctx, sh.to.Record, "share", outcome, detail("from", sh.from.ID)))
 }
 
 // auditEnd writes how it ended. The front reports what was copied, unverified.
@@ -85,21 +83,13 @@ func (sh *sharing) auditEnd(ctx context.Context, out filewire.Answer, err error)
 	if !errors.As(err, &d) {
 		return failed
 	}
-	return errors.Join(failed, sh.m.auditDenial(ctx, sh.side(d), err))
+	return errors.Join(failed, sh.m.trail.DeniedFile(ctx, sh.side(d).Record, err))
 }
 
 // side is the chat whose rules deny.
-func (sh *sharing) side(d *filewire.Denial) state.Record {
+func (sh *sharing) side(d *filewire.Denial) subject {
 	if d.Op == filewire.Read {
 		return sh.from
 	}
 	return sh.to
-}
-
-func (sh *sharing) redact(ctx context.Context, err error) error {
-	var d *filewire.Denial
-	if !errors.As(err, &d) {
-		return err
-	}
-	return sh.m.policy.Redact(ctx, sh.side(d).Profile, err)
 }

@@ -14,8 +14,6 @@ import (
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/homedir"
-	"github.com/chatd/chatd/provision/safefs"
-	"github.com/chatd/chatd/state"
 )
 
 // A snapshot is a clone of the home of an awake chat, which is made while all of the chat stands
@@ -31,35 +29,34 @@ const (
 	snapshotInside = "/tmp"
 )
 
-var errCloneTimeout = fmt.Errorf("the chat would stand still for over %s: %w", cloneTimeout,
-	chat.ErrBusy)
+var errCloneTimeout = fmt.Errorf("the chat would stand still for over %s: %w", cloneTimeout, chat.ErrBusy)
 
 // snapshot is the clone of the home of a chat whose session lives.
 type snapshot struct {
-	m   *Manager
-	rec state.Record
+	m   *archiver
+	rec subject
 	of  *liveSession
 }
 
 // takeSnapshot clones the home. The caller holds the chat's lock, which nothing after it needs.
-func (m *Manager) takeSnapshot(
-	ctx context.Context, rec state.Record, s *liveSession,
+func (k *archiver) takeSnapshot(
+	ctx context.Context, rec subject, s *liveSession,
 ) (from homeSource, err error) {
-	if m.without(chat.LayerView) || m.without(chat.LayerProc) || m.without(chat.LayerTmp) {
+	if k.layers.Without(chat.LayerView) || k.layers.Without(chat.LayerProc) || k.layers.Without(chat.LayerTmp) {
 		return from, errors.New("the layers view, proc and tmp keep a chat from the clone")
 	}
-	if err := homedir.TryReflinks(m.paths.homes); err != nil {
+	if err := homedir.TryReflinks(k.dirs.Homes); err != nil {
 		return from, err
 	}
-	n := snapshot{m, rec, s}
-	leave, err := m.letIn(ctx, rec, s) // so that nothing else freezes it, and it is not frozen
+	n := snapshot{k, rec, s}
+	leave, err := k.entrance.letIn(ctx, rec, s) // so that nothing else freezes it, and it is not frozen
 	if err != nil {
 		return from, err
 	}
 	defer leave()
-	m.keepTerminal(ctx, rec.ID)
+	k.sessions.keepTerminal(ctx, rec.ID)
 	if err = n.remove(); err == nil {
-		err = homedir.MakeOwned(m.paths.snapshots, string(rec.ID), rec.UID, 0o700, "")
+		err = homedir.MakeOwned(k.dirs.Snapshots, string(rec.ID), rec.UID, 0o700, "")
 	}
 	from = homeSource{do: n.do, dir: snapshotInside, snapshot: true, done: n.remove}
 	if err == nil {
@@ -73,9 +70,7 @@ func (m *Manager) takeSnapshot(
 
 // clone makes the clone while the chat stands still. It goes on in any case.
 func (n snapshot) clone(ctx context.Context) (archives.Result, error) {
-	task := archives.Task{
-		Args: []string{"clone", n.m.home(n.rec.ID), snapshotInside}, In: strings.NewReader("."),
-	}
+	task := archives.Task{Args: []string{"clone", n.rec.home, snapshotInside}, In: strings.NewReader(".")}
 	return n.beside(ctx, "cloning", task,
 		func(ctx context.Context, p *archives.Process) (r archives.Result, err error) {
 			goOn, err := n.m.groups.Pause(ctx, n.rec.ID)
@@ -97,13 +92,13 @@ func (n snapshot) clone(ctx context.Context) (archives.Result, error) {
 // do does a command with the clone. The chat's lock is held until that has begun, so that it meets
 // no end of the session; a later one ends it.
 func (n snapshot) do(ctx context.Context, doing string, task archives.Task) (r archives.Result, err error) {
-	unlock, err := n.m.locks.lock(ctx, n.rec.ID)
+	unlock, err := n.m.chats.locks.Lock(ctx, n.rec.ID)
 	if err != nil {
 		return r, err
 	}
 	unlock = sync.OnceFunc(unlock)
 	defer unlock()
-	if n.m.session(n.rec.ID) == n.of && n.of.lives() {
+	if n.m.chats.session(n.rec.ID) == n.of && n.of.lives() {
 		r, err = n.beside(ctx, doing, task,
 			func(ctx context.Context, p *archives.Process) (archives.Result, error) {
 				unlock()
@@ -112,8 +107,7 @@ func (n snapshot) do(ctx context.Context, doing string, task archives.Task) (r a
 			})
 	}
 	if !n.of.lives() && ctx.Err() == nil {
-		err = errors.Join(err, fmt.Errorf("its session ended while it was archived: %w",
-			chat.ErrConflict))
+		err = errors.Join(err, fmt.Errorf("its session ended while it was archived: %w", chat.ErrConflict))
 	}
 	return r, err
 }
@@ -130,40 +124,36 @@ func (n snapshot) beside(
 	ctx context.Context, doing string, task archives.Task,
 	wait func(context.Context, *archives.Process) (archives.Result, error),
 ) (archives.Result, error) {
-	group, end := n.m.archive.beside(n.rec.ID, n.m.hasChat)
+	group, end := n.m.archive.Beside(n.rec.ID, n.m.chats.hasChat)
 	defer end()
-	limits := n.m.profile(n.rec).Limits
+	limits := n.rec.profile.Limits
 	limits.MemoryMax, limits.PidsMax = min(limits.MemoryMax, besideMemory), besidePids
-	spec := n.m.archiveSpec(n.rec, task)
-	spec.View.Tmp = filepath.Join(n.m.paths.snapshots, string(n.rec.ID))
+	spec := n.m.spec(n.rec, task)
+	spec.View.Tmp = filepath.Join(n.m.dirs.Snapshots, string(n.rec.ID))
 	spec.View.VarTmp = spec.View.Tmp
 	return n.m.runTask(ctx, n.rec, doing, task,
 		taskPlace{group: group, limits: limits, spec: spec, wait: wait})
 }
 
-func (n snapshot) remove() error { return n.m.removeClone(n.rec.ID) }
-
-func (m *Manager) removeClone(id chat.ID) error {
-	return safefs.Remove(m.paths.snapshots, string(id), safefs.AsideName(string(id)))
-}
+func (n snapshot) remove() error { return n.m.dirs.RemoveClone(n.rec.ID) }
 
 // endSnapshot ends what a chatd that crashed left of a snapshot: the chat goes on at once, and its
 // clone is removed behind.
-func (m *Manager) endSnapshot(id chat.ID) error {
-	if m.archive.keeps(id) {
+func (k *archiver) endSnapshot(id chat.ID) error {
+	if k.archive.Keeps(id) {
 		return nil // it is no remnant
 	}
-	if err := m.groups.EndPause(id); err != nil {
+	if err := k.groups.EndPause(id); err != nil {
 		return err
 	}
-	_, err := os.Lstat(filepath.Join(m.paths.snapshots, string(id)))
-	if errors.Is(err, os.ErrNotExist) || !m.archive.keep(id) {
+	_, err := os.Lstat(filepath.Join(k.dirs.Snapshots, string(id)))
+	if errors.Is(err, os.ErrNotExist) || !k.archive.Keep(id) {
 		return nil
 	}
-	_, err = m.later.Do("the clone of chat "+string(id), time.Second,
+	_, err = k.later.Do("the clone of chat "+string(id), time.Second,
 		func(context.Context) error {
-			defer m.archive.kept(id)
-			return m.removeClone(id)
+			defer k.archive.Kept(id)
+			return k.dirs.RemoveClone(id)
 		}, nil)
 	return err
 }

@@ -8,100 +8,92 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/admission"
 	"github.com/chatd/chatd/provision/archives"
-	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
 
-// Unarchive makes the chat of an archive again: its id, its record, its home, its schedules and its
+// unarchive makes the chat of an archive again: its id, its record, its home, its schedules and its
 // log, under a new uid, asleep. All of it is there, or after an error nothing; the archive stays.
 // With ctx it ends early.
-func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (c chat.Chat, err error) {
-	store, a, err := m.reachArchive(ctx, name)
+func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subject, err error) {
+	store, a, err := k.reach(ctx, name)
 	if err != nil {
 		return c, err
 	}
-	former, err := formerRecord(a)
+	record, err := formerRecord(a)
 	if err != nil {
 		return c, err
 	}
-	u := unpacking{m: m}
+	former := k.chats.subject(record)
+	u := unpacking{m: k, start: k.starts.New()}
+	defer u.start.End()
 	u.Store, u.Archive = store, a
 	if err := u.canRead(); err != nil { // before it costs a uid
 		return c, fmt.Errorf("cannot unarchive %s: %w", name, err)
 	}
-	if err := m.mayUnarchive(ctx, name, former); err != nil {
+	if err := k.mayUnarchive(ctx, name, former, u.start); err != nil {
 		return c, err
 	}
-	leave, err := m.beginArchive(ctx, former, "unarchive")
+	leave, err := k.begin(ctx, former.ID, former.Owner, "unarchive")
 	if err != nil {
 		return c, err
 	}
 	defer leave()
-	unlock, err := m.locks.lock(ctx, former.ID)
+	unlock, err := k.chats.locks.Lock(ctx, former.ID)
 	if err != nil {
 		return c, err
 	}
 	defer unlock()
-	m.locks.occupy(former.ID, fmt.Errorf("cannot use chat %s: it is being unarchived: %w",
+	k.chats.locks.Occupy(former.ID, fmt.Errorf("cannot use chat %s: it is being unarchived: %w",
 		former.ID, chat.ErrBusy))
-	if err := u.checkTried(ctx); err != nil {
+	if err := u.CheckTried(ctx); err != nil {
 		return c, err
 	}
-	rec, err := m.shares.Unarchive(ctx, name, former, state.Event{
-		Action: "unarchive", Outcome: "intent", Caller: chat.CallerFrom(ctx),
-		Detail: archiveDetail(name),
+	record, err = k.shares.Unarchive(ctx, name, record, state.Event{
+		Action: "unarchive", Outcome: "intent", Caller: chat.CallerFrom(ctx), Detail: archiveDetail(name),
 	})
 	if err != nil {
 		return c, err
 	}
 	sys.Failpoint("unarchive.record.after")
-	u.rec, u.Do = rec, m.archiveDo(rec)
+	u.c = k.chats.subject(record)
+	u.Do = k.do(u.c)
 	if err := u.all(ctx); err != nil {
-		u.keepTried(ctx, err)
-		undone := m.giveUp(ctx, rec, "unarchive", err)
+		u.KeepTried(ctx, err)
+		undone := k.life.giveUp(ctx, u.c, "unarchive", err)
 		return c, errors.Join(fmt.Errorf("cannot unarchive %s: %w", name, err), undone)
 	}
-	rec, err = m.store.Get(rec.ID)
-	return m.show(ctx, rec), err
+	return k.chats.get(u.c.ID)
 }
 
 // mayUnarchive refuses what a create of the chat would be refused.
-func (m *Manager) mayUnarchive(ctx context.Context, name chat.ArchiveName, former state.Record) error {
-	if _, ok := m.opt.Profiles[former.Profile]; !ok {
+func (k *archiver) mayUnarchive(ctx context.Context, name chat.ArchiveName, former subject, st *admission.Start) error {
+	if _, ok := k.profiles[former.Profile]; !ok {
 		return fmt.Errorf("cannot unarchive %s: its profile %s is not configured: %w", name,
 			former.Profile, chat.ErrInvalid)
 	}
-	if _, err := m.store.Find(former.Owner, former.ExternalID); err == nil {
+	if _, err := k.store.Find(former.Owner, former.ExternalID); err == nil {
 		return fmt.Errorf("cannot unarchive %s: its conversation has a chat, %s: reap that first: %w",
 			name, former.ID, chat.ErrExists)
 	}
-	if err := m.mayUse(chat.CallerFrom(ctx), former.Profile); err != nil {
+	if err := k.mayUse(chat.CallerFrom(ctx), former.Profile); err != nil {
 		return err
 	}
-	if err := m.mayBegin(ctx); err != nil {
-		return err
-	}
-	if err := m.policy.Raise(ctx, []policy.Chat{m.chatOf(former)}); err != nil {
-		return err
-	}
-	if err := m.shares.Create(ctx, former.Owner); err != nil {
-		return err
-	}
-	return m.ensureBlock(ctx, former.Profile)
+	return k.mayMake(ctx, former.Owner, former.rules(), st)
 }
 
 // unarchiveFor makes the chat of the newest archive of a conversation that has none. An archive that
 // cannot be read is an error: an empty chat would be taken for the one that was archived.
-func (m *Manager) unarchiveFor(ctx context.Context, owner, externalID string) error {
-	if _, err := m.store.Find(owner, externalID); err == nil {
+func (k *archiver) unarchiveFor(ctx context.Context, owner, externalID string) error {
+	if _, err := k.store.Find(owner, externalID); err == nil {
 		return nil
 	}
-	id, err := m.store.NewID(owner, externalID)
+	id, err := k.store.NewID(owner, externalID)
 	if err != nil {
 		return err
 	}
-	store, err := m.archiveStore()
+	store, err := k.open()
 	if err != nil {
 		return err
 	}
@@ -110,7 +102,7 @@ func (m *Manager) unarchiveFor(ctx context.Context, owner, externalID string) er
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	_, err = m.Unarchive(ctx, all[len(all)-1].Name)
+	_, err = k.unarchive(ctx, all[len(all)-1].Name)
 	if errors.Is(err, chat.ErrExists) {
 		return nil // another caller was first
 	}
@@ -120,8 +112,7 @@ func (m *Manager) unarchiveFor(ctx context.Context, owner, externalID string) er
 // formerRecord is the record in an archive, which this install wrote.
 func formerRecord(a archives.Manifest) (rec state.Record, err error) {
 	if err := json.Unmarshal(a.Record, &rec); err != nil {
-		return rec, fmt.Errorf("cannot read the record in archive %s: %w: %w", a.Name, err,
-			chat.ErrInvalid)
+		return rec, fmt.Errorf("cannot read the record in archive %s: %w: %w", a.Name, err, chat.ErrInvalid)
 	}
 	return rec, nil
 }
@@ -134,21 +125,26 @@ func errCutOff(rec state.Record) error {
 
 // giveUpUnarchive removes a chat whose unarchive was killed, under the chat's lock. Its archive
 // stays.
-func (m *Manager) giveUpUnarchive(ctx context.Context, rec state.Record) error {
-	return m.giveUp(ctx, rec, "unarchive", errCutOff(rec))
+func (l *life) giveUpUnarchive(ctx context.Context, rec subject) error {
+	return l.giveUp(ctx, rec, "unarchive", errCutOff(rec.Record))
 }
 
 // unpacking is the unarchive of a chat. The caller holds the chat's lock.
 type unpacking struct {
 	archives.Unpacking
-	m   *Manager
-	rec state.Record
+	m     *archiver
+	c     subject
+	start *admission.Start
 }
 
 // canRead refuses an archive whose files or keys are not there.
 func (u *unpacking) canRead() (err error) {
 	if u.Archive.Encrypted {
-		if u.Identities, err = u.m.identities(); err != nil {
+		file := u.m.archives.Identities
+		if file == "" {
+			return fmt.Errorf("it is encrypted, and the config names no archive.identities: %w", chat.ErrInvalid)
+		}
+		if u.Identities, err = u.m.keys(file); err != nil {
 			return err
 		}
 	}
@@ -165,50 +161,39 @@ func (u *unpacking) canRead() (err error) {
 }
 
 // all makes the chat, fills it, and makes it ready.
-func (u unpacking) all(ctx context.Context) (err error) {
+func (u *unpacking) all(ctx context.Context) (err error) {
 	m := u.m
-	leave, err := m.acquireStart(ctx, u.rec, "unarchive")
-	if err != nil {
+	if err := u.start.Enter(ctx, u.c.ID, u.c.Owner, "unarchive"); err != nil {
 		return err
 	}
-	err = m.forwards(ctx, "unarchive", asleepSteps(), u.rec)
-	if leave(); err != nil {
+	err = m.life.asleepSteps().forwards(ctx, m.log, "unarchive", u.c)
+	if u.start.End(); err != nil {
 		return err
 	}
-	done, err := m.shares.Wake(ctx, u.rec.ID, m.place(u.rec))
+	done, err := m.shares.Wake(ctx, u.c.ID, u.c.place())
 	if err != nil {
 		return err
 	}
 	defer done()
-	defer m.archive.progress(u.rec.ID, nil)
-	if err := u.Home(ctx, m.home(u.rec.ID)); err != nil {
+	defer m.archive.SetProgress(u.c.ID, nil)
+	if err := u.Home(ctx, u.c.home); err != nil {
 		return err
 	}
 	rest, err := u.rest(ctx)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(m.logs.Refill(u.rec.ID, rest.Log), m.makeInstanceDirs(u.rec))
+	err = errors.Join(m.logs.Refill(u.c.ID, rest.Log), m.dirs.MakeInstanceDirs(u.c.Record))
 	if err != nil {
 		return err
 	}
 	sys.Failpoint("unarchive.ready.before")
-	return m.store.Unarchived(u.rec.ID, rest.Env, rest.Schedules,
-		m.event(ctx, u.rec, "unarchive", "done", archiveDetail(u.Archive.Name)))
-}
-
-// identities are the keys that decrypt archives.
-func (m *Manager) identities() (string, error) {
-	file := m.opt.Archives.Identities
-	if file == "" {
-		return "", fmt.Errorf("it is encrypted, and the config names no archive.identities: %w",
-			chat.ErrInvalid)
-	}
-	return m.archiveKeys(file)
+	return m.store.Unarchived(u.c.ID, rest.Env, rest.Schedules,
+		m.trail.Event(ctx, u.c.Record, "unarchive", "done", archiveDetail(u.Archive.Name)))
 }
 
 // rest reads what else the archive has.
-func (u unpacking) rest(ctx context.Context) (rest archivedRest, err error) {
+func (u *unpacking) rest(ctx context.Context) (rest archivedRest, err error) {
 	text, err := u.Rest(ctx)
 	if err != nil {
 		return rest, err
@@ -217,4 +202,10 @@ func (u unpacking) rest(ctx context.Context) (rest archivedRest, err error) {
 		return rest, fmt.Errorf("cannot read the schedules and log: %w: %w", err, chat.ErrInvalid)
 	}
 	return rest, nil
+}
+
+// Unarchive makes the chat of an archive again; see [archiver.unarchive].
+func (m *Manager) Unarchive(ctx context.Context, name chat.ArchiveName) (chat.Chat, error) {
+	c, err := m.unarchive(ctx, name)
+	return m.shown(ctx, c, err)
 }

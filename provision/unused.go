@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/provision/admission"
+	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/state"
 )
@@ -20,7 +22,7 @@ const expireEvery = time.Hour
 func (m *Manager) watchUnused(ctx context.Context) {
 	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
 	defer tick.Stop()
-	unused, old := lasting[chat.ID]{}, lasting[chat.ArchiveName]{}
+	unused, old := idle.Lasting[chat.ID]{}, idle.Lasting[chat.ArchiveName]{}
 	var expired time.Time
 	for {
 		select {
@@ -28,43 +30,44 @@ func (m *Manager) watchUnused(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		m.keepTime()
+		m.clock.Keep()
 		if now := time.Now(); expired.IsZero() || now.Sub(expired) >= expireEvery {
 			expired = now
-			m.report(aboutArchives, m.expireArchives(ctx, old))
+			m.trail.Report(aboutArchives, m.archiver.expire(ctx, old))
 		}
 		m.reapUnused(ctx, unused)
 	}
 }
 
 // reapUnused looks once at all chats, and reaps those that it found unused for too long for a while.
-func (m *Manager) reapUnused(ctx context.Context, unused lasting[chat.ID]) {
+func (m *Manager) reapUnused(ctx context.Context, unused idle.Lasting[chat.ID]) {
 	now := time.Now()
-	for _, rec := range m.store.All() {
+	for _, was := range m.store.All() {
+		rec := m.chats.subject(was)
 		after := m.opt.Profiles[rec.Profile].ReapAfter.D()
 		if ctx.Err() != nil || after == 0 || !m.isUnused(rec, after) {
 			continue
 		}
-		if !unused.found(rec.ID, now, after) {
+		if !unused.Found(rec.ID, now, after) {
 			continue
 		}
-		unused[rec.ID] = sighting{time.Now(), now} // again after a while, where it fails
+		unused[rec.ID] = idle.Sighting{First: time.Now(), Last: now} // again after a while, where it fails
 		err := m.reapOne(ctx, rec, after)
-		if errors.Is(err, errWanted) || ctx.Err() != nil {
+		if errors.Is(err, admission.ErrWanted) || ctx.Err() != nil {
 			err = nil
 		}
-		m.report("reap_after of chat "+string(rec.ID), err)
+		m.trail.Report("reap_after of chat "+string(rec.ID), err)
 	}
-	for _, id := range unused.forgetOthers(now) {
-		m.clearFinding("reap_after of chat " + string(id))
+	for _, id := range unused.ForgetOthers(now) {
+		m.trail.ClearFinding("reap_after of chat " + string(id))
 	}
 }
 
 // isUnused reports whether a chat was not used for too long. One that has a schedule to come, or that
 // an operator holds frozen, is none.
-func (m *Manager) isUnused(rec state.Record, after time.Duration) bool {
+func (m *Manager) isUnused(rec subject, after time.Duration) bool {
 	if rec.Phase != chat.Ready || time.Since(rec.UsedAt) < after || m.work(rec.ID) != "" ||
-		m.frozen(rec.ID) == chat.FrozenUntilThawed {
+		m.groups.frozen(rec.ID) == chat.FrozenUntilThawed {
 		return false
 	}
 	all, err := m.store.Schedules(rec.ID)
@@ -80,22 +83,24 @@ func (m *Manager) isUnused(rec state.Record, after time.Duration) bool {
 var errTooLong = fmt.Errorf("it takes over %s: %w", archiveHold, chat.ErrBusy)
 
 // reapOne archives and reaps a chat, unless it is used meanwhile.
-func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Duration) error {
-	if m.session(rec.ID) != nil {
-		if slept, err := m.sleepUnused(rec, after); !slept {
+func (m *Manager) reapOne(ctx context.Context, rec subject, after time.Duration) error {
+	if m.chats.session(rec.ID) != nil {
+		// A call that uses it just now and this see each other: see sleepIdle.
+		c, still := idle.Chat{ID: rec.ID, Used: rec.UsedAt}, func() bool { return m.isUnused(rec, after) }
+		if slept, err := m.sleepIdle(c, "nobody uses it", still); !slept {
 			return err
 		}
 	}
-	unlock, free := m.locks.tryLock(rec.ID)
+	unlock, free := m.chats.locks.TryLock(rec.ID)
 	if !free {
 		return nil
 	}
 	defer unlock()
-	rec, err := m.store.Get(rec.ID)
-	if err != nil || m.session(rec.ID) != nil || !m.isUnused(rec, after) {
+	rec, err := m.chats.get(rec.ID)
+	if err != nil || m.chats.session(rec.ID) != nil || !m.isUnused(rec, after) {
 		return nil // it is gone, or was used
 	}
-	ctx, cancel := m.locks.untilWanted(ctx, rec.ID)
+	ctx, cancel := m.chats.locks.UntilWanted(ctx, rec.ID)
 	defer cancel()
 	// A command of the operator's that hangs must not keep all others from their end.
 	ctx, late := context.WithTimeoutCause(ctx, archiveHold, errTooLong)
@@ -106,20 +111,63 @@ func (m *Manager) reapOne(ctx context.Context, rec state.Record, after time.Dura
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return m.reapReady(context.WithoutCancel(ctx), rec)
+		return m.life.reapReady(context.WithoutCancel(ctx), rec)
 	}
-	defer m.archive.progress(rec.ID, nil)
+	defer m.archive.SetProgress(rec.ID, nil)
 	lock := archiveLock{release: func() {}, occupy: func() {}} // it gives way
-	if _, err := m.archiveLocked(ctx, rec.ID, chat.ToArchive{}, lock); err != nil {
+	if _, err := m.archiver.archiveLocked(ctx, rec.ID, chat.ToArchive{}, lock); err != nil {
 		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w",
 			rec.ID, rec.UsedAt.Format(time.RFC3339), err)
 	}
 	return nil
 }
 
-// sleepUnused puts a chat to sleep before it is reaped. A call that uses it just now and this see
-// each other: see [Manager.sleepIdle].
-func (m *Manager) sleepUnused(rec state.Record, after time.Duration) (bool, error) {
-	c := idle.Chat{ID: rec.ID, Used: rec.UsedAt}
-	return m.sleepIdle(c, "nobody uses it", func() bool { return m.isUnused(rec, after) })
+// expire removes the archives that have expired; old is that of overdue. It opens the
+// directory where none expires too: what a kill left there is removed, and what is wrong is known
+// before an archive is needed.
+func (k *archiver) expire(ctx context.Context, old idle.Lasting[chat.ArchiveName]) error {
+	if k.archives == nil {
+		return nil
+	}
+	store, err := k.open()
+	if err != nil || k.archives.Expire == 0 {
+		return err
+	}
+	all, err := store.List(chat.ArchiveFilter{})
+	errs := []error{err}
+	for _, a := range overdue(all, old, time.Now()) {
+		if ctx.Err() == nil {
+			errs = append(errs, k.expireOne(ctx, store, a))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// overdue are the archives that were found expired for a while too.
+func overdue(
+	all []archives.Manifest, old idle.Lasting[chat.ArchiveName], now time.Time,
+) (due []archives.Manifest) {
+	for _, a := range all {
+		if a.ExpiresAt == nil || now.Before(*a.ExpiresAt) {
+			continue
+		}
+		if old.Found(a.Name, now, a.ExpiresAt.Sub(a.ArchivedAt)) {
+			due = append(due, a)
+		}
+	}
+	old.ForgetOthers(now)
+	return due
+}
+
+// expireOne removes an archive, unless a chat is just made of it.
+func (k *archiver) expireOne(ctx context.Context, store *archives.Store, a archives.Manifest) error {
+	unlock, free := k.chats.locks.TryLock(a.Chat)
+	if !free {
+		return nil
+	}
+	defer unlock()
+	detail := archiveDetail(a.Name)
+	detail["why"] = "expired at " + a.ExpiresAt.Format(time.RFC3339)
+	return k.trail.Around(ctx, state.Record{ID: a.Chat}, "remove_archive", detail,
+		func() error { return store.Remove(a.Name) })
 }

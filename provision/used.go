@@ -2,22 +2,19 @@ package provision
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/diskquota"
 	"github.com/chatd/chatd/provision/idle"
-	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/provision/sockets"
 )
-
-// touch records that the chat is used now.
-func (m *Manager) touch(rec state.Record) { m.store.Touch(rec.ID, time.Now()) }
 
 // usedAt is when the chat was last used, which is now while it is at work. Reap by
 // idleness goes by it.
-func (m *Manager) usedAt(rec state.Record) time.Time {
+func (m *Manager) usedAt(rec subject) time.Time {
 	if m.atWork(rec.ID) {
 		return time.Now().UTC()
 	}
@@ -25,8 +22,8 @@ func (m *Manager) usedAt(rec state.Record) time.Time {
 }
 
 // lastUsed is usedAt of a chat that is not at work.
-func (m *Manager) lastUsed(rec state.Record) time.Time {
-	m.keepTime()
+func (m *Manager) lastUsed(rec subject) time.Time {
+	m.clock.Keep()
 	if now, err := m.store.Get(rec.ID); err == nil {
 		return now.UsedAt // rec may be from before the clock was set
 	}
@@ -44,7 +41,7 @@ func (m *Manager) work(id chat.ID) string {
 	if m.atWork(id) {
 		return "a run, a file tool, a client or a caller"
 	}
-	if m.archive.keeps(id) {
+	if m.archive.Keeps(id) {
 		return "an archive"
 	}
 	return m.ownPrograms(id)
@@ -71,56 +68,34 @@ func (m *Manager) workWords(id chat.ID) (words []string) {
 
 // ownPrograms says which programs an awake chat has started itself; empty is none.
 func (m *Manager) ownPrograms(id chat.ID) string {
-	s := m.session(id)
+	s := m.chats.session(id)
 	if s == nil {
 		return ""
 	}
-	if m.frozen(id) != "" {
+	if m.groups.frozen(id) != "" {
 		return "" // whatever its programs are
 	}
 	pids, err := m.groups.Processes(id)
 	if err != nil { // it has just ended
 		return ""
 	}
-	if n := len(pids); n > sessionProcesses {
-		return fmt.Sprintf("%d processes", n)
-	}
-	for pid := range pids {
-		p, err := sys.ReadProcess(pid)
-		if err == nil && p.UID == s.UID && p.State != 'Z' && !slices.Contains(sessionNames, p.Name) {
-			return "the program " + chat.Quote(p.Name)
-		}
-	}
-	return ""
-}
-
-// sessionNames are the names of the processes that each session has, with the shell at its prompt.
-// A shell that waits for a command has that as its child.
-var sessionNames = []string{"bwrap", "chatd-shim", "tmux: server", "bash"}
-
-// sessionProcesses is more than these are. It bounds how many are looked at for one chat.
-const sessionProcesses = 8
-
-// cpuTime is the CPU time of a chat's session so far.
-func (m *Manager) cpuTime(id chat.ID) (time.Duration, error) {
-	u, err := m.groups.Usage(id)
-	return u.CPU.D(), err
+	return idle.OwnPrograms(pids, s.UID)
 }
 
 // awakeChats are the awake chats, as package idle knows them.
 func (m *Manager) awakeChats() []idle.Chat {
-	m.keepTime()
-	all := m.allSessions()
+	m.clock.Keep()
+	all := m.chats.allSessions()
 	out := make([]idle.Chat, 0, len(all))
 	for _, s := range all {
-		rec, err := m.store.Get(s.Chat)
+		rec, err := m.chats.get(s.Chat)
 		if err != nil || rec.Phase != chat.Ready {
 			continue // it is being reaped
 		}
-		p := m.profile(rec)
+		p := rec.profile
 		out = append(out, idle.Chat{
 			ID: rec.ID, Owner: rec.Owner, SleepAfter: p.SleepAfter.D(), KeepAwake: p.KeepAwake,
-			Used: rec.UsedAt, FreezeAfter: p.FreezeAfter.D(), Frozen: m.frozen(rec.ID),
+			Used: rec.UsedAt, FreezeAfter: p.FreezeAfter.D(), Frozen: m.groups.frozen(rec.ID),
 		})
 	}
 	return out
@@ -145,22 +120,108 @@ func (m *Manager) shortestIdle() (shortest time.Duration) {
 // such calls after it has said that the session ends. So one of the two sees the other: the call waits
 // for the chat's lock and wakes it again, or the session stays.
 func (m *Manager) sleepIdle(c idle.Chat, why string, still func() bool) (bool, error) {
-	unlock, free := m.locks.tryLock(c.ID)
+	unlock, free := m.chats.locks.TryLock(c.ID)
 	if !free {
 		return false, nil
 	}
 	defer unlock()
-	s := m.session(c.ID)
+	s := m.chats.session(c.ID)
 	if s == nil || !s.ending.CompareAndSwap(false, true) {
 		return false, nil
 	}
-	rec, err := m.store.Get(c.ID)
+	rec, err := m.chats.get(c.ID)
 	if err != nil || rec.Phase != chat.Ready || rec.UsedAt.After(c.Used) || !still() {
 		s.ending.Store(false)
 		return false, nil
 	}
 	m.log.Info("putting a chat to sleep", "chat", c.ID, "why", why)
-	err = m.sleepLocked(context.Background(), rec, why) // whoever needs the place is not who did it
-	s.ending.Store(m.session(c.ID) == nil || s.endedFor.Load() != nil)
+	err = m.sessions.sleep(context.Background(), rec, why) // whoever needs the place is not who did it
+	s.ending.Store(m.chats.session(c.ID) == nil || s.endedFor.Load() != nil)
 	return true, err
+}
+
+// sleepFull puts a chat to sleep that is far over its limit, which nothing enforces. Its next wake
+// is to clean up; see [disk.processLimits].
+func (m *Manager) sleepFull(c diskquota.Chat, why string) {
+	ctx, cancel := context.WithTimeout(m.bg, session.StartTimeout)
+	defer cancel()
+	unlock, err := m.chats.locks.Lock(ctx, c.ID)
+	if err != nil {
+		m.log.Warn("a chat far over its disk_max stays awake", "chat", c.ID, "error", err)
+		return
+	}
+	defer unlock()
+	rec, err := m.chats.get(c.ID)
+	if err != nil || rec.Phase != chat.Ready || m.chats.session(c.ID) == nil {
+		return
+	}
+	m.log.Warn("putting a chat to sleep", "chat", c.ID, "why", why)
+	m.trail.Report("chat "+string(c.ID), m.sessions.sleep(ctx, rec, why))
+}
+
+// limitLook is how often a session's counters are read.
+const limitLook = 2 * time.Second
+
+// watchSockets ends sessions whose sockets and record locks hold too much, until ctx ends.
+func (ss *sessions) watchSockets(ctx context.Context) {
+	err := sockets.Watch(ctx, sockets.Options{
+		Awake: ss.socketSessions, Members: ss.groups.Members, Log: ss.log,
+		End: func(s sockets.Session, why string) { ss.endFor(ctx, s, why) },
+	})
+	if err != nil {
+		ss.trail.SetFinding("what sockets hold", err)
+	}
+}
+
+// socketSessions are the current sessions, as package sockets knows them.
+func (ss *sessions) socketSessions() []sockets.Session {
+	all := ss.chats.allSessions()
+	out := make([]sockets.Session, len(all))
+	for i, s := range all {
+		out[i] = sockets.Session{Chat: s.Chat, UID: s.UID, Init: s.Init}
+		if rec, err := ss.chats.get(s.Chat); err == nil { // else it is being reaped
+			out[i].MemoryMax = rec.profile.Limits.MemoryMax
+		}
+	}
+	return out
+}
+
+// endFor ends a session for a reason, which the audit of its end names. The caller does not
+// wait for the end.
+func (ss *sessions) endFor(ctx context.Context, of sockets.Session, why string) {
+	s := ss.chats.session(of.Chat)
+	if s == nil || s.Init != of.Init || !s.endedFor.CompareAndSwap(nil, &why) {
+		return
+	}
+	s.ending.Store(true)
+	ss.log.Warn("ending a session", "chat", s.Chat, "why", why)
+	ss.done.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.StartTimeout)
+		defer cancel()
+		rec, err := ss.chats.get(s.Chat)
+		if err == nil {
+			err = ss.starter.Kill(ctx, rec.ID, rec.UID)
+		}
+		if err != nil && !errors.Is(err, chat.ErrNotFound) { // reaped meanwhile
+			ss.trail.SetFinding("session "+string(s.Chat), err)
+		}
+	})
+}
+
+// watchLimits reads the counters of every session until ctx ends.
+func (m *Manager) watchLimits(ctx context.Context) {
+	tick := time.NewTicker(limitLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, s := range m.chats.allSessions() {
+			if c, err := m.chats.get(s.Chat); err == nil { // else it was reaped meanwhile
+				m.limits.Look(c.Record, c.profile.Limits, &s.limits)
+			}
+		}
+	}
 }

@@ -4,12 +4,13 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/background"
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
@@ -23,18 +24,17 @@ func must(t *testing.T, err error) {
 }
 
 // oneAwake is a manager with one awake chat, whose session is a process that sleeps.
-func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
+func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
 	t.Helper()
 	profiles := map[string]chat.Profile{chat.DefaultProfile: {Name: chat.DefaultProfile}}
 	dir := t.TempDir()
-	m := newManager(Options{
-		Profiles: profiles, State: dir, Run: t.TempDir(), Log: slog.New(slog.DiscardHandler),
-	})
 	uids := state.Range{Low: 1 << 20, High: 1<<20 + 255}
 	store, err := state.Open(state.Options{Dir: dir, UIDs: uids, BlockSize: 64})
 	must(t, err)
 	t.Cleanup(func() { must(t, store.Close()) })
-	m.store = store
+	m := newManager(Options{
+		Profiles: profiles, State: dir, Run: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+	}, store)
 	_, _, err = store.EnsureBlock(chat.DefaultProfile)
 	must(t, err)
 	e := state.Event{Action: "create", Outcome: "intent"}
@@ -49,8 +49,9 @@ func oneAwake(t *testing.T) (*Manager, state.Record, *liveSession) {
 	must(t, err)
 	t.Cleanup(func() { _ = init.Close() })
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}, owner: "ada"}
-	m.sessions[rec.ID], m.groups = s, &coldGroups{}
-	return m, rec, s
+	m.groups.groups = &coldGroups{}
+	m.chats.sessions.Store(rec.ID, s)
+	return m, m.chats.subject(rec), s
 }
 
 // TestSleepIdleMeetsUse: a chat that was used, or that works, since it was found idle stays awake, and
@@ -66,7 +67,7 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 	}
 	stays("used since", idle.Chat{ID: rec.ID, Used: rec.UsedAt.Add(-time.Second)}, yes)
 	stays("at work", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, no)
-	unlock, err := m.locks.lock(t.Context(), rec.ID)
+	unlock, err := m.chats.locks.Lock(t.Context(), rec.ID)
 	must(t, err)
 	stays("another caller acts", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, yes)
 	unlock()
@@ -80,10 +81,10 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 // reaped, nor is one whose session another caller ends.
 func TestReapUnusedMeetsUse(t *testing.T) {
 	m, rec, s := oneAwake(t)
-	stays := func(what string, rec state.Record) {
+	stays := func(what string, rec subject) {
 		t.Helper()
 		err := m.reapOne(t.Context(), rec, time.Nanosecond)
-		if now, gerr := m.store.Get(rec.ID); err != nil || gerr != nil || now.Phase != chat.Ready {
+		if now, gerr := m.chats.get(rec.ID); err != nil || gerr != nil || now.Phase != chat.Ready {
 			t.Errorf("%s: %v, it is %s, %v", what, err, now.Phase, gerr)
 		}
 	}
@@ -99,19 +100,19 @@ func TestReapUnusedMeetsUse(t *testing.T) {
 func TestUseMeetsSleep(t *testing.T) {
 	m, rec, s := oneAwake(t)
 	ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "ada", Role: chat.RoleBridge})
-	unlock, err := m.locks.lock(ctx, rec.ID)
+	unlock, err := m.chats.locks.Lock(ctx, rec.ID)
 	must(t, err)
 	s.ending.Store(true)
 	got := make(chan *liveSession, 1)
 	go func() {
-		_, s, err := m.use(ctx, rec.ID)
+		_, s, err := m.life.use(ctx, rec, m.starts.New())
 		if err != nil {
 			t.Error(err)
 		}
 		got <- s
 	}()
 	for used := rec.UsedAt; !used.After(rec.UsedAt); time.Sleep(time.Millisecond) {
-		now, err := m.store.Get(rec.ID)
+		now, err := m.chats.get(rec.ID)
 		must(t, err)
 		used = now.UsedAt
 	}
@@ -143,16 +144,16 @@ func TestClockSetWhileDown(t *testing.T) {
 		m, rec, _ := oneAwake(t)
 		wall, boot := rec.UsedAt, time.Hour
 		read := func() (time.Time, time.Duration) { return wall, boot }
-		m.clock = idle.NewClock(read)
+		m.clock = m.newClock(read)
 		wall, boot = wall.Add(time.Hour), boot+time.Hour
-		m.keepTime()
+		m.clock.Keep()
 		if tt.spoil != "" {
-			must(t, os.WriteFile(m.clockFile(), []byte(tt.spoil), 0o600))
+			must(t, os.WriteFile(filepath.Join(m.opt.Run, "clock"), []byte(tt.spoil), 0o600))
 		}
 		wall, boot = wall.Add(time.Hour+year), boot+time.Hour // down for an hour
 		for range 2 {
-			m.clock, m.clockSaved = idle.NewClock(read), time.Time{} // the next chatd
-			m.beginTime()
+			m.clock = m.newClock(read) // the next chatd
+			m.clock.Begin()
 			if idle := wall.Sub(m.lastUsed(rec)); idle != tt.want {
 				t.Errorf("%s: idle for %s, want %s", name, idle, tt.want)
 			}
@@ -165,18 +166,17 @@ func TestClockSetWhileDown(t *testing.T) {
 // was not unused.
 func TestUnusedAtStart(t *testing.T) {
 	m, rec, _ := oneAwake(t)
-	delete(m.sessions, rec.ID)
-	m.runs = background.New(background.Options{})
+	m.chats.sessions.Delete(rec.ID)
 	m.opt.Profiles[chat.DefaultProfile] = chat.Profile{
 		Name: chat.DefaultProfile, ReapAfter: chat.Duration(30 * 24 * time.Hour)}
 	unused := func(used time.Time) time.Time { return used.Add(-365 * 24 * time.Hour) }
 	m.store.MoveUsed(unused)
 	tried := func() bool { // there is no directory of archives, which it says
-		return m.findings["reap_after of chat "+string(rec.ID)] != ""
+		return strings.Contains(strings.Join(m.trail.Findings(), "\n"), "reap_after of chat "+string(rec.ID))
 	}
-	since := lasting[chat.ID]{}
+	since := idle.Lasting[chat.ID]{}
 	after := func(first time.Duration) { // it was found first so long ago
-		since[rec.ID] = sighting{first: since[rec.ID].first.Add(-first), last: since[rec.ID].last}
+		since[rec.ID] = idle.Sighting{First: since[rec.ID].First.Add(-first), Last: since[rec.ID].Last}
 	}
 	m.reapUnused(t.Context(), since)
 	after(59 * time.Minute)
@@ -201,7 +201,7 @@ func TestUnusedAtStart(t *testing.T) {
 func TestClockSet(t *testing.T) {
 	m, rec, _ := oneAwake(t)
 	wall, boot := rec.UsedAt, time.Hour
-	m.clock = idle.NewClock(func() (time.Time, time.Duration) { return wall, boot })
+	m.clock = m.newClock(func() (time.Time, time.Duration) { return wall, boot })
 	wall, boot = wall.Add(time.Hour), boot+time.Hour
 	for _, step := range []time.Duration{0, 365 * 24 * time.Hour, -365 * 24 * time.Hour} {
 		wall = wall.Add(step)

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -8,121 +9,77 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
-	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/provision/exposure"
+	"github.com/chatd/chatd/provision/layers"
+	"github.com/chatd/chatd/provision/pending"
+	"github.com/chatd/chatd/provision/policy"
+	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/view"
-	"github.com/chatd/chatd/state"
 )
 
-// newViews returns what plans the views of sessions.
-func (m *Manager) newViews() *view.Planner {
-	return view.New(view.Options{
-		Homes: m.paths.homes,
-		Own:   []string{m.opt.Homes, m.opt.State, m.opt.Run, m.opt.Private, m.opt.Userdb},
-		Units: m.units, Shim: m.paths.shim, Programs: m.programs, Layers: m.layers, Log: m.log,
-	})
+// mounts plans what sessions and file tools see of the host.
+type mounts struct {
+	base
+	fileMax  int64
+	profiles map[string]chat.Profile
+	views    *view.Planner
+	layers   *layers.Set
+	policy   *policy.InForce
+	disk     *disk
+	secrets  *secrets.Secrets
 }
 
 // viewer returns the chat as package view knows it.
-func (m *Manager) viewer(rec state.Record) view.Chat {
-	p := m.profile(rec)
+func (mt *mounts) viewer(rec subject) view.Chat {
+	p := rec.profile
 	return view.Chat{
-		ID: rec.ID, UID: rec.UID, Profile: p, Env: rec.Env, Home: m.home(rec.ID),
-		Tmp: filepath.Join(m.paths.tmp, rec.ID.User()), VarTmp: filepath.Join(m.paths.varTmp, rec.ID.User()),
-		Dir: m.sessionDir(rec.ID, rec.UID), Network: m.layers.Network(p), Denied: m.policy.Closed(m.chatOf(rec)),
-		Secrets: m.secretVars(rec), OwnTrust: m.usesSecrets(rec),
+		ID: rec.ID, UID: rec.UID, Profile: p, Env: rec.Env, Home: rec.home,
+		Tmp: filepath.Join(mt.dirs.Tmp, rec.ID.User()), VarTmp: filepath.Join(mt.dirs.VarTmp, rec.ID.User()),
+		Dir: mt.dirs.sessionDir(rec.ID, rec.UID), Network: mt.layers.Network(p), Denied: mt.policy.Closed(rec.rules()),
+		Secrets: mt.secrets.Vars(rec.ID, rec.profile.Secrets), OwnTrust: len(rec.profile.Secrets) > 0,
 	}
 }
 
-// exposedView is what a session of the chat would see if it began now, with what was asked for
+// next is what a session of the chat would see if it began now, with what was asked for
 // and is not in it.
-func (m *Manager) exposedView(rec state.Record) (plan.View, []string, error) {
-	v, notes, err := m.views.Next(m.viewer(rec))
-	v.Masked = m.policy.Masks(m.chatOf(rec), v)
+func (mt *mounts) next(rec subject) (plan.View, []string, error) {
+	v, notes, err := mt.views.Next(mt.viewer(rec))
+	v.Masked = mt.policy.Masks(rec.rules(), v)
 	return v, notes, err
 }
 
-// preparedView is exposedView with the home made ready for it. The caller holds the chat's lock.
-func (m *Manager) preparedView(rec state.Record) (plan.View, []string, error) {
-	v, notes, err := m.exposedView(rec)
-	if err == nil {
-		err = m.views.MakeMountPoints(m.viewer(rec), v.Exposed)
-	}
-	return v, notes, err
-}
-
-// sessionView is what the session sees since it began, whatever the config says by now.
-func (m *Manager) sessionView(rec state.Record, s *liveSession) plan.View {
-	c := m.viewer(rec)
+// of is what the session sees since it began, whatever the config says by now.
+func (mt *mounts) of(rec subject, s *liveSession) plan.View {
+	c := mt.viewer(rec)
 	if s.Plan != nil && s.Plan.Profile != rec.Profile { // what it sees is of its profile then
 		now := c.Profile
-		c.Profile = m.policy.Profile(s.Plan.Profile)
-		c.Network = m.layers.Network(c.Profile)
+		c.Profile = mt.policy.Profile(s.Plan.Profile)
+		c.Network = mt.layers.Network(c.Profile)
 		c.Profile.Env, c.Profile.Limits = now.Env, now.Limits
 	}
 	c.OwnTrust = c.OwnTrust && c.Dir.HasTrust() // it may have begun before there were secrets
-	v := m.views.Of(c)
+	v := mt.views.Of(c)
 	v.Exposed = s.Exposed
 	return v
 }
 
-// CheckView checks on this host everything that a profile exposes; see [view.Planner.Check].
-func CheckView(opt Options, p chat.Profile) error {
-	_, _, err := newManager(opt).lookAtView(p)
-	return err
+// look returns what a session of the profile would see of the host.
+func (mt *mounts) look(p chat.Profile) (all []chat.Exposed, notes []string, err error) {
+	return mt.views.Check(view.Chat{UID: mt.dirs.probeUID, Home: mt.dirs.Home(probeID), Profile: p})
 }
 
-// lookAtView returns what a session of the profile would see of the host.
-func (m *Manager) lookAtView(p chat.Profile) (all []chat.Exposed, notes []string, err error) {
-	return m.views.Check(view.Chat{UID: m.probeUID(), Home: m.home(probeID), Profile: p})
-}
-
-// checkViews checks the view of every profile before the first session is started.
-func (m *Manager) checkViews() error {
-	for name, p := range m.opt.Profiles {
-		_, notes, err := m.lookAtView(p)
+// check checks the view of every profile before the first session is started.
+func (mt *mounts) check() error {
+	for name, p := range mt.profiles {
+		_, notes, err := mt.look(p)
 		if err != nil {
 			return fmt.Errorf("cannot use profile %s: %w", name, err)
 		}
 		for _, n := range notes {
-			m.log.Info("a profile opens less of the host than it may seem", "profile", name, "why", n)
+			mt.log.Info("a profile opens less of the host than it may seem", "profile", name, "why", n)
 		}
 	}
 	return nil
-}
-
-// Plan tells what the session of the chat was started from or, while the chat is asleep, what it
-// would be. Only an operator may ask: it names paths of the host.
-func (m *Manager) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
-	rec, err := m.reach(ctx, id)
-	if err != nil {
-		return chat.Plan{}, err
-	}
-	if chat.CallerFrom(ctx).Role != chat.RoleOperator {
-		return chat.Plan{}, fmt.Errorf("cannot tell the plan of chat %s: it names paths of the host, and is for operators: %w", id, chat.ErrDenied)
-	}
-	s := m.session(id)
-	if s != nil && s.Init.Alive() {
-		return *s.Plan, nil
-	}
-	v, notes, err := m.exposedView(rec)
-	if err != nil {
-		return chat.Plan{}, err
-	}
-	spec := m.spec(rec, v)
-	spec.Argv = session.TerminalArgv(v)
-	return m.startOf(rec, spec, notes).Describe(), nil
-}
-
-// startOf is the spec as a plan tells it.
-func (m *Manager) startOf(rec state.Record, spec session.Spec, notes []string) view.Start {
-	s := view.Start{
-		Chat: rec.ID, Profile: rec.Profile, View: spec.View, Plan: m.starter.Plan(spec),
-		Apart: m.starter.KeepsApart(spec.View), Notes: notes,
-	}
-	if m.policy.Enforced(m.chatOf(rec)) {
-		s.Rules = m.policy.File(rec.Profile).Name
-	}
-	return s
 }
 
 // seen is what a session sees of the host, for the audit log; nil if nothing.
@@ -136,4 +93,112 @@ func seen(s *liveSession) map[string]string {
 		all = append(all, fmt.Sprintf("%s at %s %s", chat.QuotePath(e.Source), chat.QuotePath(e.Target), e.Mode))
 	}
 	return map[string]string{"exposed": strings.Join(all, " "), "paths": fmt.Sprint(len(s.Exposed))}
+}
+
+// fingerprint is what a session of the chat would keep from start to end.
+func (mt *mounts) fingerprint(c subject) map[string]string {
+	return pending.Fingerprint(c.Record, c.profile, mt.secrets.Vars(c.ID, c.profile.Secrets))
+}
+
+func (mt *mounts) side(c subject) pending.Side {
+	return pending.Side{Profile: c.profile, Fingerprint: mt.fingerprint(c)}
+}
+
+// layersOf returns the layers of a chat: the probe's results for this host and
+// for its kind of network and, while it is awake, what its session's first process
+// read back from the kernel.
+func (mt *mounts) layersOf(rec subject, s *liveSession) []chat.Layer {
+	all := mt.layers.Of(mt.layers.Network(rec.profile))
+	if s == nil {
+		return all
+	}
+	for i := range all {
+		l := s.Report.Correct(all[i])
+		if l.Name == chat.LayerView {
+			l = mt.policy.ViewLayer(context.Background(), rec.rules(), s.Session, l)
+		}
+		if l.Name == chat.LayerLandlock && l.State != chat.LayerOff {
+			l = policy.LandlockLayer(l, mt.of(rec, s))
+		}
+		all[i] = l
+	}
+	return all
+}
+
+// toolPlan returns what a tool of the chat sees, and the paths that it may use there: its home, its
+// temporary directories, and what its session sees of the host or, without one, would see. A tool
+// also sees what matches an expression of the profile only since the session began.
+func (mt *mounts) toolPlan(rec subject) (may plan.FileTool, err error) {
+	c := mt.viewer(rec)
+	trees := []chat.Exposed{
+		{Source: c.Home, Target: c.Home}, {Source: c.Tmp, Target: "/tmp"},
+		{Source: c.VarTmp, Target: "/var/tmp"},
+	}
+	if mt.layers.Without(chat.LayerTmp) {
+		trees[1].Source, trees[2].Source = "/tmp", "/var/tmp"
+	}
+	var has []chat.Exposed
+	if s := mt.chats.session(rec.ID); s.lives() {
+		has = append([]chat.Exposed{}, s.Exposed...)
+	}
+	exposed, err := mt.views.ForTools(c, has)
+	may = mt.toolGrants(rec)
+	may.Confine = &plan.ToolView{
+		UID: rec.UID, Limits: mt.disk.processLimits(rec), Trees: append(trees, exposed...),
+	}
+	return may, err
+}
+
+// toolGrants returns the paths that a chat's tools may use: its home, its /tmp, and the profile's
+// grants, as far as the view shows them.
+func (mt *mounts) toolGrants(rec subject) plan.FileTool {
+	may := view.FileTool(rec.profile, rec.home)
+	may.MaxBytes = cmp.Or(mt.fileMax, defaultFileMax)
+	return may
+}
+
+// sharedTrees returns the trees that every session of a profile sees and no chat can write to. A
+// chat that could write there could keep an operator's rules from loading.
+func (mt *mounts) sharedTrees(profile string) []chat.Exposed {
+	if mt.layers.Without(chat.LayerView) {
+		return nil
+	}
+	trees := policy.SystemTrees()
+	all, _, err := mt.look(mt.profiles[profile])
+	if err != nil {
+		mt.log.Warn("what a profile exposes cannot be looked at; its file rules are not counted there", "profile", profile, "why", err)
+	}
+	for _, e := range all {
+		if e.Mode == chat.ReadOnly && !exposure.Writable(mt.profiles, e.Source) {
+			trees = append(trees, e)
+		}
+	}
+	return trees
+}
+
+// closedBy returns the denied paths that bubblewrap masks in the chat's session, and those to
+// which Landlock grants nothing. For a sleeping chat they are those of its next session, found by
+// one look at the host.
+func (mt *mounts) closedBy(rec subject) (masked, leftOut []string) {
+	if s := mt.chats.session(rec.ID); s != nil {
+		return policy.Masked(s.Session), policy.LeftOut(mt.of(rec, s))
+	}
+	if len(mt.policy.Closed(rec.rules())) == 0 {
+		return nil, nil
+	}
+	v, _, err := mt.next(rec)
+	if err != nil {
+		v.Masked = nil // a wake reports the error
+	}
+	return targets(v.Masked), policy.LeftOut(v)
+}
+
+// defaultFileMax is the bound in bytes that FileMax 0 means.
+const defaultFileMax = 1 << 30
+
+func targets(list []chat.Exposed) (all []string) {
+	for _, e := range list {
+		all = append(all, e.Target)
+	}
+	return all
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/provision/archives"
 )
 
 // archiveOptions is the key archive of the config, with the user of its command looked up.
@@ -15,8 +16,8 @@ func archiveOptions(a *config.Archive) (*provision.ArchiveOptions, error) {
 		return nil, nil
 	}
 	o := &provision.ArchiveOptions{
-		Dir: a.Dir, Command: a.Command, Expire: a.ExpireAfter.D(), Recipients: a.Recipients,
-		Identities: a.Identities, Program: a.Program,
+		Options:    archives.Options{Dir: a.Dir, Command: a.Command, Expire: a.ExpireAfter.D()},
+		Recipients: a.Recipients, Identities: a.Identities, Program: a.Program,
 	}
 	if len(a.Command) == 0 {
 		return o, nil

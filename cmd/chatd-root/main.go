@@ -32,6 +32,7 @@ import (
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/journal"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/provision/packetrules"
 	"github.com/chatd/chatd/state"
 )
 
@@ -165,7 +166,7 @@ func doctor(ctx context.Context, cfg config.Config, a arguments, out io.Writer) 
 // wall reads nothing of the config but the uids, and writes them: at boot the rest may not be there
 // yet.
 func wall(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) error {
-	if err := provision.Wall(ctx, provision.Options{UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}}); err != nil {
+	if err := packetrules.RaiseAll(ctx, state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}); err != nil {
 		return err
 	}
 	b, err := json.Marshal(cfg.UIDs)

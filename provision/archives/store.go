@@ -37,6 +37,8 @@ type Store struct {
 	root   *os.Root
 	mu     sync.Mutex
 	drafts map[chat.ArchiveName]bool // being written
+	// tried has the archives that could not be read, with which identities.
+	tried map[chat.ArchiveName]string
 }
 
 const (
@@ -55,7 +57,9 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep archives: %w", err)
 	}
-	return &Store{opt: o, root: root, drafts: map[chat.ArchiveName]bool{}}, nil
+	return &Store{
+		opt: o, root: root, drafts: map[chat.ArchiveName]bool{}, tried: map[chat.ArchiveName]string{},
+	}, nil
 }
 
 // Close closes the directory.

@@ -2,8 +2,12 @@ package archives
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // Unpacking is an archive that becomes a chat.
@@ -49,4 +53,49 @@ func (u Unpacking) read(
 		err = hashed.check(u.Archive, part)
 	}
 	return r, errors.Join(err, f.Close())
+}
+
+// An unarchive that fails has cost a uid, and a bridge asks again with every message. What cannot be
+// read is read as the chat, and so can only be known by a try: this file makes the first the last.
+
+// damaged is kept of an archive whose bytes were not those of its manifest.
+const damaged = ""
+
+// CheckTried refuses an archive that could not be read before: while it is damaged, and with the
+// same identities.
+func (u *Unpacking) CheckTried(ctx context.Context) error {
+	u.Store.mu.Lock()
+	with, tried := u.Store.tried[u.Archive.Name]
+	u.Store.mu.Unlock()
+	if !tried {
+		return nil
+	}
+	if _, err := u.Store.Verify(ctx, u.Archive.Name); err != nil {
+		return err
+	}
+	if u.Archive.Encrypted && with == u.identity() {
+		return fmt.Errorf("cannot unarchive %s: it is whole, and the identities of "+
+			"archive.identities did not read it before: %w", u.Archive.Name, chat.ErrInvalid)
+	}
+	return nil
+}
+
+// KeepTried keeps that an archive could not be read, if err says that. After other errors the next
+// try may succeed.
+func (u *Unpacking) KeepTried(ctx context.Context, err error) {
+	if !errors.Is(err, chat.ErrInvalid) {
+		return
+	}
+	with := u.identity()
+	if _, err := u.Store.Verify(ctx, u.Archive.Name); err != nil {
+		with = damaged
+	}
+	u.Store.mu.Lock()
+	defer u.Store.mu.Unlock()
+	u.Store.tried[u.Archive.Name] = with
+}
+
+// identity is a digest of the identities that are used.
+func (u *Unpacking) identity() string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(u.Identities)))
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,13 +15,8 @@ import (
 // TestFollow: a follower gets each byte once, from where it asked, with no character cut, and
 // learns that the chat was reaped.
 func TestFollow(t *testing.T) {
-	logs := NewLogs(t.TempDir())
-	say := func(words string) {
-		t.Helper()
-		if err := logs.Say("a", words); err != nil {
-			t.Fatal(err)
-		}
-	}
+	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
+	say := func(words string) { logs.Say("a", words) }
 	say("one")
 	pieces := make(chan chat.Log)
 	ended := make(chan error, 1)
@@ -60,7 +56,7 @@ func TestFollow(t *testing.T) {
 
 // TestFollowEnds: with the caller, with the error of out, and at a cursor that is none.
 func TestFollowEnds(t *testing.T) {
-	logs := NewLogs(t.TempDir())
+	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
 	ctx, leave := context.WithCancel(t.Context())
 	away := errors.New("away")
 	if err := logs.Follow(ctx, "a", -1, func(chat.Log) error { return away }); err != away {
@@ -81,7 +77,7 @@ func TestFollowEnds(t *testing.T) {
 
 // TestRemoveWhatIsNoLog: what stands in the place of a log goes, too, or the chat could not.
 func TestRemoveWhatIsNoLog(t *testing.T) {
-	logs := NewLogs(t.TempDir())
+	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
 	path := filepath.Join(logs.dir, "a")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 // Logs are the logs of terminals, in one directory. Each log in use has one book, because two rings
 // would not know of each other's bytes.
 type Logs struct {
+	log   *slog.Logger
 	dir   string
 	mu    sync.Mutex
 	books map[chat.ID]*book
@@ -31,7 +33,9 @@ type book struct {
 }
 
 // NewLogs returns the logs in dir, a directory of root's.
-func NewLogs(dir string) *Logs { return &Logs{dir: dir, books: map[chat.ID]*book{}} }
+func NewLogs(dir string, log *slog.Logger) *Logs {
+	return &Logs{dir: dir, log: log, books: map[chat.ID]*book{}}
+}
 
 // open returns a chat's book until it is left.
 func (l *Logs) open(id chat.ID) (*book, error) {
@@ -84,13 +88,16 @@ func (l *Logs) removeRing(id chat.ID) error {
 }
 
 // Say appends a line of chatd's to a chat's log. The screen, which is the chat's, does not show it.
-func (l *Logs) Say(id chat.ID, words string) error {
+// An error is only logged: the disk may be full, or the chat reaped.
+func (l *Logs) Say(id chat.ID, words string) {
 	b, err := l.open(id)
-	if err != nil {
-		return err
+	if err == nil {
+		err = b.ring.append(said(words))
+		l.leave(b)
 	}
-	defer l.leave(b)
-	return b.ring.append(said(words))
+	if err != nil {
+		l.log.Debug("cannot write into the log of a terminal", "chat", id, "what", words, "error", err)
+	}
 }
 
 // said is a line of chatd's in a log.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +18,7 @@ func TestLastOutputIsKept(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	logs := NewLogs(t.TempDir())
+	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
 	l, err := logs.Record("a", fifo)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +61,7 @@ func TestPrintedCounts(t *testing.T) {
 
 // TestNextSessionIsKept: a session that ends late leaves the recording of the next one alone.
 func TestNextSessionIsKept(t *testing.T) {
-	logs := NewLogs(t.TempDir())
+	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
 	before, now := recorded(t, logs), recorded(t, logs)
 	ctx, ended := context.WithCancel(t.Context())
 	ended()

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,7 +37,7 @@ func recorded(t *testing.T, logs *Logs) *Terminal {
 // TestOneWaits: of two callers the second types after the first has its answer, or is refused when
 // its own time ends; a chat in which somebody waits is at work.
 func TestOneWaits(t *testing.T) {
-	logs := NewLogs(t.TempDir())
+	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
 	term := recorded(t, logs)
 	in := func(limit time.Duration) chat.Input {
 		return chat.Input{Wait: &chat.Wait{Until: chat.UntilQuiet, Max: chat.Duration(limit)}}
@@ -73,7 +74,7 @@ func TestOneWaits(t *testing.T) {
 // TestTypingIsUse: a terminal is in use from when a caller opens it until it closes it, also where
 // the caller waits for nothing.
 func TestTypingIsUse(t *testing.T) {
-	logs := NewLogs(t.TempDir())
+	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
 	if logs.InUse("a") {
 		t.Error("nobody has opened it")
 	}
@@ -97,7 +98,7 @@ func TestTypingIsUse(t *testing.T) {
 
 // TestWaitUnrecorded: a wait without a recording is refused.
 func TestWaitUnrecorded(t *testing.T) {
-	term, err := NewLogs(t.TempDir()).Terminal("a", nil, nil)
+	term, err := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler)).Terminal("a", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func TestWaitUnrecorded(t *testing.T) {
 
 // TestTypeInTurns: two callers, each with a terminal of the chat, never type at the same time.
 func TestTypeInTurns(t *testing.T) {
-	logs := NewLogs(t.TempDir())
+	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
 	asked, answer := make(chan struct{}), make(chan struct{})
 	server := tmux.New("socket", func(context.Context, []byte, []string) ([]byte, error) {
 		asked <- struct{}{}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 const (
@@ -166,3 +168,25 @@ func (w *Watch) forget(awake []Chat) {
 func (w *Watch) sleep(c Chat, why string) (bool, error) {
 	return w.opt.Sleep(c, why, func() bool { return w.work(c.ID, time.Now(), false) == "" })
 }
+
+// OwnPrograms says which programs a chat has started itself, by the processes of its session; empty
+// is none.
+func OwnPrograms(pids map[int]string, uid uint32) string {
+	if n := len(pids); n > sessionProcesses {
+		return fmt.Sprintf("%d processes", n)
+	}
+	for pid := range pids {
+		p, err := sys.ReadProcess(pid)
+		if err == nil && p.UID == uid && p.State != 'Z' && !slices.Contains(sessionNames, p.Name) {
+			return "the program " + chat.Quote(p.Name)
+		}
+	}
+	return ""
+}
+
+// sessionNames are the names of the processes that each session has, with the shell at its prompt.
+// A shell that waits for a command has that as its child.
+var sessionNames = []string{"bwrap", "chatd-shim", "tmux: server", "bash"}
+
+// sessionProcesses is more than these are. It bounds how many are looked at for one chat.
+const sessionProcesses = 8

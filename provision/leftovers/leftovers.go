@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/safefs"
+	"github.com/chatd/chatd/state"
+	"golang.org/x/sys/unix"
 )
 
 // zombieTimeout is how long the zombies of other programs' children are waited for.
@@ -233,4 +236,62 @@ func removeOwned(dir string, uid uint32) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Files of the chat's uid may lie outside the chat's own trees: in a directory that an operator
+// exposed for writing, or where a user of the host ran a command as the chat. They may be wanted
+// work, so reap leaves them, and reports their paths. The uid is never assigned again.
+
+// Reaping removes what reaped chats leave, and reports what it leaves.
+type Reaping struct {
+	Store *state.Store
+	Trail *audit.Trail
+	Log   *slog.Logger
+}
+
+// Remove removes what the chat's uid has outside the chat's own trees, except for files that may be
+// wanted. Journals of earlier chats go too: journald makes one anew that it had open. writable are
+// the paths of the host to which the chat could write.
+func (r Reaping) Remove(ctx context.Context, rec state.Record, writable []string) error {
+	err := Remove(ctx, rec.ID.User(), rec.UID)
+	r.report(ctx, rec, writable)
+	return errors.Join(err, RemoveJournals(r.Store.Spent), r.removeSubordinate(ctx, rec))
+}
+
+// removeSubordinate removes the subordinate ids of the chat. Where chatd may not write to /etc,
+// whoever put them there removes them: reap says so and goes on.
+func (r Reaping) removeSubordinate(ctx context.Context, rec state.Record) error {
+	err := RemoveSubordinate(rec.ID.User(), rec.UID)
+	if !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	r.Log.Warn("subordinate ids of a reaped chat are left: remove its lines by hand",
+		"chat", rec.ID, "error", err)
+	return r.Trail.Write(ctx, rec, "reap", "left", map[string]string{"error": err.Error()})
+}
+
+// foreignNamed is how many of them one reap names.
+const foreignNamed = 10
+
+// report writes the files that outlive the chat into chatd's log and the audit log. It
+// searches the writable paths, and the top of the host's /tmp and /var/tmp.
+func (r Reaping) report(ctx context.Context, rec state.Record, writable []string) {
+	var first []string
+	left := 0
+	all := Search(rec.UID, writable, func(path string) {
+		if left++; left <= foreignNamed {
+			first = append(first, chat.Quote(path))
+		}
+	})
+	if left == 0 && all {
+		return
+	}
+	detail := map[string]string{"uid": fmt.Sprint(rec.UID), "files": fmt.Sprint(left), "first": strings.Join(first, " ")}
+	if !all {
+		detail["looked"] = fmt.Sprintf("at %d files at most, and at none below a mount", MaxLooks)
+	}
+	r.Log.Warn("files of a reaped chat are left where they do not belong to it", "chat", rec.ID, "uid", rec.UID, "files", left, "first", detail["first"])
+	if err := r.Trail.Write(ctx, rec, "reap", "left", detail); err != nil {
+		r.Log.Error("cannot audit what a reap left", "chat", rec.ID, "error", err)
+	}
 }

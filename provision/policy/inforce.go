@@ -10,6 +10,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/enforcer"
+	"github.com/chatd/chatd/state"
 )
 
 // Options are what the policy of a host needs.
@@ -77,6 +78,17 @@ func (p *InForce) Profile(name string) chat.Profile {
 		profile = keys.in(profile, name)
 	}
 	return profile
+}
+
+// Of is the profile of one chat: its egress and limits are the chat's own.
+func (p *InForce) Of(rec state.Record) chat.Profile {
+	is := p.Profile(rec.Profile).With(rec.EgressChange())
+	if len(rec.Limits) > 0 {
+		if l, err := rec.Limits.Apply(is.Limits); err == nil { // else a later chatd wrote it
+			is.Limits = l
+		}
+	}
+	return is.As(rec.Agent)
 }
 
 // File returns the file of rules of a profile, or the built-in one.

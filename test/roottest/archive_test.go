@@ -14,13 +14,14 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/provision/archives"
 )
 
 // keepsArchives gives a daemon a directory for archives.
 func keepsArchives(t *testing.T, opt provision.Options) provision.Options {
 	t.Helper()
 	dir := t.TempDir() // not in /srv, where the traces of chats are looked for
-	opt.Archives = &provision.ArchiveOptions{Dir: dir, Program: programs.archive}
+	opt.Archives = &provision.ArchiveOptions{Options: archives.Options{Dir: dir}, Program: programs.archive}
 	return opt
 }
 

@@ -1,0 +1,88 @@
+package admission
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestLocks(t *testing.T) {
+	var k Locks
+	unlock, err := k.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := k.Lock(t.Context(), "b")
+	if err != nil {
+		t.Fatal("two chats wait for each other")
+	}
+	other()
+	got := make(chan struct{})
+	go func() {
+		if second, err := k.Lock(t.Context(), "a"); err == nil {
+			close(got)
+			second()
+		}
+	}()
+	select {
+	case <-got:
+		t.Error("one lock was held twice")
+	case <-time.After(20 * time.Millisecond):
+	}
+	unlock()
+	<-got
+	for range 60_000 { // the last holder may still be on its way out
+		k.mu.Lock()
+		n := len(k.locks)
+		k.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Error("locks of nobody are kept")
+}
+
+// TestOccupied: while a lock is held for long its callers hear why, and later get it.
+func TestOccupied(t *testing.T) {
+	var k Locks
+	unlock, err := k.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error)
+	go func() { // who waits already goes on waiting
+		unlock, err := k.Lock(t.Context(), "a")
+		if err == nil {
+			unlock()
+		}
+		waiting <- err
+	}()
+	for waits := false; !waits; {
+		k.mu.Lock()
+		waits = k.locks["a"].users == 2
+		k.mu.Unlock()
+	}
+	why := errors.New("it is archived")
+	k.Occupy("a", why)
+	if _, err := k.Lock(t.Context(), "a"); !errors.Is(err, why) {
+		t.Errorf("while it is held: %v", err)
+	}
+	if unlock, err := k.Lock(t.Context(), "b"); err != nil {
+		t.Errorf("another: %v", err)
+	} else {
+		unlock()
+	}
+	unlock()
+	if err := <-waiting; err != nil {
+		t.Errorf("who waited: %v", err)
+	}
+	unlock, err = k.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatalf("afterwards: %v", err)
+	}
+	unlock()
+	if len(k.locks) > 0 {
+		t.Errorf("there are %d locks", len(k.locks))
+	}
+}

@@ -1,0 +1,27 @@
+package secrets
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chatd/chatd/internal/secret"
+)
+
+// TestSecretFindings: doctor without a daemon names each secret whose file cannot be used, and shows
+// nothing of what is in one.
+func TestSecretFindings(t *testing.T) {
+	dir := t.TempDir()
+	opened := filepath.Join(dir, "open")
+	if err := os.WriteFile(opened, []byte("sk-0123456789\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	all := New(map[string]secret.Spec{
+		"none": {File: filepath.Join(dir, "none")}, "open": {File: opened},
+	}, nil, nil).Findings()
+	if len(all) != 2 || !strings.Contains(all[0], "secret none of") ||
+		!strings.Contains(all[1], "secret open of") || strings.Contains(all[1], "sk-") {
+		t.Errorf("%q", all)
+	}
+}
