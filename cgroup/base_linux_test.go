@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,18 +28,15 @@ func TestRestartElsewhere(t *testing.T) {
 	}
 	f := open(t)
 	f.o.StateFile = filepath.Join(t.TempDir(), "cgroup.json")
-	must(t, f.bases.save(f.o.StateFile))
+	must.Do(t, f.bases.save(f.o.StateFile))
 	session := create(t, f, idA)
-	must(t, f.Close())
+	must.Do(t, f.Close())
 	for _, c := range []struct{ state, want string }{{f.o.StateFile, "found 1"}, {"", "found 0"}} {
 		out := elsewhere(t, f, c.state)
-		if !strings.Contains(out, c.want) {
-			t.Errorf("restart with state file %q: want %q in:\n%s", c.state, c.want, out)
-		}
+		expect.True(t, strings.Contains(out, c.want),
+			"restart with state file %q: want %q in:\n%s", c.state, c.want, out)
 	}
-	if !alive(session) {
-		t.Fatal("a restart ended the session")
-	}
+	must.True(t, alive(session), "a restart ended the session")
 }
 
 // TestSecondDaemon opens a base that another daemon holds: it would end the
@@ -47,12 +46,10 @@ func TestSecondDaemon(t *testing.T) {
 	if _, err := OpenFS(f.o); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("a second daemon on one base: %v, want ErrBusy", err)
 	}
-	must(t, f.Close())
+	must.Do(t, f.Close())
 	g, err := OpenFS(f.o)
-	if err != nil {
-		t.Fatalf("after the first has gone: %v", err)
-	}
-	must(t, g.Close())
+	must.True(t, err == nil, "after the first has gone: %v", err)
+	must.Do(t, g.Close())
 }
 
 // elsewhere runs the test in cgroups beside the base, all of which go again.
@@ -61,65 +58,51 @@ func elsewhere(t *testing.T, f *FS, state string) string {
 	script := ""
 	for _, base := range append(f.legacyBases(), f.bases.Unified) {
 		dir := base + "-elsewhere"
-		must(t, cgroupfs.Make(dir))
-		t.Cleanup(func() {
-			if err := cgroupfs.RemoveTree(dir); err != nil {
-				t.Error(err)
-			}
-		})
+		must.Do(t, cgroupfs.Make(dir))
+		t.Cleanup(func() { expect.NoError(t, cgroupfs.RemoveTree(dir)) })
 		script += "echo $$ > " + dir + "/cgroup.procs && "
 	}
 	cmd := exec.Command("/bin/sh", "-c", script+`exec "$0" -test.run='^TestRestartElsewhere$' -test.v`, os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+state, childEnv+"_NAME="+f.o.Name)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("the restarted one: %v\n%s", err, out)
-	}
+	must.True(t, err == nil, "the restarted one: %v\n%s", err, out)
 	return string(out)
 }
 
 func restarted(t *testing.T, state string) {
-	f, err := OpenFS(Options{Name: os.Getenv(childEnv + "_NAME"), StateFile: state})
-	must(t, err)
+	f := must.Get(OpenFS(Options{Name: os.Getenv(childEnv + "_NAME"), StateFile: state}))(t)
 	if state == "" {
-		defer func() { must(t, f.RemoveBase()) }()
+		defer func() { must.Do(t, f.RemoveBase()) }()
 	}
-	ids, err := f.IDs()
-	must(t, err)
+	ids := must.Get(f.IDs())(t)
 	fmt.Println("found", len(ids))
 	for _, id := range ids {
-		pids, err := f.Members(id)
-		must(t, err)
-		if len(pids) != 1 {
-			t.Errorf("members of the session that was there: %v", pids)
-		}
-		must(t, f.CreateRun(id, "after"))
+		pids := must.Get(f.Members(id))(t)
+		expect.True(t, len(pids) == 1, "members of the session that was there: %v", pids)
+		must.Do(t, f.CreateRun(id, "after"))
 		cmd := shell("exit 7")
-		must(t, f.Start(id, "runs/after", cmd))
+		must.Do(t, f.Start(id, "runs/after", cmd))
 		if cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
 			t.Errorf("a run after the restart: %v", cmd.ProcessState)
 		}
-		must(t, f.RemoveRun(id, "after"))
+		must.Do(t, f.RemoveRun(id, "after"))
 	}
 }
 
 func TestStateFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cgroup.json")
 	p, err := loadBases(file)
-	if err != nil || p.Unified != "" {
-		t.Fatalf("no file: %+v, %v", p, err)
-	}
+	must.True(t, err == nil && p.Unified == "", "no file: %+v, %v", p, err)
 	want := bases{Mode: modeV1, Unified: "/x/chatd", Legacy: map[string]string{"memory": "/y/chatd"}}
-	must(t, want.save(file))
+	must.Do(t, want.save(file))
 	if p, err = loadBases(file); err != nil || fmt.Sprint(p) != fmt.Sprint(want) {
 		t.Fatalf("got %+v, %v", p, err)
 	}
-	st, err := os.Stat(file)
-	must(t, err)
+	st := must.Get(os.Stat(file))(t)
 	if st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, want 0600", st.Mode())
 	}
-	must(t, os.WriteFile(file, []byte("{torn"), 0o600))
+	must.Do(t, os.WriteFile(file, []byte("{torn"), 0o600))
 	if _, err := loadBases(file); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
 		t.Fatalf("a torn file: %v, want an error: its sessions would be lost", err)
 	}
@@ -128,13 +111,11 @@ func TestStateFile(t *testing.T) {
 // TestReuseOnlyCgroups: a state file cannot lead chatd into other directories.
 func TestReuseOnlyCgroups(t *testing.T) {
 	needRoot(t)
-	h, err := readHost()
-	must(t, err)
-	mode, err := h.mode()
-	must(t, err)
+	h := must.Get(readHost())(t)
+	mode := must.Get(h.mode())(t)
 	here := h.findBases("chatd-test-none", mode)
 	tmp := filepath.Join(t.TempDir(), "chatd-test-none")
-	must(t, os.Mkdir(tmp, 0o700))
+	must.Do(t, os.Mkdir(tmp, 0o700))
 	for _, dir := range []string{"", "relative", tmp, "/", h.unified, filepath.Join(h.unified, "gone", "chatd-test-none")} {
 		old := bases{Mode: mode, Unified: dir, Legacy: map[string]string{"memory": dir}}
 		if got := here.reuse(old, "chatd-test-none"); got.Unified != here.Unified || got.Legacy["memory"] != here.Legacy["memory"] {
@@ -149,36 +130,31 @@ func TestRemoveBaseWithChats(t *testing.T) {
 	if err := f.RemoveBase(); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("RemoveBase: %v, want ErrBusy", err)
 	}
-	if !alive(session) {
-		t.Error("RemoveBase ended the session")
-	}
+	expect.True(t, alive(session), "RemoveBase ended the session")
 }
 
 // TestStepAside uses whatever controller the cgroup2 tree offers, be it one that
 // chatd does not need, and a child in place of the daemon.
 func TestStepAside(t *testing.T) {
 	f := open(t)
-	offered, err := words(filepath.Join(f.bases.Unified, "..", "cgroup.controllers"))
-	must(t, err)
+	offered := must.Get(words(filepath.Join(f.bases.Unified, "..", "cgroup.controllers")))(t)
 	own := filepath.Join(f.bases.Unified, "own")
-	must(t, cgroupfs.Make(own))
-	here, err := words(filepath.Join(own, "cgroup.controllers"))
-	must(t, err)
+	must.Do(t, cgroupfs.Make(own))
+	here := must.Get(words(filepath.Join(own, "cgroup.controllers")))(t)
 	if missing(here, []string{"memory"}) != nil { // memory, as threaded controllers know no such rule
 		t.Skipf("no cgroup2 controllers: the host gives memory to cgroup v1 (offered above: %v)", offered)
 	}
 	start := exec.Command("/bin/sleep", "1000")
-	d, err := os.Open(own)
-	must(t, err)
+	d := must.Get(os.Open(own))(t)
 	defer d.Close()
 	start.SysProcAttr = shell("").SysProcAttr
 	start.SysProcAttr.UseCgroupFD, start.SysProcAttr.CgroupFD = true, int(d.Fd())
-	must(t, start.Start())
+	must.Do(t, start.Start())
 	t.Cleanup(func() { start.Process.Kill(); start.Wait() })
 	if err := enable(own, []string{"memory"}); !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("enable with a process inside: %v, want EBUSY", err)
 	}
-	err = f.delegate(own, controllers)
+	err := f.delegate(own, controllers)
 	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), fmt.Sprint(start.Process.Pid)) {
 		t.Fatalf("delegate with somebody else inside: %v, want ErrBusy and pid %d", err, start.Process.Pid)
 	}
@@ -188,26 +164,21 @@ func TestStepAside(t *testing.T) {
 // as a service manager or a container does.
 func TestStepsAsideItself(t *testing.T) {
 	if own, ok := os.LookupEnv(childEnv); ok {
-		f, err := OpenFS(Options{Name: "chatd"})
-		must(t, err)
+		f := must.Get(OpenFS(Options{Name: "chatd"}))(t)
 		if f.bases.Unified != filepath.Join(own, "chatd") {
 			t.Errorf("base %s, want it below %s", f.bases.Unified, own)
 		}
 		if got := paths(t, os.Getpid())[""]; filepath.Base(got) != "chatd.daemon" {
 			t.Errorf("this process is in %s", got)
 		}
-		must(t, f.Close())
-		again, err := OpenFS(Options{Name: "chatd"})
-		must(t, err)
-		if again.bases.Unified != f.bases.Unified {
-			t.Errorf("opened again at %s, want %s", again.bases.Unified, f.bases.Unified)
-		}
-		other, err := OpenFS(Options{Name: "chatd-doctor"})
-		must(t, err)
+		must.Do(t, f.Close())
+		again := must.Get(OpenFS(Options{Name: "chatd"}))(t)
+		expect.Equal(t, again.bases.Unified, f.bases.Unified, "opened again at")
+		other := must.Get(OpenFS(Options{Name: "chatd-doctor"}))(t)
 		if want := filepath.Join(own, "chatd-doctor"); other.bases.Unified != want {
 			t.Errorf("opened under another name at %s, want %s", other.bases.Unified, want)
 		}
-		must(t, errors.Join(again.RemoveBase(), other.RemoveBase()))
+		must.Do(t, errors.Join(again.RemoveBase(), other.RemoveBase()))
 		return
 	}
 	f := open(t)
@@ -215,7 +186,7 @@ func TestStepsAsideItself(t *testing.T) {
 		t.Skip("no cgroup2 controllers: the host gives them to cgroup v1")
 	}
 	own := filepath.Join(f.bases.Unified, "own")
-	must(t, cgroupfs.Make(own))
+	must.Do(t, cgroupfs.Make(own))
 	cmd := exec.Command("/bin/sh", "-c", "echo $$ > "+own+`/cgroup.procs && exec "$0" -test.run='^TestStepsAsideItself$'`, os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+own)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,13 +1,15 @@
 package cgroup
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSetDisks: each disk gets its line, and one that only the file has is given up; without the
@@ -23,14 +25,12 @@ func TestSetDisks(t *testing.T) {
 		lines = append(lines, text)
 		return text
 	}
-	must(t, setDisks(dir, "io.max", []string{"8:0"}, line))
-	if _, err := os.Stat(filepath.Join(dir, "io.max")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file was made: %v", err)
-	}
+	must.Do(t, setDisks(dir, "io.max", []string{"8:0"}, line))
+	expect.Is(t, expect.Err(os.Stat(filepath.Join(dir, "io.max"))), os.ErrNotExist, "the file was made")
 	lines = nil
 	const text = "8:0 rbps=1\n8:16 wbps=2\nTotal 3\n"
-	must(t, os.WriteFile(filepath.Join(dir, "io.max"), []byte(text), 0o600))
-	must(t, setDisks(dir, "io.max", []string{"8:0", "8:32"}, line))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "io.max"), []byte(text), 0o600))
+	must.Do(t, setDisks(dir, "io.max", []string{"8:0", "8:32"}, line))
 	if want := []string{"8:16 up", "8:0 to", "8:32 to"}; !slices.Equal(lines, want) {
 		t.Errorf("written were %q, want %q", lines, want)
 	}
@@ -40,9 +40,7 @@ func TestSetDisks(t *testing.T) {
 func TestCostsOn(t *testing.T) {
 	const text = "8:0 enable=1 ctrl=auto rpct=0.00\n8:16 enable=0 ctrl=auto\n"
 	for disk, want := range map[string]bool{"8:0": true, "8:16": false, "8:1": false, "": false} {
-		if costsOn(text, disk) != want {
-			t.Errorf("disk %q: %v, want %v", disk, !want, want)
-		}
+		expect.True(t, costsOn(text, disk) == want, "disk %q: %v, want %v", disk, !want, want)
 	}
 }
 
@@ -61,7 +59,6 @@ func TestDisks(t *testing.T) {
 	f := newFS(Options{Dirs: []string{"/dev/shm", "/proc/self", "/usr", "/usr/bin", "/none"}})
 	disks, lacking := f.disks()
 	said := fmt.Sprint(lacking)
-	if len(disks) > 1 || len(lacking) < 2 || !strings.Contains(said, "/proc/self") {
-		t.Errorf("disks %v, lacking %v", disks, lacking)
-	}
+	expect.True(t, len(disks) <= 1 && len(lacking) >= 2 && strings.Contains(said, "/proc/self"),
+		"disks %v, lacking %v", disks, lacking)
 }

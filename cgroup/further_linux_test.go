@@ -2,6 +2,8 @@ package cgroup
 
 import (
 	"github.com/chatd/chatd/cgroup/cgroupfs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,36 +20,33 @@ func TestFurtherController(t *testing.T) {
 	}
 	session := create(t, f, idA)
 	dir := f.legacy.dir("blkio", idA, "")
-	if f.legacy.has("blkio", idA) {
-		t.Fatal("a chat without a bound on block I/O has a cgroup for it")
-	}
-	must(t, f.joinFurther("blkio", idA))
-	must(t, f.CreateRun(idA, "later"))
+	must.True(t, !f.legacy.has("blkio", idA), "a chat without a bound on block I/O has a cgroup for it")
+	must.Do(t, f.joinFurther("blkio", idA))
+	must.Do(t, f.CreateRun(idA, "later"))
 	later := start(t, f, idA, "runs/later", "sleep 1000 & exec sleep 1000")
 	await(t, "its child", func() bool {
 		pids, err := cgroupfs.Members(f.dir(idA))
 		return err == nil && len(pids) == 3
 	})
 	all, err := cgroupfs.Members(f.dir(idA))
-	must(t, err)
+	must.Do(t, err)
 	var inside []int
 	await(t, "nobody else inside", func() bool { // the thread that started it may still be ending
 		inside, err = cgroupfs.Processes(dir)
-		must(t, err)
+		must.Do(t, err)
 		return !slices.Contains(inside, os.Getpid())
 	})
 	slices.Sort(all)
 	slices.Sort(inside)
-	if !slices.Equal(all, inside) || !slices.Contains(inside, session.Process.Pid) {
-		t.Errorf("inside are %v of %v", inside, all)
-	}
-	must(t, f.TakeOut(t.Context(), later.Process.Pid))
+	expect.True(t, slices.Equal(all, inside) && slices.Contains(inside, session.Process.Pid),
+		"inside are %v of %v", inside, all)
+	must.Do(t, f.TakeOut(t.Context(), later.Process.Pid))
 	if inside, err = cgroupfs.Processes(dir); err != nil || slices.Contains(inside, later.Process.Pid) {
 		t.Errorf("%d was taken out; inside are %v, %v", later.Process.Pid, inside, err)
 	}
-	must(t, later.Process.Kill())
-	must(t, f.Kill(killCtx(t), idA))
-	must(t, f.Remove(idA))
+	must.Do(t, later.Process.Kill())
+	must.Do(t, f.Kill(killCtx(t), idA))
+	must.Do(t, f.Remove(idA))
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("%s is left: %v", filepath.Base(dir), err)
 	}

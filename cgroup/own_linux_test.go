@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestBoundOwn: the front's cgroup is beside the base, is not a chat's, is there for one front after
@@ -19,39 +20,32 @@ func TestBoundOwn(t *testing.T) {
 	f := open(t)
 	for range 2 {
 		cmd := exec.Command("sleep", "1000")
-		must(t, cmd.Start())
+		must.Do(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		must(t, f.Bound(Front, cmd.Process.Pid))
+		must.Do(t, f.Bound(Front, cmd.Process.Pid))
 		for _, set := range f.ownLimits(Front) {
 			pids, err := cgroupfs.Processes(set.dir)
-			if err != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
-				t.Errorf("in %s are %v, %v", set.dir, pids, err)
-			}
+			expect.True(t, err == nil && slices.Equal(pids, []int{cmd.Process.Pid}),
+				"in %s are %v, %v", set.dir, pids, err)
 			for file, want := range set.files {
 				got, err := os.ReadFile(filepath.Join(set.dir, file))
-				if err != nil || strings.TrimSpace(string(got)) != want {
-					t.Errorf("%s is %q, want %s: %v", file, got, want, err)
-				}
+				expect.True(t, err == nil && strings.TrimSpace(string(got)) == want,
+					"%s is %q, want %s: %v", file, got, want, err)
 			}
 		}
 		if ids, err := f.IDs(); err != nil || len(ids) > 0 {
 			t.Errorf("chats are %v, %v", ids, err)
 		}
-		if err := f.RemoveBase(); !errors.Is(err, chat.ErrBusy) {
-			t.Errorf("with a front inside: %v", err)
-		}
-		must(t, cmd.Process.Kill())
+		expect.Is(t, f.RemoveBase(), chat.ErrBusy, "with a front inside")
+		must.Do(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 	}
-	must(t, f.removeOwn())
+	must.Do(t, f.removeOwn())
 	for _, set := range f.ownLimits(Front) {
-		if _, err := os.Stat(set.dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", set.dir, err)
-		}
+		expect.Is(t, expect.Err(os.Stat(set.dir)), os.ErrNotExist, "%s is left", set.dir)
 	}
 	alone := newUnitsFS(Options{Name: "chatd-test"}, "/sys/fs/cgroup/none")
 	alone.crowded = chat.ErrUnsupported
-	if err := alone.Bound(Front, os.Getpid()); !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("where systemd has not given its cgroup away: %v", err)
-	}
+	expect.Is(t, alone.Bound(Front, os.Getpid()), chat.ErrUnsupported,
+		"where systemd has not given its cgroup away")
 }

@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPause: of a paused chat the session and the runs stand still. A start waits for its end, and
 // is not refused. A crash leaves what another chatd ends.
 func TestPause(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	inSession, session := counter(t, "session")
 	inRun, run := counter(t, "run")
 	start(t, f, idA, "session", inSession)
-	must(t, f.CreateRun(idA, "counts"))
+	must.Do(t, f.CreateRun(idA, "counts"))
 	start(t, f, idA, "runs/counts", inRun)
 	is := func(what string, want bool) {
 		t.Helper()
@@ -24,10 +26,10 @@ func TestPause(t *testing.T) {
 	}
 	is("at first", true)
 	goOn, err := f.Pause(t.Context(), idA)
-	must(t, err)
+	must.Do(t, err)
 	is("paused", false)
 	frozenIs(t, f, "")
-	must(t, f.CreateRun(idA, "late"))
+	must.Do(t, f.CreateRun(idA, "late"))
 	started := make(chan error, 1)
 	go func() { started <- f.Start(idA, "runs/late", shell("exit 0")) }()
 	is("still paused", false)
@@ -36,9 +38,9 @@ func TestPause(t *testing.T) {
 		t.Errorf("a start in a paused chat: %v", err)
 	default:
 	}
-	must(t, goOn())
-	must(t, goOn())
-	must(t, <-started)
+	must.Do(t, goOn())
+	must.Do(t, goOn())
+	must.Do(t, <-started)
 	is("after it", true)
 
 	left, leave := context.WithCancel(t.Context())
@@ -46,24 +48,23 @@ func TestPause(t *testing.T) {
 	goOn, err = f.Pause(left, idA)
 	switch {
 	case err == nil: // it stood still at the first look
-		must(t, goOn())
+		must.Do(t, goOn())
 	case !errors.Is(err, context.Canceled):
 		t.Errorf("a pause whose caller left: %v", err)
 	}
 	is("after a caller who left", true)
 
-	_, err = f.Pause(t.Context(), idA)
-	must(t, err)
+	must.Get(f.Pause(t.Context(), idA))(t)
 	later := newFS(f.o) // as after a crash
 	later.mode, later.bases, later.legacy = f.mode, f.bases, f.legacy
-	must(t, later.EndPause(idA))
+	must.Do(t, later.EndPause(idA))
 	is("after a crash", true)
-	must(t, later.Freeze(idA))
-	must(t, later.EndPause(idA)) // which is none
+	must.Do(t, later.Freeze(idA))
+	must.Do(t, later.EndPause(idA)) // which is none
 	standsStill(t, later, sessionLeaf)
-	must(t, later.Thaw(idA))
+	must.Do(t, later.Thaw(idA))
 
-	must(t, later.Kill(killCtx(t), idA))
-	must(t, later.Remove(idA))
-	must(t, later.EndPause(idA))
+	must.Do(t, later.Kill(killCtx(t), idA))
+	must.Do(t, later.Remove(idA))
+	must.Do(t, later.EndPause(idA))
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func probeState(t *testing.T, f *FS) map[chat.LayerName]chat.Layer {
@@ -20,8 +22,7 @@ func probeState(t *testing.T, f *FS) map[chat.LayerName]chat.Layer {
 		t.Logf("%s: %s by %q: %s %s", l.Name, l.State, l.By, l.Probe, l.Fix)
 		found[l.Name] = l
 	}
-	entries, err := os.ReadDir(f.bases.Unified)
-	must(t, err)
+	entries := must.Get(os.ReadDir(f.bases.Unified))(t)
 	for _, e := range entries {
 		if e.IsDir() {
 			t.Errorf("the probe left %s", e.Name())
@@ -52,9 +53,7 @@ func TestProbeWithout(t *testing.T) {
 				if name == off {
 					want = chat.LayerOff
 				}
-				if l.State != want {
-					t.Errorf("without %s: %s is %s, want %s", off, name, l.State, want)
-				}
+				expect.Equal(t, l.State, want, "without %s: %s", off, name)
 			}
 		})
 	}
@@ -81,9 +80,7 @@ func TestProbeWithoutTime(t *testing.T) {
 		}
 		return l
 	})
-	if late != 3 {
-		t.Errorf("%d trials were late, want 3", late)
-	}
+	expect.True(t, late == 3, "%d trials were late, want 3", late)
 }
 
 func TestProbeGivesUp(t *testing.T) {
@@ -91,9 +88,8 @@ func TestProbeGivesUp(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	for _, l := range f.Probe(ctx, asOff) {
-		if l.State != chat.LayerOff {
-			t.Errorf("%s is %s though nothing could be tried", l.Name, l.State)
-		}
+		expect.True(t, l.State == chat.LayerOff,
+			"%s is %s though nothing could be tried", l.Name, l.State)
 	}
 }
 
@@ -102,11 +98,11 @@ func TestProbeGivesUp(t *testing.T) {
 func BenchmarkStart(b *testing.B) {
 	b.Run("plain", func(b *testing.B) {
 		for b.Loop() {
-			must(b, exec.Command("/bin/true").Run())
+			must.Do(b, exec.Command("/bin/true").Run())
 		}
 	})
 	f := open(b)
-	must(b, f.Create(idA, limits()))
+	must.Do(b, f.Create(idA, limits()))
 	b.Run("leaf", func(b *testing.B) {
 		for b.Loop() {
 			benchRun(b, f, false)
@@ -119,8 +115,8 @@ func BenchmarkStart(b *testing.B) {
 	})
 	b.Run("create and remove", func(b *testing.B) {
 		for b.Loop() {
-			must(b, f.Create(idB, limits()))
-			must(b, f.Remove(idB))
+			must.Do(b, f.Create(idB, limits()))
+			must.Do(b, f.Remove(idB))
 		}
 	})
 }
@@ -129,12 +125,12 @@ func benchRun(b *testing.B, f *FS, fresh bool) {
 	leaf := "session"
 	if fresh {
 		leaf = "runs/x"
-		must(b, f.CreateRun(idA, "x"))
+		must.Do(b, f.CreateRun(idA, "x"))
 	}
 	cmd := exec.Command("/bin/true")
-	must(b, f.Start(idA, leaf, cmd))
-	must(b, cmd.Wait())
+	must.Do(b, f.Start(idA, leaf, cmd))
+	must.Do(b, cmd.Wait())
 	if fresh {
-		must(b, f.RemoveRun(idA, "x"))
+		must.Do(b, f.RemoveRun(idA, "x"))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 func unitsFS(name string) *FS { return newUnitsFS(Options{Name: name}, "/sys/fs/cgroup/x.slice") }
@@ -16,12 +17,8 @@ func unitsFS(name string) *FS { return newUnitsFS(Options{Name: name}, "/sys/fs/
 func TestLendCPUToAUnit(t *testing.T) {
 	const id = chat.ID("0123456789abcdef")
 	f := unitsFS("chatd-none")
-	if err := f.lendCPU(id); err == nil {
-		t.Error("a CPU was lent to a chat that is not there")
-	}
-	if f.lent[id].IsZero() {
-		t.Error("it was not recorded")
-	}
+	expect.True(t, f.lendCPU(id) != nil, "a CPU was lent to a chat that is not there")
+	expect.True(t, !f.lent[id].IsZero(), "it was not recorded")
 }
 
 func TestUnitNames(t *testing.T) {
@@ -61,9 +58,7 @@ func TestIsOwn(t *testing.T) {
 		"chatd-0123456789abcdef.service": true, "chatd-probe-01.service": true,
 		"chatd-fedcba9876543210.service": false, "foreign.service": false, "chatd-sub.slice": false, "session-1.scope": false,
 	} {
-		if got := u.isOwn(name, known); got != want {
-			t.Errorf("isOwn(%s) is %v, want %v", name, got, want)
-		}
+		expect.Equal(t, u.isOwn(name, known), want, "isOwn(%s)", name)
 	}
 }
 
@@ -76,9 +71,7 @@ func TestSessionLimits(t *testing.T) {
 	for name, want := range map[string]string{
 		"MemoryMax": "@t 268435456", "MemorySwapMax": "@t 0", "TasksMax": "@t 200", "CPUQuotaPerSecUSec": "",
 	} {
-		if got[name] != want {
-			t.Errorf("%s is %q, want %q", name, got[name], want)
-		}
+		expect.Equal(t, got[name], want, "%s", name)
 	}
 }
 
@@ -90,13 +83,9 @@ func TestSessionPropertiesWithout(t *testing.T) {
 		props := append(f.lateProperties(id, chat.DefaultLimits()), f.earlyProperties(id, chat.DefaultLimits())...)
 		word := map[chat.LayerName]string{chat.LayerMemory: "Memory", chat.LayerPids: "Tasks", chat.LayerCPU: "CPU"}[l]
 		for _, p := range props {
-			if strings.HasPrefix(p.Name, word) {
-				t.Errorf("without %s there is %s", l, p.Name)
-			}
+			expect.True(t, !strings.HasPrefix(p.Name, word), "without %s there is %s", l, p.Name)
 		}
-		if len(props) < 3 {
-			t.Errorf("without %s only %v is left", l, props)
-		}
+		expect.True(t, len(props) >= 3, "without %s only %v is left", l, props)
 	}
 }
 
@@ -107,9 +96,8 @@ func TestPropertyOrder(t *testing.T) {
 	f := unitsFS("chatd")
 	early, late := names(f.earlyProperties(id, chat.DefaultLimits())), names(f.lateProperties(id, chat.DefaultLimits()))
 	all := names(f.properties(id, chat.DefaultLimits(), isAny))
-	if !slices.IsSorted(all) || !slices.Equal(all, append(late, early...)) {
-		t.Errorf("Start sets %v, LimitCPU %v, Limit %v: want them in order, the second's first", early, late, all)
-	}
+	expect.True(t, slices.IsSorted(all) && slices.Equal(all, append(late, early...)),
+		"Start sets %v, LimitCPU %v, Limit %v: want them in order, the second's first", early, late, all)
 }
 
 func names(props []systemd.Property) (all []string) {
@@ -144,7 +132,6 @@ func TestOpenUnitsNeedsSystemd(t *testing.T) {
 	if _, err := OpenUnits(t.Context(), UnitOptions{Name: "chatd"}); err == nil || !strings.Contains(err.Error(), "systemd") {
 		t.Errorf("OpenUnits gave %v without systemd", err)
 	}
-	if _, err := OpenUnits(t.Context(), UnitOptions{Name: "../x"}); err == nil {
-		t.Error("OpenUnits took ../x for a name")
-	}
+	expect.True(t, expect.Err(OpenUnits(t.Context(), UnitOptions{Name: "../x"})) != nil,
+		"OpenUnits took ../x for a name")
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestUnitIOOnSystemd: systemd sets the bounds of a unit, keeps them over a daemon-reload, takes
@@ -22,19 +24,17 @@ func TestUnitIOOnSystemd(t *testing.T) {
 	}
 	needRoot(t)
 	name := fmt.Sprintf("chatd-test-io-%d", os.Getpid())
-	u, err := OpenUnits(t.Context(), UnitOptions{Name: name, Dirs: []string{"/var/tmp"}})
-	must(t, err)
+	u := must.Get(OpenUnits(t.Context(), UnitOptions{Name: name, Dirs: []string{"/var/tmp"}}))(t)
 	disks, lacking := u.disks()
 	bounded := limits()
 	bounded.IOWeight, bounded.IOReadBPS, bounded.IOWriteIOPS = 300, 8<<20, 1000
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		must(t, errors.Join(u.FS.Kill(ctx, idA), u.stop(ctx, idA), u.RemoveBase(), u.Close()))
+		must.Do(t, errors.Join(u.FS.Kill(ctx, idA), u.stop(ctx, idA), u.RemoveBase(), u.Close()))
 	})
-	if len(disks) != 1 || len(lacking) > 0 || !u.boundsDisks() {
-		t.Fatalf("the machine's disks are %v, %v", disks, lacking)
-	}
-	must(t, u.createProbe(idA, bounded))
+	must.True(t, len(disks) == 1 && len(lacking) == 0 && u.boundsDisks(),
+		"the machine's disks are %v, %v", disks, lacking)
+	must.Do(t, u.createProbe(idA, bounded))
 	want := disks[0] + " rbps=8388608 wbps=max riops=max wiops=1000"
 	check := func(when, want string) {
 		t.Helper()
@@ -43,23 +43,22 @@ func TestUnitIOOnSystemd(t *testing.T) {
 			return err == nil && strings.TrimSpace(string(text)) == want
 		})
 		out, err := exec.Command("systemctl", "show", "--value", "-p", "NeedDaemonReload", u.group(idA)).Output()
-		if err != nil || strings.TrimSpace(string(out)) != "no" {
-			t.Errorf("%s: systemd wants to read the unit again: %s, %v", when, out, err)
-		}
+		expect.True(t, err == nil && strings.TrimSpace(string(out)) == "no",
+			"%s: systemd wants to read the unit again: %s, %v", when, out, err)
 	}
 	check("started", want)
-	must(t, u.LimitCPU(idA, bounded))
+	must.Do(t, u.LimitCPU(idA, bounded))
 	check("with its quota", want)
-	must(t, u.Limit(idA, bounded))
+	must.Do(t, u.Limit(idA, bounded))
 	check("limited", want)
-	must(t, exec.Command("systemctl", "daemon-reload").Run())
+	must.Do(t, exec.Command("systemctl", "daemon-reload").Run())
 	check("after daemon-reload", want)
 	bounded.IOReadBPS = 16 << 20
-	must(t, u.Limit(idA, bounded))
+	must.Do(t, u.Limit(idA, bounded))
 	check("changed", strings.Replace(want, "8388608", "16777216", 1))
 	bounded.IOLimits = chat.DefaultLimits().IOLimits
-	must(t, u.Limit(idA, bounded))
+	must.Do(t, u.Limit(idA, bounded))
 	check("without a bound", "")
-	must(t, exec.Command("systemctl", "daemon-reload").Run())
+	must.Do(t, exec.Command("systemctl", "daemon-reload").Run())
 	check("without one after daemon-reload", "")
 }

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // answersAtOnce is how many answers of a model chats of one owner have at a time, and how many chats.
@@ -82,9 +84,7 @@ func TestPipelinedIsCharged(t *testing.T) {
 	for _, path := range []string{"/1", "/2", "/3"} {
 		fmt.Fprintf(&all, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, net.JoinHostPort(apiHost, portOf(w.addr)))
 	}
-	if _, err := c.Write(all.Bytes()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write(all.Bytes()))(t)
 	for range 3 {
 		path := <-asked
 		if held := w.held(); held != activeCost {
@@ -100,9 +100,7 @@ func TestUnfinishedHeaderIsCharged(t *testing.T) {
 	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
 	c := tls.Client(w.dialAPI(apiHost), &tls.Config{RootCAs: pool(t, authorities().own), ServerName: apiHost})
 	defer c.Close()
-	if _, err := c.Write([]byte("GET / HTTP/1.1\r\nX-Unfinished: ")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write([]byte("GET / HTTP/1.1\r\nX-Unfinished: ")))(t)
 	waitUntil(t, func() bool { return w.held() == activeCost })
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestBudget: a chat gets half of what is there, the chats of an owner three quarters, and whoever
@@ -35,9 +37,7 @@ func TestBudget(t *testing.T) {
 		for range 100 {
 			got(&owners[1+i], &share{})
 		}
-		if n := owners[1+i].held; n == 0 {
-			t.Errorf("owner %d got nothing", 1+i)
-		}
+		expect.True(t, owners[1+i].held != 0, "owner %d got nothing", 1+i)
 	}
 }
 
@@ -60,16 +60,13 @@ func TestBudgetReturns(t *testing.T) {
 				i, taken = taken[0], taken[1:]
 				b.give(int64(1+i), &chats[i], &owners[i/2])
 			}
-			if b.left < 0 {
-				t.Fatalf("seed %d: %d are left", seed, b.left)
-			}
+			must.True(t, b.left >= 0, "seed %d: %d are left", seed, b.left)
 		}
 		for _, i := range taken {
 			b.give(int64(1+i), &chats[i], &owners[i/2])
 		}
-		if b.left != 64 || owners[0].held+owners[1].held != 0 {
-			t.Fatalf("seed %d: %d are left", seed, b.left)
-		}
+		must.True(t, b.left == 64 && owners[0].held+owners[1].held == 0,
+			"seed %d: %d are left", seed, b.left)
 	}
 }
 
@@ -85,13 +82,9 @@ func TestFirstOfEachChat(t *testing.T) {
 				break
 			}
 		}
-		if chat.held == 0 {
-			t.Errorf("chat %d got nothing, %d are left", i, b.left)
-		}
+		expect.True(t, chat.held != 0, "chat %d got nothing, %d are left", i, b.left)
 	}
-	if b.left < all/4-4 {
-		t.Errorf("%d are left for other owners", b.left)
-	}
+	expect.True(t, b.left >= all/4-4, "%d are left for other owners", b.left)
 }
 
 // TestOwners: chats of one owner share, and an owner without chats is forgotten.

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestBuffers: of a chat with many connections the first have buffers that the kernel lets grow, and
@@ -21,9 +24,7 @@ func TestBuffers(t *testing.T) {
 		t.Helper()
 		c := w.dial(n, server)
 		wantEcho(t, c, "x")
-		if got := isNarrow(t, <-kept); got != want {
-			t.Errorf("connection %d has small buffers: %t, want %t", len(all)+1, got, want)
-		}
+		expect.Equal(t, isNarrow(t, <-kept), want, "connection %d has small buffers", len(all)+1)
 		all = append(all, c)
 	}
 	for i := range wideServers + 3 {
@@ -40,9 +41,7 @@ func TestBuffers(t *testing.T) {
 
 func duplicate(t *testing.T, fd int) int {
 	d, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, err)
 	return d
 }
 
@@ -50,9 +49,7 @@ func duplicate(t *testing.T, fd int) int {
 func isNarrow(t *testing.T, fd int) bool {
 	t.Helper()
 	other, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	same := true
 	for _, buffer := range []int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
 		err1 := unix.SetsockoptInt(other, unix.SOL_SOCKET, buffer, narrowBuffer)

@@ -11,6 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ofOwner opens one more chat of an owner, with the secret.
@@ -39,16 +41,11 @@ func slowWorld(t testing.TB) (w *secretWorld, finish chan struct{}) {
 func (w *secretWorld) ask(c *http.Client, n *network) *http.Response {
 	w.t.Helper()
 	w.n = n
-	a, err := c.Do(w.request("POST", "/", nil))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must.Get(c.Do(w.request("POST", "/", nil)))(w.t)
 	w.t.Cleanup(func() { _ = a.Body.Close() })
 	if a.StatusCode == http.StatusOK {
 		line, err := bufio.NewReader(a.Body).ReadString('\n')
-		if line != "data: hello\n" || err != nil {
-			w.t.Fatalf("%q, %v", line, err)
-		}
+		must.True(w.t, line == "data: hello\n" && err == nil, "%q, %v", line, err)
 	}
 	return a
 }
@@ -81,9 +78,7 @@ func TestFourthChat(t *testing.T) {
 				}
 				break
 			}
-			if begun == 0 || begun == maxSessions {
-				t.Errorf("chat %d began %d answers", i, begun)
-			}
+			expect.True(t, begun != 0 && begun != maxSessions, "chat %d began %d answers", i, begun)
 		}
 		if a := w.ask(w.client(http2), chats[3]); a.StatusCode != http.StatusOK {
 			t.Errorf("the fourth chat: %s", a.Status)
@@ -126,9 +121,7 @@ func TestWaitsForEnd(t *testing.T) {
 	w.call(uplink.Call{Verb: uplink.Close, Chat: idle.id})
 	select {
 	case code := <-begun:
-		if code != http.StatusOK {
-			t.Errorf("it got %d", code)
-		}
+		expect.Equal(t, code, http.StatusOK, "it got")
 	case <-time.After(guard):
 		t.Error("it still waits")
 	}
@@ -165,8 +158,6 @@ func (w *secretWorld) held() int64 {
 func waitUntil(t *testing.T, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(guard); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it is never so")
-		}
+		must.True(t, !time.Now().After(end), "it is never so")
 	}
 }

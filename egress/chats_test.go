@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestChange: what the list no longer opens ends before the answer, and the rest goes on.
@@ -54,26 +56,18 @@ func TestChangeChecksAll(t *testing.T) {
 	n.mu.Lock()
 	c := n.enter(dst, false)
 	n.mu.Unlock()
-	if _, err := c.decide(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.decide())(t)
 	first, last := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("127.0.0.2:80")
-	if err := errors.Join(c.reached(first), c.reached(last)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(c.reached(first), c.reached(last)))
 	listed := func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.list = list(t, "api.example.org:80", "127.0.0.2:80")
 		return c.stillListed()
 	}
-	if listed() {
-		t.Error("the first connection is passed over")
-	}
+	expect.True(t, !listed(), "the first connection is passed over")
 	c.left(first)
-	if !listed() {
-		t.Error("a connection that is closed counts")
-	}
+	expect.True(t, listed(), "a connection that is closed counts")
 	c.leave()
 }
 
@@ -134,21 +128,14 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		files := w.files()
 		call := uplink.Call{Verb: uplink.Open, Chat: one}
-		if _, _, err := w.root.Call(t.Context(), call, choose(files)...); err == nil {
-			t.Errorf("%s: it was taken", name)
-		}
-		if err := uplink.CloseFiles(files); err != nil {
-			t.Error(err)
-		}
+		expect.True(t, expect.Err(w.root.Call(t.Context(), call, choose(files)...)) != nil,
+			"%s: it was taken", name)
+		expect.NoError(t, uplink.CloseFiles(files))
 	}
-	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Change,
-		Chat: one}); err == nil {
-		t.Error("an unknown chat was changed")
-	}
-	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Socket,
-		Chat: one}); err == nil {
-		t.Error("it answered its own question")
-	}
+	expect.True(t, expect.Err(w.root.Call(t.Context(), uplink.Call{Verb: uplink.Change,
+		Chat: one})) != nil, "an unknown chat was changed")
+	expect.True(t, expect.Err(w.root.Call(t.Context(), uplink.Call{Verb: uplink.Socket,
+		Chat: one})) != nil, "it answered its own question")
 }
 
 // TestRootReplaced: what is connected goes on, and what waits for chatd-root goes on with the next.
@@ -161,23 +148,17 @@ func TestRootReplaced(t *testing.T) {
 	w.root.end()
 	wantEcho(t, c, "while there is none")
 	waits := w.dial(n, server)
-	if _, err := io.WriteString(waits, "y"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(waits, "y"))(t)
 	next := w.silentRoot()
 	answer, _, err := next.Call(t.Context(), uplink.Call{Verb: uplink.Hello,
 		Upstreams: []netip.AddrPort{w.dns.addr}})
 	if err != nil || !slices.Equal(answer.Chats, []chat.ID{one}) {
 		t.Error(answer, err)
 	}
-	if _, err := io.ReadFull(waits, make([]byte, 1)); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, expect.Err(io.ReadFull(waits, make([]byte, 1))))
 	// It is replaced while it is there.
 	w.root = w.newRoot()
-	if err := <-next.ended; err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, <-next.ended)
 	wantEcho(t, c, "x")
 	wantEcho(t, w.dial(n, server), "z")
 	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
@@ -200,9 +181,8 @@ func TestBeforeHello(t *testing.T) {
 	w := newWorld(t)
 	r := w.silentRoot()
 	for _, verb := range []uplink.Verb{uplink.Open, uplink.Change, uplink.Close} {
-		if _, _, err := r.Call(t.Context(), uplink.Call{Verb: verb, Chat: one}); err == nil {
-			t.Errorf("%s was answered", verb)
-		}
+		expect.True(t, expect.Err(r.Call(t.Context(), uplink.Call{Verb: verb, Chat: one})) != nil,
+			"%s was answered", verb)
 	}
 }
 
@@ -210,38 +190,25 @@ func TestBeforeHello(t *testing.T) {
 func TestOtherPeer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	addr := &net.UnixAddr{Net: "unixpacket", Name: path}
-	l, err := net.ListenUnix("unixpacket", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", addr))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	o := Options{Listener: l, Root: uint32(os.Getuid()) + 1, Log: slog.New(slog.DiscardHandler)}
 	go func() { served <- Serve(ctx, o) }()
-	c, err := net.DialUnix("unixpacket", nil, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.DialUnix("unixpacket", nil, addr))(t)
 	defer c.Close()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Error(n, err)
 	}
 	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, <-served)
 }
 
 // TestListenerFails: an error of the listener ends the server.
 func TestListenerFails(t *testing.T) {
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket",
-		Name: filepath.Join(t.TempDir(), "s")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket",
+		Name: filepath.Join(t.TempDir(), "s")}))(t)
 	l.Close()
-	if err := Serve(t.Context(), Options{Listener: l,
-		Log: slog.New(slog.DiscardHandler)}); err == nil {
-		t.Error("it serves")
-	}
+	expect.True(t, Serve(t.Context(), Options{Listener: l,
+		Log: slog.New(slog.DiscardHandler)}) != nil, "it serves")
 }

@@ -13,6 +13,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func zipped(t *testing.T, s string) []byte {
@@ -20,9 +22,7 @@ func zipped(t *testing.T, s string) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, err := io.WriteString(z, s)
-	if err != nil || z.Close() != nil {
-		t.Fatal(err)
-	}
+	must.True(t, err == nil && z.Close() == nil, "%v", err)
 	return b.Bytes()
 }
 
@@ -155,9 +155,7 @@ func TestGrantGone(t *testing.T) {
 		answer <- true
 	}()
 	_, body := w.do(w.client(true), w.request("GET", "/", nil))
-	if body != strings.Repeat("*", len(apiValue)) {
-		t.Errorf("%q", body)
-	}
+	expect.Equal(t, body, strings.Repeat("*", len(apiValue)), "")
 }
 
 // TestQuotedError: an error that quotes what a server sent does not show the value.
@@ -167,7 +165,5 @@ func TestQuotedError(t *testing.T) {
 	w.begin("x-api-key: $", listenTCP(t, answering(t, "HTTP/1.1 "+value+"\r\n\r\n")))
 	w.setValue("x-api-key: $", value)
 	_, body := w.do(w.client(false), w.request("GET", "/", nil))
-	if strings.Contains(body, "0123") {
-		t.Error(body)
-	}
+	expect.True(t, !strings.Contains(body, "0123"), "%v", body)
 }

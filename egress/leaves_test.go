@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSilentSigner: while chatd-root signs nothing, certificates that are kept are shown, those that
@@ -13,9 +16,7 @@ import (
 func TestSilentSigner(t *testing.T) {
 	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
 	l := &w.s.terminator.leaves
-	if _, err := l.get(t.Context(), w.n, apiHost); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(l.get(t.Context(), w.n, apiHost))(t)
 	silent := make(chan struct{})
 	t.Cleanup(func() { close(silent) })
 	w.root.mu.Lock()
@@ -42,12 +43,9 @@ func TestSilentSigner(t *testing.T) {
 	}
 	leave(left)
 	for range 2 {
-		if err := <-ended; err == nil {
-			t.Error("a certificate that nobody signed")
-		}
+		expect.True(t, <-ended != nil, "a certificate that nobody signed")
 	}
 	w.s.root.timeout = 50 * time.Millisecond
-	if _, err := l.get(t.Context(), w.n, "new.example.org"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one that waits on: %v", err)
-	}
+	expect.Is(t, expect.Err(l.get(t.Context(), w.n, "new.example.org")), context.DeadlineExceeded,
+		"one that waits on")
 }

@@ -18,20 +18,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // certificate is one for any name.
 func certificate(t testing.TB) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -61,9 +58,7 @@ func TestTLS(t *testing.T) {
 			s := tls.Client(c, tlsConfig(name))
 			_, err := io.WriteString(s, "hello")
 			if !right {
-				if !errors.Is(err, unix.ECONNRESET) {
-					t.Errorf("%v, want a reset", err)
-				}
+				expect.True(t, errors.Is(err, unix.ECONNRESET), "%v, want a reset", err)
 				w.event(Refused, "TLS")
 				return
 			}
@@ -94,9 +89,7 @@ func TestTLSWithoutName(t *testing.T) {
 		}
 		err = tls.Client(w.dial(n, w.named(n, "api.example.org", plain.Port())),
 			tlsConfig("")).Handshake()
-		if !errors.Is(err, unix.ECONNRESET) {
-			t.Errorf("without a name where it is wanted: %v", err)
-		}
+		expect.Is(t, err, unix.ECONNRESET, "without a name where it is wanted")
 	}
 }
 
@@ -106,9 +99,7 @@ func TestTLSByAddress(t *testing.T) {
 	server := listenTCP(t, tlsEcho(t))
 	n := w.open(one, server.String())
 	s := tls.Client(w.dial(n, server), tlsConfig("whatever.example"))
-	if err := s.Handshake(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, s.Handshake())
 }
 
 // slowly writes one byte at a time.
@@ -127,13 +118,9 @@ func TestTLSByteByByte(t *testing.T) {
 	w := newWorld(t)
 	c := w.byName("api.example.org", listenTCP(t, tlsEcho(t)))
 	s := tls.Client(slowly{c}, tlsConfig("api.example.org"))
-	if err := s.Handshake(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, s.Handshake())
 	d := w.byName("api.example.org", listenTCP(t, tlsEcho(t)))
-	if err := tls.Client(slowly{d}, tlsConfig("other.example.org")).Handshake(); err == nil {
-		t.Error("it passes")
-	}
+	expect.True(t, tls.Client(slowly{d}, tlsConfig("other.example.org")).Handshake() != nil, "it passes")
 }
 
 // clientHello is the record that a client sends first.
@@ -144,10 +131,7 @@ func clientHello(t testing.TB, name string) []byte {
 	defer b.Close()
 	go func() { _ = tls.Client(a, tlsConfig(name)).Handshake() }()
 	buf := make([]byte, 16<<10)
-	n, err := b.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(b.Read(buf))(t)
 	return buf[:n]
 }
 
@@ -248,12 +232,8 @@ func TestTLSHalf(t *testing.T) {
 	w := newWorld(t)
 	c := w.byName("api.example.org", listenTCP(t, echo))
 	hello := clientHello(t, "api.example.org")
-	if _, err := c.Write(hello[:len(hello)/2]); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write(hello[:len(hello)/2]))(t)
+	must.Do(t, c.CloseWrite())
 	wantReset(t, c)
 }
 
@@ -277,9 +257,7 @@ func TestProtocolOf(t *testing.T) {
 		"GET\t/\r\n": web1, " GET / HTTP/1.1": web1, " GET /": web1, "GET\x1c/ ": web1,
 		"\tx / HTTP/1.0": web1, "x\t/\tHTTP/1.1": web1,
 	} {
-		if got := protocolOf([]byte(b)); got != want {
-			t.Errorf("%q: %d, want %d", b, got, want)
-		}
+		expect.Equal(t, protocolOf([]byte(b)), want, "%q", b)
 	}
 }
 
@@ -308,9 +286,7 @@ func TestClientFirst(t *testing.T) {
 		wantEcho(t, c, text)
 		c.Close()
 		e := w.event(Allowed, "")
-		if e.Host != "api.example.org" || e.Out != int64(len(text)) {
-			t.Errorf("%+v", e)
-		}
+		expect.True(t, e.Host == "api.example.org" && e.Out == int64(len(text)), "%+v", e)
 	}
 }
 
@@ -349,9 +325,7 @@ func TestLenient(t *testing.T) {
 				_, _ = c.Write(piece) // it may be refused before its end
 			}
 			_ = c.CloseWrite()
-			if came := <-got; came != "" {
-				t.Errorf("%q in pieces of %d came as %q", line, size, came)
-			}
+			expect.Equal(t, <-got, "", "%q in pieces of %d came as", line, size)
 		}
 	}
 }
@@ -360,12 +334,8 @@ func TestLenient(t *testing.T) {
 func TestClientEndsUndecided(t *testing.T) {
 	w := newWorld(t)
 	c := w.byName("api.example.org", listenTCP(t, echo))
-	if _, err := io.WriteString(c, "QUIT"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, "QUIT"))(t)
+	must.Do(t, c.CloseWrite())
 	if b, err := io.ReadAll(c); string(b) != "QUIT" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOpen: what is carried is told while it is, with its name, its age and its bytes so far, and
@@ -25,33 +27,25 @@ func TestOpen(t *testing.T) {
 	open := func(id chat.ID) chat.EgressOpen {
 		t.Helper()
 		a := w.call(uplink.Call{Verb: uplink.Connections, Chat: id})
-		if a.Open == nil || a.Open.Validate() != nil {
-			t.Fatalf("%+v", a)
-		}
+		must.True(t, a.Open != nil && a.Open.Validate() == nil, "%+v", a)
 		return *a.Open
 	}
 	var got chat.EgressOpen
 	for end := time.Now().Add(guard); ; time.Sleep(5 * time.Millisecond) {
 		// Bytes are counted each second (relay.go).
 		got = open(one)
-		if len(got.Connections) != 2 || got.Count != 2 {
-			t.Fatalf("%+v", got)
-		}
+		must.True(t, len(got.Connections) == 2 && got.Count == 2, "%+v", got)
 		if got.Connections[0].Received == 6 && got.Connections[1].Sent == 1 {
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v", got)
-		}
+		must.True(t, !time.Now().After(end), "%+v", got)
 	}
 	first, second := got.Connections[0], got.Connections[1]
 	if first.To() != fmt.Sprintf("api.example.org:%d", server.Port()) || first.Sent != 6 ||
 		first.Received != 6 || first.Since.Before(before) || first.Since.After(time.Now()) {
 		t.Errorf("%+v", first)
 	}
-	if second.To() != server.String() || second.Sent != 1 {
-		t.Errorf("%+v", second)
-	}
+	expect.True(t, second.To() == server.String() && second.Sent == 1, "%+v", second)
 	if other := open(two); other.Count != 0 || other.Connections == nil {
 		t.Errorf("%+v", other)
 	}
@@ -82,9 +76,8 @@ func TestCarriedIsReported(t *testing.T) {
 			}
 		}
 		// The server's own reports may come between.
-		if len(got) == 0 || got[len(got)-1] != want[len(want)-1] || len(got) > len(want) {
-			t.Errorf("heard %v, want %v", got, want)
-		}
+		expect.True(t, len(got) != 0 && got[len(got)-1] == want[len(want)-1] && len(got) <= len(want),
+			"heard %v, want %v", got, want)
 		w.root.carried = nil
 	}
 	c := w.dial(n, server)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/test/must"
 )
 
 var anyResolver = netip.MustParseAddrPort("127.0.0.53:53")
@@ -35,14 +36,10 @@ func TestQuestionsAtOnce(t *testing.T) {
 
 func wantAnswer(t *testing.T, w *world, n *network, program *net.UDPConn, host string) {
 	t.Helper()
-	if err := program.SetReadDeadline(time.Now().Add(guard)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, program.SetReadDeadline(time.Now().Add(guard)))
 	b := make([]byte, maxDatagram)
 	k, err := program.Read(b)
-	if err != nil {
-		t.Fatalf("%s: %v", host, err)
-	}
+	must.True(t, err == nil, "%s: %v", host, err)
 	wantAddr(t, b[:k], w.named(n, host, 0).Addr())
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/uplink"
 	"github.com/chatd/chatd/netpolicy/gateway"
+	"github.com/chatd/chatd/test/must"
 )
 
 const (
@@ -43,22 +44,14 @@ var authorities = sync.OnceValue(func() (a struct{ own, outside *gateway.Authori
 func pool(t testing.TB, a *gateway.Authority) *x509.CertPool {
 	t.Helper()
 	p := x509.NewCertPool()
-	if !p.AppendCertsFromPEM(a.Certificate()) {
-		t.Fatal("no certificate")
-	}
+	must.True(t, p.AppendCertsFromPEM(a.Certificate()), "no certificate")
 	return p
 }
 
 func leaf(t testing.TB, a *gateway.Authority, host string) tls.Certificate {
 	t.Helper()
-	b, err := a.Issue(host, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := tls.X509KeyPair(b, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(a.Issue(host, time.Now()))(t)
+	c := must.Get(tls.X509KeyPair(b, b))(t)
 	return c
 }
 
@@ -121,9 +114,7 @@ func portOf(a netip.AddrPort) string { _, p, _ := net.SplitHostPort(a.String());
 func (w *secretWorld) setValue(header, value string, roots ...*os.File) {
 	w.t.Helper()
 	h, err := secret.ParseHeader(header)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	k := secret.Known{Name: "api", Spec: secret.Spec{Hosts: list(w.t, apiHost+":"+portOf(w.addr)),
 		Header: h}}
 	if value != "" {
@@ -131,19 +122,10 @@ func (w *secretWorld) setValue(header, value string, roots ...*os.File) {
 			w.t.Fatal(err)
 		}
 	}
-	b, err := secret.Pack([]secret.Known{k})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	f, err := sys.MemFile("secrets", b)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	b := must.Get(secret.Pack([]secret.Known{k}))(w.t)
+	f := must.Get(sys.MemFile("secrets", b))(w.t)
 	if len(roots) == 0 {
-		none, err := sys.MemFile("roots", nil)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		none := must.Get(sys.MemFile("roots", nil))(w.t)
 		roots = []*os.File{none}
 	}
 	w.call(uplink.Call{Verb: uplink.Secrets}, append([]*os.File{f}, roots...)...)
@@ -154,10 +136,7 @@ func serveTLS(
 	t testing.TB, host string, h http.HandlerFunc, change func(*tls.Config),
 ) netip.AddrPort {
 	t.Helper()
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	config := &tls.Config{Certificates: []tls.Certificate{leaf(t, authorities().outside, host)},
 		NextProtos: []string{"h2", "http/1.1"}}
 	if change != nil {
@@ -204,10 +183,7 @@ func (w *secretWorld) request(method, path string, body io.Reader) *http.Request
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	w.t.Cleanup(cancel)
 	url := "https://" + apiHost + ":" + portOf(w.addr) + path
-	r, err := http.NewRequestWithContext(ctx, method, url, body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, method, url, body))(w.t)
 	r.Header.Set("X-Api-Key", placeholder)
 	return r
 }
@@ -215,15 +191,9 @@ func (w *secretWorld) request(method, path string, body io.Reader) *http.Request
 // do sends a request and reads the whole answer.
 func (w *secretWorld) do(c *http.Client, r *http.Request) (*http.Response, string) {
 	w.t.Helper()
-	a, err := c.Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must.Get(c.Do(r))(w.t)
 	defer a.Body.Close()
-	b, err := io.ReadAll(a.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(a.Body))(w.t)
 	return a, string(b)
 }
 

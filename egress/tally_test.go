@@ -12,6 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // counts are how many events there are of each chat and verdict.
@@ -32,13 +34,10 @@ func (t *tally) all(test *testing.T) (all []uplink.Event) {
 			return all
 		}
 		b, err := json.Marshal(uplink.Call{Verb: uplink.Events, Events: events})
-		if err != nil || len(events) > uplink.MaxEvents || len(b) > 127<<10 {
-			test.Errorf("%d events of %d bytes in a report, %v", len(events), len(b), err)
-		}
+		expect.True(test, err == nil && len(events) <= uplink.MaxEvents && len(b) <= 127<<10,
+			"%d events of %d bytes in a report, %v", len(events), len(b), err)
 		for _, e := range events {
-			if err := e.Validate(); err != nil {
-				test.Error(err)
-			}
+			expect.NoError(test, e.Validate())
 		}
 		all = append(all, events...)
 	}
@@ -82,9 +81,7 @@ func TestTallyMerges(t *testing.T) {
 // TestEventKind: a reason of several lines is one, and no text draws on a terminal.
 func TestEventKind(t *testing.T) {
 	k := Event{Host: "a\x1b[2J", Why: "one\ntwo"}.kind()
-	if k.Host != "a [2J" || k.Why != "one; two" {
-		t.Errorf("%+v", k)
-	}
+	expect.True(t, k.Host == "a [2J" && k.Why == "one; two", "%+v", k)
 }
 
 // TestTallyBound: a chat's different events take bounded room, nothing is counted less than it is,
@@ -116,9 +113,7 @@ func TestTallyBound(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	if len(tl.chats) != 0 {
-		t.Error("chats without events are kept")
-	}
+	expect.True(t, len(tl.chats) == 0, "chats without events are kept")
 }
 
 // TestReportFits: a report is no longer than a message may be.
@@ -151,12 +146,8 @@ func TestReports(t *testing.T) {
 	w.s.report(t.Context(), "") // in vain too
 	w.root = w.newRoot()
 	c := w.dial(n, server)
-	if _, err := c.Write([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Read(make([]byte, 5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write([]byte("hello")))(t)
+	must.Get(c.Read(make([]byte, 5)))(t)
 	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
 	w.event(Allowed, "has ended")
 	w.root.mu.Lock()

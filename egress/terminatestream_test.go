@@ -20,6 +20,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const (
@@ -35,9 +38,8 @@ func frame(op byte, payload string) []byte {
 func wantScrubbed(t *testing.T, what, got string) {
 	t.Helper()
 	stars := strings.Repeat("*", len(apiValue))
-	if strings.Contains(got, apiValue) || !strings.Contains(got, stars) {
-		t.Errorf("%s: %.300q", what, got)
-	}
+	expect.True(t, !strings.Contains(got, apiValue) && strings.Contains(got, stars),
+		"%s: %.300q", what, got)
 }
 
 // TestEchoes: a server that sends the value back, wherever in an answer.
@@ -129,9 +131,7 @@ func TestBrokenServer(t *testing.T) {
 	w.begin("x-api-key: $", listenTCP(t, answering(t, "HTTP/1.1 "+apiValue+"\r\n\r\n")))
 	c := w.client(false)
 	a, body := w.do(c, w.request("GET", "/", nil))
-	if a.StatusCode != http.StatusBadGateway {
-		t.Errorf("%d", a.StatusCode)
-	}
+	expect.Equal(t, a.StatusCode, http.StatusBadGateway, "")
 	wantScrubbed(t, "the answer", body)
 	c.CloseIdleConnections()
 	wantScrubbed(t, "the event", w.event(Failed, "malformed").Why)
@@ -162,10 +162,7 @@ func TestServerSentEvents(t *testing.T) {
 		})
 		r := w.request("GET", "/", nil)
 		go func() { next <- 0 }()
-		a, err := w.client(http2).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(w.client(http2).Do(r))(t)
 		defer a.Body.Close()
 		lines := bufio.NewReader(a.Body)
 		for i := range 5 {
@@ -174,9 +171,7 @@ func TestServerSentEvents(t *testing.T) {
 			}
 			line, err := lines.ReadString('\n')
 			want := fmt.Sprintf("data: %d %s\n", i, strings.Repeat("*", len(apiValue)))
-			if err != nil || line != want {
-				t.Errorf("%q, %v", line, err)
-			}
+			expect.True(t, err == nil && line == want, "%q, %v", line, err)
 			_, _ = lines.ReadString('\n')
 		}
 		close(next)
@@ -196,16 +191,11 @@ func TestAnswerInParts(t *testing.T) {
 			}
 		})
 		next <- ""
-		a, err := w.client(http2).Do(w.request("GET", "/", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(w.client(http2).Do(w.request("GET", "/", nil)))(t)
 		defer a.Body.Close()
 		for range 2 {
 			next <- "\n"
-			if _, err := io.ReadFull(a.Body, make([]byte, 1)); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, expect.Err(io.ReadFull(a.Body, make([]byte, 1))))
 		}
 	})
 }
@@ -242,9 +232,7 @@ func TestWebSocket(t *testing.T) {
 		"X-Api-Key: %s\r\n\r\n", apiHost, portOf(w.addr), placeholder)
 	b := bufio.NewReader(c)
 	a, err := http.ReadResponse(b, nil)
-	if err != nil || a.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(t, err == nil && a.StatusCode == http.StatusSwitchingProtocols, "%+v, %v", a, err)
 	wantScrubbed(t, "the header", a.Header.Get("X-Got"))
 	h := <-got
 	if h.Get("X-Api-Key") != apiValue || h.Get("Sec-Websocket-Extensions") != "" ||
@@ -353,9 +341,7 @@ func TestTerminatedBound(t *testing.T) {
 	case <-time.After(100 * time.Millisecond): // a hint: it may not have begun
 	}
 	close(finish)
-	if err := <-done; err != "<nil>" {
-		t.Error(err)
-	}
+	expect.Equal(t, <-done, "<nil>", "")
 }
 
 // TestIdleGivesWay: connections without a request keep none from a chat's others.

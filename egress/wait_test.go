@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // switches answers each request with 101 and the protocol, and never closes its side.
@@ -32,9 +34,7 @@ func (w *world) wantOthers() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), guard)
 	defer cancel()
-	if _, _, err := w.root.Call(ctx, uplink.Call{Verb: uplink.Close, Chat: one}); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, expect.Err(w.root.Call(ctx, uplink.Call{Verb: uplink.Close, Chat: one})))
 	server := listenTCP(w.t, echo)
 	wantEcho(w.t, w.dial(w.open(two, server.String()), server), "x")
 	w.root = w.newRoot() // replaces the first, which has nothing under way
@@ -114,9 +114,7 @@ func TestClientLeavesSwitched(t *testing.T) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	go func() { _, _ = io.Copy(io.Discard, b) }() // it reads, and so resets nothing
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.CloseWrite())
 	select {
 	case <-ended:
 	case <-time.After(guard):

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +12,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // origin is a server outside that keeps the requests as it gets them.
@@ -76,19 +78,14 @@ func (o *origin) seen() []string {
 // send writes a text and returns the reader of what comes back.
 func send(t *testing.T, c *net.TCPConn, text string) *bufio.Reader {
 	t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, text))(t)
 	return bufio.NewReader(c)
 }
 
 // answer reads one answer.
 func answer(t *testing.T, b *bufio.Reader, status int) string {
 	t.Helper()
-	r, err := http.ReadResponse(b, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.ReadResponse(b, nil))(t)
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != status {
 		t.Errorf("%s %q, %v, want %d", r.Status, body, err, status)
@@ -179,9 +176,7 @@ func TestWebLies(t *testing.T) {
 				name != "connect" && name != "absolute secure" && name != "opaque" {
 				t.Errorf("%q", body)
 			}
-			if _, err := b.ReadByte(); err == nil {
-				t.Error("the connection goes on")
-			}
+			expect.True(t, expect.Err(b.ReadByte()) != nil, "the connection goes on")
 			if got := o.seen(); len(got) != 0 {
 				t.Errorf("%q", got)
 			}
@@ -248,9 +243,7 @@ func TestWebLiesLater(t *testing.T) {
 		"GET /1 HTTP/1.1\r\nHost: "+o.host+"\r\n\r\nGET /2 HTTP/1.1\r\nHost: other.example\r\n\r\n")
 	answer(t, b, 200)
 	answer(t, b, 421)
-	if _, err := b.ReadByte(); err == nil {
-		t.Error("the connection goes on")
-	}
+	expect.True(t, expect.Err(b.ReadByte()) != nil, "the connection goes on")
 	if got := o.seen(); len(got) != 1 {
 		t.Errorf("%q", got)
 	}
@@ -294,9 +287,7 @@ func TestWebUpgrade(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	send(t, c, "GET \x00 bytes")
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.CloseWrite())
 	if got, err := io.ReadAll(b); string(got) != "helloGET \x00 bytes" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -336,10 +327,7 @@ func TestWebStreams(t *testing.T) {
 	c := w.byName("api.example.org", o.addr)
 	b := send(t, c,
 		"POST / HTTP/1.1\r\nHost: "+o.host+"\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
-	r, err := http.ReadResponse(b, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.ReadResponse(b, nil))(t)
 	for i, text := range []string{"one", "two", "six"} {
 		if i > 0 {
 			send(t, c, "3\r\n"+text+"\r\n")
@@ -366,11 +354,8 @@ func TestWebUpload(t *testing.T) {
 		})
 		c := w.byName("api.example.org", o.addr)
 		const size = 5 << 20
-		r, err := http.NewRequest("PUT", "http://"+o.host+"/",
-			io.LimitReader(strings.NewReader(strings.Repeat("x", size)), size))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequest("PUT", "http://"+o.host+"/",
+			io.LimitReader(strings.NewReader(strings.Repeat("x", size)), size)))(t)
 		want := fmt.Sprint(size, nil, -1)
 		if !chunked {
 			r.ContentLength, want = size, fmt.Sprint(size, nil, size)
@@ -416,15 +401,9 @@ func TestWebClosed(t *testing.T) {
 	c := w.byName("api.example.org", o.addr)
 	b := send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n")
 	<-amid
-	if _, err := b.ReadByte(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.s.close(one); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadAll(b); !errors.Is(err, unix.ECONNRESET) {
-		t.Error(err)
-	}
+	must.Get(b.ReadByte())(t)
+	must.Do(t, w.s.close(one))
+	expect.Is(t, expect.Err(io.ReadAll(b)), unix.ECONNRESET, "")
 	<-ended
 	w.event(Allowed, "the chat's network has ended")
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // tiny is a header of the shortest lines, which cost the most memory for each byte.
@@ -133,13 +135,9 @@ func TestWebRedials(t *testing.T) {
 	w.s.mu.Lock()
 	n := w.s.networks[one]
 	w.s.mu.Unlock()
-	if n.redials.Take() {
-		t.Error("two more connections took nothing from the allowance")
-	}
+	expect.True(t, !n.redials.Take(), "two more connections took nothing from the allowance")
 	send(t, c, request) // waits, until the chat ends
-	if err := w.s.close(one); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.s.close(one))
 	if got := o.seen(); len(got) != 3 {
 		t.Errorf("%d requests", len(got))
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackFollow: where a directory is that was just made is known from its name, in the sessions
@@ -19,17 +21,9 @@ import (
 // session's tree is is always looked for.
 func TestAttackFollow(t *testing.T) {
 	policy, err := rulefile.Load("rules.yaml", []byte("access: {useDefaults: false, deny: ['**/.env']}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rs, err := policy.For(filerules.Scope{Home: "/home/a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	saved, err := os.CreateTemp(t.TempDir(), "notes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	rs := must.Get(policy.For(filerules.Scope{Home: "/home/a"}))(t)
+	saved := must.Get(os.CreateTemp(t.TempDir(), "notes"))(t)
 	defer saved.Close()
 	w := newWatch(-1, -1)
 	w.recheck, w.end = func(chat.ID) {}, func(_ *session, err error) { t.Error(err) }
@@ -76,27 +70,24 @@ func TestAttackFollow(t *testing.T) {
 // a denied name, and stays denied under every other.
 func TestFollowMoved(t *testing.T) {
 	s := newInside(t, false, false)
-	_, err := s.hold("access: {useDefaults: false, deny: ['~/secrets/**']}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: ['~/secrets/**']}"))(t)
 	at := func(name string) string { return filepath.Join(s.home, name) }
 	put := func(name string) {
 		t.Helper()
-		must(t, errors.Join(os.WriteFile(at(name), nil, 0o666), os.Chmod(at(name), 0o666)))
+		must.Do(t, errors.Join(os.WriteFile(at(name), nil, 0o666), os.Chmod(at(name), 0o666)))
 	}
 	opens := func(name string, want bool) {
 		t.Helper()
-		if got := s.try(t, []string{at(name)})[0].Read; got != want {
-			t.Errorf("%s is opened: %t", name, got)
-		}
+		expect.Equal(t, s.try(t, []string{at(name)})[0].Read, want, "%s is opened", name)
 	}
-	must(t, os.Mkdir(at("x"), 0o777))
+	must.Do(t, os.Mkdir(at("x"), 0o777))
 	put("x/before")
 	opens("x/before", true) // the enforcer has read of x, and knows where it is
-	must(t, os.Rename(at("x"), at("secrets")))
+	must.Do(t, os.Rename(at("x"), at("secrets")))
 	put("later")
 	opens("later", true) // it has read of the move
 	put("secrets/f")
 	opens("secrets/f", false)
-	must(t, os.Rename(at("secrets/f"), at("g")))
+	must.Do(t, os.Rename(at("secrets/f"), at("g")))
 	opens("g", false)
 }

@@ -12,6 +12,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // longEnough is for what takes milliseconds, on a machine that does much else.
@@ -23,11 +26,10 @@ func TestAttackHeldDirectory(t *testing.T) {
 	a := newInside(t, false, false)
 	b := a.beside(t)
 	for _, s := range []*inside{a, b} {
-		must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
-		must(t, os.WriteFile(filepath.Join(s.home, "d", "f"), nil, 0o666))
-		must(t, os.Chmod(filepath.Join(s.home, "d", "f"), 0o666))
-		_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-		must(t, err)
+		must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
+		must.Do(t, os.WriteFile(filepath.Join(s.home, "d", "f"), nil, 0o666))
+		must.Do(t, os.Chmod(filepath.Join(s.home, "d", "f"), 0o666))
+		must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	}
 	release := holdDirectory(t, filepath.Join(a.home, "d"))
 	waits := trying(t, a)
@@ -39,9 +41,7 @@ func TestAttackHeldDirectory(t *testing.T) {
 		if n > 0 {
 			break
 		}
-		if time.Now().After(until) {
-			t.Fatal("control: A's open asks nobody")
-		}
+		must.True(t, !time.Now().After(until), "control: A's open asks nobody")
 	}
 	select {
 	case got := <-trying(t, b):
@@ -57,31 +57,26 @@ func TestAttackHeldDirectory(t *testing.T) {
 	default:
 	}
 	release()
-	if got := <-waits; got != (openResult{true, true, true}) {
-		t.Errorf("A, later: %+v", got)
-	}
+	expect.Equal(t, <-waits, (openResult{true, true, true}), "A, later")
 }
 
 // TestLostQuestion: an open about which a worker was asked that ended before it answered is
 // refused by the next one, and those after it are checked.
 func TestLostQuestion(t *testing.T) {
 	s := idle(t)
-	must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
-	must(t, os.WriteFile(filepath.Join(s.home, "d", "f"), nil, 0o666))
-	must(t, os.Chmod(filepath.Join(s.home, "d", "f"), 0o666))
-	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-	must(t, err)
+	must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
+	must.Do(t, os.WriteFile(filepath.Join(s.home, "d", "f"), nil, 0o666))
+	must.Do(t, os.Chmod(filepath.Join(s.home, "d", "f"), 0o666))
+	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	waits := trying(t, s)
-	must(t, await(s.k.watch.perm))
+	must.Do(t, await(s.k.watch.perm))
 	buf := make([]byte, 4<<10)
-	n, err := unix.Read(s.k.watch.permFD, buf)
-	must(t, err)
-	events, err := parseEvents(buf[:n])
-	must(t, err)
+	n := must.Get(unix.Read(s.k.watch.permFD, buf))(t)
+	events := must.Get(parseEvents(buf[:n]))(t)
 	for _, e := range events { // as if the program ended here
 		unix.Close(e.fd)
 	}
-	must(t, s.k.resume())
+	must.Do(t, s.k.resume())
 	go func() { _ = s.k.watch.run() }()
 	select {
 	case got := <-waits:
@@ -102,30 +97,25 @@ func TestAttackNoise(t *testing.T) {
 	w := a.k.watch
 	w.maxBacklog = many / 3
 	for _, s := range []*inside{a, b} {
-		must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
-		_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-		must(t, err)
+		must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
+		must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	}
 	for i := range many { // nobody listens: only who opens takes them in
-		must(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
+		must.Do(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
 	}
 	hidden, f := filepath.Join(b.home, "d", "hidden"), filepath.Join(b.home, "d", "f")
-	must(t, os.WriteFile(hidden, nil, 0o666))
-	must(t, os.Chmod(hidden, 0o666))
-	must(t, os.Rename(hidden, f))
+	must.Do(t, os.WriteFile(hidden, nil, 0o666))
+	must.Do(t, os.Chmod(hidden, 0o666))
+	must.Do(t, os.Rename(hidden, f))
 	go func() { _ = w.readOpens() }()
 	if got := <-trying(t, b); got.Read || got.Write {
 		t.Errorf("what had a denied name is opened behind %d others: %+v", many, got)
 	}
 	noisy, quiet := a.k.named(a.order.Chat), a.k.named(b.order.Chat)
 	for until := time.Now().Add(longEnough); !noisy.ended(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("the session that made %d names goes on", many)
-		}
+		must.True(t, !time.Now().After(until), "the session that made %d names goes on", many)
 	}
-	if quiet.ended() {
-		t.Error("the other session was ended, too")
-	}
+	expect.True(t, !quiet.ended(), "the other session was ended, too")
 }
 
 // trying has the session open its d/f, and says what came of it.
@@ -141,14 +131,13 @@ func trying(t *testing.T, s *inside) <-chan openResult {
 func holdDirectory(t *testing.T, dir string) (release func()) {
 	t.Helper()
 	fault, page := newFault(t)
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err)
+	fd := must.Get(unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(t)
 	read, made, tid := make(chan error, 1), make(chan error, 1), make(chan int, 1)
 	go func() {
 		_, err := unix.Getdents(fd, page)
 		read <- err
 	}()
-	must(t, await(fault)) // it has the directory, and waits for the page
+	must.Do(t, await(fault)) // it has the directory, and waits for the page
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -157,20 +146,17 @@ func holdDirectory(t *testing.T, dir string) (release func()) {
 	}()
 	sleeps := fmt.Sprintf("/proc/self/task/%d/stat", <-tid)
 	for until := time.Now().Add(longEnough); ; time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile(sleeps)
-		must(t, err)
+		b := must.Get(os.ReadFile(sleeps))(t)
 		if strings.Contains(string(b), ") D ") {
 			break
 		}
-		if time.Now().After(until) {
-			t.Fatalf("control: nobody waits for the directory: %s", b)
-		}
+		must.True(t, !time.Now().After(until), "control: nobody waits for the directory: %s", b)
 	}
 	release = sync.OnceFunc(func() {
-		must(t, fault.Close()) // the page is there now
-		must(t, <-read)
-		must(t, <-made)
-		must(t, unix.Close(fd))
+		must.Do(t, fault.Close()) // the page is there now
+		must.Do(t, <-read)
+		must.Do(t, <-made)
+		must.Do(t, unix.Close(fd))
 	})
 	t.Cleanup(release)
 	return release
@@ -184,8 +170,8 @@ func newFault(t *testing.T) (*os.File, []byte) {
 		skip(t, "userfaultfd: "+errno.Error())
 	}
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	must(t, err)
-	t.Cleanup(func() { must(t, unix.Munmap(page)) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, unix.Munmap(page)) })
 	const hello, register, missing = 0xc018aa3f, 0xc020aa00, 1 // linux/userfaultfd.h
 	api := [3]uint64{0xaa}
 	area := [4]uint64{uint64(uintptr(unsafe.Pointer(&page[0]))), uint64(len(page)), missing}
@@ -193,8 +179,6 @@ func newFault(t *testing.T) (*os.File, []byte) {
 	if errno == 0 {
 		_, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, register, uintptr(unsafe.Pointer(&area)))
 	}
-	if errno != 0 {
-		t.Fatalf("userfaultfd: %v", errno)
-	}
+	must.True(t, errno == 0, "userfaultfd: %v", errno)
 	return os.NewFile(fd, "userfaultfd"), page
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestLanguageAgainstOracle: for random rules and trees with links, the language says op by op what
@@ -22,15 +24,12 @@ func TestLanguageAgainstOracle(t *testing.T) {
 	}
 	for i := range rounds {
 		r := rand.New(rand.NewPCG(3, uint64(i)))
-		home, err := filepath.EvalSymlinks(t.TempDir())
-		must(t, err)
+		home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 		root := filepath.Join(home, "t")
 		randomTree(t, r, root, 0)
 		text, rules := randomRules(r, home)
-		policy, err := rulefile.Load("rules.yaml", []byte(text))
-		must(t, err)
-		rs, err := policy.For(filerules.Scope{Home: home, Resolve: filerules.Physical})
-		must(t, err)
+		policy := must.Get(rulefile.Load("rules.yaml", []byte(text)))(t)
+		rs := must.Get(policy.For(filerules.Scope{Home: home, Resolve: filerules.Physical}))(t)
 		names := namesOf(t, r, root)
 		links := linksAmong(names)
 		for _, p := range names {
@@ -38,10 +37,8 @@ func TestLanguageAgainstOracle(t *testing.T) {
 				continue // a circle: nobody gets anywhere by it
 			}
 			for _, op := range []string{"read", "write", "edit", "bash"} {
-				o, err := filerules.ParseOp(op)
-				must(t, err)
-				v, err := rs.Check(p, o)
-				must(t, err)
+				o := must.Get(filerules.ParseOp(op))(t)
+				v := must.Get(rs.Check(p, o))(t)
 				answers++
 				want := rules.denies(p, op)
 				switch {
@@ -56,16 +53,15 @@ func TestLanguageAgainstOracle(t *testing.T) {
 			}
 		}
 	}
-	if answers < 20*rounds || denied < rounds {
-		t.Errorf("control: %d answers, %d denied", answers, denied)
-	}
+	expect.True(t, answers >= 20*rounds && denied >= rounds,
+		"control: %d answers, %d denied", answers, denied)
 	t.Logf("%d answers, %d denied", answers, denied)
 }
 
 // randomTree makes a random tree with files and links.
 func randomTree(t *testing.T, r *rand.Rand, dir string, depth int) {
 	t.Helper()
-	must(t, os.MkdirAll(dir, 0o755))
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	for range 1 + r.IntN(4) {
 		p := filepath.Join(dir, words[r.IntN(len(words))])
 		if _, err := os.Lstat(p); err == nil {
@@ -75,9 +71,9 @@ func randomTree(t *testing.T, r *rand.Rand, dir string, depth int) {
 		case n < 4 && depth < 3:
 			randomTree(t, r, p, depth+1)
 		case n == 9:
-			must(t, os.Symlink(words[r.IntN(len(words))], p))
+			must.Do(t, os.Symlink(words[r.IntN(len(words))], p))
 		default:
-			must(t, os.WriteFile(p, nil, 0o600))
+			must.Do(t, os.WriteFile(p, nil, 0o600))
 		}
 	}
 }
@@ -86,7 +82,7 @@ func randomTree(t *testing.T, r *rand.Rand, dir string, depth int) {
 // there.
 func namesOf(t *testing.T, r *rand.Rand, root string) (names []string) {
 	t.Helper()
-	must(t, filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
 		names = append(names, p)
 		if err == nil && !e.Type().IsRegular() {
 			word := words[r.IntN(len(words))]

@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAskedWhileReleased: a session is let go of and taken again while others ask about
@@ -21,8 +23,8 @@ import (
 func TestAskedWhileReleased(t *testing.T) {
 	s := newInside(t, false, false)
 	file := filepath.Join(s.home, ".env")
-	must(t, os.WriteFile(file, nil, 0o666))
-	must(t, os.Chmod(file, 0o666))
+	must.Do(t, os.WriteFile(file, nil, 0o666))
+	must.Do(t, os.Chmod(file, 0o666))
 	stop := make(chan bool)
 	var all sync.WaitGroup
 	again := func(do func()) {
@@ -62,8 +64,7 @@ func TestAskedWhileReleased(t *testing.T) {
 	}
 	close(stop)
 	all.Wait()
-	_, err := s.hold("access: {deny: [.env]}")
-	must(t, err)
+	must.Get(s.hold("access: {deny: [.env]}"))(t)
 	if got := s.try(t, []string{file}); got[0] != (openResult{}) {
 		t.Errorf("after all that: %+v", got[0])
 	}
@@ -79,32 +80,25 @@ func isClosed(k *session) bool {
 // not who has got the numbers of its descriptors.
 func TestRelease(t *testing.T) {
 	s := newInside(t, false, false)
-	_, err := s.hold("access: {deny: [.env]}")
-	must(t, err)
+	must.Get(s.hold("access: {deny: [.env]}"))(t)
 	old := s.k.named(s.order.Chat)
 	s.k.drop(s.order.Chat)
 	other := exec.Command("sleep", "60")
-	must(t, other.Start())
+	must.Do(t, other.Start())
 	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
 	for range 8 { // also those that old had
-		fd, err := unix.PidfdOpen(other.Process.Pid, 0)
-		must(t, err)
+		fd := must.Get(unix.PidfdOpen(other.Process.Pid, 0))(t)
 		defer unix.Close(fd)
 	}
-	if !old.ended() {
-		t.Error("a session that was let go of goes on")
-	}
+	expect.True(t, old.ended(), "a session that was let go of goes on")
 	s.k.end(old, errors.New("a test"))
-	must(t, old.kill())
-	if err := s.k.apply(old, nil); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("rules are raised in a session that was let go of: %v", err)
-	}
+	must.Do(t, old.kill())
+	expect.Is(t, s.k.apply(old, nil), chat.ErrNotFound,
+		"rules are raised in a session that was let go of")
 	old.close()
 	s.k.forget(old)
 	s.try(t, nil) // neither it nor another was ended
-	if err := other.Process.Signal(unix.Signal(0)); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, other.Process.Signal(unix.Signal(0)))
 	if left, _ := filepath.Glob(filepath.Join(s.k.dir, "sessions", "*")); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}

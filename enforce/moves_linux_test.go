@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestQuickMoves: directories around a denied file are moved before the enforcer looks at any of
@@ -25,13 +27,13 @@ func TestQuickMoves(t *testing.T) {
 			a := newInside(t, false, false)
 			makeFree(t, filepath.Join(a.home, "p/q/s"))
 			_, err := a.hold(rules)
-			must(t, err)
+			must.Do(t, err)
 			w := a.k.watch
 			if tt.atOnce {
 				w.mu.Lock()
 			}
 			for _, m := range tt.moves {
-				must(t, os.Rename(filepath.Join(a.home, m[0]), filepath.Join(a.home, m[1])))
+				must.Do(t, os.Rename(filepath.Join(a.home, m[0]), filepath.Join(a.home, m[1])))
 				if !tt.atOnce {
 					a.try(t, []string{a.home}) // an open comes after the names before it
 				}
@@ -41,14 +43,14 @@ func TestQuickMoves(t *testing.T) {
 			}
 			if tt.atOnce { // nobody opens anything before
 				_, err = a.hold(rules)
-				must(t, err)
+				must.Do(t, err)
 			}
 			for _, when := range []string{"moved", "compiled again"} {
 				if got := a.try(t, []string{filepath.Join(a.home, tt.file)})[0]; got.Read || got.Write {
 					t.Errorf("%s: %+v", when, got)
 				}
 				_, err = a.hold(rules)
-				must(t, err)
+				must.Do(t, err)
 			}
 		})
 	}

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestTurns: the backlogs of several sessions are looked at in turn, a part at a time, so that a
@@ -16,27 +19,23 @@ func TestTurns(t *testing.T) {
 	b := a.beside(t)
 	w := a.k.watch
 	for _, s := range []*inside{a, b} {
-		_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-		must(t, err)
+		must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	}
 	const many = 10 * turnSize
 	for i := range many {
-		must(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
+		must.Do(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
 	}
 	makeFree(t, filepath.Join(b.home, "hidden"))
 	w.mu.Lock()
-	must(t, w.readNames())
+	must.Do(t, w.readNames())
 	noisy, quiet := w.sessions[a.order.Chat], w.sessions[b.order.Chat]
 	w.mu.Unlock()
 	if noisy.backlog.len() < many || quiet.backlog.len() == 0 {
 		t.Fatalf("control: %d and %d names wait", noisy.backlog.len(), quiet.backlog.len())
 	}
 	for range 2 {
-		pause, err := w.turn()
-		must(t, err)
-		if pause < 0 {
-			t.Error("nobody waits any more")
-		}
+		pause := must.Get(w.turn())(t)
+		expect.True(t, pause >= 0, "nobody waits any more")
 	}
 	if n := quiet.backlog.len(); n > 0 {
 		t.Errorf("%d names of B wait after a turn of each", n)
@@ -59,20 +58,19 @@ func TestTurns(t *testing.T) {
 // TestSameNamesWaitOnce: who renames in a loop leaves no more behind than one who does it once.
 func TestSameNamesWaitOnce(t *testing.T) {
 	s := idle(t)
-	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	makeFree(t, filepath.Join(s.home, "a"))
-	must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o755))
 	for range 500 {
 		for _, name := range []string{"a", "d"} {
 			p := filepath.Join(s.home, name)
-			must(t, errors.Join(os.Rename(p, p+"x"), os.Rename(p+"x", p)))
+			must.Do(t, errors.Join(os.Rename(p, p+"x"), os.Rename(p+"x", p)))
 		}
 	}
 	w := s.k.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	must(t, w.readNames())
+	must.Do(t, w.readNames())
 	if n := w.sessions[s.order.Chat].backlog.len(); n > 10 {
 		t.Errorf("%d names wait", n)
 	}
@@ -83,31 +81,28 @@ func TestSameNamesWaitOnce(t *testing.T) {
 func TestAttackBehindNoise(t *testing.T) {
 	s := idle(t)
 	for _, dir := range []string{"d", "e", "secrets"} {
-		must(t, os.Mkdir(filepath.Join(s.home, dir), 0o777))
+		must.Do(t, os.Mkdir(filepath.Join(s.home, dir), 0o777))
 	}
-	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden', '~/gone/**', '~/dir/**']}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden', '~/gone/**', '~/dir/**']}"))(t)
 	at := func(name string) string { return filepath.Join(s.home, name) }
 	noise := func() {
 		for i := range 5 * turnSize {
-			must(t, errors.Join(os.WriteFile(at("n"), nil, 0o666), os.Rename(at("n"), at(fmt.Sprint("n", i)))))
+			must.Do(t, errors.Join(os.WriteFile(at("n"), nil, 0o666), os.Rename(at("n"), at(fmt.Sprint("n", i)))))
 		}
 	}
 	noise()
 	makeFree(t, at("hidden"))
-	must(t, os.Rename(at("hidden"), at("d/f")))
+	must.Do(t, os.Rename(at("hidden"), at("d/f")))
 	noise()
 	makeFree(t, at("gone/f")) // its directory is gone when it is looked at
-	must(t, errors.Join(os.Rename(at("gone/f"), at("e/f")), os.Remove(at("gone"))))
+	must.Do(t, errors.Join(os.Rename(at("gone/f"), at("e/f")), os.Remove(at("gone"))))
 	makeFree(t, at("dir/f"))
-	must(t, errors.Join(os.Rename(at("dir"), at("was")), os.Rename(at("was/f"), at("g"))))
+	must.Do(t, errors.Join(os.Rename(at("dir"), at("was")), os.Rename(at("was/f"), at("g"))))
 	makeFree(t, at("free"))
 	noise()
 	go func() { _ = s.k.watch.readOpens() }()
 	for i, got := range s.try(t, []string{at("d/f"), at("e/f"), at("g"), at("free")}) {
-		if got.Read != (i == 3) {
-			t.Errorf("file %d: %+v", i, got)
-		}
+		expect.True(t, got.Read == (i == 3), "file %d: %+v", i, got)
 	}
 }
 
@@ -115,25 +110,22 @@ func TestAttackBehindNoise(t *testing.T) {
 // looked at when the one before ended, does not go on with less than that one knew.
 func TestWorkerEndsBehind(t *testing.T) {
 	s := idle(t)
-	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	for i := range 3 * turnSize {
-		must(t, os.WriteFile(filepath.Join(s.home, fmt.Sprint(i)), nil, 0o666))
+		must.Do(t, os.WriteFile(filepath.Join(s.home, fmt.Sprint(i)), nil, 0o666))
 	}
 	w := s.k.watch
 	w.mu.Lock()
-	must(t, w.readNames())
+	must.Do(t, w.readNames())
 	w.mu.Unlock()
 	for waits := true; waits; {
-		_, err := w.turn()
-		must(t, err)
+		must.Get(w.turn())(t)
 		waits = w.sessions[s.order.Chat].backlog.len() > 0
 		if recorded := exists(w.backlogFile(s.order.Chat)); recorded != waits {
 			t.Fatalf("something waits: %t; a later worker is told: %t", waits, recorded)
 		}
 	}
-	must(t, os.WriteFile(w.backlogFile(s.order.Chat), nil, 0o600))
-	if err := w.openJournal(&watchedSession{session: s.k.named(s.order.Chat)}); err == nil {
-		t.Error("a session goes on of which a worker had not looked at everything")
-	}
+	must.Do(t, os.WriteFile(w.backlogFile(s.order.Chat), nil, 0o600))
+	expect.True(t, w.openJournal(&watchedSession{session: s.k.named(s.order.Chat)}) != nil,
+		"a session goes on of which a worker had not looked at everything")
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // The oracle says what random rules mean without reading any: each pattern is made
@@ -132,17 +134,15 @@ func leadsTo(p string) string {
 func TestLeadsTo(t *testing.T) {
 	dir := t.TempDir()
 	for from, to := range map[string]string{"l": "f", "m": "l", "gone": "n", "round": "round", "d": "."} {
-		must(t, os.Symlink(to, filepath.Join(dir, from)))
+		must.Do(t, os.Symlink(to, filepath.Join(dir, from)))
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
 	for p, want := range map[string]string{"m": "f", "d/m": "f", "gone": "n", "d/gone": "n", "d/x/y": "x/y", "m/x": "f/x", "d/gone/x": "n/x"} {
 		if got := leadsTo(filepath.Join(dir, p)); got != filepath.Join(dir, want) {
 			t.Errorf("%s leads to %s, want %s", p, got, want)
 		}
 	}
-	if got := leadsTo(filepath.Join(dir, "round", "x")); got != "" {
-		t.Errorf("a circle leads to %s", got)
-	}
+	expect.Equal(t, leadsTo(filepath.Join(dir, "round", "x")), "", "a circle leads to")
 }
 
 // pattern is a random pattern and what it is about, for a home with a tree t.

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOwnTree: in a tree that the chat writes to, a closed file and directory have no mount. They
@@ -34,18 +37,16 @@ func TestOwnTree(t *testing.T) {
 			for _, f := range []string{".env", "a/b/.env", "secrets/k", "deep/er", "free"} {
 				makeFree(t, at(f))
 			}
-			must(t, os.Link(at(".env"), at("earlier")))
-			_, err := s.hold(rules)
-			must(t, err)
+			must.Do(t, os.Link(at(".env"), at("earlier")))
+			must.Get(s.hold(rules))(t)
 			if m := s.mountsAt(t); len(m) > 0 {
 				t.Errorf("%d mounts are in the home", len(m))
 			}
-			must(t, c.act(at))
+			must.Do(t, c.act(at))
 			got := s.reads(t, c.closed, "free")
-			if !slices.Equal(got, []bool{false, true}) {
-				t.Errorf("read %v, want the closed one refused alone", got)
-			}
-			must(t, os.RemoveAll(at(c.top)))
+			expect.True(t, slices.Equal(got, []bool{false, true}),
+				"read %v, want the closed one refused alone", got)
+			must.Do(t, os.RemoveAll(at(c.top)))
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/enforce/pathclass"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSwappedPrefix: a pattern goes through a link of the chat's, and the chat makes that
@@ -23,13 +25,12 @@ func TestSwappedPrefix(t *testing.T) {
 	for _, name := range []string{"a/in/secret", "b/in/free", "b/in/secret", "c/in/secret"} {
 		makeFree(t, at(name))
 	}
-	must(t, os.Symlink("a", at("link")))
-	must(t, os.Symlink("b", at("other")))
+	must.Do(t, os.Symlink("a", at("link")))
+	must.Do(t, os.Symlink("b", at("other")))
 	for _, name := range []string{"link", "other"} {
-		must(t, os.Lchown(at(name), testUID, testUID))
+		must.Do(t, os.Lchown(at(name), testUID, testUID))
 	}
-	_, err := s.hold("access: {useDefaults: false, deny: [~/link/in/secret, '**/again/**']}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: [~/link/in/secret, '**/again/**']}"))(t)
 	stop, swapped := make(chan bool), make(chan int)
 	go func() {
 		for n := 0; ; n++ {
@@ -53,7 +54,7 @@ func TestSwappedPrefix(t *testing.T) {
 	}
 	for ; more(); looks++ {
 		makeFree(t, at(fmt.Sprintf("again/%d", looks))) // the enforcer looks by itself, too
-		must(t, s.k.apply(s.k.named(s.order.Chat), nil))
+		must.Do(t, s.k.apply(s.k.named(s.order.Chat), nil))
 		got := s.try(t, []string{at("a/in/secret"), at("b/in/free"), at("b/in/secret"), at("c/in/secret")})
 		if got[0] != (openResult{}) {
 			t.Fatalf("look %d: what was denied is open: %+v", looks, got[0])
@@ -71,27 +72,23 @@ func TestSwappedPrefix(t *testing.T) {
 	if n := <-swapped; n < looks || looks == 0 {
 		t.Errorf("%d swaps, %d looks", n, looks)
 	}
-	if !followed {
-		t.Error("where the link led meanwhile was never seen")
-	}
+	expect.True(t, followed, "where the link led meanwhile was never seen")
 }
 
 // linkTo makes a link of the chat's in its home, in the place of one that is there.
 func (s *inside) linkTo(t *testing.T, target, name string) {
 	t.Helper()
 	at := filepath.Join(s.home, name)
-	must(t, os.Symlink(target, at+".new"))
-	must(t, os.Lchown(at+".new", testUID, testUID))
-	must(t, os.Rename(at+".new", at))
+	must.Do(t, os.Symlink(target, at+".new"))
+	must.Do(t, os.Lchown(at+".new", testUID, testUID))
+	must.Do(t, os.Rename(at+".new", at))
 }
 
 // comesToBe waits until a file of the home is open, or closed.
 func (s *inside) comesToBe(t *testing.T, name string, open bool) {
 	t.Helper()
 	for until := time.Now().Add(longEnough); s.try(t, []string{filepath.Join(s.home, name)})[0].Read != open; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("%s does not come to be open: %t", name, open)
-		}
+		must.True(t, !time.Now().After(until), "%s does not come to be open: %t", name, open)
 	}
 }
 
@@ -103,8 +100,7 @@ func TestLinkMadeLater(t *testing.T) {
 	for _, name := range []string{"first", "second", "third", "free"} {
 		makeFree(t, filepath.Join(s.home, name, "k"))
 	}
-	_, err := s.hold("access: {useDefaults: false, deny: [~/keys/**]}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: [~/keys/**]}"))(t)
 	s.comesToBe(t, "first/k", true)
 	s.linkTo(t, "first", "keys")
 	s.comesToBe(t, "first/k", false)
@@ -115,7 +111,7 @@ func TestLinkMadeLater(t *testing.T) {
 	s.comesToBe(t, "third/k", false)
 	for _, everything := range []string{"/", s.home, "/proc", "/usr", ".."} {
 		s.linkTo(t, everything, "keys")
-		must(t, s.k.apply(s.k.named(s.order.Chat), nil))
+		must.Do(t, s.k.apply(s.k.named(s.order.Chat), nil))
 	}
 	s.comesToBe(t, "free/k", true)
 	for _, name := range []string{"first/k", "second/k", "third/k"} {
@@ -136,13 +132,12 @@ func TestManyLinks(t *testing.T) {
 	for i := range more {
 		makeFree(t, filepath.Join(s.home, fmt.Sprint(i), "k"))
 	}
-	_, err := s.hold("access: {useDefaults: false, deny: [~/keys/**]}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: [~/keys/**]}"))(t)
 	k := s.k.named(s.order.Chat)
 	for i := range more {
 		s.linkTo(t, fmt.Sprint(i), "keys")
 		k.relink.Store(true)
-		must(t, s.k.apply(k, nil))
+		must.Do(t, s.k.apply(k, nil))
 	}
 	var paths []string
 	for i := range more {
@@ -156,7 +151,6 @@ func TestManyLinks(t *testing.T) {
 			t.Errorf("%s is open", paths[i])
 		}
 	}
-	if closed != pathclass.MaxLinkTargets {
-		t.Errorf("%d are closed, want %d", closed, pathclass.MaxLinkTargets)
-	}
+	expect.True(t, closed == pathclass.MaxLinkTargets,
+		"%d are closed, want %d", closed, pathclass.MaxLinkTargets)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRefusals: what is counted is bounded, fits on the wire however long the names are, is
@@ -26,19 +28,15 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	}
-	if asked != 50*maxRefused {
-		t.Errorf("a name was looked for %d times, want once for each file that is held: %d", asked, 50*maxRefused)
-	}
+	expect.True(t, asked == 50*maxRefused,
+		"a name was looked for %d times, want once for each file that is held: %d", asked, 50*maxRefused)
 	for more := true; more; {
 		a := r.take()
 		b, err := json.Marshal(a)
-		if err != nil || len(b) > orders.MaxAnswer {
-			t.Fatalf("an answer of %d bytes, %v: want at most %d", len(b), err, orders.MaxAnswer)
-		}
+		must.True(t, err == nil && len(b) <= orders.MaxAnswer,
+			"an answer of %d bytes, %v: want at most %d", len(b), err, orders.MaxAnswer)
 		for _, c := range a.Refused {
-			if len(c.Files) != maxRefused {
-				t.Errorf("%d files of chat %s", len(c.Files), c.Chat)
-			}
+			expect.True(t, len(c.Files) == maxRefused, "%d files of chat %s", len(c.Files), c.Chat)
 			for _, f := range c.Files {
 				want[c.Chat] -= f.Times
 			}
@@ -47,9 +45,7 @@ func TestRefusals(t *testing.T) {
 		more = a.MoreRefused
 	}
 	for id, left := range want {
-		if left != 0 {
-			t.Errorf("%d opens of chat %s are not accounted for", left, id)
-		}
+		expect.True(t, left == 0, "%d opens of chat %s are not accounted for", left, id)
 	}
 	if a := r.take(); len(a.Refused) != 0 {
 		t.Errorf("handed out twice: %d chats", len(a.Refused))

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // begunMasked is a session in which bubblewrap masks names of the home.
@@ -25,10 +27,8 @@ func begunMasked(t *testing.T, names ...string) *inside {
 // mountsAt are the ids of what is mounted below the session's home.
 func (s *inside) mountsAt(t *testing.T) (all []int) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", s.order.PID))
-	must(t, err)
-	lines, err := sys.ParseMounts(string(text))
-	must(t, err)
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", s.order.PID)))(t)
+	lines := must.Get(sys.ParseMounts(string(text)))(t)
 	for _, l := range lines {
 		if strings.HasPrefix(l.Path, s.home+"/") {
 			all = append(all, l.ID)
@@ -57,15 +57,13 @@ func TestStartMasks(t *testing.T) {
 		t.Fatalf("before the enforcer: %v", got)
 	}
 	deny := "access: {useDefaults: false, deny: [~/note, ~/keys]}"
-	a, err := s.hold(deny)
-	must(t, err)
+	a := must.Get(s.hold(deny))(t)
 	if got := s.reads(t, names()...); !slices.Equal(got, []bool{false, false, true}) {
 		t.Errorf("by rules about two of three: %v", got)
 	}
 	first := s.mountsAt(t)
-	if a.Masks != 2 || len(first) != 2 {
-		t.Errorf("%d masks are reported, %d mounts are there, want the two of bubblewrap's", a.Masks, len(first))
-	}
+	expect.True(t, a.Masks == 2 && len(first) == 2,
+		"%d masks are reported, %d mounts are there, want the two of bubblewrap's", a.Masks, len(first))
 	for _, c := range []struct {
 		rules string
 		want  []bool
@@ -76,9 +74,7 @@ func TestStartMasks(t *testing.T) {
 		{"access: {useDefaults: false, deny: [~/nothing]}", []bool{true, true, true}},
 		{deny, []bool{false, false, true}},
 	} {
-		if _, err := s.hold(c.rules); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.hold(c.rules))(t)
 		if got := s.reads(t, names()...); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.rules, got, c.want)
 		}
@@ -89,12 +85,9 @@ func TestStartMasks(t *testing.T) {
 func TestStartMasksStay(t *testing.T) {
 	s := begunMasked(t, "note", "keys/")
 	made := s.mountsAt(t)
-	if len(made) != 2 {
-		t.Fatalf("bubblewrap made the mounts %v, want two", made)
-	}
+	must.True(t, len(made) == 2, "bubblewrap made the mounts %v, want two", made)
 	for range 2 {
-		_, err := s.hold("access: {useDefaults: false, deny: [~/note, ~/keys]}")
-		must(t, err)
+		must.Get(s.hold("access: {useDefaults: false, deny: [~/note, ~/keys]}"))(t)
 		if now := s.mountsAt(t); !slices.Equal(now, made) {
 			t.Errorf("the mounts are %v, were %v", now, made)
 		}

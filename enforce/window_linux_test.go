@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // keys are denied by every one of these rules, each time by other mounts.
@@ -29,9 +31,9 @@ func rulesOfKeys(i int) string {
 // makeFree makes a file for everybody.
 func makeFree(t testing.TB, file string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(t, os.WriteFile(file, []byte("free"), 0o666))
-	must(t, os.Chmod(file, 0o666))
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte("free"), 0o666))
+	must.Do(t, os.Chmod(file, 0o666))
 }
 
 // TestNoWindow: while rules are replaced by others that deny the same files, and while
@@ -50,8 +52,7 @@ func TestNoWindow(t *testing.T) {
 			}
 			makeFree(t, filepath.Join(s.home, "x/pub/d/free"))
 			r := rand.New(rand.NewPCG(3, 5))
-			_, err := s.hold(rulesOfKeys(0))
-			must(t, err)
+			must.Get(s.hold(rulesOfKeys(0)))(t)
 			var now atomic.Value // which rules are replaced
 			now.Store("")
 			stop, done := make(chan bool), make(chan int)
@@ -81,9 +82,7 @@ func TestNoWindow(t *testing.T) {
 				next := r.IntN(len(keyRules))
 				now.Store(fmt.Sprintf("%d: %q and %q", n, keyRules[last], keyRules[next]))
 				last = next
-				if _, err := s.hold(rulesOfKeys(next)); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, expect.Err(s.hold(rulesOfKeys(next))))
 				if n%10 == 0 {
 					makeFree(t, filepath.Join(s.home, "x/pub", fmt.Sprint(n), "free"))
 				}
@@ -91,18 +90,15 @@ func TestNoWindow(t *testing.T) {
 			close(stop)
 			t.Logf("%d tries", <-done)
 			for i, rule := range keyRules {
-				if _, err := s.hold(rulesOfKeys(i)); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, expect.Err(s.hold(rulesOfKeys(i))))
 				for j, got := range s.try(t, tries) {
 					if got != (openResult{}) {
 						t.Errorf("%s by %s: %+v", tries[j], rule, got)
 					}
 				}
 			}
-			_, err = s.hold("access: {useDefaults: false}")
-			must(t, err)
-			must(t, s.k.apply(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
+			must.Get(s.hold("access: {useDefaults: false}"))(t)
+			must.Do(t, s.k.apply(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
 			if k := s.k.named(s.order.Chat); len(k.masks)+len(k.hiddenMasks) > 0 {
 				t.Errorf("masks are left: %v, %v", k.masks, k.hiddenMasks)
 			}
@@ -139,10 +135,10 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 				tt.after = before
 			}
 			_, err := s.hold(before)
-			must(t, err)
+			must.Do(t, err)
 			made, moved := filepath.Join(s.home, "k.pem"), filepath.Join(s.home, "k.txt")
 			makeFree(t, made)
-			must(t, os.Rename(made, moved))
+			must.Do(t, os.Rename(made, moved))
 			s.begun(t, tt.during)
 			if got := s.try(t, []string{moved})[0]; got.Read {
 				t.Errorf("while they change: %+v", got)
@@ -151,7 +147,7 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 				s.settled(t, tt.after)
 			} else {
 				_, err = s.hold(tt.after)
-				must(t, err)
+				must.Do(t, err)
 			}
 			if got := s.try(t, []string{moved})[0]; got.Read != tt.opens {
 				t.Errorf("then: %+v", got)
@@ -176,7 +172,7 @@ func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass
 	t.Helper()
 	o, k := s.order, s.k.named(s.order.Chat)
 	o.Rules = compiled(rules)
-	must(t, sys.InMountNamespace(k.ns, func() error {
+	must.Do(t, sys.InMountNamespace(k.ns, func() error {
 		wall, err := pathclass.Compile(sourceOf(o), &pathclass.Links{})
 		if err != nil {
 			return err
@@ -190,8 +186,7 @@ func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass
 func TestCompileOpensNothing(t *testing.T) {
 	s := idle(t)
 	const rules = "access: {useDefaults: false, deny: ['*.pem']}"
-	_, err := s.hold(rules)
-	must(t, err)
+	must.Get(s.hold(rules))(t)
 	done := make(chan bool)
 	go func() {
 		defer close(done)
@@ -227,14 +222,12 @@ func TestStanding(t *testing.T) {
 						continue
 					}
 					for dir, names := range map[string][]string{"x": {"key", "pub/key", "pub/d/key"}, "x/pub": {"key", "d/key"}, "x/pub/d": {"key"}} {
-						_, err := s.hold(rulesOfKeys(i))
-						must(t, err)
+						must.Get(s.hold(rulesOfKeys(i)))(t)
 						if !s.try(t, []string{"cd " + filepath.Join(s.home, dir)})[0].Read {
 							continue // it is closed
 						}
 						stood++
-						_, err = s.hold(rulesOfKeys(j))
-						must(t, err)
+						must.Get(s.hold(rulesOfKeys(j)))(t)
 						for n, got := range s.try(t, names) {
 							if got != (openResult{}) {
 								t.Errorf("from %s, %s: %+v after %q and %q", dir, names[n], got, from, to)
@@ -244,9 +237,7 @@ func TestStanding(t *testing.T) {
 					}
 				}
 			}
-			if stood == 0 {
-				t.Error("nobody stood anywhere")
-			}
+			expect.True(t, stood != 0, "nobody stood anywhere")
 		})
 	}
 }
@@ -261,13 +252,13 @@ func TestExceptionsStay(t *testing.T) {
 	makeFree(t, key)
 	makeFree(t, exception("a"))
 	makeFree(t, filepath.Join(s.home, "x/b/key"))
-	must(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
+	must.Do(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
 	_, err := s.hold("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}")
-	must(t, err)
+	must.Do(t, err)
 	k := s.k.named(s.order.Chat)
 	look := func() map[string]uint64 {
 		t.Helper()
-		must(t, s.k.apply(k, nil))
+		must.Do(t, s.k.apply(k, nil))
 		ids := map[string]uint64{}
 		for _, c := range k.masks {
 			ids[c.Path] = c.ID
@@ -286,10 +277,9 @@ func TestExceptionsStay(t *testing.T) {
 	names := []string{key, exception("a"), exception("b"), filepath.Join(s.home, "empty/pub")}
 	got := s.try(t, names)
 	free := openResult{true, true, true}
-	if got[0] != (openResult{}) || got[1] != free || got[2] != free || got[3] != free {
-		t.Errorf("got %+v", got)
-	}
-	must(t, os.Remove(exception("a")))
+	expect.True(t, got[0] == (openResult{}) && got[1] == free && got[2] == free && got[3] == free,
+		"got %+v", got)
+	must.Do(t, os.Remove(exception("a")))
 	makeFree(t, filepath.Join(exception("a"), "pub")) // what was a file is a directory
 	look()
 	if got := s.try(t, []string{key, filepath.Join(exception("a"), "pub"), exception("b")}); got[0] != (openResult{}) || got[1] != free || got[2] != free {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkPacket sends UDP over a veth as a chat: without rules, and with the
@@ -63,7 +64,7 @@ func trackConnections(b *testing.B) {
 }
 
 func sendMany(b *testing.B, uid uint32) {
-	err := sys.AsUID(uid, func() error {
+	must.Do(b, sys.AsUID(uid, func() error {
 		fd, err := testSocket(netip.MustParseAddr("203.0.113.5"), "udp")
 		if err != nil {
 			return err
@@ -86,10 +87,7 @@ func sendMany(b *testing.B, uid uint32) {
 		after, err := threadTime()
 		b.ReportMetric(float64(after-before)/float64(b.N), "cpu-ns/op")
 		return err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))
 }
 
 // threadTime is how long this thread has been on a CPU.

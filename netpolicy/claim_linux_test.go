@@ -11,13 +11,14 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestClaim: of one network namespace one process has the rules, until it ends; another is told
 // its pid. A flush of all rules takes nothing away.
 func TestClaim(t *testing.T) {
 	needsRoot(t)
-	err := sys.OnThread(func() error {
+	expect.NoError(t, sys.OnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
@@ -48,8 +49,5 @@ func TestClaim(t *testing.T) {
 			return fmt.Errorf("in another namespace: %w", err)
 		}
 		return errors.Join(third.Close(), other.Close())
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestChainDrift(t *testing.T) {
@@ -37,10 +39,7 @@ func TestLooksOnce(t *testing.T) {
 			apply(t, table, manyPolicies(t, 40))
 			want := []map[string][]string{chainByChain(t, set.iptables), chainByChain(t, set.ip6tables)}
 			before := len(started())
-			s, err := table.look()
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(table.look())(t)
 			if lines := started()[before:]; len(lines) != 2 {
 				t.Errorf("one look started %d programs, want 2:\n%s", len(lines), strings.Join(lines, ""))
 			}

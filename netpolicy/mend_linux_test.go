@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestMendJumpFirst: whatever took the wall away, what comes back first is all that a packet of
@@ -17,14 +20,9 @@ import (
 func TestMendJumpFirst(t *testing.T) {
 	needsRoot(t)
 	logged, started := logStarts(t, hostTools)
-	table, err := open(Options{Range: Range{Low: 70000, High: 70999}, ProbeUID: 70999}, logged)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(open(Options{Range: Range{Low: 70000, High: 70999}, ProbeUID: 70999}, logged))(t)
 	policies := []Policy{{Profile: "a", Blocks: []Range{{70000, 70099}}}}
-	if err := table.Apply(t.Context(), policies); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, table.Apply(t.Context(), policies))
 	t.Cleanup(func() {
 		err := table.Remove(context.Background())
 		if out, ferr := exec.Command("iptables", "-F").CombinedOutput(); errors.Join(err, ferr) != nil { // the ACCEPT
@@ -40,9 +38,7 @@ func TestMendJumpFirst(t *testing.T) {
 		}
 		earlier := len(started())
 		found, err := table.Mend(t.Context())
-		if err != nil || len(found) == 0 {
-			t.Errorf("%s: found %q: %v", act, found, err)
-		}
+		expect.True(t, err == nil && len(found) != 0, "%s: found %q: %v", act, found, err)
 		before, _, restored := strings.Cut(strings.Join(started()[earlier:], ""), "-restore")
 		if n := strings.Count(before, "\n"); strings.Contains(act, "OUTPUT") && (!restored || n > 2) {
 			t.Errorf("%s: before anything was put back these were started:\n%s", act, before)
@@ -69,21 +65,13 @@ func logStarts(t *testing.T, set tools) (logged tools, started func() []string) 
 		{&logged.iptables, set.iptables}, {&logged.ip6tables, set.ip6tables},
 		{&logged.restore4, set.restore4}, {&logged.restore6, set.restore6},
 	} {
-		real, err := exec.LookPath(p.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		real := must.Get(exec.LookPath(p.name))(t)
 		*p.to = filepath.Join(dir, p.name)
 		text := fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >>%s\nexec %s \"$@\"\n", p.name, log, real)
-		if err := os.WriteFile(*p.to, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(*p.to, []byte(text), 0o755))
 	}
 	return logged, func() []string {
-		b, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(log))(t)
 		return slices.Collect(strings.Lines(string(b)))
 	}
 }

@@ -9,16 +9,15 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var pureOptions = Options{Range: Range{1000, 99999}, ProbeUID: 99999}
 
 func mustAllow(t testing.TB, s string) chat.Allow {
 	t.Helper()
-	a, err := chat.ParseAllow(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(chat.ParseAllow(s))(t)
 	return a
 }
 
@@ -91,9 +90,7 @@ func policyOf(t *testing.T, segments []segment, uid uint32) int {
 	found := -1
 	for _, s := range segments {
 		if s.Contains(uid) {
-			if found >= 0 {
-				t.Fatalf("uid %d is in two segments: %v", uid, segments)
-			}
+			must.True(t, found < 0, "uid %d is in two segments: %v", uid, segments)
 			found = s.policy
 		}
 	}
@@ -115,9 +112,7 @@ func walk(t *testing.T, rules []string, uid uint32) int {
 			if seen++; seen > fanOut {
 				t.Fatalf("chain %s has more than %d rules", chain, fanOut)
 			}
-			if _, err := fmt.Sscanf(w[5], "%d-%d", &low, &high); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscanf(w[5], "%d-%d", &low, &high))(t)
 			if low <= uid && uid <= high {
 				next = w[len(w)-1]
 				break
@@ -147,9 +142,7 @@ func TestSortAllows(t *testing.T) {
 		}
 		exact, narrow, wide := sortAllows(f, Policy{Egress: []chat.Allow{a}})
 		got := map[int]string{len(exact): "exact", len(narrow): "narrow", len(wide): "wide"}[1]
-		if got != want {
-			t.Errorf("%s is %s, want %s", s, got, want)
-		}
+		expect.Equal(t, got, want, "%s", s)
 	}
 }
 
@@ -208,30 +201,25 @@ func TestNamedPolicy(t *testing.T) {
 			t.Errorf("%s:\n%s", name, strings.Join(got, "\n"))
 		}
 	}
-	if err := check(pureOptions, []Policy{p}); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, check(pureOptions, []Policy{p}))
 	nothing := Policy{Profile: "p", GID: 997}
 	got := policyRules(ipv4, "C", nothing)
-	if len(got) != 1 || !strings.Contains(got[0], "! --gid-owner 997") {
-		t.Errorf("without egress: %q", got)
-	}
+	expect.True(t, len(got) == 1 && strings.Contains(got[0], "! --gid-owner 997"),
+		"without egress: %q", got)
 }
 
 // TestFamilies: what package chat calls special, and of metadata services, is refused to a wide
 // allow, each in its family.
 func TestFamilies(t *testing.T) {
 	metadata, denied := len(ipv4.metadata)+len(ipv6.metadata), len(ipv4.denied)+len(ipv6.denied)
-	if metadata != len(chat.MetadataAddrs()) || denied != len(chat.SpecialPrefixes()) {
-		t.Errorf("%d metadata addresses and %d special networks are refused", metadata, denied)
-	}
+	expect.True(t, metadata == len(chat.MetadataAddrs()) && denied == len(chat.SpecialPrefixes()),
+		"%d metadata addresses and %d special networks are refused", metadata, denied)
 	for _, f := range []family{ipv4, ipv6} {
 		text := strings.Join(baseRules(f), "\n") + "\n"
 		for _, p := range slices.Concat(f.metadata, f.denied) {
 			is4, rule := p.Addr().Is4(), " -d "+p.String()+" -j CHATD-NO\n"
-			if is4 != (f.name == ipv4.name) || !strings.Contains(text, rule) {
-				t.Errorf("%s: %s is not refused, or of the other family", f.name, p)
-			}
+			expect.True(t, is4 == (f.name == ipv4.name) && strings.Contains(text, rule),
+				"%s: %s is not refused, or of the other family", f.name, p)
 		}
 	}
 }
@@ -243,9 +231,7 @@ func TestEveryAcceptIsNarrow(t *testing.T) {
 		if strings.Contains(line, "-j ACCEPT") && !strings.Contains(line, " -d ") {
 			t.Errorf("accepts too much: %s", line)
 		}
-		if strings.Contains(line, "ESTABLISHED") {
-			t.Errorf("accepts by state: %s", line)
-		}
+		expect.True(t, !strings.Contains(line, "ESTABLISHED"), "accepts by state: %s", line)
 	}
 }
 
@@ -258,9 +244,7 @@ func TestCheckRefuses(t *testing.T) {
 		"block backwards":     func(p *Policy) { p.Blocks = []Range{{1005, 1001}} },
 		"zero allow":          func(p *Policy) { p.Egress = []chat.Allow{{}} },
 		"gid of nobody":       func(p *Policy) { p.GID = ^uint32(0) },
-		"all names": func(p *Policy) {
-			p.Egress = []chat.Allow{{Host: "*", Low: 1, High: 1}}
-		},
+		"all names":           func(p *Policy) { p.Egress = []chat.Allow{{Host: "*", Low: 1, High: 1}} },
 		"name with a newline in egress": func(p *Policy) {
 			p.Egress = []chat.Allow{{Host: "a.example\n-A OUTPUT -j ACCEPT", Low: 1, High: 1}}
 		},
@@ -279,7 +263,5 @@ func TestCheckRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := check(pureOptions, []Policy{good}); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, check(pureOptions, []Policy{good}))
 }

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ownMounts mounts dir over a directory for this process alone. It is called once for each.
@@ -24,15 +26,9 @@ func ownMounts(t *testing.T, over string) {
 		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
 		func() error { return unix.Mount("tmpfs", over, "tmpfs", 0, "mode=755") },
 	} {
-		if err := act(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, act())
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(over, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { expect.NoError(t, unix.Unmount(over, unix.MNT_DETACH)) })
 }
 
 // TestSilentNameService: the wall is raised, mended and removed while a name service takes
@@ -40,13 +36,8 @@ func ownMounts(t *testing.T, over string) {
 func TestSilentNameService(t *testing.T) {
 	ownMounts(t, "/run/systemd")
 	dir := "/run/systemd/userdb"
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", filepath.Join(dir, "io.systemd.Silent"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
+	l := must.Get(net.Listen("unix", filepath.Join(dir, "io.systemd.Silent")))(t)
 	defer l.Close()
 	for name, set := range backends() {
 		table := newTable(t, set)
@@ -73,25 +64,15 @@ func TestHeldLock(t *testing.T) {
 	}
 	opt := testOptions
 	opt.LockWait = time.Second
-	table, err := open(opt, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(open(opt, set))(t)
 	ownMounts(t, "/run") // the lock is one for all namespaces of the network
-	lock, err := os.Create("/run/xtables.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(os.Create("/run/xtables.lock"))(t)
 	defer lock.Close()
-	if err := table.Apply(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, table.Apply(t.Context(), nil))
 	rules := func() string { return run(t, set.iptables+"-save | grep -v ^#") }
 	before := rules()
 	policies := []Policy{{Profile: "web", Blocks: []Range{{rangeLow + 65536, rangeLow + 131071}}}}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	for _, c := range []struct {
 		name string
 		call func() error
@@ -101,18 +82,10 @@ func TestHeldLock(t *testing.T) {
 		{"Remove", func() error { return table.Remove(t.Context()) }}, // after it nothing is mended
 	} {
 		err := c.call()
-		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "xtables lock") {
-			t.Errorf("%s: %v, want %v", c.name, err, chat.ErrBusy)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "xtables lock"),
+			"%s: %v, want %v", c.name, err, chat.ErrBusy)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_UN); err != nil {
-		t.Fatal(err)
-	}
-	if after := rules(); after != before {
-		t.Errorf("before %s\nafter %s", before, after)
-	}
-	err = errors.Join(table.Apply(t.Context(), policies), table.Remove(t.Context()))
-	if err != nil {
-		t.Error(err)
-	}
+	must.Do(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_UN))
+	expect.Equal(t, rules(), before, "before %s\nafter", before)
+	expect.NoError(t, errors.Join(table.Apply(t.Context(), policies), table.Remove(t.Context())))
 }

@@ -15,21 +15,18 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func apply(t testing.TB, table *Table, policies []Policy) {
 	t.Helper()
-	if err := table.Apply(t.Context(), policies); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, table.Apply(t.Context(), policies))
 }
 
 func drift(t testing.TB, table *Table) []string {
 	t.Helper()
-	found, err := table.Drift()
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(table.Drift())(t)
 	return found
 }
 
@@ -61,13 +58,9 @@ func TestApplyTwiceAndRemove(t *testing.T) {
 				t.Errorf("chains of policies that are gone: %s", left)
 			}
 			for range 2 {
-				if err := table.Remove(t.Context()); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, table.Remove(t.Context()))
 			}
-			if left := ours(t, set); left != "" {
-				t.Errorf("Remove left %s", left)
-			}
+			expect.Equal(t, ours(t, set), "", "Remove left")
 		})
 	}
 }
@@ -83,9 +76,7 @@ func TestRestartKeepsConnections(t *testing.T) {
 	if n := len(jumps(lines(run(t, "iptables -S OUTPUT")))); n != 1 {
 		t.Errorf("%d jumps", n)
 	}
-	if _, err := unix.Write(fd, []byte("still here")); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, expect.Err(unix.Write(fd, []byte("still here"))))
 	waitFor(t, func() bool { return s.heard() == "still here" })
 }
 
@@ -115,9 +106,7 @@ func connected(t testing.TB, uid uint32, host string, port int) int {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatalf("cannot connect %d to %s:%d: %v", uid, host, port, err)
-	}
+	must.True(t, err == nil, "cannot connect %d to %s:%d: %v", uid, host, port, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
 }
@@ -143,9 +132,7 @@ func TestTightenedPolicyCutsConnections(t *testing.T) {
 			t.Errorf("%s: %v, want a reset", x.host, err)
 		}
 	}
-	if host.heard() != "" {
-		t.Errorf("the host heard %q", host.heard())
-	}
+	expect.Equal(t, host.heard(), "", "the host heard")
 }
 
 func TestDriftIsFoundAndMended(t *testing.T) {
@@ -162,9 +149,7 @@ func TestDriftIsFoundAndMended(t *testing.T) {
 				good := ours(t, set)
 				run(t, strings.NewReplacer("IPT", set.iptables, "IP6", set.ip6tables).Replace(line))
 				found := drift(t, table)
-				if len(found) == 0 {
-					t.Errorf("%s: not found", line)
-				}
+				expect.True(t, len(found) != 0, "%s: not found", line)
 				apply(t, table, testPolicy(t, 7777))
 				if again := drift(t, table); len(again) != 0 || ours(t, set) != good {
 					t.Errorf("%s: not mended: %q\n%s", line, again, ours(t, set))
@@ -185,9 +170,7 @@ func TestNeitherFamilyWhenOneFails(t *testing.T) {
 	fake := t.TempDir() + "/restore"
 	script := "#!/bin/sh\ncase \"$*\" in *--test*) exec " + good + " \"$@\";; esac\n" +
 		"[ -e " + fake + ".used ] && exec " + good + " \"$@\"\ntouch " + fake + ".used\ncat >/dev/null\nexit 4\n"
-	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(fake, []byte(script), 0o755))
 	table.sides[1].restore = fake
 	if err := table.Apply(t.Context(), testPolicy(t, 2)); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
 		t.Errorf("error %v", err)
@@ -208,9 +191,7 @@ func TestApplyRefusesBeforeTouching(t *testing.T) {
 	if err := table.Apply(t.Context(), bad); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("error %v, want invalid", err)
 	}
-	if left := ours(t, hostTools); left != "" {
-		t.Errorf("touched: %s", left)
-	}
+	expect.Equal(t, ours(t, hostTools), "", "touched")
 }
 
 func TestOpenSaysWhatToInstall(t *testing.T) {
@@ -237,9 +218,8 @@ func TestProbe(t *testing.T) {
 		t.Helper()
 		l := table.Probe()
 		t.Logf("%s %s by %s: %s. %s", l.Name, l.State, l.By, l.Probe, l.Fix)
-		if l.State != want || (l.Fix == "") != (l.State == chat.LayerOn) {
-			t.Errorf("%s is %s with fix %q, want %s", l.Name, l.State, l.Fix, want)
-		}
+		expect.True(t, l.State == want && (l.Fix == "") == (l.State == chat.LayerOn),
+			"%s is %s with fix %q, want %s", l.Name, l.State, l.Fix, want)
 	}
 	stands(t, chat.LayerOff)
 	for _, x := range []struct {

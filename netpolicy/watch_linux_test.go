@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestWatch changes the rules as a stranger would, and not at all.
@@ -30,9 +32,7 @@ func TestWatch(t *testing.T) {
 			if out, err := exec.Command("nft", "add", "table", "inet", fmt.Sprint("stranger", tables)).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			if time.Now().After(end) {
-				t.Fatalf("none of %d changes was seen", tables)
-			}
+			must.True(t, !time.Now().After(end), "none of %d changes was seen", tables)
 		}
 	}
 	awaitSeen(1)

@@ -8,16 +8,15 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestFileTool: the tool does one request where its first line lets it, and what is
 // no such line ends it before it looks at anything.
 func TestFileTool(t *testing.T) {
 	home := t.TempDir()
-	line, err := plan.FileTool{Workspace: home, MaxBytes: 4}.Line()
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(plan.FileTool{Workspace: home, MaxBytes: 4}.Line())(t)
 	write := func(content string) string {
 		return `{"tool":"write_file","parameters":{"path":"f","content":"` + content + `"}}` + "\n"
 	}
@@ -42,15 +41,10 @@ func TestFileTool(t *testing.T) {
 		}
 	}
 	for _, workspace := range []string{"", "relative", home + "/missing"} {
-		line, err := plan.FileTool{Workspace: workspace}.Line()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := serveFileTool(bytes.NewReader(line), &bytes.Buffer{}); err == nil {
-			t.Errorf("workspace %q was opened", workspace)
-		}
+		line := must.Get(plan.FileTool{Workspace: workspace}.Line())(t)
+		expect.True(t, serveFileTool(bytes.NewReader(line), &bytes.Buffer{}) != nil,
+			"workspace %q was opened", workspace)
 	}
-	if code := runFileTool([]string{"x"}, strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}); code == 0 {
-		t.Error("an argument was taken")
-	}
+	expect.True(t, runFileTool([]string{"x"}, strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}) != 0,
+		"an argument was taken")
 }

@@ -8,14 +8,12 @@ import (
 	"golang.org/x/net/bpf"
 
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestCheckedCalls: package plan names the system calls that the filter checks by their arguments.
 func TestCheckedCalls(t *testing.T) {
-	info, err := arch.GetInfo("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(arch.GetInfo(""))(t)
 	for _, may := range []plan.Openings{{}, {Filters: true}, {Netlink: true}} {
 		var checked []string
 		rules := argumentRules(info.SyscallNames, may)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // A whole session: tmux in front, a shell with a prompt, commands that join.
@@ -19,8 +21,7 @@ func TestSession(t *testing.T) {
 		t.Run(string(network), func(t *testing.T) {
 			v := newView(t)
 			v.Network = network
-			fifo, err := os.OpenFile(v.PromptFIFO, os.O_RDWR, 0)
-			must(t, err)
+			fifo := must.Get(os.OpenFile(v.PromptFIFO, os.O_RDWR, 0))(t)
 			defer fifo.Close()
 			tmux := v.Plan(v.Home, 1, []string{"/usr/bin/tmux", "-f", plan.InsideTmux, "-D", "-S", plan.Socket}, nil)
 			session := startSession(t, v, tmux)
@@ -30,9 +31,8 @@ func TestSession(t *testing.T) {
 			}
 			run := func(argv ...string) string {
 				out, code, reports := join(t, v, initPID, v.Plan(v.Home, 1, argv, nil)).wait(t)
-				if code != 0 || len(reports) != 1 {
-					t.Fatalf("%q: exit %d, %+v: %s", argv, code, reports, out)
-				}
+				must.True(t, code == 0 && len(reports) == 1,
+					"%q: exit %d, %+v: %s", argv, code, reports, out)
 				return out
 			}
 			client := func(argv ...string) string {
@@ -59,8 +59,7 @@ func TestSession(t *testing.T) {
 func joinedIsConfined(t *testing.T, v plan.View, initPID int) {
 	t.Helper()
 	out, code, _ := join(t, v, initPID, v.Plan("/tmp", 1, []string{"sh", "-c", "cat /proc/self/status; pwd; kill -0 1 && echo may signal; unshare -U true"}, nil)).wait(t)
-	s, err := plan.ParseStatus(out)
-	must(t, err)
+	s := must.Get(plan.ParseStatus(out))(t)
 	if code != 126 || !s.NoNewPrivs || s.Seccomp != 2 || s.CapEff|s.CapPrm|s.CapInh|s.CapAmb != 0 || len(s.Groups) > 0 && s.Groups[0] != int(v.UID) {
 		t.Errorf("joined: exit %d, %+v", code, s)
 	}
@@ -80,7 +79,7 @@ func joinedIsConfined(t *testing.T, v plan.View, initPID int) {
 // fifo is not there, and must keep what ~/.bashrc set.
 func TestBashrc(t *testing.T) {
 	v := newView(t)
-	must(t, os.WriteFile(v.Home+"/.bashrc", []byte("PROMPT_COMMAND='echo mine'\nalias greet='echo hello from alias'\n"), 0o644))
+	must.Do(t, os.WriteFile(v.Home+"/.bashrc", []byte("PROMPT_COMMAND='echo mine'\nalias greet='echo hello from alias'\n"), 0o644))
 	for _, fifo := range []string{v.PromptFIFO, ""} {
 		v.PromptFIFO = fifo
 		p := v.Plan(v.Home, 1, []string{"/bin/sh", "-c", "printf 'greet\\nPS1=\\necho count ${#PROMPT_COMMAND[@]}\\n' | " + strings.Join(plan.ShellArgv(), " ")}, nil)
@@ -117,9 +116,8 @@ func TestEverydayPrograms(t *testing.T) {
 				}
 			}
 			out, code, _ := runIn(t, v, "bash", "-c", c.script)
-			if code != 0 || !strings.Contains(out, c.want) {
-				t.Errorf("exit %d: %s; want %s", code, out, c.want)
-			}
+			expect.True(t, code == 0 && strings.Contains(out, c.want),
+				"exit %d: %s; want %s", code, out, c.want)
 		})
 	}
 }
@@ -129,10 +127,8 @@ func TestSessionEndsWithInit(t *testing.T) {
 	v := newView(t)
 	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sh", "-c", "setsid sleep 1000 & exec sleep 1000"}, nil))
 	s.reports(t)
-	must(t, syscall.Kill(s.initPID, syscall.SIGKILL))
-	if err := s.cmd.Wait(); err == nil {
-		t.Error("bwrap ended well though its child was killed")
-	}
+	must.Do(t, syscall.Kill(s.initPID, syscall.SIGKILL))
+	expect.True(t, s.cmd.Wait() != nil, "bwrap ended well though its child was killed")
 }
 
 // Many runs after another must not use up the chat's quota of keys (keyrings(7),
@@ -149,10 +145,7 @@ func TestManyRuns(t *testing.T) {
 }
 
 func BenchmarkConfineTrue(b *testing.B) {
-	shim, err := buildShim()
-	if err != nil {
-		b.Fatal(err)
-	}
+	shim := must.Get(buildShim())(b)
 	text := []byte(`{"dir":"/","argv":["/bin/true"],"min_abi":1,"landlock":{"exec":["/usr"],"read":["/proc"]}}`)
 	for _, c := range []struct {
 		name string

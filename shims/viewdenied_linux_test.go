@@ -9,6 +9,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestDeniedIsLeftOut: where file rules close what a session is shown, Landlock grants
@@ -18,11 +20,11 @@ func TestDeniedIsLeftOut(t *testing.T) {
 	v := newView(t)
 	shared := filepath.Dir(v.Home) + "/shared"
 	for _, f := range []string{"open/f", "secret/f", "in/deep/secret/f", "in/deep/f"} {
-		must(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(f)), 0o755))
-		must(t, os.WriteFile(filepath.Join(shared, f), []byte("x"), 0o644))
+		must.Do(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(f)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(shared, f), []byte("x"), 0o644))
 	}
-	must(t, os.Symlink("secret/f", shared+"/link"))
-	must(t, os.Symlink("secret", shared+"/way"))
+	must.Do(t, os.Symlink("secret/f", shared+"/link"))
+	must.Do(t, os.Symlink("secret", shared+"/way"))
 	v.Exposed = []chat.Exposed{{Source: shared, Target: "/data", Mode: chat.ReadOnly}, {Source: shared + "/secret", Target: "/whole", Mode: chat.ReadWrite}}
 	const doc = "/usr/share/doc"
 	granted := v
@@ -54,15 +56,13 @@ func TestDeniedIsLeftOut(t *testing.T) {
 func TestDeniedBesideMuch(t *testing.T) {
 	dir := t.TempDir()
 	for i := range plan.MaxBeside + 1 {
-		must(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i%26))+filepath.Base(t.Name())+string(rune(0x4e00+i))), nil, 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i%26))+filepath.Base(t.Name())+string(rune(0x4e00+i))), nil, 0o644))
 	}
 	v := plan.View{Home: "/srv/x", Exposed: []chat.Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}, Denied: []string{"/data/secret"}}
 	if got := v.LeftOut(); len(got) > 0 {
 		t.Errorf("left out are %q", got)
 	}
-	if !slices.Contains(v.Rules().Read, "/data") {
-		t.Error("nothing is granted instead")
-	}
+	expect.True(t, slices.Contains(v.Rules().Read, "/data"), "nothing is granted instead")
 }
 
 // TestMasked: what is masked cannot be opened, with nobody else who keeps it; without the mask it
@@ -70,9 +70,9 @@ func TestDeniedBesideMuch(t *testing.T) {
 func TestMasked(t *testing.T) {
 	v := newView(t)
 	masks := filepath.Dir(v.Home) + "/masks"
-	must(t, errors.Join(os.Mkdir(masks, 0o711), os.Mkdir(masks+"/directory", 0), os.WriteFile(masks+"/file", nil, 0)))
+	must.Do(t, errors.Join(os.Mkdir(masks, 0o711), os.Mkdir(masks+"/directory", 0), os.WriteFile(masks+"/file", nil, 0)))
 	for _, f := range []string{"/keys/k", "/note", "/open"} {
-		must(t, errors.Join(os.MkdirAll(filepath.Dir(v.Home+f), 0o755), os.WriteFile(v.Home+f, []byte("x"), 0o644)))
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(v.Home+f), 0o755), os.WriteFile(v.Home+f, []byte("x"), 0o644)))
 	}
 	masked := v
 	masked.Masked = []chat.Exposed{{Source: masks + "/directory", Target: v.Home + "/keys", Mode: chat.ReadOnly}, {Source: masks + "/file", Target: v.Home + "/note", Mode: chat.ReadOnly, File: true}}

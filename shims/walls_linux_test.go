@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,15 +22,13 @@ import (
 // alone is left out.
 func TestWallsStopAttacks(t *testing.T) {
 	v := newView(t)
-	must(t, os.WriteFile(v.Home+"/../outside", []byte("x"), 0o644))
+	must.Do(t, os.WriteFile(v.Home+"/../outside", []byte("x"), 0o644))
 	outside := strings.TrimSuffix(v.Home, "/home") + "/outside"
-	hostTmp, err := os.CreateTemp("", "chatd-shims-test-")
-	must(t, err)
+	hostTmp := must.Get(os.CreateTemp("", "chatd-shims-test-"))(t)
 	defer os.Remove(hostTmp.Name())
-	must(t, hostTmp.Chmod(0o644))
+	must.Do(t, hostTmp.Chmod(0o644))
 	abstract := "chatd-shims-test-" + strconv.Itoa(os.Getpid())
-	l, err := net.Listen("unix", "@"+abstract)
-	must(t, err)
+	l := must.Get(net.Listen("unix", "@"+abstract))(t)
 	defer l.Close()
 	self := strconv.Itoa(os.Getpid())
 	for _, c := range append(slices.Concat(callAttacks(), optionAttacks(), deviceAttacks()), []wallAttack{
@@ -248,25 +248,22 @@ func TestForeignArchitectureIsKilled(t *testing.T) {
 		t.Log("NOT PROVED: this kernel has no calls of i386")
 		return
 	}
-	if with != "bad system call" || without != "ok" {
-		t.Errorf("with the filter: %s, want bad system call; without: %s, want ok", with, without)
-	}
+	expect.True(t, with == "bad system call" && without == "ok",
+		"with the filter: %s, want bad system call; without: %s, want ok", with, without)
 }
 
 // The probe says on for every wall, and not on for the one that is left out.
 func TestProbe(t *testing.T) {
 	v := newView(t)
-	l, err := net.Listen("unix", "@chatd-shims-probe-"+strconv.Itoa(os.Getpid()))
-	must(t, err)
+	l := must.Get(net.Listen("unix", "@chatd-shims-probe-"+strconv.Itoa(os.Getpid())))(t)
 	defer l.Close()
 	probe := func(t *testing.T, without ...chat.LayerName) []chat.Layer {
 		v := v
 		v.Without = without
 		out, code, _ := runIn(t, v, plan.InsideShim, "probe", "--abstract", strings.TrimPrefix(l.Addr().String(), "@"), "--pid", strconv.Itoa(os.Getpid()))
 		var layers []chat.Layer
-		if err := json.Unmarshal([]byte(out), &layers); err != nil || code != 0 {
-			t.Fatalf("probe ended with %d and said %s", code, out)
-		}
+		must.True(t, json.Unmarshal([]byte(out), &layers) == nil && code == 0,
+			"probe ended with %d and said %s", code, out)
 		return layers
 	}
 	whole := probe(t)
@@ -281,13 +278,12 @@ func TestProbe(t *testing.T) {
 		chat.LayerLandlock, chat.LayerSeccomp, chat.LayerPrivileges, chat.LayerPath} {
 		t.Run("without "+string(n), func(t *testing.T) {
 			got := layerOf(probe(t, n), n)
-			if got.State == chat.LayerOn || got.State == "absent" || got.Fix == "" {
-				t.Errorf("%s: %s, fix %q: %s", n, got.State, got.Fix, got.Probe)
-			}
+			expect.True(t, got.State != chat.LayerOn && got.State != "absent" && got.Fix != "",
+				"%s: %s, fix %q: %s", n, got.State, got.Fix, got.Probe)
 			t.Logf("%s: %s", got.State, got.Probe)
 		})
 	}
-	must(t, os.Chmod(v.Home, 0o755))
+	must.Do(t, os.Chmod(v.Home, 0o755))
 	if got := layerOf(probe(t), chat.LayerHome); got.State == chat.LayerOn {
 		t.Errorf("home with mode 0755: %s", got.Probe)
 	}
@@ -319,7 +315,6 @@ func TestTmpfsSizes(t *testing.T) {
 		}
 	}
 	out, code, _ := runIn(t, v, "sh", "-c", fmt.Sprintf("head -c 2000000 /dev/zero > %s/x", plan.InsideRun))
-	if code == 0 || !strings.Contains(out, "No space") {
-		t.Errorf("wrote 2 MB into %s: %s", plan.InsideRun, out)
-	}
+	expect.True(t, code != 0 && strings.Contains(out, "No space"),
+		"wrote 2 MB into %s: %s", plan.InsideRun, out)
 }

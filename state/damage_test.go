@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"go.etcd.io/bbolt"
 )
 
@@ -19,22 +21,13 @@ func TestDamagedDatabase(t *testing.T) {
 	for i := range 200 {
 		admit(t, s, fmt.Sprint(i))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	path := filepath.Join(s.opts.Dir, dbName)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(path))(t)
 	used := 0
 	s = open(t, s.opts)
-	if err := s.db.View(func(tx *bbolt.Tx) error { used = int(tx.Size()); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.db.View(func(tx *bbolt.Tx) error { used = int(tx.Size()); return nil }))
+	must.Do(t, s.Close())
 	page := os.Getpagesize()
 	refused := func(what string) {
 		t.Helper()
@@ -44,18 +37,12 @@ func TestDamagedDatabase(t *testing.T) {
 			return
 		}
 		wantErr(t, what, err, chat.ErrInvalid)
-		if !strings.Contains(err.Error(), "restore it from a backup") {
-			t.Errorf("%s: %v", what, err)
-		}
-		if _, err := Peek(s.opts.Dir); err == nil {
-			t.Errorf("%s: Peek opened it", what)
-		}
+		expect.True(t, strings.Contains(err.Error(), "restore it from a backup"), "%s: %v", what, err)
+		expect.True(t, expect.Err(Peek(s.opts.Dir)) != nil, "%s: Peek opened it", what)
 	}
 	put := func(b []byte) {
 		t.Helper()
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, b, 0o600))
 	}
 	for _, size := range []int{1, 100, page, 2 * page, 3 * page, used / 2, used / 2 / page * page, used - page, used - 1} {
 		put(whole[:size])
@@ -86,32 +73,20 @@ func TestLostFiles(t *testing.T) {
 	} {
 		s := fresh(t)
 		admit(t, s, "a")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(filepath.Join(s.opts.Dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
+		must.Do(t, os.Remove(filepath.Join(s.opts.Dir, name)))
 		got, err := Open(s.opts)
 		if err == nil {
 			err = errors.Join(errors.New("opened"), got.Close())
 		}
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("without %s: %v", name, err)
-		}
+		expect.True(t, strings.Contains(err.Error(), want), "without %s: %v", name, err)
 	}
 	s := fresh(t)
 	admit(t, s, "a")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(s.opts.Dir, auditName)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
+	must.Do(t, os.Remove(filepath.Join(s.opts.Dir, auditName)))
 	s = open(t, s.opts)
-	if _, err := s.VerifyAudit(); err == nil {
-		t.Error("a lost audit log verifies")
-	}
+	expect.True(t, expect.Err(s.VerifyAudit()) != nil, "a lost audit log verifies")
 	b, err := os.ReadFile(filepath.Join(s.opts.Dir, auditName))
 	if err != nil ||
 		!strings.Contains(string(b), "known to have been written, is not where it was") {

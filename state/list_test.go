@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // collect reads all pages of a filter.
@@ -15,9 +17,7 @@ func collect(t testing.TB, s *Store, f chat.Filter) (pages int, ids []chat.ID) {
 	t.Helper()
 	for {
 		recs, next, err := s.List(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		pages++
 		for _, r := range recs {
 			ids = append(ids, r.ID)
@@ -33,9 +33,7 @@ func TestListPagesInOrder(t *testing.T) {
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 999, time.UTC)
 	n := 0
 	s := open(t, Options{Dir: t.TempDir(), Now: func() time.Time { n++; return clock.Add(time.Duration(n/6) * time.Nanosecond) }})
-	if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(s.EnsureBlock(chat.DefaultProfile)))
 	for i := range 23 {
 		admit(t, s, fmt.Sprint(i))
 	}
@@ -45,18 +43,14 @@ func TestListPagesInOrder(t *testing.T) {
 	}
 	for _, limit := range []int{1, 2, 7, 22, 23, 24, 0, 5000} {
 		pages, got := collect(t, s, chat.Filter{Limit: limit})
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("limit %d: %v, want %v", limit, got, want)
-		}
+		expect.True(t, fmt.Sprint(got) == fmt.Sprint(want), "limit %d: %v, want %v", limit, got, want)
 		if limit > 0 && limit < 1000 && pages != (23+limit-1)/limit {
 			t.Errorf("limit %d: %d pages", limit, pages)
 		}
 	}
 	// reaping the chat that a cursor names does not move the others
 	_, next, err := s.List(chat.Filter{Limit: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	reap(t, s, want[4])
 	s = again(t, s)
 	if _, got := collect(t, s, chat.Filter{Cursor: next}); fmt.Sprint(got) != fmt.Sprint(want[5:]) {
@@ -71,9 +65,7 @@ func TestListFilters(t *testing.T) {
 		{ExternalID: "2", Owner: "slack", Labels: map[string]string{"team": "blue"}},
 		{ExternalID: "1", Owner: "telegram", Labels: map[string]string{"team": "red"}},
 	} {
-		if _, _, err := s.Admit(spec, event("create", "intent")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, expect.Err(s.Admit(spec, event("create", "intent"))))
 	}
 	for _, c := range []struct {
 		filter chat.Filter
@@ -96,9 +88,7 @@ func TestListFilters(t *testing.T) {
 
 func TestHostileCursors(t *testing.T) {
 	good := cursorOf(&Record{ID: "0123456789abcdef", CreatedAt: time.Unix(1, 2)})
-	if _, err := parseCursor(good); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(parseCursor(good))(t)
 	for _, c := range []string{
 		" ", "!", good + "A", good[:21], good + "=", good + "\n", "\n" + good, good[:10] + "\r\n" + good[10:],
 		good[:21] + "B", strings.Repeat("A", 1<<20), base64.RawURLEncoding.EncodeToString(make([]byte, 15)), "../../../../etc/passwd",
@@ -118,8 +108,6 @@ func FuzzCursor(f *testing.F) {
 			wantErr(t, text, err, chat.ErrInvalid)
 			return
 		}
-		if got := cursorOf(&r); got != text {
-			t.Errorf("%q reads as what is written %q", text, got)
-		}
+		expect.Equal(t, cursorOf(&r), text, "%q reads as what is written", text)
 	})
 }

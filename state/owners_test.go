@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOwnersCount: what an owner holds is counted, passed to the conditions of Admit, and survives
@@ -36,9 +38,8 @@ func TestOwnersCount(t *testing.T) {
 	check("before a restart")
 	s = again(t, s)
 	check("after it")
-	if _, _, err := s.Admit(chat.Spec{ExternalID: "3", Owner: "ada"}, event("create", "intent"), atMost(2)); !errors.Is(err, full) {
-		t.Errorf("over the condition: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Admit(chat.Spec{ExternalID: "3", Owner: "ada"}, event("create", "intent"), atMost(2))), full,
+		"over the condition")
 	if r, created, err := s.Admit(chat.Spec{ExternalID: "2", Owner: "ada"}, event("create", "intent"), atMost(2)); err != nil || created || r.Owner != "ada" {
 		t.Errorf("one that is there: %v, %v", created, err)
 	}
@@ -52,8 +53,6 @@ func TestOwnersCount(t *testing.T) {
 func admitFor(t testing.TB, s *Store, owner, externalID string) Record {
 	t.Helper()
 	r, _, err := s.Admit(chat.Spec{ExternalID: externalID, Owner: owner}, event("create", "intent"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return r
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestUnarchive: a chat of an archive has all that its record had, under a new uid; a crash before
@@ -21,26 +23,20 @@ func TestUnarchive(t *testing.T) {
 	former.Labels = map[string]string{"team": "ops"}
 	former.CreatedAt = former.CreatedAt.Add(-time.Hour)
 	name := chat.NewArchiveName(former.ID, former.CreatedAt)
-	if _, err := s.Unarchive(name, former, event("unarchive", "intent")); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("while the chat is there: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Unarchive(name, former, event("unarchive", "intent"))), chat.ErrExists,
+		"while the chat is there")
 	reap(t, s, former.ID)
 	rec, err := s.Unarchive(name, former, event("unarchive", "intent"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Unarchive(name, former, event("unarchive", "intent")); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("while it is unarchived: %v", err)
-	}
+	must.Do(t, err)
+	expect.Is(t, expect.Err(s.Unarchive(name, former, event("unarchive", "intent"))), chat.ErrExists,
+		"while it is unarchived")
 	s = again(t, s)
 	rec, err = s.Get(rec.ID)
 	if err != nil || rec.Unarchives != name || rec.Phase != chat.Creating || rec.UID == former.UID {
 		t.Fatalf("it is %+v, %v", rec, err)
 	}
 	sched := Schedule{Schedule: chat.Schedule{ID: "s1", Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour)}}}
-	if err := s.Unarchived(rec.ID, former.Env, []Schedule{sched}, event("unarchive", "done")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Unarchived(rec.ID, former.Env, []Schedule{sched}, event("unarchive", "done")))
 	s = again(t, s)
 	got, err := s.Get(rec.ID)
 	all, serr := s.Schedules(rec.ID)
@@ -52,9 +48,7 @@ func TestUnarchive(t *testing.T) {
 		!reflect.DeepEqual(got.Limits, former.Limits) || got.ID != former.ID {
 		t.Errorf("it is %+v, was %+v", got, former)
 	}
-	if err := s.Unarchived(rec.ID, nil, nil, event("unarchive", "done")); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("twice: %v", err)
-	}
+	expect.Is(t, s.Unarchived(rec.ID, nil, nil, event("unarchive", "done")), chat.ErrWrongPhase, "twice")
 }
 
 // TestUnarchiveForeign: the record of another install, whose ids are others, is refused.
@@ -62,10 +56,7 @@ func TestUnarchiveForeign(t *testing.T) {
 	former := admit(t, fresh(t), "telegram:1")
 	s := fresh(t)
 	name := chat.NewArchiveName(former.ID, former.CreatedAt)
-	if _, err := s.Unarchive(name, former, event("unarchive", "intent")); !errors.Is(err, chat.ErrConflict) {
-		t.Errorf("another install's: %v", err)
-	}
-	if len(s.All()) != 0 {
-		t.Error("a record is left")
-	}
+	expect.Is(t, expect.Err(s.Unarchive(name, former, event("unarchive", "intent"))), chat.ErrConflict,
+		"another install's")
+	expect.True(t, len(s.All()) == 0, "a record is left")
 }

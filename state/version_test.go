@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"go.etcd.io/bbolt"
 )
 
@@ -22,9 +24,7 @@ import (
 func TestOtherVersion(t *testing.T) {
 	s := fresh(t)
 	admit(t, s, "a")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	dir := s.opts.Dir
 	for _, v := range []int{Version + 1, 5} {
 		refusesVersion(t, s.opts, v)
@@ -61,24 +61,16 @@ func refusesVersion(t *testing.T, o Options, version int) {
 
 func putVersion(t testing.TB, dir, word string) {
 	t.Helper()
-	db, err := bbolt.Open(filepath.Join(dir, dbName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(bbolt.Open(filepath.Join(dir, dbName), 0o600, nil))(t)
 	put := func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(formatKey, []byte(word)) }
-	if err := errors.Join(db.Update(put), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(db.Update(put), db.Close()))
 }
 
 // sums are the contents, modes and times of the files of a directory.
 func sums(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	m := map[string]string{}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
 			m[e.Name()] = e.Type().String()
@@ -86,9 +78,7 @@ func sums(t testing.TB, dir string) map[string]string {
 		}
 		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		fi, ierr := e.Info()
-		if err := errors.Join(err, ierr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, ierr))
 		m[e.Name()] = fmt.Sprintf("%x %s %s", sha256.Sum256(b), fi.Mode(), fi.ModTime())
 	}
 	return m
@@ -110,14 +100,9 @@ func TestStoredFields(t *testing.T) {
 	slices.Sort(fields)
 	got := strings.Join(fields, "\n") + "\n"
 	file := filepath.Join("testdata", fmt.Sprintf("version-%d.txt", Version))
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("what is stored differs from %s: raise Version, and add a file for the new version.\n%s",
-			file, got)
-	}
+	want := must.Get(os.ReadFile(file))(t)
+	expect.Equal(t, got, string(want),
+		"what is stored differs from %s: raise Version, and add a file for the new version.\n", file)
 }
 
 // storedFields are the JSON paths of a type, with the kinds of their values.

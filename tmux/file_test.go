@@ -3,11 +3,11 @@ package tmux
 import (
 	"os"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 func writeFile(t *testing.T, name string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, content, 0o600))
 }

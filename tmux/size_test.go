@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // attachFrom attaches a client on a terminal of that size, and returns what detaches it.
@@ -17,14 +19,9 @@ func attachFrom(t *testing.T, term *Terminal, readOnly bool, rows, cols int) (le
 	}
 	line := fmt.Sprintf("stty rows %d cols %d; TERM=xterm exec %s", rows, cols, strings.Join(words, " "))
 	cmd := exec.Command("script", "-qec", line, "/dev/null")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdin := must.Get(cmd.StdinPipe())(t)
 	before := clients(t, term)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	leave = func() {
 		_ = stdin.Close()
 		_ = cmd.Process.Kill()
@@ -32,19 +29,14 @@ func attachFrom(t *testing.T, term *Terminal, readOnly bool, rows, cols int) (le
 	}
 	t.Cleanup(leave)
 	for deadline := time.Now().Add(2 * time.Minute); clients(t, term) == before; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the client did not attach")
-		}
+		must.True(t, !time.Now().After(deadline), "the client did not attach")
 	}
 	return leave
 }
 
 func clients(t *testing.T, term *Terminal) int {
 	t.Helper()
-	out, err := term.client(t.Context(), nil, []string{"list-clients"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(term.client(t.Context(), nil, []string{"list-clients"}))(t)
 	return strings.Count(string(out), "\n")
 }
 
@@ -78,9 +70,7 @@ func TestAttachLeavesTheSize(t *testing.T) {
 			has("none is there", Rows, Cols, 0)
 		}
 	}
-	if _, err := term.client(t.Context(), nil, []string{"new-window", "-t", target, "sleep 600"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.client(t.Context(), nil, []string{"new-window", "-t", target, "sleep 600"}))(t)
 	attachFrom(t, term, false, 5, 10)
 	has("in a second window", Rows, Cols, 1)
 }

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestKnownKey(t *testing.T) {
@@ -19,9 +22,7 @@ func TestKnownKey(t *testing.T) {
 		"": false, "F0": false, "F13": false, "F01": false, "C-": false, "C-C-c": false, "up": false,
 		"kill-server": false, "Up;": false, "é": false, " ": false, "\n": false, "X-a": false, "-l": false, "C-\n": false,
 	} {
-		if got := KnownKey(name); got != want {
-			t.Errorf("KnownKey(%q) = %v, want %v", name, got, want)
-		}
+		expect.Equal(t, KnownKey(name), want, "KnownKey(%q)", name)
 	}
 }
 
@@ -104,9 +105,8 @@ func TestTerminal(t *testing.T) {
 	term := start(t, "bash", "--norc", "--noprofile", "-i")
 	ctx := t.Context()
 	s := waitScreen(t, term, "$")
-	if s.Rows != Rows || s.Cols != Cols {
-		t.Errorf("size %dx%d, want %dx%d", s.Cols, s.Rows, Cols, Rows)
-	}
+	expect.True(t, s.Rows == Rows && s.Cols == Cols,
+		"size %dx%d, want %dx%d", s.Cols, s.Rows, Cols, Rows)
 	for _, text := range []string{
 		"echo one; echo -l '#{pid}' -- ; kill-server",
 		"-t =other: hi",
@@ -118,17 +118,11 @@ func TestTerminal(t *testing.T) {
 		waitScreen(t, term, text)
 	}
 	waitScreen(t, term, "42 é 😀")
-	if _, err := term.Type(ctx, "echo r''eady; cat", true, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Type(ctx, "echo r''eady; cat", true, If{}))(t)
 	waitScreen(t, term, "\nready") // the shell has given the terminal back its modes
-	if _, err := term.Press(ctx, "", []string{"a", ";", "Enter"}, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Press(ctx, "", []string{"a", ";", "Enter"}, If{}))(t)
 	waitScreen(t, term, "a;\na;")
-	if _, err := term.Press(ctx, "", []string{"C-c"}, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Press(ctx, "", []string{"C-c"}, If{}))(t)
 	// Not ^C alone: until the shell reads again, the terminal keeps no more than
 	// 4095 bytes of a line (termios(3), canonical mode).
 	waitScreen(t, term, "^C\n$")
@@ -136,20 +130,14 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("an unknown key gave %v, want ErrKey", err)
 	}
 	big := strings.Repeat("x", 200_000)
-	if _, err := term.Type(ctx, "echo "+big+" | wc -c", true, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Type(ctx, "echo "+big+" | wc -c", true, If{}))(t)
 	waitScreen(t, term, "200001")
-	if _, err := term.Type(ctx, "exit", true, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Type(ctx, "exit", true, If{}))(t)
 	var err error
 	for deadline := time.Now().Add(2 * time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		_, err = term.Screen(ctx, Plain, 0)
 	}
-	if err == nil {
-		t.Error("the server lives on after its last shell ended")
-	}
+	expect.True(t, err != nil, "the server lives on after its last shell ended")
 }
 
 // TestPrinted: a line that the terminal wraps is one line, and blanks within it stay.
@@ -158,13 +146,9 @@ func TestPrinted(t *testing.T) {
 	line := strings.Repeat("x", Cols-3) + "   " + strings.Repeat("y", wide-Cols)
 	term := start(t, "sh", "-c", "printf '%s\\n' '"+line+"' 'ready  '; exec cat")
 	s := waitScreen(t, term, "ready")
-	if strings.Contains(s.Text, line) {
-		t.Errorf("the screen does not wrap: %q", s.Text)
-	}
+	expect.True(t, !strings.Contains(s.Text, line), "the screen does not wrap: %q", s.Text)
 	p, err := term.Screen(t.Context(), Printed, 0)
-	if err != nil || p.Text != line+"\nready" {
-		t.Errorf("printed is %q, %v", p.Text, err)
-	}
+	expect.True(t, err == nil && p.Text == line+"\nready", "printed is %q, %v", p.Text, err)
 }
 
 // TestHostileText types what tmux, a shell or a terminal could take for something else, to a
@@ -209,8 +193,6 @@ func TestHostileText(t *testing.T) {
 
 func TestParseScreenRefusesNoise(t *testing.T) {
 	for _, out := range []string{"", "x", "1 2 3", "no server running"} {
-		if _, err := parseScreen([]byte(out)); err == nil {
-			t.Errorf("parseScreen(%q) gave no error", out)
-		}
+		expect.True(t, expect.Err(parseScreen([]byte(out))) != nil, "parseScreen(%q) gave no error", out)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 func TestTypeable(t *testing.T) {
@@ -19,9 +21,7 @@ func TestTypeable(t *testing.T) {
 		"\x1bOA\x1b]0;title\atext":       "OA]0;titletext",
 		"\U000E0067 \ue0b0 \ufffd":       "\U000E0067 \ue0b0 \ufffd",
 	} {
-		if got := Typeable(in); got != want {
-			t.Errorf("%q is typed as %q, want %q", in, got, want)
-		}
+		expect.Equal(t, Typeable(in), want, "%q is typed as", in)
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // gets waits until the file has want, or a while.
@@ -16,9 +19,7 @@ func gets(t *testing.T, file, want string) {
 	for deadline := time.Now().Add(2 * time.Minute); len(b) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		b, _ = os.ReadFile(file) // not there yet
 	}
-	if string(b) != want {
-		t.Errorf("%q came, want %q", b, want)
-	}
+	expect.True(t, string(b) == want, "%q came, want %q", b, want)
 }
 
 // TestEveryKey presses each character, and types some as keys: no one is read by tmux.
@@ -38,9 +39,7 @@ func TestEveryKey(t *testing.T) {
 		}
 	}
 	text := "é😀 '#{pid}'\n"
-	if _, err := term.TypeKeys(t.Context(), text, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.TypeKeys(t.Context(), text, If{}))(t)
 	gets(t, got, want.String()+strings.ReplaceAll(text, "\n", "\r"))
 }
 
@@ -74,9 +73,7 @@ func TestIf(t *testing.T) {
 		}
 	}
 	out, err := term.client(t.Context(), nil, []string{"list-buffers"})
-	if err != nil || len(out) > 0 {
-		t.Errorf("the buffers %q are left, %v", out, err)
-	}
+	expect.True(t, err == nil && len(out) == 0, "the buffers %q are left, %v", out, err)
 }
 
 // TestIfShell: the shell is told from what runs in it, and keys stop where the condition does.
@@ -91,18 +88,14 @@ func TestIfShell(t *testing.T) {
 	if f, err := term.Type(t.Context(), "echo $((40+3))", true, If{Shell: &no}); !errors.Is(err, ErrUnmet) || f.Program != "bash" {
 		t.Errorf("while no shell is in front: %+v, %v", f, err)
 	}
-	if _, err := term.Type(t.Context(), "exec cat", true, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Type(t.Context(), "exec cat", true, If{}))(t)
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := term.Type(t.Context(), "here", true, If{Program: "cat"}); err == nil || time.Now().After(deadline) {
 			break
 		}
 	}
 	s := waitScreen(t, term, "here\nhere")
-	if strings.Contains(s.Text, "43") {
-		t.Errorf("it was typed: %s", s.Text)
-	}
+	expect.True(t, !strings.Contains(s.Text, "43"), "it was typed: %s", s.Text)
 }
 
 func TestValidProgram(t *testing.T) {
@@ -111,9 +104,7 @@ func TestValidProgram(t *testing.T) {
 		"": false, "a b": false, "#{pid}": false, "a,b": false, "a}": false, "é": false, "\n": false, "a:b": false, "@": false, "[": false,
 		strings.Repeat("x", MaxProgram+1): false,
 	} {
-		if ValidProgram(name) != want {
-			t.Errorf("ValidProgram(%q) = %v", name, !want)
-		}
+		expect.True(t, ValidProgram(name) == want, "ValidProgram(%q) = %v", name, !want)
 	}
 }
 
@@ -123,12 +114,8 @@ func TestConfig(t *testing.T) {
 	waitScreen(t, term, "TERM="+Term)
 	for _, o := range []string{"extended-keys on", "focus-events on", "escape-time 0"} {
 		out, err := term.client(t.Context(), nil, []string{"show-options", "-s", strings.Fields(o)[0]})
-		if err != nil || strings.TrimSpace(string(out)) != o {
-			t.Errorf("%q, %v, want %s", out, err, o)
-		}
+		expect.True(t, err == nil && strings.TrimSpace(string(out)) == o, "%q, %v, want %s", out, err, o)
 	}
 	out, err := term.client(t.Context(), nil, []string{"show-options", "-s", "terminal-features"})
-	if err != nil || !strings.Contains(string(out), "*:RGB") {
-		t.Errorf("%q, %v", out, err)
-	}
+	expect.True(t, err == nil && strings.Contains(string(out), "*:RGB"), "%q, %v", out, err)
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestBounds: what cannot be looked through in bounds is refused, and what can is not.
@@ -40,9 +42,9 @@ func TestBounds(t *testing.T) {
 			defer func() { *tt.bound = old }()
 			for n, refused := range map[int]bool{tt.max: false, tt.max + 1: true} {
 				dir := t.TempDir()
-				must(t, tt.make(dir, n))
+				must.Do(t, tt.make(dir, n))
 				bases, err := openTrees([]Tree{{dir, dir}})
-				must(t, err)
+				must.Do(t, err)
 				defer bases[0].Close()
 				wall := wallFor(t, "access: {useDefaults: false, deny: ['*.env']}")
 				w := Walker{Wall: wall, Cache: &Cache{}, partial: os.Geteuid() != 0}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestNest: what a look finds fits in each other, whatever the order it was found in.
@@ -39,8 +40,6 @@ func TestNest(t *testing.T) {
 			}
 			got = append(got, s)
 		}
-		if strings.Join(got, ", ") != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
+		expect.True(t, strings.Join(got, ", ") == tt.want, "%s: %q, want %q", name, got, tt.want)
 	}
 }

@@ -10,29 +10,22 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func made(t testing.TB, seed string, at time.Time) *Authority {
 	t.Helper()
-	a, err := NewAuthority([]byte(seed), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(NewAuthority([]byte(seed), at))(t)
 	return a
 }
 
 func issued(t testing.TB, a *Authority, host string, at time.Time) *x509.Certificate {
 	t.Helper()
-	b, err := a.Issue(host, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(b, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(a.Issue(host, at))(t)
+	pair := must.Get(tls.X509KeyPair(b, b))(t)
 	return pair.Leaf
 }
 
@@ -62,9 +55,7 @@ func TestIssue(t *testing.T) {
 			"later":             trusts(a, leaf, host, now.Add(8*24*time.Hour)),
 			"another authority": trusts(made(t, "other", now), leaf, host, now),
 		} {
-			if err == nil {
-				t.Errorf("%s: %s", host, what)
-			}
+			expect.True(t, err != nil, "%s: %s", host, what)
 		}
 	}
 	for _, host := range []string{"", "192.0.2.1", "*.example.org", "API.example.org", "a b",
@@ -84,10 +75,8 @@ func TestSameAfterRestart(t *testing.T) {
 		t.Error("the key is not that of the seed")
 	}
 	const host = "api.example.org"
-	if err := errors.Join(trusts(b, issued(t, a, host, now), host, later),
-		trusts(a, issued(t, b, host, later), host, later)); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, errors.Join(trusts(b, issued(t, a, host, now), host, later),
+		trusts(a, issued(t, b, host, later), host, later)))
 }
 
 // TestClockSteps: when the clock is set by a year, a host's new certificate is trusted by those who

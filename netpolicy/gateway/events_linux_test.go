@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +12,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // refusedEvent is one that may be told.
@@ -62,9 +63,7 @@ func TestReportsRefused(t *testing.T) {
 		"no UTF-8":          one(func(e *chat.EgressEvent) { e.Why = "a\xff" }),
 		"turned text":       one(func(e *chat.EgressEvent) { e.Host = "a\u202eb" }),
 		"no address":        one(func(e *chat.EgressEvent) { e.Host, e.Address = "", "1.2.3" }),
-		"a zone": one(func(e *chat.EgressEvent) {
-			e.Host, e.Address = "", "fe80::1%"+long
-		}),
+		"a zone":            one(func(e *chat.EgressEvent) { e.Host, e.Address = "", "fe80::1%"+long }),
 		"host and address":  one(func(e *chat.EgressEvent) { e.Address = "192.0.2.1" }),
 		"a count of none":   one(func(e *chat.EgressEvent) { e.Count = 0 }),
 		"fewer than none":   one(func(e *chat.EgressEvent) { e.Count = -1 }),
@@ -115,17 +114,13 @@ func TestCarriedRefused(t *testing.T) {
 		g, _ := heardEvents(a)
 		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Carried: []uplink.Carried{{Chat: a, Count: n}}}, nil)
-		if answer.Error == "" || g.chats[a].carried != 0 {
-			t.Errorf("%d is taken: %+v", n, answer)
-		}
+		expect.True(t, answer.Error != "" && g.chats[a].carried == 0, "%d is taken: %+v", n, answer)
 	}
 	g, _ := heardEvents(a)
 	carried := []uplink.Carried{{Chat: a, Count: 1}}
 	_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 		Carried: slices.Repeat(carried, uplink.MaxEvents+1)}, nil)
-	if answer.Error == "" {
-		t.Error("too many are taken")
-	}
+	expect.True(t, answer.Error != "", "too many are taken")
 	_, answer = g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 		Carried: []uplink.Carried{{Chat: b, Count: 7}, {Chat: a, Count: 3}}}, nil)
 	if answer.Error != "" || g.chats[a].carried != 3 || len(g.chats) != 1 {
@@ -147,7 +142,7 @@ func TestCarriedIsLost(t *testing.T) {
 			lost = append(lost, events...)
 		}}))
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
 	until(t, func() bool { // the answer is there
 		g.telling.Lock()
@@ -161,7 +156,7 @@ func TestCarriedIsLost(t *testing.T) {
 		egress.mu.Unlock()
 		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Carried: []uplink.Carried{{Chat: a, Count: n}}})
-		must(t, err)
+		must.Do(t, err)
 	}
 	heard := func(want ...int64) {
 		t.Helper()
@@ -169,14 +164,11 @@ func TestCarriedIsLost(t *testing.T) {
 		defer mu.Unlock()
 		var got []int64
 		for _, e := range lost {
-			if e.Why != lostWhy || e.Verdict != chat.EgressAllowed || e.Validate() != nil {
-				t.Errorf("%+v", e)
-			}
+			expect.True(t, e.Why == lostWhy && e.Verdict == chat.EgressAllowed && e.Validate() == nil,
+				"%+v", e)
 			got = append(got, e.Count)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%v are lost, want %v", got, want)
-		}
+		expect.True(t, slices.Equal(got, want), "%v are lost, want %v", got, want)
 	}
 	report(3)
 	egress.mu.Lock()
@@ -195,10 +187,10 @@ func TestCarriedIsLost(t *testing.T) {
 		heard(5)
 	}
 	report(2)
-	must(t, egress.listener.Close())
+	must.Do(t, egress.listener.Close())
 	egress.end()
 	until(t, func() bool { return !g.Answers() })
-	must(t, g.Close(t.Context(), a))
+	must.Do(t, g.Close(t.Context(), a))
 	heard(5, 2)
 }
 
@@ -211,7 +203,7 @@ func TestConnections(t *testing.T) {
 	if o := g.Connections(t.Context(), a); o.Count != 0 || o.Unknown != "" || o.Connections == nil {
 		t.Errorf("of a chat that sleeps: %+v", o)
 	}
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	if o := g.Connections(t.Context(), a); o.Unknown == "" || o.Connections == nil {
 		t.Errorf("without chatd-egress: %+v", o)
 	}
@@ -248,13 +240,11 @@ func TestResolve(t *testing.T) {
 	if err := g.Resolve(t.Context(), a, to); err != nil {
 		t.Errorf("of a chat that sleeps: %v", err)
 	}
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	if err := g.Resolve(t.Context(), a, to); !errors.Is(err, uplink.ErrGone) {
-		t.Errorf("without chatd-egress: %v", err)
-	}
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	expect.Is(t, g.Resolve(t.Context(), a, to), uplink.ErrGone, "without chatd-egress")
 	egress := newCarrier(t, dir)
 	egress.heard("hello", "open "+string(a)+" +++")
-	must(t, g.Resolve(t.Context(), a, to))
+	must.Do(t, g.Resolve(t.Context(), a, to))
 	egress.heard("resolve " + string(a))
 	egress.mu.Lock()
 	egress.refuses = uplink.Resolve
@@ -303,16 +293,12 @@ func TestLastReport(t *testing.T) {
 	egress.closing = func(conn *uplink.Conn, id chat.ID) {
 		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Events: []uplink.Event{refusedEvent(id, nil)}})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 	}
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
-	must(t, g.Close(t.Context(), a))
+	must.Do(t, g.Close(t.Context(), a))
 	mu.Lock()
 	defer mu.Unlock()
-	if !slices.Equal(heard, []chat.ID{a}) {
-		t.Errorf("%v", heard)
-	}
+	expect.True(t, slices.Equal(heard, []chat.ID{a}), "%v", heard)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestFlows: of 1,000 connections a chat gets half, an owner three quarters, and others get some;
@@ -18,9 +20,7 @@ func TestFlows(t *testing.T) {
 		for ; ; n++ {
 			err := f.take(chat.ID(id), owner)
 			if err != nil {
-				if !errors.Is(err, chat.ErrBusy) {
-					t.Fatal(err)
-				}
+				must.True(t, errors.Is(err, chat.ErrBusy), "%v", err)
 				return n
 			}
 		}
@@ -36,17 +36,13 @@ func TestFlows(t *testing.T) {
 		{time.Hour, "d", "eve", 500},
 	} {
 		now = now.Add(step.after)
-		if got := most(step.id, step.owner); got != step.want {
-			t.Errorf("after %v %s of %s gets %d, want %d", step.after, step.id, step.owner, got,
-				step.want)
-		}
+		expect.Equal(t, most(step.id, step.owner), step.want,
+			"after %v %s of %s gets", step.after, step.id, step.owner)
 	}
 	now = now.Add(time.Hour)
 	for i := range 3000 {
 		now = now.Add(time.Second)
-		if err := f.take(chat.ID(fmt.Sprint(i)), fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.take(chat.ID(fmt.Sprint(i)), fmt.Sprint(i)))
 		if n := len(f.of); n > 2*130 {
 			t.Fatalf("%d counts are kept", n)
 		}

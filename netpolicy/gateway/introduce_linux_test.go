@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // waits reports whether a goroutine waits for a mutex in a function.
@@ -34,7 +35,7 @@ func TestSlowIntroduction(t *testing.T) {
 	var ids []chat.ID
 	for i := range 8 {
 		ids = append(ids, chat.ID(fmt.Sprintf("%016x", i)))
-		must(t, g.Open(t.Context(), Chat{ids[i], "", 70001 + uint32(i), nil}, session(t)))
+		must.Do(t, g.Open(t.Context(), Chat{ids[i], "", 70001 + uint32(i), nil}, session(t)))
 	}
 	var mu sync.Mutex
 	var opened []chat.ID
@@ -58,11 +59,11 @@ func TestSlowIntroduction(t *testing.T) {
 		select {
 		case release <- true:
 		case err := <-closed:
-			must(t, err)
+			must.Do(t, err)
 			closed <- nil
 		}
 	}
-	must(t, <-closed)
+	must.Do(t, <-closed)
 	end()
 	until(t, func() bool { return len(has()) >= 7 })
 	if got := has(); slices.Contains(got, last) || !slices.Equal(got, ids[:7]) {

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestTrust: the bundle has the host's certificates and the authority's, whatever its last line is.
@@ -39,13 +42,9 @@ func TestKeyStore(t *testing.T) {
 		return
 	}
 	file := filepath.Join(t.TempDir(), "cacerts")
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, b, 0o600))
 	list := exec.Command(keytool, "-list", "-storetype", "JKS", "-storepass", "changeit",
 		"-keystore", file)
 	out, err := list.CombinedOutput()
-	if err != nil || strings.Count(string(out), "trustedCertEntry") != 2 {
-		t.Errorf("%v\n%s", err, out)
-	}
+	expect.True(t, err == nil && strings.Count(string(out), "trustedCertEntry") == 2, "%v\n%s", err, out)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 const a, b chat.ID = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
@@ -52,9 +53,7 @@ func TestMinutes(t *testing.T) {
 		w.at = w.at.Add(20 * time.Second)
 	}
 	got := w.Of(a)
-	if len(got.Entries) != 4 || got.Totals != (chat.EgressTotals{Refused: 9}) {
-		t.Fatalf("%+v", got)
-	}
+	must.True(t, len(got.Entries) == 4 && got.Totals == (chat.EgressTotals{Refused: 9}), "%+v", got)
 	first, later := got.Entries[0], got.Entries[2]
 	if first.Count != 4 || first.Sent != 6 || first.Received != 8 ||
 		first.Until.Sub(first.Time) != 20*time.Second || later.Count != 2 {

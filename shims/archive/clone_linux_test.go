@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // reflinked is a directory on a new file system that has reflinks.
@@ -18,20 +19,18 @@ func reflinked(t *testing.T) string {
 	t.Helper()
 	mkfs, err := exec.LookPath("mkfs.xfs")
 	if os.Geteuid() != 0 || err != nil {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root and mkfs.xfs")
-		}
+		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root and mkfs.xfs")
 		t.Skip("needs root and mkfs.xfs: to make a file system")
 	}
 	image, at := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	must(t, os.WriteFile(image, nil, 0o600))
-	must(t, os.Truncate(image, 320<<20))
+	must.Do(t, os.WriteFile(image, nil, 0o600))
+	must.Do(t, os.Truncate(image, 320<<20))
 	for _, args := range [][]string{{mkfs, "-q", image}, {"mount", "-o", "loop", image, at}} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v\n%s", args, err, out)
 		}
 	}
-	t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
+	t.Cleanup(func() { must.Do(t, unix.Unmount(at, unix.MNT_DETACH)) })
 	return at
 }
 
@@ -49,43 +48,36 @@ func kept(t *testing.T, root string) map[string]string {
 func TestClone(t *testing.T) {
 	at := reflinked(t)
 	from := everyKind(t)
-	must(t, os.Remove(from+"/long target")) // XFS has none over 1,024 bytes
+	must.Do(t, os.Remove(from+"/long target")) // XFS has none over 1,024 bytes
 	if out, err := exec.Command("cp", "-a", from, at+"/home").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	must(t, unix.Mknod(at+"/home/socket", unix.S_IFSOCK|0o600, 0))
+	must.Do(t, unix.Mknod(at+"/home/socket", unix.S_IFSOCK|0o600, 0))
 	before := kept(t, at+"/home")
-	must(t, os.Mkdir(at+"/clone", 0o700))
+	must.Do(t, os.Mkdir(at+"/clone", 0o700))
 	s, err := Clone(openDirectory(t, at+"/home"), openDirectory(t, at+"/clone"), nil)
-	must(t, err)
+	must.Do(t, err)
 	same(t, before, kept(t, at+"/home"))
-	if s.Left != 1 || len(s.LeftNames) != 1 {
-		t.Errorf("left out are %d, %q", s.Left, s.LeftNames)
-	}
-	must(t, os.WriteFile(at+"/home/plain", []byte("later"), 0))
+	expect.True(t, s.Left == 1 && len(s.LeftNames) == 1, "left out are %d, %q", s.Left, s.LeftNames)
+	must.Do(t, os.WriteFile(at+"/home/plain", []byte("later"), 0))
 	delete(before, "socket")
 	same(t, before, kept(t, at+"/clone"))
 	_, packed := pack(t, at+"/clone", "")
-	if packed.Entries != s.Entries || packed.Bytes != s.Bytes {
-		t.Errorf("packed were %+v, cloned %+v", packed, s)
-	}
+	expect.True(t, packed.Entries == s.Entries && packed.Bytes == s.Bytes,
+		"packed were %+v, cloned %+v", packed, s)
 	_, err = Clone(openDirectory(t, at+"/home"), openDirectory(t, at+"/clone"), nil)
-	if !errors.Is(err, chat.ErrExists) {
-		t.Errorf("cloned onto a clone: %v", err)
-	}
+	expect.Is(t, err, chat.ErrExists, "cloned onto a clone")
 }
 
 // TestCloneWithoutReflinks: where there are none the error says so.
 func TestCloneWithoutReflinks(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
-	must(t, os.WriteFile(from+"/file", []byte("x"), 0o600))
+	must.Do(t, os.WriteFile(from+"/file", []byte("x"), 0o600))
 	_, err := Clone(openDirectory(t, from), openDirectory(t, to), nil)
 	var magic unix.Statfs_t
-	must(t, unix.Statfs(from, &magic))
+	must.Do(t, unix.Statfs(from, &magic))
 	if magic.Type == unix.XFS_SUPER_MAGIC || magic.Type == unix.BTRFS_SUPER_MAGIC {
 		t.Skip("the temporary directory has reflinks")
 	}
-	if !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("%v", err)
-	}
+	expect.Is(t, err, chat.ErrUnsupported, "")
 }

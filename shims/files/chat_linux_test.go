@@ -1,7 +1,6 @@
 package files
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,9 +26,7 @@ func TestAsChat(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o711); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(d, 0o711))
 	}
 	prepare(t, dir+"/home")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsChat$", "-test.v")
@@ -45,21 +44,13 @@ func prepare(t *testing.T, home string) {
 	t.Helper()
 	mkdir(t, home+"/fixed")
 	for _, name := range []string{"secret", "alone", "readable"} {
-		if err := os.WriteFile(home+"/"+name, []byte("of root"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(home+"/"+name, []byte("of root"), 0o644))
 	}
 	for name, other := range map[string]string{"secret": "/linked", "readable": "/fixed/linked"} {
-		if err := os.Link(home+"/"+name, home+other); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Link(home+"/"+name, home+other))
 	}
-	if err := os.Chmod(home+"/fixed", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(home, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(home+"/fixed", 0o755))
+	must.Do(t, os.Chown(home, nobody, nobody))
 }
 
 func asChat(t *testing.T) {
@@ -68,9 +59,7 @@ func asChat(t *testing.T) {
 		w := newWorld(t)
 		mkdir(t, w.home+"/d")
 		put1(t, w.home+"/d/f", "x")
-		if err := os.Chmod(w.home+"/d", 0o100); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(w.home+"/d", 0o100))
 		defer os.Chmod(w.home+"/d", 0o700)
 		if got, _, err := w.read(filewire.ReadFile{Path: "d/f"}); err != nil || got != "x" {
 			t.Errorf("below a directory that may only be entered: %q, %v", got, err)
@@ -93,9 +82,7 @@ func kernelDenies(t *testing.T, w world) {
 	put1(t, w.home+"/ro", "text")
 	mkdir(t, w.home+"/dir")
 	for name, mode := range map[string]os.FileMode{"none": 0, "ro": 0o400, "dir": 0o500} {
-		if err := os.Chmod(w.home+"/"+name, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(w.home+"/"+name, mode))
 	}
 	defer os.Chmod(w.home+"/dir", 0o700)
 	_, _, err := w.read(filewire.ReadFile{Path: "none"})
@@ -108,9 +95,7 @@ func kernelDenies(t *testing.T, w world) {
 	}
 	_, err = w.edit("ro", "text", "x")
 	wantDenied(t, err, filewire.RuleKernel, "failed to edit file: access denied")
-	if cat(t, w.home+"/ro") != "text" {
-		t.Error("a file that may not be written was")
-	}
+	expect.True(t, cat(t, w.home+"/ro") == "text", "a file that may not be written was")
 }
 
 // hardLinks: a file of another owner with a second name is refused where the chat
@@ -121,16 +106,11 @@ func hardLinks(t *testing.T, home string) {
 		if rules {
 			opt.Check = func(filewire.Op, string) *filewire.Denial { return nil }
 		}
-		tools, err := Open(opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tools := must.Get(Open(opt))(t)
 		w := world{Tools: tools}
 		for p, refused := range map[string]bool{"linked": rules, "alone": false, "fixed/linked": false} {
 			_, _, err := w.read(filewire.ReadFile{Path: p})
-			if (err != nil) != refused {
-				t.Errorf("%s, rules %v: %v", p, rules, err)
-			}
+			expect.True(t, (err != nil) == refused, "%s, rules %v: %v", p, rules, err)
 			if refused {
 				wantDenied(t, err, filewire.RuleHardLink, "access denied: the file is another owner's and has another name")
 			}
@@ -140,9 +120,7 @@ func hardLinks(t *testing.T, home string) {
 		if _, _, err := w.read(filewire.ReadFile{Path: "mine-too"}); err != nil {
 			t.Errorf("the chat's own file: %v", err)
 		}
-		if err := tools.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tools.Close())
 	}
 }
 
@@ -151,17 +129,12 @@ func hardLinks(t *testing.T, home string) {
 func unlistable(t *testing.T, w world) {
 	mkdir(t, w.home+"/d")
 	put1(t, w.home+"/d/f", "text")
-	if err := os.Chmod(w.home+"/d", 0o300); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(w.home+"/d", 0o300))
 	defer os.Chmod(w.home+"/d", 0o700)
 	if _, err := w.append("d/f", "more"); err != nil || cat(t, w.home+"/d/f") != "textmore" {
 		t.Errorf("append to what is there: %v", err)
 	}
-	if _, err := w.append("d/new", "more"); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("append to what is not there: %v", err)
-	}
-	if _, err := os.Lstat(w.home + "/d/new"); err == nil {
-		t.Error("a call that was refused made the file")
-	}
+	expect.Is(t, expect.Err(w.append("d/new", "more")), chat.ErrDenied, "append to what is not there")
+	expect.True(t, expect.Err(os.Lstat(w.home+"/d/new")) != nil,
+		"a call that was refused made the file")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/landlock"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestConfined: the tools do all their work below Landlock that allows the
@@ -18,9 +19,7 @@ func TestConfined(t *testing.T) {
 	need(t, landlock.ABI() >= 2, "Landlock ABI 2: below it nothing may be renamed")
 	w := newWorld(t)
 	out, err := child(t, "confined", "CHATD_FILES_DIR="+w.home, "CHATD_FILES_OUT="+w.out).Output()
-	if err != nil || strings.TrimSpace(string(out)) != "ok" {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.True(t, err == nil && strings.TrimSpace(string(out)) == "ok", "%v: %s", err, out)
 	if cat(t, w.home+"/a/b/f") != "ONE\ntwo\n" || strings.Join(ls(t, w.home+"/a/b"), " ") != "f" || cat(t, w.out+"/secret") != secret {
 		t.Errorf("it left %q in %v", cat(t, w.home+"/a/b/f"), ls(t, w.home+"/a/b"))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestExactlyOne: no match and several are errors that change nothing; overlapping matches count as
@@ -74,9 +75,8 @@ func checkSearch(t *testing.T, text, old string) {
 		}
 	}
 	f, n, err := search(strings.NewReader(text), []byte(old))
-	if f != first || n != count || err != nil {
-		t.Fatalf("%q in %q: first %d, %d times, want %d, %d", old, text, f, n, first, count)
-	}
+	must.True(t, f == first && n == count && err == nil,
+		"%q in %q: first %d, %d times, want %d, %d", old, text, f, n, first, count)
 	if f, n, _ = search(iotestOne{strings.NewReader(text)}, []byte(old)); f != first || n != count {
 		t.Fatalf("%q in %q, byte by byte: first %d, %d times, want %d, %d", old, text, f, n, first, count)
 	}
@@ -146,9 +146,7 @@ func TestDiff(t *testing.T) {
 		if errors.Is(err, chat.ErrInvalid) {
 			continue // it overlaps itself
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		tried++
 		want := strings.Replace(text, old, new, 1)
 		if got := patch(t, text, a.Diff); got != want {

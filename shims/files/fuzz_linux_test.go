@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/must"
 )
 
 // fuzzWorld has files of every type, inside and outside.
@@ -34,9 +35,7 @@ func fuzzWorld(t *testing.T) world {
 func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (content string, a filewire.Answer) {
 	w := fuzzWorld(t)
 	head, err := json.Marshal(tool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	line := `{"tool":` + string(head) + `,"parameters":` + strings.ReplaceAll(string(parameters), "\n", " ") + "}\n"
 	var out, got bytes.Buffer
 	if err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out); err != nil {
@@ -59,9 +58,7 @@ func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (conte
 		t.Fatalf("wrote outside: %v", ls(t, w.out))
 	}
 	for _, name := range ls(t, w.home) {
-		if tempName.MatchString(name) {
-			t.Fatalf("left %s", name)
-		}
+		must.True(t, !tempName.MatchString(name), "left %s", name)
 	}
 	if target, err := os.Readlink(w.home + "/abs"); err != nil || target != w.home+"/f" {
 		t.Fatalf("replaced a link: %v", err)
@@ -196,9 +193,8 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		said := bytes.Count(data, []byte("\ufffd")) + bytes.Count(bytes.ToLower(data), []byte(`\ufffd`))
-		if !utf8.Valid(data) || strings.Count(s, "\ufffd") > said {
-			t.Fatalf("%q was read as %q", data, s)
-		}
+		must.True(t, utf8.Valid(data) && strings.Count(s, "\ufffd") <= said,
+			"%q was read as %q", data, s)
 	})
 }
 

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPages reads by bytes: a page at a time comes to the whole file, and says
@@ -95,9 +96,8 @@ func TestLines(t *testing.T) {
 				if to < int64(len(lines)) {
 					next = to + 1
 				}
-				if err != nil || got != want || a.Lines != to-from || a.NextLine != next || a.Truncated != (next > 0) {
-					t.Fatalf("lines %d+%d of %.20q: %.20q, %+v, %v; want %.20q, next %d", first, n, content, got, a, err, want, next)
-				}
+				must.True(t, err == nil && got == want && a.Lines == to-from && a.NextLine == next && a.Truncated == (next > 0),
+					"lines %d+%d of %.20q: %.20q, %+v, %v; want %.20q, next %d", first, n, content, got, a, err, want, next)
 			}
 		}
 	}
@@ -112,12 +112,10 @@ func TestLines(t *testing.T) {
 func TestProc(t *testing.T) {
 	w := newWorld(t, func(o *filewire.Options) { o.AllowRead = []string{"^/proc/cpuinfo$"} })
 	got, a, err := w.read(filewire.ReadFile{Path: "/proc/cpuinfo"})
-	if err != nil || !strings.Contains(got, "processor") || a.Size != 0 {
-		t.Errorf("%.40q, %+v, %v", got, a, err)
-	}
-	if _, _, err := w.read(filewire.ReadFile{Path: "/proc/meminfo"}); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("its neighbour: %v", err)
-	}
+	expect.True(t, err == nil && strings.Contains(got, "processor") && a.Size == 0,
+		"%.40q, %+v, %v", got, a, err)
+	expect.Is(t, expect.Err(w.read(filewire.ReadFile{Path: "/proc/meminfo"})), chat.ErrDenied,
+		"its neighbour")
 }
 
 // TestList: order, pages that come to the whole, and names that would forge an
@@ -166,17 +164,12 @@ func TestListNames(t *testing.T) {
 	var paged string
 	for after, i := "", 0; i < len(odd)+1; i++ {
 		one, a, err := w.list(filewire.ListDir{Limit: 1, After: after})
-		if err != nil || a.Entries != 1 {
-			t.Fatalf("after %q: %+v, %v", after, a, err)
-		}
+		must.True(t, err == nil && a.Entries == 1, "after %q: %+v, %v", after, a, err)
 		paged, after = paged+one, a.NextEntry
 	}
-	if paged != all {
-		t.Errorf("by pages: %q\nat once:  %q", paged, all)
-	}
-	if _, _, err := w.list(filewire.ListDir{After: `"broken`}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("quotes that are not ours: %v", err)
-	}
+	expect.True(t, paged == all, "by pages: %q\nat once:  %q", paged, all)
+	expect.Is(t, expect.Err(w.list(filewire.ListDir{After: `"broken`})), chat.ErrInvalid,
+		"quotes that are not ours")
 }
 
 // TestListErrors: a list of a directory behind a link, and of one that is none.
@@ -188,14 +181,10 @@ func TestListErrors(t *testing.T) {
 		t.Errorf("%q, %+v, %v", got, a, err)
 	}
 	put1(t, w.home+"/f", "")
-	if _, _, err := w.list(filewire.ListDir{Path: "f"}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a file: %v", err)
-	}
+	expect.Is(t, expect.Err(w.list(filewire.ListDir{Path: "f"})), chat.ErrInvalid, "a file")
 	for _, p := range []string{"none", "d/none/e"} {
 		_, _, err := w.list(filewire.ListDir{Path: p})
 		wantError(t, err, chat.ErrNotFound, "failed to read directory: file not found")
 	}
-	if fmt.Sprint(os.Remove(w.home+"/d/e")) != "<nil>" {
-		t.Error("a list holds its directory")
-	}
+	expect.True(t, fmt.Sprint(os.Remove(w.home+"/d/e")) == "<nil>", "a list holds its directory")
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestLinkSwappedTwice: the target changes places with a link before the file gets its name, and
@@ -20,9 +21,7 @@ func TestLinkSwappedTwice(t *testing.T) {
 	put1(t, file, "old")
 	link(t, w.out+"/secret", other)
 	swapped := func() {
-		if err := unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE))
 	}
 	exchanges := 0
 	defer func() { failpoint = func(string) {} }()

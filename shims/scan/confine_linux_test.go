@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/landlock"
+	"github.com/chatd/chatd/test/must"
 )
 
 // confinedEnv names a directory for the second run of the test binary, which confines itself.
@@ -33,10 +34,9 @@ func TestMain(m *testing.M) {
 func TestCannot(t *testing.T) {
 	needsRoot(t)
 	dir := closedDir(t)
-	self, err := os.ReadFile("/proc/self/exe")
-	must(t, err)
+	self := must.Get(os.ReadFile("/proc/self/exe"))(t)
 	program := filepath.Join(filepath.Dir(dir), "walker")
-	must(t, os.WriteFile(program, self, 0o755), os.Chmod(filepath.Dir(dir), 0o755))
+	must.Do(t, os.WriteFile(program, self, 0o755), os.Chmod(filepath.Dir(dir), 0o755))
 	cmd := exec.Command(program)
 	cmd.Dir, cmd.Env = "/", []string{confinedEnv + "=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -67,11 +67,11 @@ func TestCould(t *testing.T) {
 func closedDir(t *testing.T) string {
 	t.Helper()
 	top, err := os.MkdirTemp("", "chatd-scan-") // a chat's uid can reach it
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(top)) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(top)) })
 	dir := filepath.Join(top, "closed")
-	must(t, os.MkdirAll(filepath.Join(dir, "below"), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("secret"), 0o600))
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "below"), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("secret"), 0o600))
 	return dir
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/guard"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestShimChecks: what each kind of shim denies, by which rule, and what it lets run.
 func TestShimChecks(t *testing.T) {
 	rules, err := rulefile.Load("rules", []byte(`access: {useDefaults: false, rules: [{deny: "~/keys/**"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p := plan.ShimPolicy{Home: "/home/u", Guard: chat.DefaultGuard(), Rules: rules.Compiled()}
 	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "docker ps"}}
 	p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^git push"}}
@@ -40,10 +40,7 @@ func TestShimChecks(t *testing.T) {
 		{plan.ShimPolicy{}, "rm -rf /", ""}, {plan.ShimPolicy{}, "sudo ls", "never"}, {plan.ShimPolicy{}, "curl http://1.2.3.4", ""},
 	} {
 		argv := strings.Fields(c.line)
-		s, err := newShim(c.policy, argv, "/home/u")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(newShim(c.policy, argv, "/home/u"))(t)
 		d, err := s.check()
 		if d.rule != c.rule || err != nil || (c.rule == "") != (d.reason == "") || (c.rule == "") != (d.instead == "") {
 			t.Errorf("%s: %+v, %v, want rule %q", c.line, d, err, c.rule)
@@ -73,9 +70,7 @@ func TestRunShim(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, name := range []string{"sudo", "rm", "npm"} {
-		if err := os.Symlink(exe, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(exe, filepath.Join(dir, name)))
 	}
 	call := func(args ...string) (string, int) {
 		cmd := exec.Command(filepath.Join(dir, args[0]), args[1:]...)
@@ -87,15 +82,11 @@ func TestRunShim(t *testing.T) {
 	if out, code := call("sudo", "-n", "true"); code != plan.ExitRefused || !strings.HasPrefix(out, "chatd: sudo refused: ") || strings.Count(out, "\n") != 1 || !strings.Contains(out, "(rule never)") {
 		t.Errorf("sudo: %d, %q", code, out)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
 	if out, code := call("rm", "f"); code != 0 || out != "" {
 		t.Errorf("rm: %d, %q", code, out)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "f")); err == nil {
-		t.Error("rm did not run")
-	}
+	expect.True(t, expect.Err(os.Stat(filepath.Join(dir, "f"))) != nil, "rm did not run")
 	if out, code := call("rm", "f"); code != 1 || !strings.Contains(out, "cannot remove 'f'") {
 		t.Errorf("rm of nothing: %d, %q", code, out)
 	}

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // screenOf is the text of a chat's terminal, with what was scrolled away.
 func screenOf(t *testing.T, m *manager, id chat.ID) chat.Screen {
 	t.Helper()
-	s, err := m.ScreenWith(operator(t.Context()), id, chat.ScreenSpec{History: 500})
-	must(t, err)
+	s := must.Get(m.ScreenWith(operator(t.Context()), id, chat.ScreenSpec{History: 500}))(t)
 	return s
 }
 
@@ -33,20 +34,19 @@ func TestTerminalOverSleep(t *testing.T) {
 	ctx := operator(t.Context())
 	c := create(t, m, "again", "default")
 	odd := "a dir\n'\"$(touch no) \xff (deleted)"
-	must(t, os.MkdirAll(filepath.Join(c.Home, odd), 0o777))
-	must(t, os.Chmod(filepath.Join(c.Home, odd), 0o777))
-	must(t, m.Input(ctx, c.ID, chat.Input{Size: &chat.TTY{Rows: 30, Cols: 90}}))
+	must.Do(t, os.MkdirAll(filepath.Join(c.Home, odd), 0o777))
+	must.Do(t, os.Chmod(filepath.Join(c.Home, odd), 0o777))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Size: &chat.TTY{Rows: 30, Cols: 90}}))
 	if got := typed(t, m, c.ID, `stty size; printf '%0100d\e[5GX'`); got.Plain != "30 90\n"+strings.Repeat("0", 94)+"X00000" {
 		t.Errorf("of another size: %q", got.Plain)
 	}
 	typed(t, m, c.ID, "for i in {1..100}; do echo before-$i; done; cd a*")
 	for round := range 2 {
-		must(t, second(m.Sleep(ctx, c.ID)))
-		must(t, second(m.Wake(ctx, c.ID)))
+		must.Get(m.Sleep(ctx, c.ID))(t)
+		must.Get(m.Wake(ctx, c.ID))(t)
 		s := screenOf(t, m, c.ID)
-		if s.Cols != 90 || s.Rows != 30 {
-			t.Errorf("the terminal has %d columns and %d rows", s.Cols, s.Rows)
-		}
+		expect.True(t, s.Cols == 90 && s.Rows == 30,
+			"the terminal has %d columns and %d rows", s.Cols, s.Rows)
 		texts := map[string]int{"before-1\n": 1, "before-100\n": 1, "above is what": round + 1,
 			"no log of this terminal": 0} // the writer began as soon as it was asked to
 		for want, times := range texts {
@@ -59,8 +59,7 @@ func TestTerminalOverSleep(t *testing.T) {
 		}
 		checkDir(t, m, c, filepath.Join(c.Home, odd))
 	}
-	log, err := m.Log(ctx, c.ID, -1)
-	must(t, err)
+	log := must.Get(m.Log(ctx, c.ID, -1))(t)
 	text := string(log.Bytes())
 	if n := strings.Count(text, "before-57\r\n"); n != 1 {
 		t.Errorf("the log has a line %d times", n)
@@ -68,9 +67,7 @@ func TestTerminalOverSleep(t *testing.T) {
 	if !strings.Contains(text, "show -wv") || strings.Contains(text, "writer of this log has ended") {
 		t.Errorf("the log ends in %q", text[max(0, len(text)-1000):])
 	}
-	if exists(filepath.Join(c.Home, "no"))() {
-		t.Error("a directory's name was run")
-	}
+	expect.True(t, !exists(filepath.Join(c.Home, "no"))(), "a directory's name was run")
 }
 
 // TestAttackTerminalOverSleep: whatever a chat leaves where its terminal is written down, it sleeps
@@ -94,11 +91,10 @@ func TestAttackTerminalOverSleep(t *testing.T) {
 		"a long directory":           stop + `printf '120 40\n/%09000d\0text' 0 >$f`,
 		"a server that says nothing": "kill -STOP $(tmux display -p '#{pid}')",
 	} {
-		must(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true}))
+		must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true}))
 		if what == "a server that says nothing" {
 			until(t, "the server stands", func() bool {
-				all, err := m.Processes(ctx, c.ID)
-				must(t, err)
+				all := must.Get(m.Processes(ctx, c.ID))(t)
 				for _, p := range all.Processes {
 					if strings.HasPrefix(p.Name, "tmux") && p.State == chat.ProcessStopped {
 						return true
@@ -109,12 +105,11 @@ func TestAttackTerminalOverSleep(t *testing.T) {
 		} else {
 			typed(t, m, c.ID, "true")
 		}
-		must(t, second(m.Sleep(ctx, c.ID)))
-		must(t, second(m.Wake(ctx, c.ID)))
+		must.Get(m.Sleep(ctx, c.ID))(t)
+		must.Get(m.Wake(ctx, c.ID))(t)
 		s := screenOf(t, m, c.ID)
-		if s.Cols != 120 || s.Rows != 40 {
-			t.Errorf("%s: the terminal has %d columns and %d rows", what, s.Cols, s.Rows)
-		}
+		expect.True(t, s.Cols == 120 && s.Rows == 40,
+			"%s: the terminal has %d columns and %d rows", what, s.Cols, s.Rows)
 		checkDir(t, m, c, c.Home)
 		typed(t, m, c.ID, "rm -rf $XDG_STATE_HOME/chatd-terminal ~/gone")
 	}

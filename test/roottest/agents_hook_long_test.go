@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // hookedAgents are the agents of which deploy/agents.md installs the hook, with the command line
@@ -41,15 +43,14 @@ func TestLongAgentHooks(t *testing.T) {
 	opt := options(t)
 	config := configFile(t, opt)
 	rules := filepath.Join(filepath.Dir(opt.State), "rules.yaml")
-	must(t, os.WriteFile(rules, []byte("access: {useDefaults: false, deny: [~/closed/**]}\n"), 0o600))
-	text, err := os.ReadFile(config)
-	must(t, err)
+	must.Do(t, os.WriteFile(rules, []byte("access: {useDefaults: false, deny: [~/closed/**]}\n"), 0o600))
+	text := must.Get(os.ReadFile(config))(t)
 	text = fmt.Appendf(text, "profiles: {ruled: {access_file: %s, commands: ['*']}}\n", rules)
-	must(t, os.WriteFile(config, text, 0o600))
+	must.Do(t, os.WriteFile(config, text, 0o600))
 	d := startDaemonOf(t, opt, config, "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "hooked", Profile: "ruled"})
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)); endEnforcer(t, opt) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)); endEnforcer(t, opt) })
 	putFile(t, c, "closed/k", secret)
 	putFile(t, c, "open/k", "open to all\n")
 	for name := range hookedAgents {
@@ -92,20 +93,19 @@ func (a hooked) put(name, text string) {
 	file := filepath.Join(a.home, name)
 	if old, err := os.ReadFile(file); err == nil {
 		var all map[string]json.RawMessage
-		must(a.t, json.Unmarshal(old, &all))
-		must(a.t, json.Unmarshal([]byte(text), &all))
+		must.Do(a.t, json.Unmarshal(old, &all))
+		must.Do(a.t, json.Unmarshal([]byte(text), &all))
 		text = textOf(all)
 	}
-	must(a.t, os.MkdirAll(filepath.Dir(file), 0o700))
-	must(a.t, os.WriteFile(file, []byte(text), 0o600))
+	must.Do(a.t, os.MkdirAll(filepath.Dir(file), 0o700))
+	must.Do(a.t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // installHook writes the block of deploy/agents.md to the file that it names, with the rules of the
 // chat in place of a file's.
 func (a hooked) installHook() {
 	a.t.Helper()
-	page, err := os.ReadFile("../../deploy/agents.md")
-	must(a.t, err)
+	page := must.Get(os.ReadFile("../../deploy/agents.md"))(a.t)
 	blocks := regexp.MustCompile("(?m)^[^ ].*, `~/(.+)`:\n\n((?:    .*\n)+)")
 	asks := regexp.MustCompile(`hook\W+check\W+` + a.name + `\b`)
 	for _, found := range blocks.FindAllStringSubmatch(string(page), -1) {
@@ -137,7 +137,7 @@ func (a hooked) all() {
 	if got := a.asks(asked, a.env); !strings.Contains(got, "open to all") || !exists(made)() {
 		a.t.Errorf("%s: made %v, the model is told %s", asked, exists(made)(), got)
 	}
-	must(a.t, os.Remove(made))
+	must.Do(a.t, os.Remove(made))
 }
 
 // reads is a question upon which the model calls the tool that reads a file.
@@ -155,8 +155,7 @@ func (a hooked) asks(text string, env []string) string {
 	cmd.Path = filepath.Join("/usr/local/bin", argv[0])
 	out, err := cmd.CombinedOutput()
 	_, results := a.m.take()
-	if err != nil || len(results) != 1 {
-		a.t.Errorf("%q: %v, results %q, it says\n%s", argv, err, results, out)
-	}
+	expect.True(a.t, err == nil && len(results) == 1,
+		"%q: %v, results %q, it says\n%s", argv, err, results, out)
 	return strings.Join(results, "\n")
 }

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/test/npmtest"
 )
 
@@ -83,12 +85,11 @@ const agentEnv = `{ANTHROPIC_BASE_URL: "@model@", GOOGLE_GEMINI_BASE_URL: "@mode
 // machine.
 func overlayUsrLocal(t *testing.T) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/srv", ".usrlocal")
-	must(t, err)
+	dir := must.Get(os.MkdirTemp("/srv", ".usrlocal"))(t)
 	upper, work := filepath.Join(dir, "upper"), filepath.Join(dir, "work")
-	must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)))
-	must(t, unix.Mount("overlay", "/usr/local", "overlay", 0, "lowerdir=/usr/local,upperdir="+upper+",workdir="+work))
-	t.Cleanup(func() { must(t, errors.Join(unix.Unmount("/usr/local", unix.MNT_DETACH), os.RemoveAll(dir))) })
+	must.Do(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)))
+	must.Do(t, unix.Mount("overlay", "/usr/local", "overlay", 0, "lowerdir=/usr/local,upperdir="+upper+",workdir="+work))
+	t.Cleanup(func() { must.Do(t, errors.Join(unix.Unmount("/usr/local", unix.MNT_DETACH), os.RemoveAll(dir))) })
 }
 
 // installAgents does what an operator does: npm install -g, as root, of which chats see /usr/local.
@@ -98,8 +99,7 @@ func installAgents(t *testing.T, packages ...string) {
 	// npm runs in the network namespace of the tests' parent, because this one has no network.
 	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
 	npmtest.Install(t, "/", append(argv, packages...)...)
-	versions, err := exec.Command("npm", "ls", "-g", "--prefix", "/usr/local").Output()
-	must(t, err)
+	versions := must.Get(exec.Command("npm", "ls", "-g", "--prefix", "/usr/local").Output())(t)
 	t.Logf("installed: %s", versions)
 }
 
@@ -112,14 +112,14 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 	for _, a := range realAgents {
 		for name, text := range a.files {
 			file := filepath.Join(skeleton, name)
-			must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-			must(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "@model@", modelURL)), 0o644))
+			must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			must.Do(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "@model@", modelURL)), 0o644))
 		}
 	}
 	extra := "dns_servers: [" + outsideAddr + "]\nsecrets:\n"
 	for _, k := range modelKeys {
 		file := filepath.Join(filepath.Dir(opt.State), "secret-"+k.secret)
-		must(t, os.WriteFile(file, []byte(k.value+"\n"), 0o600))
+		must.Do(t, os.WriteFile(file, []byte(k.value+"\n"), 0o600))
 		extra += fmt.Sprintf("  %s: {file: %s, hosts: ['api.example.test:8443'], header: '%s', "+
 			"env: %s}\n", k.secret, file, k.header, k.env)
 	}
@@ -131,7 +131,7 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 	}
 	config := configFile(t, opt)
 	text, err := os.ReadFile(config)
-	must(t, errors.Join(err, os.WriteFile(config, append(text, extra...), 0o600)))
+	must.Do(t, errors.Join(err, os.WriteFile(config, append(text, extra...), 0o600)))
 	return startDaemonOf(t, opt, config, "")
 }
 
@@ -154,8 +154,8 @@ func TestLongAgents(t *testing.T) {
 	for name, a := range realAgents {
 		t.Run(name, func(t *testing.T) {
 			c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile})
-			must(t, err)
-			t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
+			must.Do(t, err)
+			t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 			drivenAgent{t: t, d: d, c: c, m: m, agent: a}.all()
 		})
 	}
@@ -193,11 +193,10 @@ func (a drivenAgent) start() {
 	a.t.Helper()
 	got := a.typed(chat.Input{Text: a.agent.start, Enter: true, OnlyIf: &chat.OnlyIf{Prompt: chat.PromptPresent}},
 		chat.Wait{Until: chat.UntilScreen, Pattern: a.agent.ready, Quiet: chat.Duration(2 * time.Second)})
-	if got.Until != chat.UntilScreen {
-		a.t.Fatalf("it does not come to its prompt, until %s:\n%s", got.Until, got.Plain)
-	}
+	must.True(a.t, got.Until == chat.UntilScreen,
+		"it does not come to its prompt, until %s:\n%s", got.Until, got.Plain)
 	s, err := a.d.Screen(a.t.Context(), a.c.ID)
-	if must(a.t, err); s.Program != a.agent.program {
+	if must.Do(a.t, err); s.Program != a.agent.program {
 		a.t.Errorf("%q is in front, want %q", s.Program, a.agent.program)
 	}
 }
@@ -207,8 +206,7 @@ func (a drivenAgent) typed(in chat.Input, w chat.Wait) chat.Typed {
 	a.t.Helper()
 	w.Max = chat.MaxWait
 	in.Wait = &w
-	got, err := a.d.InputWait(a.t.Context(), a.c.ID, in)
-	must(a.t, err)
+	got := must.Get(a.d.InputWait(a.t.Context(), a.c.ID, in))(a.t)
 	return got
 }
 
@@ -221,9 +219,8 @@ func (a drivenAgent) message(text string) chat.Input {
 func (a drivenAgent) askedOnce(text string, got chat.Typed) {
 	a.t.Helper()
 	asked, _ := a.m.take()
-	if !slices.Equal(asked, []string{text}) {
-		a.t.Errorf("the model was asked %q, want once %q; until %s:\n%s", asked, text, got.Until, got.Plain)
-	}
+	expect.True(a.t, slices.Equal(asked, []string{text}),
+		"the model was asked %q, want once %q; until %s:\n%s", asked, text, got.Until, got.Plain)
 	if answer := answerTo(text); !strings.Contains(got.Plain, answer) || strings.ContainsAny(got.Plain, "\x1b\r") {
 		a.t.Errorf("the answer, until %s, has no %s, or is no plain text:\n%q", got.Until, answer, got.Plain)
 	}
@@ -255,9 +252,8 @@ func (a drivenAgent) waitsForOutput() {
 	const text = "answer slowly again"
 	a.m.take()
 	got := a.typed(a.message(text), chat.Wait{Until: chat.UntilOutput})
-	if got.Until != chat.UntilOutput || strings.Contains(got.Plain, answerTo(text)) {
-		a.t.Errorf("output: until %s:\n%s", got.Until, got.Plain)
-	}
+	expect.True(a.t, got.Until == chat.UntilOutput && !strings.Contains(got.Plain, answerTo(text)),
+		"output: until %s:\n%s", got.Until, got.Plain)
 	answered := func() bool {
 		s, err := a.d.Screen(a.t.Context(), a.c.ID)
 		return err == nil && strings.Contains(s.Text, answerTo(text))
@@ -290,13 +286,11 @@ func (a drivenAgent) hasNoKey() {
 	}
 	for _, k := range modelKeys {
 		begin := k.value[:14]
-		r, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: `grep -rlsF -e ` + begin +
+		r := must.Get(a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: `grep -rlsF -e ` + begin +
 			` ~ /etc /opt /run /tmp /var/tmp /dev/shm; env | grep -F ` + begin +
-			`; env | grep -c chatd-secret-`})
-		must(a.t, err)
-		if r.Stdout != fmt.Sprintf("%d\n", len(modelKeys)) {
-			a.t.Errorf("the chat has %s: %+v", k.secret, r)
-		}
+			`; env | grep -c chatd-secret-`}))(a.t)
+		expect.True(a.t, r.Stdout == fmt.Sprintf("%d\n", len(modelKeys)),
+			"the chat has %s: %+v", k.secret, r)
 		for _, pid := range pidsOf(a.c.UID) {
 			for _, what := range []string{"environ", "cmdline"} {
 				b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, what))
@@ -311,8 +305,7 @@ func (a drivenAgent) hasNoKey() {
 // hasEnded: a message for an agent that is gone is refused, and without the condition it is run.
 func (a drivenAgent) hasEnded() {
 	a.t.Helper()
-	_, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: a.agent.kill + "; true"})
-	must(a.t, err)
+	must.Get(a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: a.agent.kill + "; true"}))(a.t)
 	ran := exists(filepath.Join(a.c.Home, "ran"))
 	until(a.t, "the shell is in front", func() bool {
 		s, err := a.d.Screen(a.t.Context(), a.c.ID)
@@ -320,23 +313,20 @@ func (a drivenAgent) hasEnded() {
 	})
 	for _, cond := range []chat.OnlyIf{{Prompt: chat.PromptAbsent}, {Program: a.agent.program}} {
 		in := chat.Input{Text: "touch ~/ran", Enter: true, OnlyIf: &cond}
-		if err := a.d.Input(a.t.Context(), a.c.ID, in); !errors.Is(err, chat.ErrConflict) {
-			a.t.Errorf("a message for an agent that has ended, if %s: %v", &cond, err)
-		}
+		expect.Is(a.t, a.d.Input(a.t.Context(), a.c.ID, in), chat.ErrConflict,
+			"a message for an agent that has ended, if %s", &cond)
 	}
 	if _, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: "sleep 1"}); err != nil || ran() {
 		a.t.Errorf("it was run as a command: %v, %v", ran(), err)
 	}
 	got := a.typed(chat.Input{Text: "touch ~/ran", Enter: true}, chat.Wait{Until: chat.UntilPrompt})
-	if !ran() || got.Until != chat.UntilPrompt {
-		a.t.Errorf("without a condition the message is no command: until %s:\n%s", got.Until, got.Plain)
-	}
+	expect.True(a.t, ran() && got.Until == chat.UntilPrompt,
+		"without a condition the message is no command: until %s:\n%s", got.Until, got.Plain)
 }
 
 // measure logs what deploy/agents.md says.
 func (a drivenAgent) measure(what string, began time.Time) {
-	c, err := a.d.Get(a.t.Context(), a.c.ID)
-	must(a.t, err)
+	c := must.Get(a.d.Get(a.t.Context(), a.c.ID))(a.t)
 	u := c.Usage
 	a.t.Logf("%s: %.1f s, memory now %d, peak %d MiB, %d pids, %d forks refused, %d OOM kills, throttled %d times", what,
 		time.Since(began).Seconds(), u.MemoryBytes>>20, u.MemoryPeak>>20, u.Pids, u.PidsRefused, u.OOMKills, u.Throttled)

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // agentDoes is what an agent is asked to do: what its own sandbox would allow, and two acts that
@@ -108,9 +110,7 @@ func TestLongAgentSandboxes(t *testing.T) {
 			}
 		})
 	}
-	t.Run("landlock", func(t *testing.T) {
-		trialIn(t, d, m, "landlock", "agent").confinesItself()
-	})
+	t.Run("landlock", func(t *testing.T) { trialIn(t, d, m, "landlock", "agent").confinesItself() })
 }
 
 // ownTrial is a chat in which a sandbox is tried.
@@ -125,9 +125,9 @@ type ownTrial struct {
 func trialIn(t *testing.T, d *daemon, m *model, name, profile string) ownTrial {
 	t.Helper()
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: profile})
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
-	must(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte(secret), 0o644))
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte(secret), 0o644))
 	return ownTrial{t, d, c, m}
 }
 
@@ -135,8 +135,7 @@ func trialIn(t *testing.T, d *daemon, m *model, name, profile string) ownTrial {
 func (a ownTrial) says(command string) (exit int, all string) {
 	a.t.Helper()
 	a.m.take()
-	r, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: "rm -f made; " + command})
-	must(a.t, err)
+	r := must.Get(a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: "rm -f made; " + command}))(a.t)
 	_, results := a.m.take()
 	return r.Exit, r.Stdout + r.Stderr + strings.Join(results, "\n")
 }
@@ -149,9 +148,7 @@ func (a ownTrial) works(command string) {
 	a.t.Helper()
 	_, all := a.says(command)
 	for _, want := range []string{"/usr/denied': Read-only file system", ".env: Permission denied"} {
-		if !strings.Contains(all, want) {
-			a.t.Errorf("%s: it does not say %s:\n%s", command, want, all)
-		}
+		expect.True(a.t, strings.Contains(all, want), "%s: it does not say %s:\n%s", command, want, all)
 	}
 	if !a.made() || strings.Contains(all, strings.TrimSpace(secret)) {
 		a.t.Errorf("%s: made %v, and it says\n%s", command, a.made(), all)
@@ -192,7 +189,7 @@ os.execv("/bin/sh", ["sh", "-c", "touch ~/may/made; touch ~/made; echo began"])
 // that a program which opens it for reading, and not with O_PATH, gets no rule for it.
 func (a ownTrial) confinesItself() {
 	a.t.Helper()
-	must(a.t, os.WriteFile(filepath.Join(a.c.Home, "landlocked.py"), []byte(landlocked), 0o644))
+	must.Do(a.t, os.WriteFile(filepath.Join(a.c.Home, "landlocked.py"), []byte(landlocked), 0o644))
 	for _, try := range []struct {
 		flags int
 		says  string

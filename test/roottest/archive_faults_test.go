@@ -3,7 +3,6 @@ package roottest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestFailingUnarchiveSpendsNoUID: what is sure to fail is refused before the chat gets a uid. A
@@ -28,16 +29,12 @@ func TestFailingUnarchiveSpendsNoUID(t *testing.T) {
 	a := archiveChat(t, m, c, false)
 	before := create(t, m, "before", "default")
 	for range 3 {
-		if _, err := m.Unarchive(ctx, a.Name); err == nil {
-			t.Error("unarchived without identities")
-		}
+		expect.True(t, expect.Err(m.Unarchive(ctx, a.Name)) != nil, "unarchived without identities")
 	}
-	must(t, os.Remove(filepath.Join(opt.Archives.Dir, string(a.Name)+".chat")))
+	must.Do(t, os.Remove(filepath.Join(opt.Archives.Dir, string(a.Name)+".chat")))
 	opt.Archives.Identities = opt.Archives.Recipients // any keys: they are not come to
 	for range 3 {
-		if _, err := m.Unarchive(ctx, a.Name); err == nil {
-			t.Error("unarchived without a file")
-		}
+		expect.True(t, expect.Err(m.Unarchive(ctx, a.Name)) != nil, "unarchived without a file")
 	}
 	if after := create(t, m, "after", "default"); after.UID != before.UID+1 {
 		t.Errorf("the uids %d to %d are spent", before.UID+1, after.UID-1)
@@ -56,32 +53,27 @@ func TestUnreadableArchiveCostsOneUID(t *testing.T) {
 	a := archiveChat(t, m, c, false)
 	last := create(t, m, "last", "default").UID
 	home := filepath.Join(opt.Archives.Dir, string(a.Name)+".home")
-	whole, err := os.ReadFile(home)
-	must(t, err)
+	whole := must.Get(os.ReadFile(home))(t)
 	tries := func(what string, spends uint32) {
 		t.Helper()
 		for range 3 {
-			if _, err := m.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("%s: %v", what, err)
-			}
+			expect.Is(t, expect.Err(m.Unarchive(ctx, a.Name)), chat.ErrInvalid, "%s", what)
 		}
 		next := create(t, m, what, "default").UID
-		if next != last+1+spends {
-			t.Errorf("%s: %d uids are spent, want %d", what, next-last-1, spends)
-		}
+		expect.True(t, next == last+1+spends,
+			"%s: %d uids are spent, want %d", what, next-last-1, spends)
 		last = next
 	}
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)/2] ^= 1
-	must(t, os.WriteFile(home, damaged, 0o600))
+	must.Do(t, os.WriteFile(home, damaged, 0o600))
 	tries("damaged", 1)
-	must(t, os.WriteFile(home, whole, 0o600))
-	other, err := age.GenerateX25519Identity()
-	must(t, err)
-	must(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()+"\n"), 0o600))
+	must.Do(t, os.WriteFile(home, whole, 0o600))
+	other := must.Get(age.GenerateX25519Identity())(t)
+	must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()+"\n"), 0o600))
 	tries("another identity", 1)
-	must(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
-	must(t, second(m.Unarchive(ctx, a.Name)))
+	must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
+	must.Get(m.Unarchive(ctx, a.Name))(t)
 }
 
 // TestCreateOfDamagedArchive: a create that asks for the archive of its conversation makes no empty
@@ -92,15 +84,11 @@ func TestCreateOfDamagedArchive(t *testing.T) {
 	m := open(t, opt)
 	c := kept(t, m, "damaged")
 	a := archiveChat(t, m, c, false)
-	must(t, os.Truncate(filepath.Join(opt.Archives.Dir, string(a.Name)+".json"), 100))
+	must.Do(t, os.Truncate(filepath.Join(opt.Archives.Dir, string(a.Name)+".json"), 100))
 	ctx := operator(t.Context())
 	_, _, err := m.Create(ctx, chat.Spec{ExternalID: "damaged", Profile: "default", Unarchive: true})
-	if !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("%v", err)
-	}
-	if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("there is a chat: %v", err)
-	}
+	expect.Is(t, err, chat.ErrInvalid, "")
+	expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "there is a chat")
 }
 
 // TestKeptArchivesAreBounded: calls of a bridge that come together keep no more archives of a chat
@@ -111,25 +99,24 @@ func TestKeptArchivesAreBounded(t *testing.T) {
 	m := open(t, opt)
 	ctx := stranger(t.Context())
 	c, _, err := m.Create(ctx, chat.Spec{ExternalID: "greedy"})
-	must(t, err)
+	must.Do(t, err)
 	var calls sync.WaitGroup
 	for range 6 {
 		calls.Go(func() { _, _ = m.Archive(ctx, c.ID, chat.ToArchive{Keep: true}) }) // some fail
 	}
 	calls.Wait()
 	all, err := m.Archives(ctx, chat.ArchiveFilter{Chat: c.ID})
-	if err != nil || len(all) == 0 || len(all) > 3 {
-		t.Errorf("%d archives are kept, %v", len(all), err)
-	}
+	expect.True(t, err == nil && len(all) != 0 && len(all) <= 3,
+		"%d archives are kept, %v", len(all), err)
 }
 
 // gated has the operator's command wait while the returned file is there.
 func gated(t *testing.T, opt provision.Options) (gate string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "chatd-gate-") // its user passes there
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	must(t, os.Chmod(dir, 0o755))
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
+	must.Do(t, os.Chmod(dir, 0o755))
 	gate = filepath.Join(dir, "gate")
 	opt.Archives.Command = []string{"/bin/sh", "-c",
 		"cat >/dev/null; while test -e " + gate + "; do sleep 0.1; done"}
@@ -147,7 +134,7 @@ func TestWhileArchived(t *testing.T) {
 	ctx := operator(t.Context())
 	one := kept(t, m, "one")
 	a := archiveChat(t, m, one, true)
-	must(t, os.WriteFile(gate, nil, 0o644))
+	must.Do(t, os.WriteFile(gate, nil, 0o644))
 	var calls sync.WaitGroup
 	calls.Go(func() {
 		if _, err := m.Archive(ctx, one.ID, chat.ToArchive{Keep: true}); err != nil {
@@ -156,20 +143,15 @@ func TestWhileArchived(t *testing.T) {
 	})
 	until(t, "the command has begun", func() bool { return len(archiveFiles(t, opt)) == 1+3 })
 	err := within(t, "a reload", func() error { return m.Reload(ctx, nil) })
-	if err != nil {
-		t.Errorf("a reload: %v", err)
-	}
+	expect.True(t, err == nil, "a reload: %v", err)
 	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := m.RemoveArchive(brief, a.Name); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("removed beside an archive: %v", err)
-	}
-	if _, err := m.VerifyArchive(brief, a.Name); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("read as the second of its owner: %v", err)
-	}
-	must(t, os.Remove(gate))
+	expect.Is(t, m.RemoveArchive(brief, a.Name), chat.ErrBusy, "removed beside an archive")
+	expect.Is(t, expect.Err(m.VerifyArchive(brief, a.Name)), chat.ErrBusy,
+		"read as the second of its owner")
+	must.Do(t, os.Remove(gate))
 	calls.Wait()
-	must(t, m.RemoveArchive(ctx, a.Name))
+	must.Do(t, m.RemoveArchive(ctx, a.Name))
 }
 
 // TestExpiryFollowsRecords: an archive is as young as the youngest chat, and expires no earlier by a
@@ -180,11 +162,10 @@ func TestExpiryFollowsRecords(t *testing.T) {
 	opt.Archives.Expire = 24 * time.Hour
 	m := open(t, opt)
 	c := kept(t, m, "archived")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	made := time.Now().Add(365 * 24 * time.Hour)
 	halfMade(t, opt, made)
-	again, err := openManager(t.Context(), opt)
-	must(t, err)
+	again := must.Get(openManager(t.Context(), opt))(t)
 	*m = *again
 	a := archiveChat(t, m, c, true)
 	if earliest := made.Add(opt.Archives.Expire); a.ExpiresAt.Before(earliest) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // archiveConfig is a config file with a directory for archives.
@@ -19,9 +21,9 @@ func archiveConfig(t *testing.T, opt provision.Options) string {
 	t.Helper()
 	file := configFile(t, opt)
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
+	must.Do(t, err)
 	_, err = fmt.Fprintf(f, "archive: {dir: %s, program: %s}\n", opt.Archives.Dir, opt.Archives.Program)
-	must(t, errors.Join(err, f.Close()))
+	must.Do(t, errors.Join(err, f.Close()))
 	return file
 }
 
@@ -44,9 +46,7 @@ func (k *archiveKilling) again(t *testing.T) {
 func (k *archiveKilling) whole(t *testing.T, id chat.ID) {
 	t.Helper()
 	got, err := k.Run(t.Context(), id, chat.RunSpec{Command: "cat ~/kept"})
-	if err != nil || got.Stdout != "kept\n" {
-		t.Errorf("its file has %q, %v", got.Stdout, err)
-	}
+	expect.True(t, err == nil && got.Stdout == "kept\n", "its file has %q, %v", got.Stdout, err)
 }
 
 // TestArchiveKilled: whatever step of an archive or unarchive chatd-root is killed at, the chat is
@@ -70,9 +70,8 @@ func TestArchiveKilled(t *testing.T) {
 func (k *archiveKilling) make(t *testing.T, external string) chat.Chat {
 	t.Helper()
 	c, _, err := k.Create(t.Context(), chat.Spec{ExternalID: external})
-	must(t, err)
-	_, err = k.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo kept >~/kept"})
-	must(t, err)
+	must.Do(t, err)
+	must.Get(k.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo kept >~/kept"}))(t)
 	return c
 }
 
@@ -81,26 +80,23 @@ func (k *archiveKilling) traceless(t *testing.T, c chat.Chat) {
 	t.Helper()
 	forgotten(t, k.opt, c)
 	for _, left := range traces(t, k.opt, c) {
-		if !strings.HasPrefix(left, "file "+k.opt.Archives.Dir) {
-			t.Errorf("chat %s (uid %d) left behind %s", c.ID, c.UID, left)
-		}
+		expect.True(t, strings.HasPrefix(left, "file "+k.opt.Archives.Dir),
+			"chat %s (uid %d) left behind %s", c.ID, c.UID, left)
 	}
 }
 
 // archivesOf are those of one chat.
 func (k *archiveKilling) archivesOf(t *testing.T, id chat.ID) []chat.Archive {
 	t.Helper()
-	all, err := k.Archives(t.Context(), chat.ArchiveFilter{Chat: id})
-	must(t, err)
+	all := must.Get(k.Archives(t.Context(), chat.ArchiveFilter{Chat: id}))(t)
 	return all
 }
 
 func (k *archiveKilling) inArchive(t *testing.T, point string) {
 	c := k.make(t, point)
 	k.orders.order(t, point, 0)
-	if _, err := k.Archive(t.Context(), c.ID, chat.ToArchive{}); err == nil {
-		t.Fatalf("the failpoint %s was never reached", point)
-	}
+	must.True(t, expect.Err(k.Archive(t.Context(), c.ID, chat.ToArchive{})) != nil,
+		"the failpoint %s was never reached", point)
 	k.again(t)
 	all := k.archivesOf(t, c.ID)
 	_, err := k.Get(t.Context(), c.ID)
@@ -111,21 +107,15 @@ func (k *archiveKilling) inArchive(t *testing.T, point string) {
 		t.Error("its reap was not finished")
 	case there:
 		k.whole(t, c.ID)
-		if before := point == "archive.commit.before"; before == (len(all) == 1) {
-			t.Errorf("archived are %+v", all)
-		}
+		expect.True(t, (point == "archive.commit.before") != (len(all) == 1), "archived are %+v", all)
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // for another name
-		_, err := k.Archive(t.Context(), c.ID, chat.ToArchive{})
-		must(t, err)
+		must.Get(k.Archive(t.Context(), c.ID, chat.ToArchive{}))(t)
 	default:
 		k.traceless(t, c)
 	}
 	all = k.archivesOf(t, c.ID)
-	if len(all) == 0 {
-		t.Fatal("it is neither there nor archived")
-	}
-	back, err := k.Unarchive(t.Context(), all[0].Name)
-	must(t, err)
+	must.True(t, len(all) != 0, "it is neither there nor archived")
+	back := must.Get(k.Unarchive(t.Context(), all[0].Name))(t)
 	k.whole(t, back.ID)
 	k.reap(t, back)
 }
@@ -133,10 +123,10 @@ func (k *archiveKilling) inArchive(t *testing.T, point string) {
 // reap reaps a chat and removes its archives, of which nothing is left.
 func (k *archiveKilling) reap(t *testing.T, c chat.Chat) {
 	t.Helper()
-	must(t, k.Reap(t.Context(), c.ID))
+	must.Do(t, k.Reap(t.Context(), c.ID))
 	k.traceless(t, c)
 	for _, a := range k.archivesOf(t, c.ID) {
-		must(t, k.RemoveArchive(t.Context(), a.Name))
+		must.Do(t, k.RemoveArchive(t.Context(), a.Name))
 	}
 	if left := archiveFiles(t, k.opt); len(left) > 0 {
 		t.Errorf("of archives there is %q", left)
@@ -145,12 +135,10 @@ func (k *archiveKilling) reap(t *testing.T, c chat.Chat) {
 
 func (k *archiveKilling) inUnarchive(t *testing.T, point string) {
 	c := k.make(t, point)
-	a, err := k.Archive(t.Context(), c.ID, chat.ToArchive{})
-	must(t, err)
+	a := must.Get(k.Archive(t.Context(), c.ID, chat.ToArchive{}))(t)
 	k.orders.order(t, point, 0)
-	if _, err := k.Unarchive(t.Context(), a.Name); err == nil {
-		t.Fatalf("the failpoint %s was never reached", point)
-	}
+	must.True(t, expect.Err(k.Unarchive(t.Context(), a.Name)) != nil,
+		"the failpoint %s was never reached", point)
 	k.again(t)
 	until(t, "what was begun is gone", func() bool {
 		_, err := k.Get(t.Context(), c.ID)
@@ -159,18 +147,13 @@ func (k *archiveKilling) inUnarchive(t *testing.T, point string) {
 	if left, err := filepath.Glob(k.opt.Homes + "/[^.]*"); err != nil || len(left) > 0 {
 		t.Errorf("there are homes: %v, %v", left, err)
 	}
-	host, err := k.Host(t.Context())
-	must(t, err)
+	host := must.Get(k.Host(t.Context()))(t)
 	for _, f := range host.Findings {
-		if strings.Contains(f, string(c.ID)) {
-			t.Errorf("it is found for ever: %s", f)
-		}
+		expect.True(t, !strings.Contains(f, string(c.ID)), "it is found for ever: %s", f)
 	}
-	back, err := k.Unarchive(t.Context(), a.Name)
-	must(t, err)
-	if back.UID <= c.UID+1 {
-		t.Errorf("its uid %d was given to what was cut off, or to the chat before, %d", back.UID, c.UID)
-	}
+	back := must.Get(k.Unarchive(t.Context(), a.Name))(t)
+	expect.True(t, back.UID > c.UID+1,
+		"its uid %d was given to what was cut off, or to the chat before, %d", back.UID, c.UID)
 	k.whole(t, back.ID)
 	k.reap(t, back)
 }
@@ -178,8 +161,7 @@ func (k *archiveKilling) inUnarchive(t *testing.T, point string) {
 // whilePacking kills chatd-root at a moment at which chatd-archive writes.
 func (k *archiveKilling) whilePacking(t *testing.T) {
 	c := k.make(t, "packing")
-	_, err := k.Run(t.Context(), c.ID, chat.RunSpec{Command: "head -c 200M /dev/urandom >much"})
-	must(t, err)
+	must.Get(k.Run(t.Context(), c.ID, chat.RunSpec{Command: "head -c 200M /dev/urandom >much"}))(t)
 	ended := make(chan error)
 	go func() {
 		_, err := k.Archive(context.WithoutCancel(t.Context()), c.ID, chat.ToArchive{})
@@ -194,9 +176,7 @@ func (k *archiveKilling) whilePacking(t *testing.T) {
 		return err == nil && fi.Size() > 1<<20
 	})
 	k.kill()
-	if err := <-ended; err == nil {
-		t.Error("the archive was done")
-	}
+	expect.True(t, <-ended != nil, "the archive was done")
 	k.daemon = startDaemonOf(k.t, k.opt, k.config, string(k.orders))
 	if left := pidsOf(c.UID); len(left) > 0 {
 		t.Errorf("there are processes %v", left)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // keepsArchives gives a daemon a directory for archives.
@@ -27,15 +29,14 @@ func keepsArchives(t *testing.T, opt provision.Options) provision.Options {
 // withKeys encrypts the archives of opt to a new key, which root has or has not.
 func withKeys(t *testing.T, opt provision.Options, have bool) *age.X25519Identity {
 	t.Helper()
-	key, err := age.GenerateX25519Identity()
-	must(t, err)
+	key := must.Get(age.GenerateX25519Identity())(t)
 	dir := filepath.Join(filepath.Dir(opt.State), "keys")
-	must(t, os.MkdirAll(dir, 0o700))
+	must.Do(t, os.MkdirAll(dir, 0o700))
 	opt.Archives.Recipients = filepath.Join(dir, "recipients")
-	must(t, os.WriteFile(opt.Archives.Recipients, []byte(key.Recipient().String()+"\n"), 0o600))
+	must.Do(t, os.WriteFile(opt.Archives.Recipients, []byte(key.Recipient().String()+"\n"), 0o600))
 	if have {
 		opt.Archives.Identities = filepath.Join(dir, "identities")
-		must(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
+		must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
 	}
 	return key
 }
@@ -55,8 +56,7 @@ func furnishHome(t *testing.T, m *manager, c chat.Chat) (tell string) {
 // archiveChat archives a chat, and fails the test where that fails.
 func archiveChat(t *testing.T, m *manager, c chat.Chat, keep bool) chat.Archive {
 	t.Helper()
-	a, err := m.Archive(operator(t.Context()), c.ID, chat.ToArchive{Keep: keep})
-	must(t, err)
+	a := must.Get(m.Archive(operator(t.Context()), c.ID, chat.ToArchive{Keep: keep}))(t)
 	return a
 }
 
@@ -80,67 +80,49 @@ func archiveAndBack(t *testing.T, m *manager) {
 		ExternalID: "telegram:1", Profile: "web", Labels: map[string]string{"team": "ops"},
 		Env: map[string]string{"GREETING": "hello"},
 	})
-	must(t, err)
+	must.Do(t, err)
 	tell := furnishHome(t, m, c)
 	before := run(t, m, c.ID, tell)
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo in the log", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo in the log", Enter: true}))
 	until(t, "the log has it", func() bool { return strings.Contains(logOf(t, m, c), "in the log") })
-	sched, err := m.PutSchedule(ctx, c.ID, chat.NewSchedule{
+	sched := must.Get(m.PutSchedule(ctx, c.ID, chat.NewSchedule{
 		Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour), Command: "true"}, Next: time.Now().Add(time.Hour),
-	})
-	must(t, err)
+	}))(t)
 
 	a := archiveChat(t, m, c, false)
-	if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("the chat is still there: %v", err)
-	}
-	if _, err := os.Lstat(c.Home); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its home is still there: %v", err)
-	}
-	all, err := m.Archives(ctx, chat.ArchiveFilter{Chat: c.ID})
-	must(t, err)
+	expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "the chat is still there")
+	expect.Is(t, expect.Err(os.Lstat(c.Home)), os.ErrNotExist, "its home is still there")
+	all := must.Get(m.Archives(ctx, chat.ArchiveFilter{Chat: c.ID}))(t)
 	if len(all) != 1 || all[0].Name != a.Name || all[0].Bytes < 4 || all[0].ExternalID != "telegram:1" {
 		t.Errorf("the list has %+v", all)
 	}
-	_, err = m.VerifyArchive(ctx, a.Name)
-	must(t, err)
+	must.Get(m.VerifyArchive(ctx, a.Name))(t)
 
-	back, err := m.Unarchive(ctx, a.Name)
-	must(t, err)
+	back := must.Get(m.Unarchive(ctx, a.Name))(t)
 	if back.ID != c.ID || back.UID == c.UID || back.Labels["team"] != "ops" || back.Awake ||
 		back.Env["GREETING"] != "hello" || back.Profile != "web" || !back.CreatedAt.Equal(c.CreatedAt) {
 		t.Errorf("it came back as %+v, was %+v", back, c)
 	}
 	after := run(t, m, c.ID, tell)
-	if after.Stdout != before.Stdout || before.Exit != 0 {
-		t.Errorf("its home has\n%s\nit had\n%s%s", after.Stdout, before.Stdout, before.Stderr)
-	}
+	expect.True(t, after.Stdout == before.Stdout && before.Exit == 0,
+		"its home has\n%s\nit had\n%s%s", after.Stdout, before.Stdout, before.Stderr)
 	if log := logOf(t, m, c); !strings.Contains(log, "in the log") {
 		t.Errorf("its log has %q", log)
 	}
-	got, err := m.KeptSchedule(ctx, c.ID, sched.ID)
-	must(t, err)
-	if got.Spec.Command != "true" {
-		t.Errorf("its schedule is %+v", got)
-	}
-	if _, err := m.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("unarchived twice: %v", err)
-	}
+	got := must.Get(m.KeptSchedule(ctx, c.ID, sched.ID))(t)
+	expect.True(t, got.Spec.Command == "true", "its schedule is %+v", got)
+	expect.Is(t, expect.Err(m.Unarchive(ctx, a.Name)), chat.ErrExists, "unarchived twice")
 	a = archiveChat(t, m, back, false)
 	again, made, err := m.Create(ctx, chat.Spec{ExternalID: "telegram:1", Profile: "web", Unarchive: true})
-	if err != nil || made || again.Labels["team"] != "ops" || again.UID == back.UID {
-		t.Errorf("its create makes %+v, %t, %v", again, made, err)
-	}
-	must(t, m.RemoveArchive(ctx, a.Name))
-	if _, err := m.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("unarchived after its removal: %v", err)
-	}
+	expect.True(t, err == nil && !made && again.Labels["team"] == "ops" && again.UID != back.UID,
+		"its create makes %+v, %t, %v", again, made, err)
+	must.Do(t, m.RemoveArchive(ctx, a.Name))
+	expect.Is(t, expect.Err(m.Unarchive(ctx, a.Name)), chat.ErrNotFound, "unarchived after its removal")
 }
 
 func logOf(t *testing.T, m *manager, c chat.Chat) string {
 	t.Helper()
-	log, err := m.Log(operator(t.Context()), c.ID, -1)
-	must(t, err)
+	log := must.Get(m.Log(operator(t.Context()), c.ID, -1))(t)
 	return string(log.Bytes())
 }
 
@@ -149,7 +131,7 @@ func archiveFiles(t *testing.T, opt provision.Options) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(opt.Archives.Dir)
 	if !errors.Is(err, os.ErrNotExist) {
-		must(t, err)
+		must.Do(t, err)
 	}
 	for _, e := range all {
 		names = append(names, e.Name())
@@ -191,16 +173,14 @@ func TestArchiveDeep(t *testing.T) {
 	const tell = `find deep -printf '%P %y %m %s %n %T@\n' | sort | sha256sum; find deep -type f -printf '%s ' -execdir cat {} + `
 	long := func(command string) chat.RunResult {
 		r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)})
-		must(t, err)
+		must.Do(t, err)
 		return r
 	}
 	before := long(`mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5 6 7 8; do
 		mkdir -p $p && cd -P $p && echo $i >file && ln file ~/deep/up$i && ln ~/kept kept || exit; done; cd && ` + tell)
-	if before.Exit != 0 || strings.Count(before.Stdout, "kept") != 8 {
-		t.Fatalf("%+v", before)
-	}
+	must.True(t, before.Exit == 0 && strings.Count(before.Stdout, "kept") == 8, "%+v", before)
 	back, err := m.Unarchive(ctx, archiveChat(t, m, c, false).Name)
-	must(t, err)
+	must.Do(t, err)
 	if after := run(t, m, back.ID, tell); after.Stdout != before.Stdout {
 		t.Errorf("it has\n%s%s\nit had\n%s", after.Stdout, after.Stderr, before.Stdout)
 	}
@@ -214,10 +194,8 @@ func TestArchiveDeep(t *testing.T) {
 	if r := run(t, m, back.ID, "cat ~/kept"); r.Stdout != "kept\n" {
 		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
 	}
-	must(t, m.Reap(ctx, back.ID))
-	if _, err := os.Lstat(back.Home); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its home is still there: %v", err)
-	}
+	must.Do(t, m.Reap(ctx, back.ID))
+	expect.Is(t, expect.Err(os.Lstat(back.Home)), os.ErrNotExist, "its home is still there")
 }
 
 // TestArchiveRefused: another owner's chat is not archived, and stays.
@@ -228,23 +206,17 @@ func TestArchiveRefused(t *testing.T) {
 	t.Run("another owner's", func(t *testing.T) {
 		c := kept(t, m, "others")
 		_, err := m.Archive(stranger(t.Context()), c.ID, chat.ToArchive{})
-		if !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%v", err)
-		}
+		expect.Is(t, err, chat.ErrNotFound, "")
 		a := archiveChat(t, m, c, true)
 		_, verr := m.VerifyArchive(stranger(t.Context()), a.Name)
 		_, uerr := m.Unarchive(stranger(t.Context()), a.Name)
 		rerr := m.RemoveArchive(stranger(t.Context()), a.Name)
 		for _, err := range []error{verr, uerr, rerr} {
-			if !errors.Is(err, chat.ErrNotFound) {
-				t.Errorf("%v", err)
-			}
+			expect.Is(t, err, chat.ErrNotFound, "")
 		}
 		all, err := m.Archives(stranger(t.Context()), chat.ArchiveFilter{})
-		if err != nil || len(all) > 0 {
-			t.Errorf("listed are %+v, %v", all, err)
-		}
-		must(t, m.RemoveArchive(ctx, a.Name))
+		expect.True(t, err == nil && len(all) == 0, "listed are %+v, %v", all, err)
+		must.Do(t, m.RemoveArchive(ctx, a.Name))
 		stays(t, m, opt, c)
 	})
 }
@@ -252,16 +224,15 @@ func TestArchiveRefused(t *testing.T) {
 // TestArchiveOnFullDisk: an archive that would fill its file system is none.
 func TestArchiveOnFullDisk(t *testing.T) {
 	opt := keepsArchives(t, options(t))
-	must(t, os.MkdirAll(opt.Archives.Dir, 0o700))
-	must(t, unix.Mount("tmpfs", opt.Archives.Dir, "tmpfs", 0, "size=24m,mode=700"))
-	t.Cleanup(func() { must(t, unix.Unmount(opt.Archives.Dir, unix.MNT_DETACH)) })
+	must.Do(t, os.MkdirAll(opt.Archives.Dir, 0o700))
+	must.Do(t, unix.Mount("tmpfs", opt.Archives.Dir, "tmpfs", 0, "size=24m,mode=700"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(opt.Archives.Dir, unix.MNT_DETACH)) })
 	m := open(t, opt)
 	c := kept(t, m, "full")
 	run(t, m, c.ID, "head -c 20M /dev/urandom >~/much")
 	_, err := m.Archive(operator(t.Context()), c.ID, chat.ToArchive{})
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "bytes free") {
-		t.Errorf("%v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "bytes free"),
+		"%v", err)
 	stays(t, m, opt, c)
 }
 
@@ -296,9 +267,7 @@ func TestArchiveEndsWithItsCaller(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	m, c, cancel, ended := slowArchive(t, opt, "slow")
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
+	expect.Is(t, <-ended, context.Canceled, "")
 	stays(t, m, opt, c)
 }
 
@@ -315,10 +284,9 @@ func TestReapAfter(t *testing.T) {
 	works := kept(t, m, "works")
 	program(t, m, works)
 	due := kept(t, m, "due")
-	_, err := m.PutSchedule(ctx, due.ID, chat.NewSchedule{
+	must.Get(m.PutSchedule(ctx, due.ID, chat.NewSchedule{
 		Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour), Command: "true"}, Next: time.Now().Add(time.Hour),
-	})
-	must(t, err)
+	}))(t)
 	other, unused := create(t, m, "other", "web"), kept(t, m, "unused")
 	until(t, "the unused chat is gone", func() bool {
 		_, err := m.Get(ctx, unused.ID)
@@ -330,11 +298,9 @@ func TestReapAfter(t *testing.T) {
 		}
 	}
 	all, err := m.Archives(ctx, chat.ArchiveFilter{})
-	if err != nil || len(all) != 1 || all[0].Chat != unused.ID {
-		t.Fatalf("archived are %+v, %v", all, err)
-	}
-	back, err := m.Unarchive(ctx, all[0].Name)
-	must(t, err)
+	must.True(t, err == nil && len(all) == 1 && all[0].Chat == unused.ID,
+		"archived are %+v, %v", all, err)
+	back := must.Get(m.Unarchive(ctx, all[0].Name))(t)
 	if r := run(t, m, back.ID, "cat ~/kept"); r.Stdout != "kept\n" {
 		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
 	}
@@ -352,7 +318,7 @@ func TestReapAfterGivesWay(t *testing.T) {
 	m := open(t, opt)
 	c := kept(t, m, "returns")
 	until(t, "it is being archived", func() bool { return len(archiveFiles(t, opt)) == 3 })
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "echo back", Enter: true}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "echo back", Enter: true}))
 	stays(t, m, opt, c)
 }
 
@@ -367,24 +333,20 @@ func TestUnarchiveFails(t *testing.T) {
 	fails := func(what, want string) {
 		t.Helper()
 		_, err := m.Unarchive(ctx, a.Name)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", what, err, want)
-		}
-		if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%s: the chat is there: %v", what, err)
-		}
+		expect.True(t, err != nil && strings.Contains(err.Error(), want),
+			"%s: %v, want %q", what, err, want)
+		expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "%s: the chat is there", what)
 		if left := archiveFiles(t, opt); len(left) != 3 {
 			t.Errorf("%s: the archive has %q", what, left)
 		}
 	}
 	fails("without identities", "archive.identities")
-	other, err := age.GenerateX25519Identity()
-	must(t, err)
+	other := must.Get(age.GenerateX25519Identity())(t)
 	opt.Archives.Identities = filepath.Join(filepath.Dir(opt.Archives.Recipients), "identities")
-	must(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()), 0o600))
+	must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()), 0o600))
 	fails("with another identity", "cannot decrypt")
 	home := filepath.Join(opt.Archives.Dir, string(a.Name)+".home")
-	must(t, os.Truncate(home, 10))
+	must.Do(t, os.Truncate(home, 10))
 	fails("cut off", "not a file of")
 }
 
@@ -401,32 +363,24 @@ func TestArchiveMoves(t *testing.T) {
 	t.Run("from", func(t *testing.T) {
 		m := open(t, from)
 		archiveChat(t, m, kept(t, m, "moves"), false)
-		var err error
-		key, err = os.ReadFile(filepath.Join(from.State, "install.key"))
-		must(t, err)
+		key = must.Get(os.ReadFile(filepath.Join(from.State, "install.key")))(t)
 	})
 	for name, want := range map[string]bool{"with the key": true, "with another": false} {
 		t.Run(name, func(t *testing.T) {
 			to := options(t)
 			to.Archives = from.Archives
 			if want {
-				must(t, os.MkdirAll(to.State, 0o711))
-				must(t, os.WriteFile(filepath.Join(to.State, "install.key"), key, 0o600))
+				must.Do(t, os.MkdirAll(to.State, 0o711))
+				must.Do(t, os.WriteFile(filepath.Join(to.State, "install.key"), key, 0o600))
 			}
 			m := open(t, to)
-			all, err := m.Archives(operator(t.Context()), chat.ArchiveFilter{})
-			must(t, err)
+			all := must.Get(m.Archives(operator(t.Context()), chat.ArchiveFilter{}))(t)
 			if !want {
-				if len(all) > 0 {
-					t.Errorf("listed are %+v", all)
-				}
+				expect.True(t, len(all) == 0, "listed are %+v", all)
 				return
 			}
-			if len(all) != 1 {
-				t.Fatalf("listed are %+v", all)
-			}
-			back, err := m.Unarchive(operator(t.Context()), all[0].Name)
-			must(t, err)
+			must.True(t, len(all) == 1, "listed are %+v", all)
+			back := must.Get(m.Unarchive(operator(t.Context()), all[0].Name))(t)
 			if r := run(t, m, back.ID, "cat ~/kept"); r.Stdout != "kept\n" {
 				t.Errorf("it has %q%s", r.Stdout, r.Stderr)
 			}
@@ -444,14 +398,11 @@ func TestArchivedIsBusy(t *testing.T) {
 		"reap":   m.Reap(operator(t.Context()), c.ID),
 		"create": second3(m.Create(operator(t.Context()), chat.Spec{ExternalID: "busy"})),
 	} {
-		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "being archived") {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "being archived"),
+			"%s: %v", what, err)
 	}
 	got, err := m.Get(operator(t.Context()), c.ID)
-	if err != nil || got.Archiving == nil {
-		t.Errorf("it shows %+v, %v", got.Archiving, err)
-	}
+	expect.True(t, err == nil && got.Archiving != nil, "it shows %+v, %v", got.Archiving, err)
 	cancel()
 	<-ended
 	stays(t, m, opt, c)
@@ -471,8 +422,7 @@ func TestArchiveInLittleMemory(t *testing.T) {
 	c := kept(t, m, "little")
 	run(t, m, c.ID, `cd && head -c 70M /dev/urandom >much && mkdir many && cd many && seq 5000 | xargs touch`)
 	a := archiveChat(t, m, c, false)
-	back, err := m.Unarchive(operator(t.Context()), a.Name)
-	must(t, err)
+	back := must.Get(m.Unarchive(operator(t.Context()), a.Name))(t)
 	if r := run(t, m, back.ID, "cat ~/kept; ls ~/many | wc -l"); r.Stdout != "kept\n5000\n" {
 		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
 	}

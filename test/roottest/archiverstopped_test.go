@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStoppedArchiver: while chatd-archive is stopped, its chat waits, its owner's other chats live,
@@ -20,12 +22,12 @@ func TestStoppedArchiver(t *testing.T) {
 	no := false
 	of := func(owner, name string) chat.Chat {
 		c, _, err := m.Create(ctx, chat.Spec{Owner: owner, ExternalID: name, Awake: &no})
-		must(t, err)
+		must.Do(t, err)
 		return c
 	}
 	a, b := of("ada", "a"), of("bob", "b")
 	run(t, m, a.ID, "echo kept >~/kept; head -c 64M /dev/urandom >~/much")
-	must(t, second(m.Sleep(ctx, a.ID)))
+	must.Get(m.Sleep(ctx, a.ID))(t)
 	asking, leave := context.WithCancel(ctx)
 	defer leave()
 	ended := make(chan error, 1)
@@ -46,15 +48,13 @@ func TestStoppedArchiver(t *testing.T) {
 		t.Fatalf("it ended before: %v", err)
 	default:
 	}
-	must(t, second(m.Archive(ctx, b.ID, chat.ToArchive{Keep: true})))
+	must.Get(m.Archive(ctx, b.ID, chat.ToArchive{Keep: true}))(t)
 	other := of("ada", "other")
 	if r := run(t, m, other.ID, "echo here"); r.Stdout != "here\n" {
 		t.Errorf("another chat of its owner: %+v", r)
 	}
 	leave()
-	if err := <-ended; err == nil {
-		t.Error("an archive that was stopped was made")
-	}
+	expect.True(t, <-ended != nil, "an archive that was stopped was made")
 	until(t, "it is gone", func() bool { return unix.Kill(stopped, 0) != nil })
 	if r := run(t, m, a.ID, "cat ~/kept"); r.Stdout != "kept\n" {
 		t.Errorf("its chat: %+v", r)

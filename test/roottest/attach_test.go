@@ -2,7 +2,6 @@ package roottest
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/termsafe"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // attachment is a client attached to a chat's terminal.
@@ -62,7 +63,7 @@ func TestAttach(t *testing.T) {
 	run, lookRun := <-a.run, <-looks.run
 	typeIn := func(run, text string) {
 		t.Helper()
-		must(t, m.WriteStdin(ctx, c.ID, run, io.NopCloser(strings.NewReader(text)), false))
+		must.Do(t, m.WriteStdin(ctx, c.ID, run, io.NopCloser(strings.NewReader(text)), false))
 	}
 	a.sees(t, "$")
 	looks.sees(t, "$")
@@ -71,10 +72,8 @@ func TestAttach(t *testing.T) {
 	a.sees(t, "42 is")
 	looks.sees(t, "42 is")
 	a.sees(t, "120")
-	if seen := looks.sees(t, "120"); strings.Contains(seen, "not for me") {
-		t.Error("who may only look has typed")
-	}
-	must(t, m.SignalRun(ctx, c.ID, run, chat.RunSignal{Signal: "WINCH", TTY: &chat.TTY{Rows: 20, Cols: 77}}))
+	expect.True(t, !strings.Contains(looks.sees(t, "120"), "not for me"), "who may only look has typed")
+	must.Do(t, m.SignalRun(ctx, c.ID, run, chat.RunSignal{Signal: "WINCH", TTY: &chat.TTY{Rows: 20, Cols: 77}}))
 	typeIn(run, "clear; echo $(tput cols) st''ays\r")
 	a.sees(t, "120 stays")
 	// The program that owns the operator's terminal filters the output, see package termsafe.
@@ -95,7 +94,5 @@ func TestAttach(t *testing.T) {
 	if err := <-looks.over; err != nil {
 		t.Errorf("the end of the session: %v", err)
 	}
-	if _, err := m.Attach(ctx, c.ID, chat.Attach{}, nil); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("without a size: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Attach(ctx, c.ID, chat.Attach{}, nil)), chat.ErrInvalid, "without a size")
 }

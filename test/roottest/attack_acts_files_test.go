@@ -45,15 +45,13 @@ var fileActs = map[string]act{
 	"write": func(a []string) (string, error) {
 		return "", os.WriteFile(a[0], []byte(strings.Join(a[1:], " ")), 0o644)
 	},
-	"mkdir":   func(a []string) (string, error) { return "", unix.Mkdir(a[0], 0o700) },
-	"link":    func(a []string) (string, error) { return "", unix.Link(a[0], a[1]) },
-	"symlink": func(a []string) (string, error) { return "", unix.Symlink(a[0], a[1]) },
-	"rename":  func(a []string) (string, error) { return "", unix.Rename(a[0], a[1]) },
-	"unlink":  func(a []string) (string, error) { return "", unix.Unlink(a[0]) },
-	"chown":   func(a []string) (string, error) { return "", unix.Chown(a[0], number(a[1]), -1) },
-	"chmod": func(a []string) (string, error) {
-		return "", unix.Chmod(a[0], uint32(number(a[1])))
-	},
+	"mkdir":      func(a []string) (string, error) { return "", unix.Mkdir(a[0], 0o700) },
+	"link":       func(a []string) (string, error) { return "", unix.Link(a[0], a[1]) },
+	"symlink":    func(a []string) (string, error) { return "", unix.Symlink(a[0], a[1]) },
+	"rename":     func(a []string) (string, error) { return "", unix.Rename(a[0], a[1]) },
+	"unlink":     func(a []string) (string, error) { return "", unix.Unlink(a[0]) },
+	"chown":      func(a []string) (string, error) { return "", unix.Chown(a[0], number(a[1]), -1) },
+	"chmod":      func(a []string) (string, error) { return "", unix.Chmod(a[0], uint32(number(a[1]))) },
 	"link-fd":    linkFD,
 	"handle":     openByHandle,
 	"fill":       fill,

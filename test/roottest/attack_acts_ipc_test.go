@@ -13,13 +13,11 @@ import (
 // ipcActs are the ways round files: System V objects by key, POSIX ones by
 // name, sockets. With the argument "make" the object is made, for anybody.
 var ipcActs = map[string]act{
-	"shm": func(a []string) (string, error) { return sysV(unix.SYS_SHMGET, number(a[0]), 4096, a[1:]) },
-	"sem": func(a []string) (string, error) { return sysV(unix.SYS_SEMGET, number(a[0]), 1, a[1:]) },
-	"msg": func(a []string) (string, error) { return sysV(unix.SYS_MSGGET, number(a[0]), -1, a[1:]) },
-	"mq":  messageQueue,
-	"dial-abstract": func(a []string) (string, error) {
-		return dialUnix("@" + a[0])
-	},
+	"shm":            func(a []string) (string, error) { return sysV(unix.SYS_SHMGET, number(a[0]), 4096, a[1:]) },
+	"sem":            func(a []string) (string, error) { return sysV(unix.SYS_SEMGET, number(a[0]), 1, a[1:]) },
+	"msg":            func(a []string) (string, error) { return sysV(unix.SYS_MSGGET, number(a[0]), -1, a[1:]) },
+	"mq":             messageQueue,
+	"dial-abstract":  func(a []string) (string, error) { return dialUnix("@" + a[0]) },
 	"dial-unix":      func(a []string) (string, error) { return dialUnix(a[0]) },
 	"serve-abstract": func(a []string) (string, error) { return serve("unix", "@"+a[0], a[1]) },
 	"serve-unix":     func(a []string) (string, error) { return serve("unix", a[0], a[1]) },

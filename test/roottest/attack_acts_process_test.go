@@ -33,10 +33,8 @@ var processActs = map[string]act{
 		}
 		return "", unix.ESRCH
 	},
-	"kill": func(a []string) (string, error) { return "", unix.Kill(number(a[0]), unix.Signal(number(a[1]))) },
-	"pidfd": func(a []string) (string, error) {
-		return closing(unix.PidfdOpen(number(a[0]), 0))
-	},
+	"kill":  func(a []string) (string, error) { return "", unix.Kill(number(a[0]), unix.Signal(number(a[1]))) },
+	"pidfd": func(a []string) (string, error) { return closing(unix.PidfdOpen(number(a[0]), 0)) },
 	"ptrace": func(a []string) (string, error) {
 		runtime.LockOSThread()
 		pid := number(a[0])

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackSupervisorFiles: of the supervisor's descriptors its children get only the three streams
@@ -21,17 +23,13 @@ func TestAttackSupervisorFiles(t *testing.T) {
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "echo on; ls -l /proc/self/fd; exec sleep 1000", OpenStdin: true})
 	awaitOutput(t, m, c.ID, r.ID, "on")
 	all := supervisors(t)
-	if len(all) != 1 {
-		t.Fatalf("supervisors: %v", all)
-	}
+	must.True(t, len(all) == 1, "supervisors: %v", all)
 	for _, nsenter := range childrenOf(t, all[0]) {
 		dir := fmt.Sprintf("/proc/%d/fd", nsenter)
-		files, err := os.ReadDir(dir)
-		must(t, err)
+		files := must.Get(os.ReadDir(dir))(t)
 		kinds := map[string]int{}
 		for _, f := range files {
-			to, err := os.Readlink(filepath.Join(dir, f.Name()))
-			must(t, err)
+			to := must.Get(os.Readlink(filepath.Join(dir, f.Name())))(t)
 			kind, _, _ := strings.Cut(to, ":")
 			if kinds[kind]++; strings.HasPrefix(to, "/") && kind != "/memfd" && !strings.HasSuffix(to, "/"+r.ID+"/stdin") {
 				t.Errorf("nsenter holds %s", to)
@@ -41,21 +39,17 @@ func TestAttackSupervisorFiles(t *testing.T) {
 			}
 		}
 		// Its output, its errors, and what chatd-shim reports to.
-		if kinds["pipe"] != 3 {
-			t.Errorf("nsenter holds %v", kinds)
-		}
+		expect.True(t, kinds["pipe"] == 3, "nsenter holds %v", kinds)
 	}
 }
 
 // childrenOf are the children of a process.
 func childrenOf(t testing.TB, pid int) (all []int) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	must(t, err)
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)))(t)
 	for _, f := range strings.Fields(string(text)) {
 		var n int
-		_, err := fmt.Sscan(f, &n)
-		must(t, err)
+		must.Get(fmt.Sscan(f, &n))(t)
 		all = append(all, n)
 	}
 	return all
@@ -72,11 +66,11 @@ func TestAttackBombsInTheBackground(t *testing.T) {
 	bombs := startRun(t, m, a.ID, chat.RunSpec{Argv: []string{a.program, "bombs"}, Timeout: chat.MaxTimeout})
 	awaitBombs(t, a)
 	beginMany(t, m, a.ID)
-	must(t, within(t, "the end of the bombs", func() error { return m.EndRun(operator(t.Context()), a.ID, bombs.ID) }))
+	must.Do(t, within(t, "the end of the bombs", func() error { return m.EndRun(operator(t.Context()), a.ID, bombs.ID) }))
 	a.typeLine(t, "until test -e ~/enough; do head -c 400M /dev/zero | tail >/dev/null; done")
 	awaitBombs(t, a)
 	began := beginMany(t, m, a.ID)
-	must(t, os.WriteFile(a.in("enough"), nil, 0o644))
+	must.Do(t, os.WriteFile(a.in("enough"), nil, 0o644))
 	for _, r := range began {
 		if got := awaitRun(t, m, a.ID, r.ID); got.State == chat.RunLost {
 			t.Errorf("%+v", got)

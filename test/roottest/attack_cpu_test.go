@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackBombs: while A forks and allocates without end, the kernel stops it once its quota is
@@ -57,9 +59,7 @@ func TestAttackShare(t *testing.T) {
 		return max(gotA, gotB) > time.Second
 	})
 	t.Logf("A's 100 processes got %v, B's one %v", gotA, gotB)
-	if gotB < gotA/2 {
-		t.Errorf("A's 100 processes got %v of a CPU, B's one %v", gotA, gotB)
-	}
+	expect.True(t, gotB >= gotA/2, "A's 100 processes got %v of a CPU, B's one %v", gotA, gotB)
 	if n := usage(t, a).Pids; n < 100 {
 		t.Errorf("control: A has %d tasks", n)
 	}
@@ -83,9 +83,7 @@ func spin(t *testing.T, i inmate, processes int) {
 // anyCPU is the number of a CPU that this process may run on.
 func anyCPU(t *testing.T) int {
 	var cpus unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, unix.SchedGetaffinity(0, &cpus))
 	for cpu := range 1024 {
 		if cpus.IsSet(cpu) {
 			return cpu
@@ -98,9 +96,7 @@ func anyCPU(t *testing.T) int {
 func usage(t testing.TB, i inmate) chat.Usage {
 	t.Helper()
 	c, err := i.m.Get(operator(t.Context()), i.ID)
-	if err != nil || c.Usage == nil {
-		t.Fatalf("no usage of %s: %v", i.ID, err)
-	}
+	must.True(t, err == nil && c.Usage != nil, "no usage of %s: %v", i.ID, err)
 	return *c.Usage
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/uplink"
 	"github.com/chatd/chatd/netpolicy/netns"
+	"github.com/chatd/chatd/test/must"
 )
 
 // takenOverName is what chatd-root calls a chatd-egress, and how this program knows that it is one.
@@ -31,8 +32,7 @@ func TestAttackDNSSockets(t *testing.T) {
 	}
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		for _, port := range []string{"7999", "53"} {
-			l, err := net.Listen("tcp", net.JoinHostPort(host, port))
-			must(t, err)
+			l := must.Get(net.Listen("tcp", net.JoinHostPort(host, port)))(t)
 			t.Cleanup(func() { _ = l.Close() })
 			go answerAll(l)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // holdActs hold connections.
@@ -98,9 +100,7 @@ func TestAttackRedirect(t *testing.T) {
 	for i, where := range to {
 		n := string(rune('0' + i))
 		got := a.try(t, "get", "http://api.example.test:8090/"+n, "X", "y")
-		if strings.HasPrefix(got, "ok") || got == "" {
-			t.Errorf("%s: %q", where, got)
-		}
+		expect.True(t, !strings.HasPrefix(got, "ok") && got != "", "%s: %q", where, got)
 	}
 	outcomes(t, "control", asHost(t, "get", "http://"+outsideAddr+":8090/0", "X", "y"), "ok")
 }

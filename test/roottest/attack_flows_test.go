@@ -5,15 +5,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // trackedNow is how many flows the kernel tracks in this network namespace.
 func trackedNow(t *testing.T) int {
 	t.Helper()
-	b, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
-	must(t, err)
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	must(t, err)
+	b := must.Get(os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count"))(t)
+	n := must.Get(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 	return n
 }
 
@@ -40,8 +40,7 @@ func TestAttackFlows(t *testing.T) {
 			if n := trackedNow(t) - before; n < c.from || n > c.to {
 				t.Errorf("%d more flows are tracked, want %d to %d", n, c.from, c.to)
 			}
-			h, err := m.Host(operator(t.Context()))
-			must(t, err)
+			h := must.Get(m.Host(operator(t.Context())))(t)
 			for _, l := range h.Layers {
 				if l.Name == "egress" {
 					t.Log(l.Probe)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/runs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackFullDisk: A fills the file system that chatd's own state is on, by its /tmp (no quota,
@@ -22,9 +24,9 @@ import (
 func TestAttackFullDisk(t *testing.T) {
 	opt := attackOptions(t)
 	if !onHost() { // where PAM knows the state's directory; there it is as large as the disk
-		must(t, os.MkdirAll(opt.State, 0o711))
-		must(t, unix.Mount("tmpfs", opt.State, "tmpfs", 0, "size=24m,mode=711"))
-		t.Cleanup(func() { must(t, unix.Unmount(opt.State, unix.MNT_DETACH)) })
+		must.Do(t, os.MkdirAll(opt.State, 0o711))
+		must.Do(t, unix.Mount("tmpfs", opt.State, "tmpfs", 0, "size=24m,mode=711"))
+		t.Cleanup(func() { must.Do(t, unix.Unmount(opt.State, unix.MNT_DETACH)) })
 	}
 	clock := nine()
 	m := open(t, opt)
@@ -48,11 +50,10 @@ func TestAttackFullDisk(t *testing.T) {
 		if left := runLeaves(t, opt); strings.Count(fmt.Sprint(left), r.ID) != len(left) {
 			t.Errorf("leaves besides that of %s: %v", r.ID, left)
 		}
-		if _, err := os.Lstat(filepath.Join(b.Home, "began")); err == nil {
-			t.Error("something began that was not written down")
-		}
+		expect.True(t, expect.Err(os.Lstat(filepath.Join(b.Home, "began"))) != nil,
+			"something began that was not written down")
 	}
-	must(t, m.Reap(ctx, a.ID))
+	must.Do(t, m.Reap(ctx, a.ID))
 	clock.move(70 * time.Second)
 	if got := waitScheduled(t, k, b.ID, s.ID, 1); got.Last.Output != "on\n" {
 		t.Errorf("%+v", got.Last)

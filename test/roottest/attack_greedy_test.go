@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackSpace: what lies in memory has a size, and what is full for A is
@@ -31,13 +33,10 @@ func TestAttackSpace(t *testing.T) {
 	t.Run("prompt fifo", func(t *testing.T) {
 		got := a.try(t, "flood-prompt", "/opt/chatd/prompt")
 		var kib int
-		if _, err := fmt.Sscanf(got, "ok %d", &kib); err != nil || kib < 4 || kib > 1024 {
-			t.Errorf("A: %s KiB, want at most a pipe", got)
-		}
+		expect.True(t, expect.Err(fmt.Sscanf(got, "ok %d", &kib)) == nil && kib >= 4 && kib <= 1024,
+			"A: %s KiB, want at most a pipe", got)
 		for _, step := range []func(context.Context, chat.ID) (chat.Chat, error){m.Sleep, m.Wake} {
-			if _, err := step(operator(t.Context()), a.ID); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, expect.Err(step(operator(t.Context()), a.ID)))
 		}
 	})
 	t.Run("output", func(t *testing.T) {
@@ -56,9 +55,7 @@ func TestAttackReap(t *testing.T) {
 	a, b := inmateOf(t, m, "reap a", "default"), inmateOf(t, m, "reap b", "default")
 	b.sh(t, "echo keep >note")
 	const kept = "/srv/keep"
-	if err := os.MkdirAll(kept+"/me", 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(kept+"/me", 0o777))
 	t.Cleanup(func() { os.RemoveAll(kept) })
 	for _, dir := range []string{a.Home, "/tmp", "/var/tmp"} {
 		a.sh(t, "mkdir "+dir+"/deep "+dir+"/names; ln -s "+kept+" "+dir+"/keep; ln -s "+b.Home+" "+dir+"/b; ln -s /etc "+dir+"/etc")
@@ -67,9 +64,7 @@ func TestAttackReap(t *testing.T) {
 	}
 	// A does not stop while it is taken away.
 	a.typeLine(t, "while :; do mkdir -p ~/x/y; mv ~/x ~/z; ln -s "+kept+" ~/x; rm -rf ~/z ~/x; done")
-	if err := m.Reap(operator(t.Context()), a.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Reap(operator(t.Context()), a.ID))
 	tmp, varTmp := privateTrees(opt, a.Chat)
 	for _, gone := range []string{a.Home, tmp, varTmp} {
 		if _, err := os.Lstat(gone); !os.IsNotExist(err) {
@@ -82,7 +77,6 @@ func TestAttackReap(t *testing.T) {
 		}
 	}
 	left, err := exec.Command("find", filepath.Dir(opt.State), "-uid", fmt.Sprint(a.UID)).Output()
-	if err != nil || strings.TrimSpace(string(left)) != "" {
-		t.Errorf("files of uid %d are left: %s, %v", a.UID, left, err)
-	}
+	expect.True(t, err == nil && strings.TrimSpace(string(left)) == "",
+		"files of uid %d are left: %s, %v", a.UID, left, err)
 }

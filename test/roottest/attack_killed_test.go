@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackKilledStarts: chatd is killed again and again while background runs begin and
@@ -23,12 +25,8 @@ func TestAttackKilledStarts(t *testing.T) {
 	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
-	must(t, err)
-	defer func() {
-		if err := d.Reap(context.Background(), c.ID); err != nil {
-			t.Error(err)
-		}
-	}()
+	must.Do(t, err)
+	defer func() { expect.NoError(t, d.Reap(context.Background(), c.ID)) }()
 	rounds := 6
 	if testing.Short() {
 		rounds = 2
@@ -36,8 +34,7 @@ func TestAttackKilledStarts(t *testing.T) {
 	for round := range rounds {
 		began := startsUntilKilled(t, d, c.ID, time.Duration(20+rand.IntN(150))*time.Millisecond)
 		d = startDaemon(t, opt, "")
-		list, err := d.Runs(t.Context(), c.ID)
-		must(t, err)
+		list := must.Get(d.Runs(t.Context(), c.ID))(t)
 		known := map[string]chat.Run{}
 		for _, r := range list.Runs {
 			known[r.ID] = r
@@ -49,10 +46,9 @@ func TestAttackKilledStarts(t *testing.T) {
 		}
 		for _, r := range list.Runs {
 			if r.State == chat.RunRunning {
-				must(t, d.EndRun(t.Context(), c.ID, r.ID))
+				must.Do(t, d.EndRun(t.Context(), c.ID, r.ID))
 			}
-			got, err := d.ShowRun(t.Context(), c.ID, r.ID)
-			must(t, err)
+			got := must.Get(d.ShowRun(t.Context(), c.ID, r.ID))(t)
 			if got.State == chat.RunLost && slices.Contains(began, r.ID) {
 				t.Errorf("round %d: how run %s ended is lost", round, r.ID)
 			}

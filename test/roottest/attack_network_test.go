@@ -6,6 +6,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackLoopback: chat A tries to reach servers of B and of root over every
@@ -14,9 +17,7 @@ func TestAttackLoopback(t *testing.T) {
 	m := open(t, attackOptions(t))
 	newPeer(t) // for the host to have addresses beside loopback
 	_, rootPort, err := net.SplitHostPort(hostServer(t, "tcp", "[::]:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	heard, hostUDP := countDatagrams(t)
 	for _, profile := range []string{"default", "web"} {
 		t.Run(profile, func(t *testing.T) {
@@ -40,9 +41,7 @@ func TestAttackLoopback(t *testing.T) {
 func countDatagrams(t *testing.T) (heard *atomic.Int64, port string) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "[::]:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { c.Close() })
 	heard = new(atomic.Int64)
 	go func() {
@@ -54,9 +53,7 @@ func countDatagrams(t *testing.T) (heard *atomic.Int64, port string) {
 		}
 	}()
 	_, port, err = net.SplitHostPort(c.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return heard, port
 }
 
@@ -81,14 +78,9 @@ func loopbackCases(t *testing.T, a, b inmate, host, rootPort, bPort string) {
 
 func portIn(t *testing.T, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	_, port, err := net.SplitHostPort(string(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return port
 }
 
@@ -127,9 +119,7 @@ func TestAttackOutside(t *testing.T) {
 	})
 	t.Run("devices", func(t *testing.T) {
 		for who, i := range map[string]inmate{"none": none, "web": web} {
-			if got := i.try(t, "devices"); got != "ok lo" {
-				t.Errorf("a chat of %s has %s", who, got)
-			}
+			expect.Equal(t, i.try(t, "devices"), "ok lo", "a chat of %s has", who)
 		}
 		if got := asHost(t, "devices"); !strings.Contains(got, wireName) {
 			t.Errorf("control: root sees %s", got)
@@ -156,9 +146,7 @@ func attackByDatagram(t *testing.T, p *peer, chats ...inmate) {
 // matter.
 func outsideIn(t *testing.T, p *peer, a inmate) {
 	_, rootPort, err := net.SplitHostPort(hostServer(t, "tcp", "[::]:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	a.background(t, "port4", "serve", "tcp4", "0.0.0.0:0", a.in("port4"))
 	a.background(t, "port6", "serve", "tcp", "[::]:0", a.in("port6"))
 	port4, port6 := portIn(t, a.in("port4")), portIn(t, a.in("port6"))

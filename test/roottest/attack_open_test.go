@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackHostNetwork: chat A tries what the host's network would give it, were it in that.
@@ -40,9 +41,7 @@ open F, ">", "$ENV{HOME}/bound"; close F; sleep 1000`
 // takePorts: in the host's network a bound port is taken for all, root too.
 func takePorts(t *testing.T, m *manager) (bool, string) {
 	a := inmateOf(t, m, "ports", "web")
-	if err := os.WriteFile(a.in("ports.pl"), []byte(portScript), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(a.in("ports.pl"), []byte(portScript), 0o644))
 	a.typeLine(t, "perl ~/ports.pl &")
 	bound := exists(a.in("bound"))
 	until(t, "the ports are bound, or the session ended", func() bool { return bound() || !awake(t, a) })
@@ -58,16 +57,10 @@ func takePorts(t *testing.T, m *manager) (bool, string) {
 func seeOpens(t *testing.T, m *manager) (bool, string) {
 	a, b := inmateOf(t, m, "opens a", "default"), inmateOf(t, m, "opens b", "default")
 	a.typeLine(t, a.program+" watch /usr/bin/uname ~/ready ~/go >~/got.new; mv ~/got.new ~/got")
-	if err := awaitFile(a.in("ready")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, awaitFile(a.in("ready")))
 	b.sh(t, "uname")
-	if err := os.WriteFile(a.in("go"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := awaitFile(a.in("got")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(a.in("go"), nil, 0o644))
+	must.Do(t, awaitFile(a.in("got")))
 	got, err := os.ReadFile(a.in("got"))
 	return strings.HasPrefix(string(got), "ok"), fmt.Sprintf("A on B running uname: %s, %v", strings.TrimSpace(string(got)), err)
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackProcesses: chat A tries to see, signal, trace and measure the
@@ -51,9 +54,7 @@ func TestAttackProcesses(t *testing.T) {
 		if !comes(func() bool { return !alive(before) }) { // the kernel takes its time on a busy host
 			t.Errorf("control: A could not end its own processes: %+v", r)
 		}
-		if n := number(pid); !alive(n) {
-			t.Error("B's terminal is gone")
-		}
+		expect.True(t, alive(number(pid)), "B's terminal is gone")
 	})
 }
 
@@ -70,9 +71,8 @@ func TestAttackAmbush(t *testing.T) {
 	a := inmateOf(t, m, "ambush", "default")
 	got := lieInWait(t, a, 40)
 	var met int
-	if _, err := fmt.Sscanf(got, "met %d, took over none", &met); err != nil || met == 0 {
-		t.Errorf("got %q, want some met and none taken over", got)
-	}
+	expect.True(t, expect.Err(fmt.Sscanf(got, "met %d, took over none", &met)) == nil && met != 0,
+		"got %q, want some met and none taken over", got)
 	t.Log(got)
 }
 
@@ -86,16 +86,9 @@ func lieInWait(t *testing.T, a inmate, n int) string {
 	for i, end := 0, time.Now().Add(longEnough); i < n || !met() && time.Now().Before(end); i++ {
 		run(t, a.m, a.ID, ":")
 	}
-	if err := os.WriteFile(a.in("stop"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := awaitFile(a.in("ambush")); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(a.in("ambush"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(a.in("stop"), nil, 0o644))
+	must.Do(t, awaitFile(a.in("ambush")))
+	b := must.Get(os.ReadFile(a.in("ambush")))(t)
 	return strings.TrimSpace(string(b))
 }
 

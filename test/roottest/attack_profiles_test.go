@@ -9,6 +9,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // forBridges is a host on which the profile web, which has egress, is for these bridges.
@@ -30,20 +32,17 @@ func TestAttackForeignProfile(t *testing.T) {
 	if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), `profile "web"`) || strings.Contains(err.Error(), "honest") {
 		t.Errorf("greedy: %v, want denied, with the profile and without the others' names", err)
 	}
-	log, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	must(t, err)
+	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	if !strings.Contains(string(log), `"outcome":"denied"`) || !strings.Contains(string(log), `"rule":"bridges"`) {
 		t.Errorf("audit log: %s", log)
 	}
 	honest, _, err := m.Create(asBridge(t.Context(), "honest"), spec)
-	must(t, err)
+	must.Do(t, err)
 	spec.Owner = "greedy"
 	if _, _, err := m.Create(operator(t.Context()), spec); err != nil {
 		t.Errorf("an operator: %v", err)
 	}
-	if honest.Profile != "web" {
-		t.Errorf("%+v", honest)
-	}
+	expect.True(t, honest.Profile == "web", "%+v", honest)
 }
 
 // TestAttackForeignProfileWithout: nothing but the list keeps a bridge out of the profile.
@@ -51,9 +50,7 @@ func TestAttackForeignProfileWithout(t *testing.T) {
 	m := open(t, forBridges(options(t), chat.EveryBridge))
 	no := false
 	c, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: "x", Profile: "web", Awake: &no})
-	if err != nil || c.Profile != "web" {
-		t.Errorf("a profile for all: %+v, %v", c, err)
-	}
+	expect.True(t, err == nil && c.Profile == "web", "a profile for all: %+v, %v", c, err)
 }
 
 // TestProfileIsKept: a chat that is there is found, woken and run in after its owner was
@@ -62,22 +59,20 @@ func TestAttackForeignProfileWithout(t *testing.T) {
 func TestProfileIsKept(t *testing.T) {
 	ctx := asBridge(t.Context(), "ada")
 	opt := forBridges(options(t), "ada")
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	no := false
 	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}
 	c, _, err := m.Create(ctx, spec)
-	must(t, err)
-	must(t, m.Close())
+	must.Do(t, err)
+	must.Do(t, m.Close())
 	m2 := open(t, forBridges(opt, "bob"))
 	found, created, err := m2.Create(ctx, spec)
-	if err != nil || created || found.ID != c.ID {
-		t.Errorf("found again: %+v, %v, %v", found, created, err)
-	}
+	expect.True(t, err == nil && !created && found.ID == c.ID,
+		"found again: %+v, %v, %v", found, created, err)
 	if r, err := m2.Run(ctx, c.ID, chat.RunSpec{Command: "true"}); err != nil || r.Exit != 0 {
 		t.Errorf("run: %+v, %v", r, err)
 	}
-	must(t, m2.Reap(ctx, c.ID))
+	must.Do(t, m2.Reap(ctx, c.ID))
 	if _, _, err := m2.Create(ctx, spec); !errors.Is(err, chat.ErrDenied) {
 		t.Errorf("after its end: %v, want denied", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/test/must"
 )
 
 // wantSpent fails unless err says that the greedy owner's share is used up.
@@ -35,13 +36,12 @@ func TestAttackShareOfUIDs(t *testing.T) {
 	opt := attackOptions(t)
 	opt.Shares = quota.Limits{quota.UIDs: 3, quota.Chats: 2}
 	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	for i := range 2 {
-		c, err := tryCreate(t, m, "greedy", fmt.Sprint(i))
-		must(t, err)
-		must(t, m.Reap(asBridge(t.Context(), "greedy"), c.ID))
+		c := must.Get(tryCreate(t, m, "greedy", fmt.Sprint(i)))(t)
+		must.Do(t, m.Reap(asBridge(t.Context(), "greedy"), c.ID))
 	}
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	m = open(t, opt)
 	if _, err := tryCreate(t, m, "greedy", "third"); err != nil {
 		t.Errorf("the third of three uids: %v", err)
@@ -59,16 +59,14 @@ func TestAttackShareOfUIDs(t *testing.T) {
 	if _, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no}); err != nil {
 		t.Errorf("an operator, for the greedy one: %v", err)
 	}
-	host, err := m.Host(operator(t.Context()))
-	must(t, err)
+	host := must.Get(m.Host(operator(t.Context())))(t)
 	if !slices.Contains(host.Shares, chat.ShareUse{Owner: "greedy", Share: "uids", Used: 4, Limit: 3}) {
 		t.Errorf("shares: %+v", host.Shares)
 	}
 	if !slices.ContainsFunc(host.Findings, func(f string) bool { return strings.Contains(f, `owner_shares.uids: owner "greedy"`) }) {
 		t.Errorf("findings: %q", host.Findings)
 	}
-	log, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	must(t, err)
+	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	if n := strings.Count(string(log), `"rule":"owner_shares.uids"`); n != 1 {
 		t.Errorf("%d lines of audit for four refusals in a minute, want 1", n)
 	}
@@ -80,13 +78,13 @@ func TestAttackShareOfChats(t *testing.T) {
 	opt.Shares = quota.Limits{quota.Chats: 1}
 	m := open(t, opt)
 	first, err := tryCreate(t, m, "greedy", "1")
-	must(t, err)
+	must.Do(t, err)
 	_, err = tryCreate(t, m, "greedy", "2")
 	wantSpent(t, "a second chat", err, quota.Chats)
 	if again, err := tryCreate(t, m, "greedy", "1"); err != nil || again.ID != first.ID {
 		t.Errorf("the one that is there: %v", err)
 	}
-	must(t, m.Reap(asBridge(t.Context(), "greedy"), first.ID))
+	must.Do(t, m.Reap(asBridge(t.Context(), "greedy"), first.ID))
 	if _, err = tryCreate(t, m, "greedy", "2"); err != nil {
 		t.Errorf("after a reap: %v", err)
 	}
@@ -97,7 +95,7 @@ func TestAttackShareOfCreates(t *testing.T) {
 	opt := attackOptions(t)
 	opt.Shares = quota.Limits{quota.Creates: 1}
 	m := open(t, opt)
-	must(t, second(tryCreate(t, m, "greedy", "1")))
+	must.Get(tryCreate(t, m, "greedy", "1"))(t)
 	_, err := tryCreate(t, m, "greedy", "2")
 	wantSpent(t, "a second in a minute", err, quota.Creates)
 	if _, err := tryCreate(t, m, "honest", "1"); err != nil {
@@ -111,11 +109,11 @@ func TestAttackShareOfAwake(t *testing.T) {
 	opt := keepAwake(attackOptions(t))
 	opt.Shares = quota.Limits{quota.Awake: 1, quota.RunBytes: 3 << 20}
 	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	greedy := asBridge(t.Context(), "greedy")
 	one, two, other := sleepingOf(t, m, "greedy", "1"), sleepingOf(t, m, "greedy", "2"), sleepingOf(t, m, "honest", "1")
-	must(t, second(m.Wake(greedy, one.ID)))
-	must(t, m.Close())
+	must.Get(m.Wake(greedy, one.ID))(t)
+	must.Do(t, m.Close())
 	m = open(t, opt)
 	_, err = m.Wake(greedy, two.ID)
 	wantSpent(t, "a second session", err, quota.Awake)
@@ -124,13 +122,13 @@ func TestAttackShareOfAwake(t *testing.T) {
 	if _, err := m.Wake(asBridge(t.Context(), "honest"), other.ID); err != nil {
 		t.Errorf("another bridge: %v", err)
 	}
-	must(t, second(m.StartRun(greedy, one.ID, chat.RunSpec{Command: "sleep 100"})))
+	must.Get(m.StartRun(greedy, one.ID, chat.RunSpec{Command: "sleep 100"}))(t)
 	_, err = m.StartRun(greedy, one.ID, chat.RunSpec{Command: "true"})
 	wantSpent(t, "a second background run of 2 MiB", err, quota.RunBytes)
 	if _, err := m.Run(greedy, one.ID, chat.RunSpec{Command: "true"}); err != nil {
 		t.Errorf("a run that keeps nothing: %v", err)
 	}
-	must(t, second(m.Sleep(greedy, one.ID)))
+	must.Get(m.Sleep(greedy, one.ID))(t)
 	if _, err := m.Wake(greedy, two.ID); err != nil {
 		t.Errorf("after one was put to sleep: %v", err)
 	}
@@ -144,7 +142,7 @@ func TestAttackSharesWithout(t *testing.T) {
 	m := open(t, opt)
 	for i := range 2 {
 		_, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: fmt.Sprint(i)})
-		must(t, err)
+		must.Do(t, err)
 	}
 	other := sleepingOf(t, m, "honest", "x")
 	if _, err := m.Wake(asBridge(t.Context(), "honest"), other.ID); !errors.Is(err, chat.ErrBusy) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSocketsAreBounded has a chat take all the kernel memory that sockets and locks give, in ten
@@ -42,8 +43,8 @@ func TestSocketsAreBounded(t *testing.T) {
 					if time.Since(began) > 30*time.Second && worst < int64(a.Limits.MemoryMax)/2 {
 						// Its processes met the memory limit first: it tries again.
 						began = time.Now()
-						must(t, second(m.Sleep(operator(t.Context()), a.ID)))
-						must(t, second(m.Wake(operator(t.Context()), a.ID)))
+						must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
+						must.Get(m.Wake(operator(t.Context()), a.ID))(t)
 						a.start(t, "take", what, "10")
 					}
 				}
@@ -69,17 +70,12 @@ func TestSocketsAreBounded(t *testing.T) {
 // start begins an act in a background run.
 func (i inmate) start(t testing.TB, args ...string) {
 	t.Helper()
-	if _, err := i.m.StartRun(operator(t.Context()), i.ID, chat.RunSpec{Argv: append([]string{i.program}, args...), Timeout: chat.MaxTimeout}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(i.m.StartRun(operator(t.Context()), i.ID, chat.RunSpec{Argv: append([]string{i.program}, args...), Timeout: chat.MaxTimeout}))(t)
 }
 
 func awake(t testing.TB, i inmate) bool {
 	t.Helper()
-	c, err := i.m.Get(operator(t.Context()), i.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(i.m.Get(operator(t.Context()), i.ID))(t)
 	return c.Awake
 }
 
@@ -87,10 +83,7 @@ func awake(t testing.TB, i inmate) bool {
 // tables. Inodes and directory entries are left out, which whatever reads files makes.
 func kernelMemory(t testing.TB) int64 {
 	t.Helper()
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("/proc/meminfo"))(t)
 	kib := map[string]int64{}
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 1 {

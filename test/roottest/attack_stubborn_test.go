@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // timeout is far beyond every bound that chatd sets itself (30 s for a prompt,
@@ -104,9 +106,7 @@ func (n namedTest) Fatal(args ...any) {
 func skeleton(t *testing.T, opt provision.Options, name, bashrc string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/.bashrc", []byte(bashrc), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(dir+"/.bashrc", []byte(bashrc), 0o644))
 	p := opt.Profiles["default"]
 	p.Name, p.Skeleton = name, dir
 	opt.Profiles[name] = p
@@ -126,9 +126,7 @@ func hostileStart(t testing.TB, m *manager, name string) {
 		t.Errorf("create said %q", err)
 	}
 	page, err := m.List(ctx, chat.Filter{ExternalID: external})
-	if err != nil || len(page.Chats) != 1 {
-		t.Fatalf("the chat is not there: %+v, %v", page, err)
-	}
+	must.True(t, err == nil && len(page.Chats) == 1, "the chat is not there: %+v, %v", page, err)
 	reapWithin(t, m, page.Chats[0])
 }
 
@@ -157,9 +155,8 @@ func unanswered(t testing.TB, m *manager, i inmate) {
 	} {
 		both.Go(func() {
 			err := within(t, what, do)
-			if err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
-				t.Errorf("%s: got %v, want an error", what, err)
-			}
+			expect.True(t, err != nil && strings.HasPrefix(err.Error(), "cannot "),
+				"%s: got %v, want an error", what, err)
 			t.Logf("%s: %v", what, err)
 		})
 	}
@@ -182,9 +179,7 @@ func stoppedServer(t testing.TB, m *manager) {
 func falseServerCase(t testing.TB, m *manager, name string, say ...string) {
 	a := inmateOf(t, m, "false server "+name, "default")
 	a.typeLine(t, strings.Join(append([]string{"setsid", a.program, "false-server", "/run/chat/tmux.sock", a.in("up")}, quoteAll(say)...), " ")+" >~/log 2>&1 &")
-	if err := awaitFile(a.in("up")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, awaitFile(a.in("up")))
 	unanswered(t, m, a)
 }
 
@@ -200,9 +195,7 @@ func quoteAll(words []string) []string {
 func lentStdout(t testing.TB, m *manager) {
 	a := inmateOf(t, m, "lent", "default")
 	a.typeLine(t, "setsid "+a.program+" keep-stdout ~/lend ~/up &")
-	if err := awaitFile(a.in("up")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, awaitFile(a.in("up")))
 	err := within(t, "run", func() error {
 		_, err := m.Run(operator(context.Background()), a.ID, chat.RunSpec{Argv: []string{a.program, "lend-stdout", a.in("lend"), a.in("up")}})
 		return err

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkThaw measures the first input to a chat that is awake, frozen or asleep, in turn in one
@@ -16,9 +17,9 @@ func BenchmarkThaw(b *testing.B) {
 	ctx := operator(b.Context())
 	c := create(b, m, "bench", "default")
 	t := table{}
-	freeze := func() { must(b, second(m.Freeze(asBridge(b.Context(), "root"), c.ID))) }
-	sleep := func() { must(b, second(m.Sleep(ctx, c.ID))) }
-	input := func() { must(b, m.Input(ctx, c.ID, chat.Input{Text: "true", Enter: true})) }
+	freeze := func() { must.Get(m.Freeze(asBridge(b.Context(), "root"), c.ID))(b) }
+	sleep := func() { must.Get(m.Sleep(ctx, c.ID))(b) }
+	input := func() { must.Do(b, m.Input(ctx, c.ID, chat.Input{Text: "true", Enter: true})) }
 	for range envInt("CHATD_BENCH_ROUNDS", 25) {
 		t.time("input, awake", input)
 		freeze()
@@ -26,9 +27,9 @@ func BenchmarkThaw(b *testing.B) {
 		sleep()
 		t.time("input, asleep", input)
 		t.time("freeze", freeze)
-		t.time("thaw", func() { must(b, second(m.Thaw(ctx, c.ID))) })
+		t.time("thaw", func() { must.Get(m.Thaw(ctx, c.ID))(b) })
 		sleep()
-		t.time("wake", func() { must(b, second(m.Wake(ctx, c.ID))) })
+		t.time("wake", func() { must.Get(m.Wake(ctx, c.ID))(b) })
 	}
 	for _, what := range []string{
 		"input, awake", "input, frozen", "input, asleep", "freeze", "thaw", "wake",

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkNetwork is a chat's connections by name through chatd-egress, beside the same by a
@@ -111,7 +113,7 @@ func benchServers(b *testing.B, o *internet) {
 // would take the gateway's address for the host's own, and hangs as another user than root.
 func inPasta(t testing.TB, args ...string) string {
 	program := filepath.Join(t.TempDir(), attackName)
-	must(t, os.Symlink(attacker(t), program))
+	must.Do(t, os.Symlink(attacker(t), program))
 	return saidBy(t, exec.Command("timeout", append([]string{"-k", "1", "60", "pasta", "--runas",
 		"0", "--config-net", "--no-map-gw", "-q", "-4", "-i", wireName, "-a", "203.0.113.1", "-n",
 		"24", "-g", "203.0.113.9", "--", program}, args...)...))

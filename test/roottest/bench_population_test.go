@@ -15,6 +15,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkPopulation makes 10,000 chats, of which it wakes 500, and prints what one of each kind
@@ -26,7 +27,7 @@ func BenchmarkPopulation(b *testing.B) {
 	opt := options(b)
 	opt.Profiles["default"] = withCommands(opt.Profiles["default"])
 	m := open(b, opt)
-	must(b, m.Reap(operator(b.Context()), create(b, m, "the first", "default").ID))
+	must.Do(b, m.Reap(operator(b.Context()), create(b, m, "the first", "default").ID))
 	p := &population{b: b, opt: opt, m: m}
 	empty := p.count()
 	for i := range many[0] {
@@ -103,8 +104,7 @@ func (p *population) count() populated {
 	for _, dir := range []string{p.opt.Homes, p.opt.State, p.opt.Run, p.opt.Userdb} {
 		p.disk(c, dir)
 	}
-	fds, err := os.ReadDir("/proc/self/fd")
-	must(p.b, err)
+	fds := must.Get(os.ReadDir("/proc/self/fd"))(p.b)
 	c["descriptors of chatd"] = uint64(len(fds))
 	c["PSS of chatd"] = kilobytes("/proc/self/smaps_rollup", "Pss")
 	for _, pid := range egressesOf(p.opt) {
@@ -115,7 +115,7 @@ func (p *population) count() populated {
 
 // disk adds the inodes and KiB of a tree.
 func (p *population) disk(c populated, dir string) {
-	must(p.b, filepath.WalkDir(dir, func(name string, _ os.DirEntry, err error) error {
+	must.Do(p.b, filepath.WalkDir(dir, func(name string, _ os.DirEntry, err error) error {
 		var st unix.Stat_t
 		if err == nil && unix.Lstat(name, &st) == nil {
 			c["inodes"]++
@@ -154,12 +154,11 @@ type bound struct {
 func (p *population) bounds() {
 	c := p.count()
 	var fs unix.Statfs_t
-	must(p.b, unix.Statfs(p.opt.Homes, &fs))
+	must.Do(p.b, unix.Statfs(p.opt.Homes, &fs))
 	var files unix.Rlimit
-	must(p.b, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	must.Do(p.b, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
 	free, all := kilobytes("/proc/meminfo", "MemAvailable"), kilobytes("/proc/meminfo", "MemTotal")
-	ptys, err := os.ReadDir("/dev/pts")
-	must(p.b, err)
+	ptys := must.Get(os.ReadDir("/dev/pts"))(p.b)
 	open := strings.Fields(text("/proc/sys/fs/file-nr"))
 	bounds := []bound{
 		{"memory", float64(all - free), float64(all)},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/netpolicy/gateway"
+	"github.com/chatd/chatd/test/must"
 )
 
 // rivalProxies are what BenchmarkNetwork measures chatd-egress beside, with no check at all. Each
@@ -63,14 +64,11 @@ func rivalProxy(t testing.TB, kind string) string {
 	t.Helper()
 	cmd := exec.Command(attacker(t), "bench-proxy", kind)
 	cmd.Args[0], cmd.Stderr = attackName, os.Stderr
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	t.Cleanup(func() { must(t, in.Close()); must(t, cmd.Wait()) })
-	addr, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	t.Cleanup(func() { must.Do(t, in.Close()); must.Do(t, cmd.Wait()) })
+	addr := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	return strings.TrimSpace(addr)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkRuns is a run of true, beside fork and exec of true, nsenter of it into the namespaces
@@ -37,18 +38,18 @@ func BenchmarkRuns(b *testing.B) {
 	ctx := operator(b.Context())
 	t := table{}
 	for range rounds {
-		t.time("fork and exec", func() { must(b, exec.Command("/bin/true").Run()) })
+		t.time("fork and exec", func() { must.Do(b, exec.Command("/bin/true").Run()) })
 		t.time("nsenter", func() {
-			must(b, exec.Command("nsenter", "-t", initPID, "-m", "-p", "-i", "-u", "/bin/true").Run())
+			must.Do(b, exec.Command("nsenter", "-t", initPID, "-m", "-p", "-i", "-u", "/bin/true").Run())
 		})
 		if crun != nil {
-			t.time("crun exec", func() { must(b, crun.exec()) })
+			t.time("crun exec", func() { must.Do(b, crun.exec()) })
 		}
-		t.time("run", func() { must(b, second(m.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"/usr/bin/true"}}))) })
-		t.time("run over HTTP", func() { must(b, second(d.Run(b.Context(), c.ID, chat.RunSpec{Argv: []string{"/usr/bin/true"}}))) })
+		t.time("run", func() { must.Get(m.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"/usr/bin/true"}}))(b) })
+		t.time("run over HTTP", func() { must.Get(d.Run(b.Context(), c.ID, chat.RunSpec{Argv: []string{"/usr/bin/true"}}))(b) })
 		t.time("background, to its end", func() {
 			r := startRun(b, m, c.ID, chat.RunSpec{Argv: []string{"/usr/bin/true"}})
-			must(b, second(m.FollowRun(ctx, c.ID, r.ID, "", func(chat.Frame) {})))
+			must.Get(m.FollowRun(ctx, c.ID, r.ID, "", func(chat.Frame) {}))(b)
 		})
 	}
 	for _, rival := range []string{"fork and exec", "nsenter", "crun exec"} {

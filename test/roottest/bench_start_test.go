@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkStart measures a start of the daemon until every wall was tried. The first of a state
@@ -19,12 +21,8 @@ func BenchmarkStart(b *testing.B) {
 		if round == 0 {
 			what = "first start"
 		}
-		t.time(what, func() {
-			var err error
-			m, err = openManager(b.Context(), opt)
-			must(b, err)
-		})
-		must(b, m.Close())
+		t.time(what, func() { m = must.Get(openManager(b.Context(), opt))(b) })
+		must.Do(b, m.Close())
 	}
 	for _, what := range []string{"first start", "start"} {
 		fmt.Fprintf(os.Stderr, "%-28s %-12s %8.2f ms\n", b.Name(), what, t.median(what))

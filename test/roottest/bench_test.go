@@ -18,6 +18,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -40,9 +41,7 @@ func BenchmarkLife(b *testing.B) {
 		for ; have < want; have++ {
 			asleep(b, m, fmt.Sprintf("population %d", have))
 		}
-		b.Run(fmt.Sprintf("chats=%d", want), func(b *testing.B) {
-			measure(b, m, rivals, rounds)
-		})
+		b.Run(fmt.Sprintf("chats=%d", want), func(b *testing.B) { measure(b, m, rivals, rounds) })
 	}
 }
 
@@ -62,18 +61,18 @@ func measure(b *testing.B, m *manager, r *rivals, rounds int) {
 		r.userdel(b)
 		var c chat.Chat
 		t.time("create asleep", func() { c = asleep(b, m, name) })
-		t.time("wake", func() { must(b, second(m.Wake(ctx, c.ID))) })
+		t.time("wake", func() { must.Get(m.Wake(ctx, c.ID))(b) })
 		t.time("run of true", func() { run(b, m, c.ID, "true") })
-		t.time("fork+exec of true", func() { must(b, exec.Command("true").Run()) })
-		t.time("sleep", func() { must(b, second(m.Sleep(ctx, c.ID))) })
-		t.time("reap", func() { must(b, m.Reap(ctx, c.ID)) })
+		t.time("fork+exec of true", func() { must.Do(b, exec.Command("true").Run()) })
+		t.time("sleep", func() { must.Get(m.Sleep(ctx, c.ID))(b) })
+		t.time("reap", func() { must.Do(b, m.Reap(ctx, c.ID)) })
 		t.time("create to prompt", func() { c = create(b, m, name+" awake", "default") })
-		must(b, m.Reap(ctx, c.ID))
+		must.Do(b, m.Reap(ctx, c.ID))
 		t.time("tmux+bash to prompt", func() { r.terminal(b) })
 		r.endTerminal(b)
 		t.time("bwrap with true", func() { r.bwrap(b) })
 		if r.podman != "" {
-			t.time("podman run of true", func() { must(b, r.container()) })
+			t.time("podman run of true", func() { must.Do(b, r.container()) })
 		}
 	}
 	t.report(b)
@@ -96,7 +95,7 @@ func memory(b *testing.B, m *manager) {
 		}
 	}
 	for _, c := range chats {
-		must(b, m.Reap(operator(b.Context()), c.ID))
+		must.Do(b, m.Reap(operator(b.Context()), c.ID))
 	}
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -113,25 +112,17 @@ func pss(b *testing.B, pid string) int {
 	}
 	var kB int
 	_, rest, _ := strings.Cut(string(text), "\nPss:")
-	_, err = fmt.Sscanf(rest, "%d kB", &kB)
-	must(b, err)
+	must.Get(fmt.Sscanf(rest, "%d kB", &kB))(b)
 	return kB
 }
 
 func second[T any](_ T, err error) error { return err }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func asleep(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no})
-	must(t, err)
+	must.Do(t, err)
 	return c
 }
 
@@ -186,9 +177,9 @@ type rivals struct {
 func newRivals(b *testing.B) *rivals {
 	dir := "/srv/rivals"
 	r := &rivals{dir: dir, home: filepath.Join(dir, "home"), uid: testUIDs.High + 1}
-	must(b, os.MkdirAll(r.home, 0o755))
-	must(b, os.Chown(r.home, int(r.uid), int(r.uid)))
-	b.Cleanup(func() { must(b, os.RemoveAll(dir)) })
+	must.Do(b, os.MkdirAll(r.home, 0o755))
+	must.Do(b, os.Chown(r.home, int(r.uid), int(r.uid)))
+	b.Cleanup(func() { must.Do(b, os.RemoveAll(dir)) })
 	r.findPodman(b)
 	return r
 }
@@ -197,9 +188,7 @@ func newRivals(b *testing.B) *rivals {
 // mount namespace has.
 func (r *rivals) useradd(b *testing.B) {
 	out, err := exec.Command("useradd", "-m", "-d", "/srv/rivals/added", "-u", fmt.Sprint(r.uid+1), "-K", "UID_MAX=2147483646", "rival").CombinedOutput()
-	if err != nil {
-		b.Fatalf("useradd: %v: %s", err, out)
-	}
+	must.True(b, err == nil, "useradd: %v: %s", err, out)
 }
 
 func (r *rivals) userdel(b *testing.B) {
@@ -215,28 +204,26 @@ func (r *rivals) terminal(b *testing.B) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil && err != unix.EEXIST {
 		b.Fatal(err)
 	}
-	must(b, os.Chown(fifo, int(r.uid), int(r.uid)))
-	f, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
-	must(b, err)
+	must.Do(b, os.Chown(fifo, int(r.uid), int(r.uid)))
+	f := must.Get(os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0))(b)
 	defer f.Close()
 	rc, conf := filepath.Join(r.home, "bashrc"), filepath.Join(r.home, "tmux.conf")
-	must(b, os.WriteFile(rc, []byte(strings.ReplaceAll(plan.Bashrc, plan.InsidePrompt, fifo)), 0o644))
+	must.Do(b, os.WriteFile(rc, []byte(strings.ReplaceAll(plan.Bashrc, plan.InsidePrompt, fifo)), 0o644))
 	shell := []string{"/bin/bash", "--noprofile", "--rcfile", rc, "-i"}
-	must(b, os.WriteFile(conf, tmux.Config(shell, ""), 0o644))
+	must.Do(b, os.WriteFile(conf, tmux.Config(shell, ""), 0o644))
 	argv := tmux.StartArgv(filepath.Join(r.home, "sock"), conf, shell)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = r.home
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + r.home, "TERM=screen", "SHELL=/bin/bash", "LANG=C.UTF-8"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
-	must(b, cmd.Start())
-	must(b, f.SetReadDeadline(time.Now().Add(20*time.Second)))
-	_, err = f.Read(make([]byte, 1))
-	must(b, err)
-	must(b, cmd.Wait())
+	must.Do(b, cmd.Start())
+	must.Do(b, f.SetReadDeadline(time.Now().Add(20*time.Second)))
+	must.Get(f.Read(make([]byte, 1)))(b)
+	must.Do(b, cmd.Wait())
 }
 
 func (r *rivals) endTerminal(b *testing.B) {
-	must(b, exec.Command("tmux", "-S", filepath.Join(r.home, "sock"), "kill-server").Run())
+	must.Do(b, exec.Command("tmux", "-S", filepath.Join(r.home, "sock"), "kill-server").Run())
 }
 
 // bwrap is the session's bubblewrap line with true in it.
@@ -246,14 +233,11 @@ func (r *rivals) bwrap(b *testing.B) {
 	args, files := v.Args(3)
 	cmd := exec.Command("bwrap")
 	for _, f := range files {
-		fd, err := unix.MemfdCreate("f", unix.MFD_CLOEXEC)
-		must(b, err)
+		fd := must.Get(unix.MemfdCreate("f", unix.MFD_CLOEXEC))(b)
 		file := os.NewFile(uintptr(fd), "f")
 		defer file.Close()
-		_, err = file.Write(f.Content)
-		must(b, err)
-		_, err = file.Seek(0, 0)
-		must(b, err)
+		must.Get(file.Write(f.Content))(b)
+		must.Get(file.Seek(0, 0))(b)
 		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
 	}
 	cmd.Args = append(append(cmd.Args, args...), "--", "/usr/bin/true")
@@ -283,14 +267,14 @@ func (r *rivals) findPodman(b *testing.B) {
 	}
 	r.rootfs = r.dir + "/rootfs"
 	for _, d := range []string{"usr", "proc", "sys", "dev", "etc", "run", "tmp"} {
-		must(b, os.MkdirAll(filepath.Join(r.rootfs, d), 0o755))
+		must.Do(b, os.MkdirAll(filepath.Join(r.rootfs, d), 0o755))
 	}
 	for _, l := range []string{"bin", "lib", "lib64"} {
-		must(b, os.Symlink("usr/"+l, filepath.Join(r.rootfs, l)))
+		must.Do(b, os.Symlink("usr/"+l, filepath.Join(r.rootfs, l)))
 	}
-	must(b, unix.Mount("/usr", r.rootfs+"/usr", "", unix.MS_BIND, ""))
+	must.Do(b, unix.Mount("/usr", r.rootfs+"/usr", "", unix.MS_BIND, ""))
 	b.Cleanup(func() {
-		must(b, unix.Unmount(r.rootfs+"/usr", unix.MNT_DETACH))
+		must.Do(b, unix.Unmount(r.rootfs+"/usr", unix.MNT_DETACH))
 		_ = unix.Unmount(r.dir+"/podman/overlay", unix.MNT_DETACH)
 	})
 	if err := r.container(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ioBounds are what the kernel's files of block I/O hold for a chat, by name, as far as they hold
@@ -16,7 +18,7 @@ import (
 func ioBounds(t *testing.T, id chat.ID) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	must(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		name := filepath.Base(path)
 		of := name == "io.max" || strings.HasPrefix(name, "blkio.throttle.") && strings.HasSuffix(name, "ps_device")
 		if err != nil || !of || !strings.Contains(filepath.Base(filepath.Dir(path)), string(id)) {
@@ -41,14 +43,12 @@ func TestBlockIO(t *testing.T) {
 	bounded := later
 	bounded.Name, bounded.Limits.IOReadBPS, bounded.Limits.IOWriteBPS = "bounded", 8<<20, 8<<20
 	opt.Profiles["bounded"] = bounded
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
-	h, err := m.Host(ctx)
-	must(t, err)
+	h := must.Get(m.Host(ctx))(t)
 	said := strings.Join(h.Findings, "\n")
 	if strings.Contains(said, "no controller of block I/O") {
-		must(t, m.Close())
+		must.Do(t, m.Close())
 		t.Logf("this host cannot bound block I/O, and says so: %s", said)
 		return
 	}
@@ -73,9 +73,8 @@ func TestBlockIO(t *testing.T) {
 		}
 		unit := opt.Cgroup + "-" + string(id) + ".service"
 		out, err := exec.Command("systemctl", "show", "--value", "-p", "NeedDaemonReload", unit).CombinedOutput()
-		if err != nil || strings.TrimSpace(string(out)) != "no" {
-			t.Errorf("%s: systemd wants to read %s again: %s, %v", when, unit, out, err)
-		}
+		expect.True(t, err == nil && strings.TrimSpace(string(out)) == "no",
+			"%s: systemd wants to read %s again: %s, %v", when, unit, out, err)
 	}
 	check("awake", c.ID, true)
 	check("without a bound", plain.ID, false)
@@ -83,29 +82,28 @@ func TestBlockIO(t *testing.T) {
 	if r := run(t, m, c.ID, "dd if=/dev/zero of=f bs=1M count=4 conv=fsync 2>/dev/null && stat -c %s f"); r.Stdout != "4194304\n" {
 		t.Errorf("a write under the bound: %+v", r)
 	}
-	must(t, second(m.Sleep(ctx, c.ID)))
+	must.Get(m.Sleep(ctx, c.ID))(t)
 	if found := ioBounds(t, c.ID); len(found) > 0 {
 		t.Errorf("asleep there is %v", found)
 	}
-	must(t, second(m.Wake(ctx, c.ID)))
+	must.Get(m.Wake(ctx, c.ID))(t)
 	check("awake again", c.ID, true)
 
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	bounded.Name = "later"
 	opt.Profiles["later"] = bounded
-	m, err = openManager(t.Context(), opt)
-	must(t, err)
+	m = must.Get(openManager(t.Context(), opt))(t)
 	check("adopted", c.ID, true)
 	check("adopted without a bound", plain.ID, false)
 	check("adopted with its first", old.ID, true)
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	opt.Profiles["later"] = later
 	m = open(t, opt)
 	check("adopted with none any more", old.ID, false)
 	for _, id := range []chat.ID{c.ID, plain.ID, old.ID} {
-		must(t, m.Reap(ctx, id))
+		must.Do(t, m.Reap(ctx, id))
 		left, err := filepath.Glob("/sys/fs/cgroup/blkio/*/" + string(id))
-		if must(t, err); len(left) > 0 {
+		if must.Do(t, err); len(left) > 0 {
 			t.Errorf("reaped, it left %v", left)
 		}
 	}

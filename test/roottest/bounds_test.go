@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestTwoThousandPlaces: a session with as many exposed paths and matches as a profile may
@@ -35,7 +37,7 @@ func TestTwoThousandPlaces(t *testing.T) {
 		{"cat $(seq -f " + s.at("exposed/%04g.txt") + " 0 999) $(seq -f " + s.at("granted/%04g.txt") + " 0 999) | sort | uniq -c | tr -s ' '", " 1000 exposed\n 1000 granted\n"},
 		{"echo x > " + s.at("exposed/0999.txt"), readOnly}, {"echo x > " + s.at("granted/0999.txt"), readOnly},
 	})
-	must(t, m.Reap(operator(t.Context()), c.ID))
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
 	more := p
 	more.ExposePaths = append(slices.Clone(p.ExposePaths), chat.Expose{Source: s.at("granted"), Target: "/opt/more", Mode: chat.ReadOnly})
 	refuseProfile(t, opt, more, "allow_read_paths[0]: expose_paths and all grants of the profile stand for more than 2000 paths")
@@ -52,11 +54,10 @@ func refuseProfile(t *testing.T, opt provision.Options, p chat.Profile, why stri
 	other.Profiles = map[string]chat.Profile{"default": opt.Profiles["default"], p.Name: p}
 	m, err := openManager(t.Context(), other)
 	if err == nil {
-		must(t, m.Close())
+		must.Do(t, m.Close())
 	}
-	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) {
-		t.Errorf("%v\nwant %s", err, why)
-	}
+	expect.True(t, errors.Is(err, chat.ErrInvalid) && strings.Contains(err.Error(), why),
+		"%v\nwant %s", err, why)
 }
 
 // TestRulesLargeHome: rules that find 1,000 files in a home of 100,000 are kept from the
@@ -69,13 +70,13 @@ func TestRulesLargeHome(t *testing.T) {
 		dir := filepath.Join(c.Home, fmt.Sprint(i%matches))
 		name, text := fmt.Sprint(i), ""
 		if i < matches {
-			must(t, os.Mkdir(dir, 0o755))
+			must.Do(t, os.Mkdir(dir, 0o755))
 			name, text = ".found", secret
 		}
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	rc := putFile(t, c, ".bashrc", "cat ~/999/.found ~/0/.found > ~/seen 2>&1\n")
-	must(t, os.Chmod(rc, 0o644))
+	must.Do(t, os.Chmod(rc, 0o644))
 	wake(t, m, c.ID)
 	got := tells(t, m, c, "cat ~/seen */.found 2>&1")
 	if n := strings.Count(got, "not permitted") - 2; strings.Contains(got, secret) || n != matches {
@@ -89,7 +90,7 @@ func TestRulesLargeHome(t *testing.T) {
 func needsRoom(t testing.TB, dir string, bytes uint64) {
 	t.Helper()
 	var st unix.Statfs_t
-	must(t, unix.Statfs(dir, &st))
+	must.Do(t, unix.Statfs(dir, &st))
 	if free := st.Bavail * uint64(st.Bsize); free < bytes {
 		missing(t, fmt.Sprintf("%d MiB free below %s, which has %d", bytes>>20, dir, free>>20))
 	}

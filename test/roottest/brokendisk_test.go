@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // brokenDisk is a disk whose blocks lie in memory that can be taken away: writes to blocks that it
@@ -29,13 +31,13 @@ func newBrokenDisk(t *testing.T, at string) *brokenDisk {
 		missing(t, "loop devices")
 	}
 	d := &brokenDisk{t: t, dir: t.TempDir(), at: at}
-	must(t, unix.Mount("tmpfs", d.dir, "tmpfs", 0, "size=32m"))
-	t.Cleanup(func() { must(t, unix.Unmount(d.dir, unix.MNT_DETACH)) })
+	must.Do(t, unix.Mount("tmpfs", d.dir, "tmpfs", 0, "size=32m"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(d.dir, unix.MNT_DETACH)) })
 	d.image = filepath.Join(d.dir, "image")
-	must(t, os.WriteFile(d.image, nil, 0o600))
-	must(t, os.Truncate(d.image, 128<<20))
+	must.Do(t, os.WriteFile(d.image, nil, 0o600))
+	must.Do(t, os.Truncate(d.image, 128<<20))
 	d.command("mkfs.ext4", "-q", "-F", d.image)
-	must(t, os.MkdirAll(at, 0o711))
+	must.Do(t, os.MkdirAll(at, 0o711))
 	d.mount()
 	t.Cleanup(d.unmount)
 	return d
@@ -58,7 +60,7 @@ func (d *brokenDisk) fail() { takeAll(d.t, d.dir, false) }
 // mend is what an operator does: a disk with room, and fsck(8).
 func (d *brokenDisk) mend() {
 	d.unmount()
-	must(d.t, os.Remove(filepath.Join(d.dir, "fill")))
+	must.Do(d.t, os.Remove(filepath.Join(d.dir, "fill")))
 	_ = exec.Command("e2fsck", "-fy", d.image).Run() // it exits 1 when it corrected something
 	d.command("e2fsck", "-fn", d.image)
 	d.mount()
@@ -69,8 +71,7 @@ func (d *brokenDisk) mend() {
 func TestBrokenDisk(t *testing.T) {
 	opt := options(t)
 	disk := newBrokenDisk(t, opt.State)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	acknowledged := map[chat.ID]chat.Chat{}
 	add := func(external string) error {
 		no := false
@@ -81,24 +82,19 @@ func TestBrokenDisk(t *testing.T) {
 		return err
 	}
 	for i := range 5 {
-		must(t, add(fmt.Sprint("before ", i)))
+		must.Do(t, add(fmt.Sprint("before ", i)))
 	}
 	disk.fail()
 	var failed error
 	for i := 0; i < 2000 && failed == nil; i++ {
 		failed = add(fmt.Sprint("while ", i))
 	}
-	if failed == nil {
-		t.Fatal("the disk did not fail")
-	}
+	must.True(t, failed != nil, "the disk did not fail")
 	t.Logf("after %d creates: %v", len(acknowledged), failed)
 	page, err := m.List(operator(t.Context()), chat.Filter{Limit: 1000})
-	if err != nil || len(page.Chats) < min(len(acknowledged), 1000) {
-		t.Errorf("it shows %d chats of %d, %v", len(page.Chats), len(acknowledged), err)
-	}
-	if err := add("one more"); err == nil {
-		t.Error("a create is acknowledged on a broken disk")
-	}
+	expect.True(t, err == nil && len(page.Chats) >= min(len(acknowledged), 1000),
+		"it shows %d chats of %d, %v", len(page.Chats), len(acknowledged), err)
+	expect.True(t, add("one more") != nil, "a create is acknowledged on a broken disk")
 	t.Logf("it closes with %v", m.Close())
 	disk.mend()
 	afterBrokenDisk(t, opt, acknowledged)
@@ -111,15 +107,12 @@ func afterBrokenDisk(t *testing.T, opt provision.Options, acknowledged map[chat.
 	ctx := operator(t.Context())
 	for id, was := range acknowledged {
 		c, err := m.Get(ctx, id)
-		if err != nil || c.UID != was.UID || c.Phase != chat.Ready {
-			t.Errorf("%s was acknowledged with uid %d: %+v, %v", was.ExternalID, was.UID, c, err)
-		}
+		expect.True(t, err == nil && c.UID == was.UID && c.Phase == chat.Ready,
+			"%s was acknowledged with uid %d: %+v, %v", was.ExternalID, was.UID, c, err)
 	}
 	c := create(t, m, "after", "default")
 	for _, was := range acknowledged {
-		if was.UID == c.UID {
-			t.Errorf("uid %d is given twice", c.UID)
-		}
+		expect.True(t, was.UID != c.UID, "uid %d is given twice", c.UID)
 	}
 	whole(t, opt, c)
 }

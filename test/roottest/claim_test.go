@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSecondServe: a chatd in the network namespace of another one ends at once, names that one's
@@ -15,8 +18,7 @@ import (
 func TestSecondServe(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	rules := func() string {
-		out, err := exec.Command("iptables", "-S").CombinedOutput()
-		must(t, err)
+		out := must.Get(exec.Command("iptables", "-S").CombinedOutput())(t)
 		return string(out)
 	}
 	before := rules()
@@ -29,10 +31,6 @@ func TestSecondServe(t *testing.T) {
 		!strings.Contains(string(out), want) {
 		t.Errorf("%v: %s, want %q", err, out, want)
 	}
-	if after := rules(); after != before {
-		t.Errorf("the rules were\n%s\nand are\n%s", before, after)
-	}
-	if _, err := os.Stat(other.Homes); err == nil {
-		t.Error("it made homes")
-	}
+	expect.Equal(t, rules(), before, "the rules were\n%s\nand are\n", before)
+	expect.True(t, expect.Err(os.Stat(other.Homes)) != nil, "it made homes")
 }

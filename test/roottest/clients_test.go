@@ -11,6 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	words "github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/must"
 )
 
 // realClient is a program as Debian has it, that knows nothing of chatd.
@@ -129,9 +130,8 @@ func withClients(t *testing.T) provision.Options {
 		"web.example.test:8443", "web.example.test:8081", "proxy.example.test:3128",
 		outsideAddr+":3128", "api.example.test:8443")
 	file := filepath.Join(filepath.Dir(opt.State), "token")
-	must(t, os.WriteFile(file, []byte(gitToken), 0o600))
-	header, err := words.ParseHeader("Authorization: Basic git:$")
-	must(t, err)
+	must.Do(t, os.WriteFile(file, []byte(gitToken), 0o600))
+	header := must.Get(words.ParseHeader("Authorization: Basic git:$"))(t)
 	opt.Secrets["git"] = words.Spec{File: file, Hosts: parsedAllows(t, "git.example.test:8443"),
 		Header: header, Env: "GIT_TOKEN"}
 	p := opt.Profiles["named"]
@@ -219,14 +219,12 @@ func (c realClient) isRefused(t *testing.T, a inmate) {
 func (i inmate) line(t *testing.T, command string) chat.RunResult {
 	t.Helper()
 	spec := chat.RunSpec{Command: command, Timeout: tryTimeout}
-	r, err := i.m.Run(operator(t.Context()), i.ID, spec)
-	must(t, err)
+	r := must.Get(i.m.Run(operator(t.Context()), i.ID, spec))(t)
 	return r
 }
 
 func explained(t *testing.T, a inmate, host string, port uint16) chat.Explained {
 	t.Helper()
-	e, err := a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port})
-	must(t, err)
+	e := must.Get(a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port}))(t)
 	return e
 }

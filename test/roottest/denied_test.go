@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRunsSayWhatWasRefused: the answer of a run, and of a background run, names each file that the
@@ -27,11 +28,9 @@ func TestRunsSayWhatWasRefused(t *testing.T) {
 		t.Errorf("the next run: %+v", got.Denied)
 	}
 	ctx := operator(t.Context())
-	r, err := m.StartRun(ctx, c.ID, chat.RunSpec{Command: command})
-	must(t, err)
+	r := must.Get(m.StartRun(ctx, c.ID, chat.RunSpec{Command: command}))(t)
 	until(t, "the background run ends", func() bool {
-		all, err := m.Runs(ctx, c.ID)
-		must(t, err)
+		all := must.Get(m.Runs(ctx, c.ID))(t)
 		for _, one := range all.Runs {
 			if one.ID == r.ID {
 				r = one
@@ -49,8 +48,7 @@ func TestRunsSayWhatEgressRefused(t *testing.T) {
 	newInternet(t)
 	m := open(t, named(t, usual...))
 	a := inmateOf(t, m, "refused egress", "named")
-	_, err := m.Wake(operator(t.Context()), a.ID)
-	must(t, err)
+	must.Get(m.Wake(operator(t.Context()), a.ID))(t)
 	var got chat.RunResult
 	until(t, "chatd-egress has started and answers", func() bool {
 		got = run(t, m, a.ID, "getent hosts other.example.test; true")

@@ -10,6 +10,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/provision/diskquota"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // withDisk has the profile "narrow", whose chats may have 4 MiB and 200 files, and looks often.
@@ -44,20 +46,16 @@ func TestDiskIsCounted(t *testing.T) {
 	if d := disk(t, m, c); d == nil || d.Bytes < 3_500_000 || d.Inodes == 0 || d.Percent < 80 || d.CountedAt == nil {
 		t.Errorf("it has %+v", d)
 	}
-	if !isAwake(t, m, c) {
-		t.Error("a chat below its limit sleeps")
-	}
+	expect.True(t, isAwake(t, m, c), "a chat below its limit sleeps")
 	run(t, m, c.ID, "head -c 5000000 /dev/zero >/tmp/f")
 	until(t, "the chat sleeps", func() bool { return !isAwake(t, m, c) })
-	log, err := m.Log(operator(t.Context()), c.ID, -1)
-	must(t, err)
+	log := must.Get(m.Log(operator(t.Context()), c.ID, -1))(t)
 	for _, want := range []string{"files on disk, and may have 4MiB", "put to sleep: it has 2"} {
 		if !strings.Contains(string(log.Bytes()), want) {
 			t.Errorf("its log lacks %q: %q", want, log.Bytes())
 		}
 	}
-	_, err = m.Wake(operator(t.Context()), c.ID)
-	must(t, err)
+	must.Get(m.Wake(operator(t.Context()), c.ID))(t)
 	const write = "head -c 100000 /dev/zero >g; stat -c %s g"
 	if got := strings.TrimSpace(run(t, m, c.ID, write).Stdout); got != "4096" {
 		t.Errorf("a chat far over its limit wrote a file of %s bytes", got)
@@ -66,16 +64,13 @@ func TestDiskIsCounted(t *testing.T) {
 		t.Errorf("it cannot remove files: %+v", r)
 	}
 	until(t, "it can write", func() bool { return strings.TrimSpace(run(t, m, c.ID, write).Stdout) == "100000" })
-	if !isAwake(t, m, c) {
-		t.Error("it was put to sleep again")
-	}
-	must(t, m.Reap(operator(t.Context()), c.ID))
+	expect.True(t, isAwake(t, m, c), "it was put to sleep again")
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
 }
 
 func disk(t testing.TB, m *manager, c chat.Chat) *chat.DiskUsage {
 	t.Helper()
-	got, err := m.Get(operator(t.Context()), c.ID)
-	must(t, err)
+	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 	return got.Disk
 }
 
@@ -83,17 +78,15 @@ func disk(t testing.TB, m *manager, c chat.Chat) *chat.DiskUsage {
 func keepMuch(t *testing.T, m *manager) string {
 	c := create(t, m, "disk", "narrow")
 	dir := filepath.Join(c.Home, "many")
-	must(t, os.Mkdir(dir, 0o700))
-	must(t, os.Chown(dir, int(c.UID), int(c.UID)))
+	must.Do(t, os.Mkdir(dir, 0o700))
+	must.Do(t, os.Chown(dir, int(c.UID), int(c.UID)))
 	run(t, m, c.ID, "cd many && touch $(seq 600)")
 	if layersNow(t, m)[chat.LayerDisk].State == chat.LayerOff {
-		left, err := os.ReadDir(dir)
-		must(t, err)
+		left := must.Get(os.ReadDir(dir))(t)
 		return map[bool]string{true: "ok", false: "refused"}[len(left) == 600 && isAwake(t, m, c)]
 	}
 	until(t, "the quota or the count refuses", func() bool {
-		left, err := os.ReadDir(dir)
-		must(t, err)
+		left := must.Get(os.ReadDir(dir))(t)
 		return len(left) < 600 || !isAwake(t, m, c)
 	})
 	return "refused"

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestEgressOfOneChat: a chat gets what its profile admits and loses what is taken away, in its
@@ -41,18 +43,15 @@ func TestEgressOfOneChat(t *testing.T) {
 		connect("by-address", "203.0.113.2/7000")
 		patchEgress(t, m, a.ID, `{"egress_remove": ["api.example.test:7000"]}`)
 		until(t, "the connection by name ends", exists(a.in("by-name-ended")))
-		if exists(a.in("by-address-ended"))() {
-			t.Error("a connection to what is still listed was cut")
-		}
+		expect.True(t, !exists(a.in("by-address-ended"))(),
+			"a connection to what is still listed was cut")
 		outcomes(t, "again", a.try(t, "say", "api.example.test:7000", "x"), refused)
 		outcomes(t, "the neighbour", b.try(t, "say", "api.example.test:7000", "x"), "ok")
 	})
 	t.Run("it outlives sleep and chatd", func(t *testing.T) {
-		_, err := m.Sleep(operator(t.Context()), a.ID)
-		must(t, err)
-		must(t, m.Close())
-		again, err := openManager(t.Context(), opt)
-		must(t, err)
+		must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
+		must.Do(t, m.Close())
+		again := must.Get(openManager(t.Context(), opt))(t)
 		*m = *again
 		outcomes(t, "added", a.try(t, "say", "ssh.example.test:22", "x"), "ok")
 		outcomes(t, "taken away", a.try(t, "say", "api.example.test:7000", "x"), refused)
@@ -61,18 +60,13 @@ func TestEgressOfOneChat(t *testing.T) {
 		for _, text := range []string{"ssh.example.test:21", "example.org:443", "10.213.0.2:7000",
 			"169.254.169.254:8000", "0.0.0.0/0:8000"} {
 			err := tryPatch(t, m, a.ID, `{"egress_add": ["`+text+`"]}`)
-			if !errors.Is(err, chat.ErrDenied) {
-				t.Errorf("%s: %v", text, err)
-			}
+			expect.Is(t, err, chat.ErrDenied, "%s", text)
 		}
-		log, err := os.ReadFile(opt.State + "/audit.jsonl")
-		must(t, err)
+		log := must.Get(os.ReadFile(opt.State + "/audit.jsonl"))(t)
 		if n := strings.Count(string(log), `"rule":"egress_may_add"`); n != 5 {
 			t.Errorf("%d refusals are audited, want 5", n)
 		}
-		if err := tryPatch(t, m, a.ID, `{"egress_remove": ["example.org:443"]}`); !errors.Is(err, chat.ErrInvalid) {
-			t.Error(err)
-		}
+		expect.Is(t, tryPatch(t, m, a.ID, `{"egress_remove": ["example.org:443"]}`), chat.ErrInvalid, "")
 		outcomes(t, "what was", a.try(t, "say", "ssh.example.test:22", "x"), "ok")
 	})
 	t.Run("at create", func(t *testing.T) {
@@ -96,8 +90,7 @@ func TestEgressOfOneChat(t *testing.T) {
 func parsedAllows(t testing.TB, texts ...string) (all []chat.Allow) {
 	t.Helper()
 	for _, text := range texts {
-		a, err := chat.ParseAllow(text)
-		must(t, err)
+		a := must.Get(chat.ParseAllow(text))(t)
 		all = append(all, a)
 	}
 	return all
@@ -106,12 +99,12 @@ func parsedAllows(t testing.TB, texts ...string) (all []chat.Allow) {
 func tryPatch(t testing.TB, m *manager, id chat.ID, text string) error {
 	t.Helper()
 	var p chat.Patch
-	must(t, p.UnmarshalJSON([]byte(text)))
+	must.Do(t, p.UnmarshalJSON([]byte(text)))
 	_, err := m.Patch(operator(t.Context()), id, p)
 	return err
 }
 
 func patchEgress(t testing.TB, m *manager, id chat.ID, text string) {
 	t.Helper()
-	must(t, tryPatch(t, m, id, text))
+	must.Do(t, tryPatch(t, m, id, text))
 }

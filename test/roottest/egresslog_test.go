@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,13 +8,14 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // egressLog is what is kept of a chat's connections.
 func egressLog(t testing.TB, m *manager, id chat.ID) chat.EgressLog {
 	t.Helper()
-	l, err := m.EgressLog(operator(t.Context()), id)
-	must(t, err)
+	l := must.Get(m.EgressLog(operator(t.Context()), id))(t)
 	return l
 }
 
@@ -66,15 +66,11 @@ func TestOwnNetworkLog(t *testing.T) {
 		t.Errorf("the neighbour has %+v", l)
 	}
 	_, err := m.EgressLog(asBridge(t.Context(), "other"), a.ID)
-	if !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("another bridge: %v", err)
-	}
+	expect.Is(t, err, chat.ErrNotFound, "another bridge")
 	t.Run("a session's last connections", func(t *testing.T) { lastConnections(t, m, a) })
-	must(t, m.Reap(operator(t.Context()), a.ID))
+	must.Do(t, m.Reap(operator(t.Context()), a.ID))
 	_, err = m.EgressLog(operator(t.Context()), a.ID)
-	if !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("after the reap: %v", err)
-	}
+	expect.Is(t, err, chat.ErrNotFound, "after the reap")
 }
 
 // lastConnections: what ends with the session is told when its sleep is over.
@@ -86,16 +82,13 @@ func lastConnections(t *testing.T, m *manager, a inmate) {
 	if open.Count != 1 || open.Unknown != "" || open.Connections[0].To() != "ssh.example.test:22" {
 		t.Errorf("open: %+v", open)
 	}
-	_, err := m.Sleep(operator(t.Context()), a.ID)
-	must(t, err)
+	must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
 	l := egressLog(t, m, a.ID)
 	if e := told(l, chat.EgressAllowed, "ssh.example.test:22"); e.Count != 1 ||
 		e.Received != int64(len("SSH-2.0-test\r\n")) {
 		t.Errorf("asleep: %+v", l)
 	}
-	if l.Open.Count != 0 || l.Open.Unknown != "" {
-		t.Errorf("asleep, open: %+v", l.Open)
-	}
+	expect.True(t, l.Open.Count == 0 && l.Open.Unknown == "", "asleep, open: %+v", l.Open)
 }
 
 // TestOwnNetworkExplain: of a listed name it is said where it leads nowhere now.
@@ -103,13 +96,11 @@ func TestOwnNetworkExplain(t *testing.T) {
 	newInternet(t)
 	m := open(t, named(t, usual...))
 	a := inmateOf(t, m, "explain", "named")
-	_, err := m.Wake(operator(t.Context()), a.ID)
-	must(t, err)
+	must.Get(m.Wake(operator(t.Context()), a.ID))(t)
 	const now = "it is listed; nothing is reached now: "
 	until(t, "chatd-egress has started and answers", func() bool {
-		e, err := m.Explain(operator(t.Context()), a.ID, chat.Question{Host: "api.example.test",
-			Port: 7000})
-		must(t, err)
+		e := must.Get(m.Explain(operator(t.Context()), a.ID, chat.Question{Host: "api.example.test",
+			Port: 7000}))(t)
 		return e.Why == "it is listed"
 	})
 	for host, want := range map[string]string{
@@ -117,21 +108,16 @@ func TestOwnNetworkExplain(t *testing.T) {
 		"gone.example.test":  now + "cannot resolve gone.example.test",
 		"inner.example.test": now + "inner.example.test resolves to private",
 	} {
-		e, err := m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: 7000})
-		must(t, err)
+		e := must.Get(m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: 7000}))(t)
 		if e.Verdict != "allow" || !strings.HasPrefix(e.Why, want) ||
 			host == "api.example.test" && e.Why != want {
 			t.Errorf("%s: %+v, want %q", host, e, want)
 		}
 	}
-	_, err = m.Sleep(operator(t.Context()), a.ID)
-	must(t, err)
-	e, err := m.Explain(operator(t.Context()), a.ID, chat.Question{Host: "gone.example.test",
-		Port: 7000})
-	must(t, err)
-	if e.Why != "it is listed" {
-		t.Errorf("asleep: %+v", e)
-	}
+	must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
+	e := must.Get(m.Explain(operator(t.Context()), a.ID, chat.Question{Host: "gone.example.test",
+		Port: 7000}))(t)
+	expect.True(t, e.Why == "it is listed", "asleep: %+v", e)
 }
 
 // TestOwnNetworkLogFlood: a chat that is refused without end is counted right, keeps a bounded
@@ -143,41 +129,34 @@ func TestOwnNetworkLogFlood(t *testing.T) {
 	a := inmateOf(t, m, "flood", "named")
 	began := time.Now()
 	const flood = 1000 // connections to as many ports; some kernels reset one before it stands
-	r, err := m.Run(operator(t.Context()), a.ID, chat.RunSpec{
+	r := must.Get(m.Run(operator(t.Context()), a.ID, chat.RunSpec{
 		Timeout: chat.Duration(20 * time.Minute), // an emulated machine is slow
 		Argv: []string{"bash", "-c", fmt.Sprintf("for i in $(seq %d); do "+
-			"true 3<>/dev/tcp/203.0.113.9/$((i+10000)); done 2>/dev/null; echo done", flood)}})
-	must(t, err)
-	if r.Stdout != "done\n" {
-		t.Fatalf("%+v", r)
-	}
+			"true 3<>/dev/tcp/203.0.113.9/$((i+10000)); done 2>/dev/null; echo done", flood)}}))(t)
+	must.True(t, r.Stdout == "done\n", "%+v", r)
 	until(t, "all are counted", func() bool {
 		return egressLog(t, m, a.ID).Totals.Refused >= flood
 	})
 	took := time.Since(began)
-	_, err = m.Sleep(operator(t.Context()), a.ID)
-	must(t, err)
+	must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
 	l := egressLog(t, m, a.ID)
-	if l.Totals != (chat.EgressTotals{Refused: flood}) || len(l.Entries) > 200 {
-		t.Errorf("%d entries, %+v", len(l.Entries), l.Totals)
-	}
+	expect.True(t, l.Totals == (chat.EgressTotals{Refused: flood}) && len(l.Entries) <= 200,
+		"%d entries, %+v", len(l.Entries), l.Totals)
 	others := func(e chat.EgressEvent) bool { return strings.HasPrefix(e.Why, "others: ") }
 	// A second has 64 entries. A slow machine makes no more connections than that.
 	if took+2*time.Second < flood/64*time.Second && !slices.ContainsFunc(l.Entries, others) {
 		t.Error("each of them was told")
 	}
-	must(t, m.Close()) // audits the rest
-	again, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, m.Close()) // audits the rest
+	again := must.Get(openManager(t.Context(), opt))(t)
 	*m = *again
 	if l := egressLog(t, m, a.ID); len(l.Entries) > 0 || l.Totals != (chat.EgressTotals{}) {
 		t.Errorf("the next chatd-root has %+v", l.Totals)
 	}
 	more := int(time.Since(began) / (5 * time.Minute))
 	lines := auditLines(t, opt, `"egress"`, `"denied"`, string(a.ID))
-	if len(lines) < 21 || len(lines) > 21+more {
-		t.Errorf("%d lines, want 21 to %d", len(lines), 21+more)
-	}
+	expect.True(t, len(lines) >= 21 && len(lines) <= 21+more,
+		"%d lines, want 21 to %d", len(lines), 21+more)
 	if last := lines[len(lines)-1]; !strings.Contains(last, "beyond the chat's lines: 20") {
 		t.Error(last)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestEgressStopped: nobody is told that a chat's connections are cut by a chatd-egress that does
@@ -21,9 +23,7 @@ func TestEgressStopped(t *testing.T) {
 	signalAll(pids, syscall.SIGSTOP)
 	err := tryPatch(t, m, a.ID, `{"egress_remove": ["api.example.test:7000"]}`)
 	signalAll(pids, syscall.SIGCONT)
-	if !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("the answer is %v, want busy", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy), "the answer is %v, want busy", err)
 	until(t, "the change holds", func() bool {
 		return a.try(t, "say", "api.example.test:7000", "x") == "NXDOMAIN"
 	})
@@ -41,8 +41,7 @@ func TestEgressHangs(t *testing.T) {
 	hung := egressesOf(opt)
 	signalAll(hung, syscall.SIGSTOP)
 	t.Cleanup(func() { signalAll(hung, syscall.SIGCONT) })
-	_, err := m.Sleep(operator(t.Context()), b.ID)
-	must(t, err)
+	must.Get(m.Sleep(operator(t.Context()), b.ID))(t)
 	until(t, "another one carries", func() bool {
 		now := egressesOf(opt)
 		return len(now) > 0 && !slices.Equal(now, hung)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // hog is a shell command whose child is ended for memory_max, which says nothing and exits 1, as an
@@ -41,7 +43,7 @@ func TestLimitsAreSaid(t *testing.T) {
 		t.Errorf("a server that was left: %+v", left)
 	}
 
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "(" + hog + ")", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "(" + hog + ")", Enter: true}))
 	until(t, "the terminal's log says which limit it met", func() bool {
 		return strings.Contains(terminalLog(t, m, c.ID), "[chatd: out of memory: the kernel ended 1 process of the terminal")
 	})
@@ -52,8 +54,7 @@ func terminalLog(t *testing.T, m *manager, id chat.ID) string {
 	t.Helper()
 	var text strings.Builder
 	for at := int64(-1); ; {
-		l, err := m.Log(operator(t.Context()), id, at)
-		must(t, err)
+		l := must.Get(m.Log(operator(t.Context()), id, at))(t)
 		text.Write(l.Bytes())
 		if at = l.Cursor; at >= l.End {
 			return text.String()
@@ -67,14 +68,14 @@ func TestRunsSayWhatEndedThem(t *testing.T) {
 	m := open(t, options(t))
 	ctx := operator(t.Context())
 	ways := map[chat.EndedBy]func(t *testing.T, c chat.Chat, runs []string){
-		chat.EndedBySleep: func(t *testing.T, c chat.Chat, _ []string) { must(t, second(m.Sleep(ctx, c.ID))) },
-		chat.EndedByReap:  func(t *testing.T, c chat.Chat, _ []string) { must(t, m.Reap(ctx, c.ID)) },
+		chat.EndedBySleep: func(t *testing.T, c chat.Chat, _ []string) { must.Get(m.Sleep(ctx, c.ID))(t) },
+		chat.EndedByReap:  func(t *testing.T, c chat.Chat, _ []string) { must.Do(t, m.Reap(ctx, c.ID)) },
 		chat.EndedBySession: func(t *testing.T, c chat.Chat, _ []string) {
-			must(t, m.Input(ctx, c.ID, chat.Input{Text: "exit", Enter: true}))
+			must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "exit", Enter: true}))
 		},
 		chat.EndedByRequest: func(t *testing.T, c chat.Chat, runs []string) {
 			for _, r := range runs {
-				must(t, m.EndRun(ctx, c.ID, r))
+				must.Do(t, m.EndRun(ctx, c.ID, r))
 			}
 		},
 	}
@@ -87,9 +88,7 @@ func TestRunsSayWhatEndedThem(t *testing.T) {
 			spec.Started = func(run string) { begun <- run }
 			go func() {
 				r, err := m.Run(ctx, c.ID, spec)
-				if err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, err)
 				ended <- r
 			}()
 			end(t, c, []string{b.ID, <-begun})
@@ -105,7 +104,7 @@ func TestRunsSayWhatEndedThem(t *testing.T) {
 		})
 	}
 	c := create(t, m, "what the log says", "default")
-	must(t, second(m.Sleep(ctx, c.ID)))
+	must.Get(m.Sleep(ctx, c.ID))(t)
 	if log := terminalLog(t, m, c.ID); !strings.Contains(log, "[chatd: the chat was put to sleep]") {
 		t.Errorf("the log of a chat that sleeps: %q", log)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStoppedEnforcer: while the enforcer is stopped, chats without rules are created, sleep and
@@ -24,14 +26,12 @@ func TestStoppedEnforcer(t *testing.T) {
 		signalAll(hung, syscall.SIGSTOP)
 		t.Cleanup(func() { signalAll(hung, syscall.SIGCONT) })
 		free := create(t, m, "free", "default")
-		must(t, second(m.Sleep(ctx, free.ID)))
-		must(t, second(m.Wake(ctx, free.ID)))
+		must.Get(m.Sleep(ctx, free.ID))(t)
+		must.Get(m.Wake(ctx, free.ID))(t)
 		waited = !slices.Equal(enforcersOf(opt), hung)
-		must(t, m.Reap(ctx, free.ID))
+		must.Do(t, m.Reap(ctx, free.ID))
 	}
-	if waited {
-		t.Error("a chat without rules waits for the enforcer")
-	}
+	expect.True(t, !waited, "a chat without rules waits for the enforcer")
 	later := create(t, m, "later", "ruled")
 	if now := enforcersOf(opt); slices.ContainsFunc(now, func(pid string) bool { return slices.Contains(hung, pid) }) {
 		t.Errorf("the enforcers are %v, were %v", now, hung)
@@ -42,7 +42,7 @@ func TestStoppedEnforcer(t *testing.T) {
 		}
 	}
 	st, err := m.Status(ctx)
-	if must(t, err); len(st.Failures) == 0 || !strings.Contains(st.Failures[0].Error, "opens that it decides wait") {
+	if must.Do(t, err); len(st.Failures) == 0 || !strings.Contains(st.Failures[0].Error, "opens that it decides wait") {
 		t.Errorf("status has the failures %+v", st.Failures)
 	}
 	until(t, "the finding goes", func() bool {
@@ -55,10 +55,9 @@ func TestStoppedEnforcer(t *testing.T) {
 // finds is stopped.
 func TestStartBesideStoppedEnforcer(t *testing.T) {
 	opt := ruledOptions(t, "access: {useDefaults: false, deny: ['**/.env']}")
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	kept, free := create(t, m, "kept", "ruled"), create(t, m, "free", "default")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	hung := enforcersOf(opt)
 	signalAll(hung, syscall.SIGSTOP)
 	t.Cleanup(func() { signalAll(hung, syscall.SIGCONT) })

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // failpoints is the directory by which programs with the tag failpoints are told what to kill at
@@ -25,8 +26,8 @@ func (f failpoints) order(t *testing.T, point string, pids ...int) {
 	for _, pid := range pids {
 		text += fmt.Sprintf(" %d", pid)
 	}
-	must(t, os.WriteFile(f.file()+".new", []byte(text), 0o600))
-	must(t, os.Rename(f.file()+".new", f.file()))
+	must.Do(t, os.WriteFile(f.file()+".new", []byte(text), 0o600))
+	must.Do(t, os.Rename(f.file()+".new", f.file()))
 }
 
 // waits reports that the order was not obeyed yet.
@@ -36,10 +37,10 @@ func (f failpoints) waits() bool { return exists(f.file())() }
 // step are left out: one of both is enough.
 func (f failpoints) met(t *testing.T, do func()) (points []string) {
 	t.Helper()
-	must(t, os.WriteFile(f.file()+".met", nil, 0o600))
+	must.Do(t, os.WriteFile(f.file()+".met", nil, 0o600))
 	do()
 	text, err := os.ReadFile(f.file() + ".met")
-	must(t, errors.Join(err, os.Remove(f.file()+".met")))
+	must.Do(t, errors.Join(err, os.Remove(f.file()+".met")))
 	for _, point := range strings.Fields(string(text)) {
 		if !slices.Contains(points, point) {
 			points = append(points, point)
@@ -61,11 +62,11 @@ func metByRoot(t *testing.T, d *daemon, f failpoints) map[string][]string {
 	of, no := map[string][]string{}, false
 	for _, point := range f.met(t, func() {
 		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "points", Awake: &no})
-		must(t, err)
-		must(t, second(d.Wake(t.Context(), c.ID)))
-		must(t, second(d.Sleep(t.Context(), c.ID)))
-		must(t, second(d.Wake(t.Context(), c.ID)))
-		must(t, d.Reap(t.Context(), c.ID))
+		must.Do(t, err)
+		must.Get(d.Wake(t.Context(), c.ID))(t)
+		must.Get(d.Sleep(t.Context(), c.ID))(t)
+		must.Get(d.Wake(t.Context(), c.ID))(t)
+		must.Do(t, d.Reap(t.Context(), c.ID))
 	}) {
 		verb, _, _ := strings.Cut(point, ".")
 		of[verb] = append(of[verb], point)

@@ -15,15 +15,15 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // content reads a file over the API.
 func (d *daemon) content(t testing.TB, id chat.ID, name string) string {
 	t.Helper()
 	var b strings.Builder
-	if _, err := d.ReadFile(t.Context(), id, filewire.ReadFile{Path: name, Stream: true}, func(filewire.Answer) io.Writer { return &b }); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.ReadFile(t.Context(), id, filewire.ReadFile{Path: name, Stream: true}, func(filewire.Answer) io.Writer { return &b }))(t)
 	return b.String()
 }
 
@@ -34,7 +34,7 @@ func (d *daemon) chatsOf(t testing.TB, name string) map[string]chat.Chat {
 	for _, phase := range []string{"awake", "asleep"} {
 		awake := phase == "awake"
 		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name + " " + phase, Awake: &awake})
-		must(t, err)
+		must.Do(t, err)
 		out[phase] = c
 	}
 	return out
@@ -58,15 +58,13 @@ func TestAppendsOverTheAPI(t *testing.T) {
 					return second(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Content: &line}, nil))
 				})
 			}
-			must(t, all.Wait())
+			must.Do(t, all.Wait())
 			got := slices.Sorted(strings.Lines(d.content(t, c.ID, "log")))
-			if !slices.Equal(got, want) {
-				t.Errorf("%d lines came of %d", len(got), len(want))
-			}
+			expect.True(t, slices.Equal(got, want), "%d lines came of %d", len(got), len(want))
 			if now, err := d.Get(t.Context(), c.ID); err != nil || now.Awake != (phase == "awake") {
 				t.Errorf("awake is %v, %v", now.Awake, err)
 			}
-			must(t, d.Reap(t.Context(), c.ID))
+			must.Do(t, d.Reap(t.Context(), c.ID))
 		})
 	}
 }
@@ -81,24 +79,21 @@ func TestBytesOverTheAPI(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	for phase, c := range d.chatsOf(t, "bytes") {
 		t.Run(phase, func(t *testing.T) {
-			defer func() { must(t, d.Reap(t.Context(), c.ID)) }()
+			defer func() { must.Do(t, d.Reap(t.Context(), c.ID)) }()
 			size := sizes[phase]
 			in, err := d.WriteFile(t.Context(), c.ID, filewire.WriteFile{Path: "big", Stream: true, Hash: true}, io.LimitReader(rand.NewChaCha8([32]byte{1}), size))
-			must(t, err)
+			must.Do(t, err)
 			var n counter
 			out, err := d.ReadFile(t.Context(), c.ID, filewire.ReadFile{Path: "big", Stream: true, Hash: true}, func(filewire.Answer) io.Writer { return &n })
-			if err != nil || int64(n) != size || out.SHA256 != in.SHA256 || in.Size != size {
-				t.Errorf("in %+v, out %+v, %d bytes, %v", in, out, n, err)
-			}
+			expect.True(t, err == nil && int64(n) == size && out.SHA256 == in.SHA256 && in.Size == size,
+				"in %+v, out %+v, %d bytes, %v", in, out, n, err)
 			n = 0
 			page, err := d.ReadFile(t.Context(), c.ID, filewire.ReadFile{Path: "big", Offset: size - 10}, func(filewire.Answer) io.Writer { return &n })
-			if err != nil || page.Size != size || page.Truncated {
-				t.Errorf("the last page is %+v of %d bytes, %v", page, n, err)
-			}
+			expect.True(t, err == nil && page.Size == size && !page.Truncated,
+				"the last page is %+v of %d bytes, %v", page, n, err)
 		})
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
-	must(t, err)
+	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid)))(t)
 	var kB int
 	_, after, _ := strings.Cut(string(b), "VmHWM:")
 	if _, err := fmt.Sscan(after, &kB); err != nil || kB > 128<<10 {
@@ -136,12 +131,10 @@ func TestKillAmidWrite(t *testing.T) {
 		return second(d.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Content: &text}, nil))
 	}
 	for phase, c := range chats {
-		must(t, write(c.ID, "old"))
+		must.Do(t, write(c.ID, "old"))
 		finish := halfSent(t, d, c, "f")
 		d.kill()
-		if err := finish(); err == nil {
-			t.Errorf("%s: the caller was told that all is well", phase)
-		}
+		expect.True(t, finish() != nil, "%s: the caller was told that all is well", phase)
 		d = startDaemon(t, opt, "")
 		if text := d.content(t, c.ID, "f"); text != "old" {
 			t.Errorf("%s: %.20q", phase, text)
@@ -149,7 +142,7 @@ func TestKillAmidWrite(t *testing.T) {
 	}
 	for i := range 6 {
 		for phase, c := range chats {
-			must(t, write(c.ID, "old"))
+			must.Do(t, write(c.ID, "old"))
 			done := make(chan struct{})
 			go func() { defer close(done); _ = write(c.ID, strings.Repeat("new", 100_000)) }()
 			time.Sleep(time.Duration(rand.IntN(25)) * time.Millisecond)
@@ -162,16 +155,15 @@ func TestKillAmidWrite(t *testing.T) {
 		}
 	}
 	for phase, c := range chats {
-		must(t, write(c.ID, "last"))
+		must.Do(t, write(c.ID, "last"))
 		if left, _ := filepath.Glob(filepath.Join(c.Home, ".tmp-*")); len(left) > 0 {
 			t.Errorf("%s: left %v", phase, left)
 		}
-		now, err := d.Get(t.Context(), c.ID)
-		must(t, err)
+		now := must.Get(d.Get(t.Context(), c.ID))(t)
 		if now.Awake != (phase == "awake") || phase == "asleep" && len(pidsOf(c.UID)) > 0 {
 			t.Errorf("%s: awake is %v, processes %v", phase, now.Awake, pidsOf(c.UID))
 		}
-		must(t, d.Reap(t.Context(), c.ID))
+		must.Do(t, d.Reap(t.Context(), c.ID))
 		gone(t, opt, c)
 	}
 }
@@ -204,10 +196,8 @@ func TestReapAmidWrite(t *testing.T) {
 	d := startDaemon(t, opt, "")
 	for phase, c := range d.chatsOf(t, "reaped") {
 		finish := halfSent(t, d, c, "f")
-		must(t, within(t, phase, func() error { return d.Reap(t.Context(), c.ID) }))
-		if err := finish(); err == nil {
-			t.Errorf("%s: the caller was told that all is well", phase)
-		}
+		must.Do(t, within(t, phase, func() error { return d.Reap(t.Context(), c.ID) }))
+		expect.True(t, finish() != nil, "%s: the caller was told that all is well", phase)
 		gone(t, opt, c)
 	}
 	for phase, c := range d.chatsOf(t, "left") {
@@ -215,14 +205,11 @@ func TestReapAmidWrite(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- second(d.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
-		_, err := w.Write(make([]byte, 100_000))
-		must(t, err)
+		must.Get(w.Write(make([]byte, 100_000)))(t)
 		cancel()
 		_ = w.CloseWithError(context.Canceled)
-		if err := <-done; err == nil {
-			t.Errorf("%s: a caller who left was told that all is well", phase)
-		}
-		must(t, within(t, phase, func() error { return second(d.Wake(t.Context(), c.ID)) }))
+		expect.True(t, <-done != nil, "%s: a caller who left was told that all is well", phase)
+		must.Do(t, within(t, phase, func() error { return second(d.Wake(t.Context(), c.ID)) }))
 		var left []string
 		comes(func() bool { // the daemon sees a moment later that the caller left
 			left, _ = filepath.Glob(filepath.Join(c.Home, ".tmp-*"))
@@ -231,7 +218,7 @@ func TestReapAmidWrite(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(c.Home, "f")); err == nil || len(left) > 0 {
 			t.Errorf("%s: left %v, the file: %v", phase, left, err)
 		}
-		must(t, d.Reap(t.Context(), c.ID))
+		must.Do(t, d.Reap(t.Context(), c.ID))
 		gone(t, opt, c)
 	}
 }
@@ -247,9 +234,8 @@ func TestReapEndsOneShotSessions(t *testing.T) {
 	defer w.Close()
 	done := make(chan error, 1)
 	go func() { done <- second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
-	_, err := w.Write([]byte("half"))
-	must(t, err)
-	must(t, within(t, "reap", func() error { return m.Reap(ctx, c.ID) }))
+	must.Get(w.Write([]byte("half")))(t)
+	must.Do(t, within(t, "reap", func() error { return m.Reap(ctx, c.ID) }))
 	if err := <-done; !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "reaped") {
 		t.Errorf("the caller is told: %v", err)
 	}
@@ -267,27 +253,20 @@ func TestOneShotSessionsAreBounded(t *testing.T) {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() { done <- second(m.WriteFile(ctx, a.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
-	_, err := w.Write([]byte("half"))
-	must(t, err)
-	if _, err := get(t, m, b.ID, "f"); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second one-shot session: %v", err)
-	}
-	if _, err := m.Wake(ctx, b.ID); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a wake beside a one-shot session: %v", err)
-	}
-	must(t, within(t, "reconcile", func() error { m.Reconcile(ctx); return nil }))
+	must.Get(w.Write([]byte("half")))(t)
+	expect.Is(t, expect.Err(get(t, m, b.ID, "f")), chat.ErrBusy, "a second one-shot session")
+	expect.Is(t, expect.Err(m.Wake(ctx, b.ID)), chat.ErrBusy, "a wake beside a one-shot session")
+	must.Do(t, within(t, "reconcile", func() error { m.Reconcile(ctx); return nil }))
 	woken := make(chan error, 1)
 	go func() { woken <- second(m.Wake(ctx, a.ID)) }()
-	must(t, w.Close())
-	must(t, <-done)
-	must(t, <-woken)
+	must.Do(t, w.Close())
+	must.Do(t, <-done)
+	must.Do(t, <-woken)
 	if text, err := get(t, m, a.ID, "f"); err != nil || text != "half" {
 		t.Errorf("%q, %v", text, err)
 	}
-	must(t, second(m.Sleep(ctx, a.ID)))
-	if _, err := get(t, m, b.ID, "f"); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("afterwards: %v", err)
-	}
+	must.Get(m.Sleep(ctx, a.ID))(t)
+	expect.Is(t, expect.Err(get(t, m, b.ID, "f")), chat.ErrNotFound, "afterwards")
 }
 
 // TestFileMaxInAChat: what is too large is refused, in and out, and nothing is left.
@@ -300,14 +279,12 @@ func TestFileMaxInAChat(t *testing.T) {
 		write := func(n int64) error {
 			return second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, io.LimitReader(rand.NewChaCha8([32]byte{}), n)))
 		}
-		if err := write(1<<20 + 1); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("too much: %v", err)
-		}
+		expect.Is(t, write(1<<20+1), chat.ErrInvalid, "too much")
 		if left, _ := os.ReadDir(c.Home); slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "f" || strings.HasPrefix(e.Name(), ".tmp-") }) {
 			t.Errorf("left %v", left)
 		}
-		must(t, write(1<<20))
-		must(t, os.WriteFile(filepath.Join(c.Home, "g"), make([]byte, 1<<20+1), 0o644))
+		must.Do(t, write(1<<20))
+		must.Do(t, os.WriteFile(filepath.Join(c.Home, "g"), make([]byte, 1<<20+1), 0o644))
 		var n counter
 		read := func(a filewire.ReadFile) error {
 			return second(m.ReadFile(ctx, c.ID, a, func(filewire.Answer) io.Writer { return &n }))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPatternsBehindLinks: a rule about a name that is a link is about what it leads to, to
@@ -24,9 +26,9 @@ func TestPatternsBehindLinks(t *testing.T) {
 	c := sleeper(t, m, "behind")
 	for _, name := range []string{"d/x", "d/y", "away/x"} {
 		file := putFile(t, c, name, "text")
-		must(t, os.Chown(file, int(c.UID), int(c.UID)))
+		must.Do(t, os.Chown(file, int(c.UID), int(c.UID)))
 	}
-	must(t, os.Symlink("d", filepath.Join(c.Home, "l")))
+	must.Do(t, os.Symlink("d", filepath.Join(c.Home, "l")))
 	text := "more"
 	begin := func(filewire.Answer) io.Writer { return io.Discard }
 	for _, awake := range []bool{false, true} {
@@ -47,15 +49,13 @@ func TestPatternsBehindLinks(t *testing.T) {
 				}
 			}
 			got, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: path, Op: "read"})
-			if err != nil || (got.Verdict == "deny") != denied {
-				t.Errorf("awake %t: explain says of %s: %+v, %v", awake, path, got, err)
-			}
+			expect.True(t, err == nil && (got.Verdict == "deny") == denied,
+				"awake %t: explain says of %s: %+v, %v", awake, path, got, err)
 		}
 		command := "cat " + strings.Repeat("y ", 300) + "d/x"
 		got, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: command})
-		if err != nil || got.Verdict != "allow" || len(got.Paths) == 0 {
-			t.Errorf("awake %t: explain of a long command: %+v, %v", awake, got.Verdict, err)
-		}
+		expect.True(t, err == nil && got.Verdict == "allow" && len(got.Paths) != 0,
+			"awake %t: explain of a long command: %+v, %v", awake, got.Verdict, err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // toolsInTurn calls each file tool once, and gives report what it says.
@@ -59,11 +61,11 @@ func TestFilesMeetSleepAndReap(t *testing.T) {
 		}
 		for range 4 {
 			time.Sleep(time.Duration(50+round*70) * time.Millisecond)
-			must(t, second(m.Sleep(ctx, c.ID)))
+			must.Get(m.Sleep(ctx, c.ID))(t)
 			time.Sleep(time.Duration(round*40) * time.Millisecond)
-			must(t, second(m.Wake(ctx, c.ID)))
+			must.Get(m.Wake(ctx, c.ID))(t)
 		}
-		must(t, m.Reap(ctx, c.ID))
+		must.Do(t, m.Reap(ctx, c.ID))
 		close(reaped)
 		callers.Wait()
 		gone(t, opt, c)
@@ -77,9 +79,9 @@ func TestCreateWhoseCallerLeaves(t *testing.T) {
 	m := open(t, opt)
 	began := time.Now()
 	m2, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "how long it takes"})
-	must(t, err)
+	must.Do(t, err)
 	took := time.Since(began)
-	must(t, m.Reap(operator(t.Context()), m2.ID))
+	must.Do(t, m.Reap(operator(t.Context()), m2.ID))
 	const steps = 24
 	cut := 0
 	for i := range steps {
@@ -90,14 +92,12 @@ func TestCreateWhoseCallerLeaves(t *testing.T) {
 		cancel()
 		switch {
 		case err == nil:
-			must(t, m.Reap(operator(t.Context()), c.ID))
+			must.Do(t, m.Reap(operator(t.Context()), c.ID))
 		case !errors.Is(err, context.Canceled):
 			t.Errorf("left at %d of %d: %v", i, steps, err)
 		default:
 			cut++
 		}
 	}
-	if cut == 0 {
-		t.Error("no create was cut short")
-	}
+	expect.True(t, cut != 0, "no create was cut short")
 }

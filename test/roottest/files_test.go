@@ -20,6 +20,8 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // fileRules are the rules of the profile default in the tests of the file tools.
@@ -34,8 +36,7 @@ const fileRules = `access:
 // withRules gives the profile default file rules.
 func withRules(t testing.TB, opt provision.Options) provision.Options {
 	t.Helper()
-	p, err := rulefile.Load("rules.yaml", []byte(fileRules))
-	must(t, err)
+	p := must.Get(rulefile.Load("rules.yaml", []byte(fileRules)))(t)
 	opt.FileRules = map[string]*filerules.Policy{chat.DefaultProfile: p}
 	return opt
 }
@@ -44,9 +45,7 @@ func withRules(t testing.TB, opt provision.Options) provision.Options {
 func put(t testing.TB, m *manager, id chat.ID, name, text string) filewire.Answer {
 	t.Helper()
 	a, err := m.WriteFile(operator(t.Context()), id, filewire.WriteFile{Path: name, Content: &text}, nil)
-	if err != nil {
-		t.Fatalf("write %s: %v", name, err)
-	}
+	must.True(t, err == nil, "write %s: %v", name, err)
 	return a
 }
 
@@ -99,9 +98,7 @@ func TestFileTools(t *testing.T) {
 			t.Errorf("read: %q, %v", text, err)
 		}
 		a, err := m.EditFile(ctx, c.ID, filewire.EditFile{Path: "d/f.txt", OldText: "two", NewText: "2"})
-		if err != nil || !strings.Contains(a.Diff, "-two\n+2\n") {
-			t.Errorf("edit: %+v, %v", a, err)
-		}
+		expect.True(t, err == nil && strings.Contains(a.Diff, "-two\n+2\n"), "edit: %+v, %v", a, err)
 		more := "three\n"
 		if _, err := m.AppendFile(ctx, c.ID, filewire.WriteFile{Path: "d/f.txt", Content: &more}, nil); err != nil {
 			t.Errorf("append: %v", err)
@@ -111,9 +108,7 @@ func TestFileTools(t *testing.T) {
 			t.Errorf("list: %q, %v", list.String(), err)
 		}
 		got, err := os.ReadFile(filepath.Join(c.Home, "d/f.txt"))
-		if err != nil || string(got) != "one\n2\nthree\n" {
-			t.Errorf("on the host: %q, %v", got, err)
-		}
+		expect.True(t, err == nil && string(got) == "one\n2\nthree\n", "on the host: %q, %v", got, err)
 		if fi, err := os.Stat(filepath.Join(c.Home, "d/f.txt")); err != nil || fi.Sys().(*syscall.Stat_t).Uid != c.UID {
 			t.Errorf("the file is not the chat's: %+v, %v", fi, err)
 		}
@@ -130,8 +125,7 @@ func TestFileTools(t *testing.T) {
 // auditLines are the lines of the audit log that hold all the words.
 func auditLines(t testing.TB, opt provision.Options, words ...string) (found []string) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	must(t, err)
+	b := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	for line := range strings.Lines(string(b)) {
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
 			found = append(found, line)
@@ -147,32 +141,28 @@ func TestToolsKeepRules(t *testing.T) {
 	m := open(t, opt)
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
 		ctx := operator(t.Context())
-		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
+		must.Do(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
 		for _, name := range []string{".env", "plain", "./x/../.env", c.Home + "/.env", "new/.env", "/tmp/.env"} {
 			for tool, err := range everyTool(ctx, m, c.ID, name) {
 				var d *filewire.Denial
 				if !errors.As(err, &d) || d.Rule != "deny **/.env" || d.Place != "rules.yaml:4" || d.Layer != "global rules" || d.Message != "Access denied: "+d.Path+" blocked by policy" {
 					t.Errorf("%s %s: %#v", tool, name, err)
 				}
-				if got := auditLines(t, opt, `"`+string(tool)+`"`, `"denied"`, string(c.ID), "deny **/.env", "rules.yaml:4", d.Path, `"by":"rules"`); len(got) == 0 {
-					t.Errorf("%s %s is not audited", tool, name)
-				}
+				expect.True(t, len(auditLines(t, opt, `"`+string(tool)+`"`, `"denied"`, string(c.ID), "deny **/.env", "rules.yaml:4", d.Path, `"by":"rules"`)) != 0,
+					"%s %s is not audited", tool, name)
 			}
 		}
-		if _, err := os.Stat(filepath.Join(c.Home, "new")); err == nil {
-			t.Error("a write that is denied made a directory")
-		}
+		expect.True(t, expect.Err(os.Stat(filepath.Join(c.Home, "new"))) != nil,
+			"a write that is denied made a directory")
 		put(t, m, c.ID, "wo/f", "x")
-		if _, err := get(t, m, c.ID, "wo/f"); !errors.Is(err, chat.ErrDenied) {
-			t.Errorf("read of what may be written only: %v", err)
-		}
-		must(t, os.Mkdir(filepath.Join(c.Home, "ro"), 0o755))
-		must(t, os.WriteFile(filepath.Join(c.Home, "ro/f"), []byte("r"), 0o644))
-		must(t, os.Lchown(filepath.Join(c.Home, "ro/f"), int(c.UID), int(c.UID)))
+		expect.Is(t, expect.Err(get(t, m, c.ID, "wo/f")), chat.ErrDenied,
+			"read of what may be written only")
+		must.Do(t, os.Mkdir(filepath.Join(c.Home, "ro"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(c.Home, "ro/f"), []byte("r"), 0o644))
+		must.Do(t, os.Lchown(filepath.Join(c.Home, "ro/f"), int(c.UID), int(c.UID)))
 		text := "x"
-		if _, err := m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "ro/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
-			t.Errorf("write of what may be read only: %v", err)
-		}
+		expect.Is(t, expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "ro/f", Content: &text}, nil)), chat.ErrDenied,
+			"write of what may be read only")
 		// It is refused for the milliseconds until its read-only mount is there: specs/0003.
 		until(t, "what may be read is read", func() bool {
 			text, err := get(t, m, c.ID, "ro/f")
@@ -183,11 +173,8 @@ func TestToolsKeepRules(t *testing.T) {
 				t.Errorf("a write is audited %d times as %s", len(got), outcome)
 			}
 		}
-		got, err := m.Get(ctx, c.ID)
-		must(t, err)
-		if !got.UsedAt.After(c.UsedAt) {
-			t.Error("used_at was not moved")
-		}
+		got := must.Get(m.Get(ctx, c.ID))(t)
+		expect.True(t, got.UsedAt.After(c.UsedAt), "used_at was not moved")
 	})
 }
 
@@ -200,7 +187,7 @@ func TestDeniedIsNotDone(t *testing.T) {
 		name := putFile(t, c, "ledger.txt", "paid: 1\n")
 		for _, by := range []string{"ledger.txt", "link"} {
 			if by == "link" {
-				must(t, os.Symlink("ledger.txt", filepath.Join(c.Home, by)))
+				must.Do(t, os.Symlink("ledger.txt", filepath.Join(c.Home, by)))
 			}
 			_, err := m.EditFile(operator(t.Context()), c.ID, filewire.EditFile{Path: by, OldText: "1", NewText: "2"})
 			var d *filewire.Denial
@@ -215,9 +202,8 @@ func TestDeniedIsNotDone(t *testing.T) {
 			}
 		}
 		e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: "~/ledger.txt", Op: "edit"})
-		if err != nil || e.Verdict != "deny" || e.Rule != "deny ~/ledger.txt for edit" {
-			t.Errorf("explain of an edit: %+v, %v", e, err)
-		}
+		expect.True(t, err == nil && e.Verdict == "deny" && e.Rule == "deny ~/ledger.txt for edit",
+			"explain of an edit: %+v, %v", e, err)
 	})
 }
 
@@ -250,19 +236,15 @@ func TestToolGrants(t *testing.T) {
 	if text, err := get(t, m, reader.ID, "/proc/self/status"); err != nil || !strings.HasPrefix(text, "Name:") {
 		t.Errorf("what the view shows: %q, %v", text, err)
 	}
-	if _, err := get(t, m, plain.ID, "/proc/self/status"); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("without the grant: %v", err)
-	}
+	expect.Is(t, expect.Err(get(t, m, plain.ID, "/proc/self/status")), chat.ErrDenied,
+		"without the grant")
 	text := "x"
-	if _, err := m.WriteFile(operator(t.Context()), reader.ID, filewire.WriteFile{Path: "/dev/shm/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a read grant let write: %v", err)
-	}
-	if _, err := m.WriteFile(operator(t.Context()), off.ID, filewire.WriteFile{Path: "f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a tool that is off: %v", err)
-	}
-	if len(auditLines(t, opt, "write_file", "denied", "tools_off")) != 1 {
-		t.Error("that is not audited")
-	}
+	expect.Is(t, expect.Err(m.WriteFile(operator(t.Context()), reader.ID, filewire.WriteFile{Path: "/dev/shm/f", Content: &text}, nil)), chat.ErrDenied,
+		"a read grant let write")
+	expect.Is(t, expect.Err(m.WriteFile(operator(t.Context()), off.ID, filewire.WriteFile{Path: "f", Content: &text}, nil)), chat.ErrDenied,
+		"a tool that is off")
+	expect.True(t, len(auditLines(t, opt, "write_file", "denied", "tools_off")) == 1,
+		"that is not audited")
 }
 
 // TestToolsOfAgents: a chat of an agent with tools: [readonly] reads, and has no way to write: no
@@ -275,7 +257,7 @@ func TestToolsOfAgents(t *testing.T) {
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	reader, _, err := m.Create(ctx, chat.Spec{ExternalID: "reads", Agent: "reader"})
-	must(t, err)
+	must.Do(t, err)
 	other := create(t, m, "does all", "default")
 	text := "x"
 	putFile(t, reader, "e", text)
@@ -299,9 +281,7 @@ func TestToolsOfAgents(t *testing.T) {
 			return err
 		},
 	} {
-		if err := act(reader.ID); !errors.Is(err, chat.ErrDenied) {
-			t.Errorf("%s of the reader: %v", what, err)
-		}
+		expect.Is(t, act(reader.ID), chat.ErrDenied, "%s of the reader", what)
 		if err := act(other.ID); errors.Is(err, chat.ErrDenied) {
 			t.Errorf("%s of the other: %v", what, err)
 		}
@@ -321,8 +301,8 @@ func TestToolsOfAgents(t *testing.T) {
 func TestExplainInAChat(t *testing.T) {
 	m := open(t, withRules(t, options(t)))
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
-		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
-		must(t, os.Symlink("/", filepath.Join(c.Home, "slash")))
+		must.Do(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
+		must.Do(t, os.Symlink("/", filepath.Join(c.Home, "slash")))
 		for _, q := range []struct {
 			chat.Question
 			verdict, name string
@@ -340,9 +320,8 @@ func TestExplainInAChat(t *testing.T) {
 				t.Errorf("%+v: %+v, %v", q.Question, got, err)
 			}
 		}
-		if _, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat (("}); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("no command: %v", err)
-		}
+		expect.Is(t, expect.Err(front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat (("})), chat.ErrInvalid,
+			"no command")
 	})
 }
 
@@ -381,18 +360,13 @@ func TestShare(t *testing.T) {
 			{Path: ".env", To: to.ID, ToPath: "new/x"}, {Path: "d/f", To: to.ID, ToPath: "new/.env"}, {Path: "d/f", To: to.ID, ToPath: "ro/x"},
 			{Path: "d/f", To: to.ID, ToPath: from.Home + "/x"}, {Path: to.Home + "/d/f", To: to.ID, ToPath: "new/x"},
 		} {
-			if _, err := m.Share(ctx, from.ID, s); !errors.Is(err, chat.ErrDenied) {
-				t.Errorf("%+v: %v", s, err)
-			}
+			expect.Is(t, expect.Err(m.Share(ctx, from.ID, s)), chat.ErrDenied, "%+v", s)
 		}
 		for _, s := range []chat.Share{{Path: "d", To: to.ID}, {Path: "d/f", To: from.ID}, {Path: "d/f", To: to.ID, ToPath: "d"}} {
-			if _, err := m.Share(ctx, from.ID, s); !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("%+v: %v", s, err)
-			}
+			expect.Is(t, expect.Err(m.Share(ctx, from.ID, s)), chat.ErrInvalid, "%+v", s)
 		}
-		if _, err := m.Share(ctx, from.ID, chat.Share{Path: "missing", To: to.ID, ToPath: "new/x"}); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("what is not there: %v", err)
-		}
+		expect.Is(t, expect.Err(m.Share(ctx, from.ID, chat.Share{Path: "missing", To: to.ID, ToPath: "new/x"})), chat.ErrNotFound,
+			"what is not there")
 		if left, _ := filepath.Glob(filepath.Join(to.Home, "new*")); len(left) > 0 {
 			t.Errorf("left %v", left)
 		}
@@ -401,9 +375,8 @@ func TestShare(t *testing.T) {
 		}
 	}
 	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "other", Role: chat.RoleBridge})
-	if _, err := m.Share(bridge, chats[0].ID, chat.Share{Path: "d/f", To: chats[1].ID}); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("by somebody else: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Share(bridge, chats[0].ID, chat.Share{Path: "d/f", To: chats[1].ID})), chat.ErrNotFound,
+		"by somebody else")
 }
 
 // TestShareCrosswise: two chats that are asleep share with each other simultaneously, many times,
@@ -413,7 +386,7 @@ func TestShareCrosswise(t *testing.T) {
 	a, b := asleep(t, m, "cross a"), asleep(t, m, "cross b")
 	put(t, m, a.ID, "f", "a")
 	put(t, m, b.ID, "g", "b")
-	must(t, within(t, "shares", func() error {
+	must.Do(t, within(t, "shares", func() error {
 		var all errgroup
 		for range 4 {
 			all.Go(func() error {

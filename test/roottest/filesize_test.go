@@ -9,6 +9,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestFileSize: fsize bounds what a run, the terminal and the file tools write to one file; no
@@ -28,19 +30,17 @@ func TestFileSize(t *testing.T) {
 		}
 		in := chat.Input{Text: fill, Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
 		got, err := m.InputWait(operator(t.Context()), c.ID, in)
-		if err != nil || !strings.Contains(got.Text, want) {
-			t.Errorf("%s: the terminal: %q, %v, want %s", profile, got.Text, err, want)
-		}
+		expect.True(t, err == nil && strings.Contains(got.Text, want),
+			"%s: the terminal: %q, %v, want %s", profile, got.Text, err, want)
 		write := filewire.WriteFile{Path: "big", Stream: true}
 		body := bytes.NewReader(make([]byte, 3<<20))
 		_, err = m.WriteFile(operator(t.Context()), c.ID, write, body)
 		if profile == "default" {
-			must(t, err)
+			must.Do(t, err)
 			continue
 		}
-		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "file too large") {
-			t.Errorf("%s: write_file: %v, want that the file is too large", profile, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "file too large"),
+			"%s: write_file: %v, want that the file is too large", profile, err)
 		if left, _ := filepath.Glob(filepath.Join(c.Home, "*big*")); len(left) > 0 {
 			t.Errorf("%s: write_file left %v", profile, left)
 		}

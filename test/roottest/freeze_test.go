@@ -18,12 +18,13 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func frozenIs(t *testing.T, m *manager, id chat.ID) chat.Frozen {
 	t.Helper()
-	c, err := m.Get(operator(t.Context()), id)
-	must(t, err)
+	c := must.Get(m.Get(operator(t.Context()), id))(t)
 	return c.Frozen
 }
 
@@ -33,7 +34,7 @@ func counting(t *testing.T, m *manager, opt provision.Options, c chat.Chat) stri
 	t.Helper()
 	file := filepath.Join(opt.Homes, string(c.ID), "count")
 	const loop = "exec 5<><(:); while :; do echo >> count; read -t 0.2 -u 5; done &"
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: loop, Enter: true}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: loop, Enter: true}))
 	until(t, "it begins to count", func() bool { return goesOn(t, m, c) && sizeOf(t, file) > 0 })
 	return file
 }
@@ -44,10 +45,10 @@ func holds(t *testing.T, m *manager, id chat.ID) {
 	until(t, "an operator freezes it", func() bool {
 		err := second(m.Freeze(operator(t.Context()), id))
 		if errors.Is(err, chat.ErrWrongPhase) {
-			must(t, second(m.Wake(operator(t.Context()), id)))
+			must.Get(m.Wake(operator(t.Context()), id))(t)
 			return false
 		}
-		must(t, err)
+		must.Do(t, err)
 		return true
 	})
 }
@@ -58,7 +59,7 @@ func sizeOf(t *testing.T, file string) int64 {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0
 	}
-	must(t, err)
+	must.Do(t, err)
 	return fi.Size()
 }
 
@@ -92,22 +93,18 @@ func TestFreezeAfter(t *testing.T) {
 	file := counting(t, m, opt, c)
 	isFrozen := func() bool { return frozenIs(t, m, c.ID) == chat.FrozenUntilUsed }
 	until(t, "it is frozen", isFrozen)
-	if is := frozenIs(t, m, works.ID); is != "" {
-		t.Errorf("one at work is frozen %s", is)
-	}
+	expect.Equal(t, frozenIs(t, m, works.ID), "", "one at work is frozen")
 	standsStill(t, "at first", file)
 	looksAt := looks(m, c.ID)
 	answers(t, "the frozen chat", looksAt, fine)
 	_, err := m.Screen(ctx, c.ID)
-	if !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "frozen") {
-		t.Errorf("its screen: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrWrongPhase) && strings.Contains(err.Error(), "frozen"),
+		"its screen: %v", err)
 	standsStill(t, "looked at", file)
-	if !isAwake(t, m, c) || frozenIs(t, m, c.ID) != chat.FrozenUntilUsed {
-		t.Error("to look thawed it, or it is asleep")
-	}
+	expect.True(t, isAwake(t, m, c) && frozenIs(t, m, c.ID) == chat.FrozenUntilUsed,
+		"to look thawed it, or it is asleep")
 	used := time.Now()
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo typed >> typed", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo typed >> typed", Enter: true}))
 	typed := filepath.Join(opt.Homes, string(c.ID), "typed")
 	until(t, "the input is typed", func() bool { return sizeOf(t, typed) > 0 })
 	counts(t, file)
@@ -119,21 +116,17 @@ func TestFreezeAfter(t *testing.T) {
 		`"action":"freeze","outcome":"done"`, "freeze_after of its profile is 5s",
 		`"action":"thaw","outcome":"done"`,
 	} {
-		if !strings.Contains(audit, want) {
-			t.Errorf("the audit log lacks %s", want)
-		}
+		expect.True(t, strings.Contains(audit, want), "the audit log lacks %s", want)
 	}
 	if n := sizeOf(t, typed); n != int64(len("typed\n")) {
 		t.Errorf("%d bytes were typed", n)
 	}
 	until(t, "it is frozen again", isFrozen)
-	must(t, second(m.Sleep(ctx, c.ID)))
-	if isAwake(t, m, c) {
-		t.Error("it does not sleep")
-	}
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo typed >> typed", Enter: true}))
+	must.Get(m.Sleep(ctx, c.ID))(t)
+	expect.True(t, !isAwake(t, m, c), "it does not sleep")
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo typed >> typed", Enter: true}))
 	until(t, "it is frozen after a wake", isFrozen)
-	must(t, m.Reap(ctx, c.ID))
+	must.Do(t, m.Reap(ctx, c.ID))
 }
 
 // TestInputsThawOnce: fifty simultaneous inputs to a frozen chat thaw it once, and each is typed
@@ -142,7 +135,7 @@ func TestInputsThawOnce(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
 	c := create(t, m, "many", "default")
-	must(t, second(m.Freeze(asBridge(t.Context(), "root"), c.ID)))
+	must.Get(m.Freeze(asBridge(t.Context(), "root"), c.ID))(t)
 	const wake = `"action":"wake","outcome":"intent"`
 	woken := strings.Count(auditText(t, opt), wake) // at its create
 	const inputs = 50
@@ -164,9 +157,8 @@ func TestInputsThawOnce(t *testing.T) {
 	})
 	slices.Sort(got)
 	distinct := slices.Compact(slices.Clone(got))
-	if len(got) != inputs || len(distinct) != inputs {
-		t.Errorf("%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
-	}
+	expect.True(t, len(got) == inputs && len(distinct) == inputs,
+		"%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
 	audit := auditText(t, opt)
 	if n := strings.Count(audit, `"action":"thaw"`); n != 1 {
 		t.Errorf("it was thawed %d times", n)
@@ -215,20 +207,16 @@ func TestEachUseThaws(t *testing.T) {
 			_, err = m.Freeze(asBridge(t.Context(), "root"), c.ID)
 			return !errors.Is(err, chat.ErrBusy)
 		})
-		must(t, err)
+		must.Do(t, err)
 		answers(t, "the frozen chat", map[string]func(context.Context) error{what: use}, fine)
-		if is := frozenIs(t, m, c.ID); is != "" {
-			t.Errorf("after %s it is frozen %s", what, is)
-		}
+		expect.Equal(t, frozenIs(t, m, c.ID), "", "after %s it is frozen", what)
 		counts(t, file)
 	}
-	must(t, second(m.Sleep(ctx, c.ID)))
+	must.Get(m.Sleep(ctx, c.ID))(t)
 	for what, err := range map[string]error{
 		"freeze": second(m.Freeze(ctx, c.ID)), "thaw": second(m.Thaw(ctx, c.ID)),
 	} {
-		if !errors.Is(err, chat.ErrWrongPhase) {
-			t.Errorf("%s of a sleeping chat: %v", what, err)
-		}
+		expect.Is(t, err, chat.ErrWrongPhase, "%s of a sleeping chat", what)
 	}
 }
 
@@ -249,15 +237,11 @@ func TestFrozenByOperator(t *testing.T) {
 	spec := chat.RunSpec{Command: eats, Timeout: chat.Duration(10 * time.Minute)}
 	run := startRun(t, m, c.ID, spec)
 	counts(t, file)
-	if _, err := m.Freeze(own, c.ID); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("its owner freezes it at work: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Freeze(own, c.ID)), chat.ErrBusy, "its owner freezes it at work")
 	counts(t, file)
 	got, err := m.Freeze(ctx, c.ID)
-	if err != nil || got.Frozen != chat.FrozenUntilThawed {
-		t.Fatalf("%v, frozen is %q", err, got.Frozen)
-	}
-	must(t, second(m.Freeze(ctx, c.ID)))
+	must.True(t, err == nil && got.Frozen == chat.FrozenUntilThawed, "%v, frozen is %q", err, got.Frozen)
+	must.Get(m.Freeze(ctx, c.ID))(t)
 	standsStill(t, "held", file)
 	busy := func(err error) bool {
 		return errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "frozen")
@@ -267,41 +251,34 @@ func TestFrozenByOperator(t *testing.T) {
 	answers(t, "the held chat", refused, busy)
 	answers(t, "the held chat", looks(m, c.ID), fine)
 	answers(t, "the chat beside it", calls(m, beside.ID), fine)
-	if _, err := m.Thaw(own, c.ID); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("its owner thaws it: %v", err)
-	}
-	must(t, second(m.Patch(ctx, c.ID, chat.Patch{Labels: map[string]*string{"k": nil}})))
+	expect.Is(t, expect.Err(m.Thaw(own, c.ID)), chat.ErrDenied, "its owner thaws it")
+	must.Get(m.Patch(ctx, c.ID, chat.Patch{Labels: map[string]*string{"k": nil}}))(t)
 	standsStill(t, "after all that", file) // and longer than sleep_after
 	for _, c := range []chat.Chat{c, quiet} {
-		if !isAwake(t, m, c) || frozenIs(t, m, c.ID) != chat.FrozenUntilThawed {
-			t.Errorf("%s sleeps, or was thawed", c.ExternalID)
-		}
+		expect.True(t, isAwake(t, m, c) && frozenIs(t, m, c.ID) == chat.FrozenUntilThawed,
+			"%s sleeps, or was thawed", c.ExternalID)
 	}
 	now := time.Now()
 	if got, err := m.Thaw(ctx, quiet.ID); err != nil || got.UsedAt.Before(now) {
 		t.Errorf("thawed, it counts as idle since %s, and may sleep: %v", got.UsedAt, err)
 	}
-	must(t, second(m.Thaw(ctx, c.ID)))
+	must.Get(m.Thaw(ctx, c.ID))(t)
 	counts(t, file)
-	if is := frozenIs(t, m, c.ID); is != "" {
-		t.Errorf("thawed, it is frozen %s", is)
-	}
+	expect.Equal(t, frozenIs(t, m, c.ID), "", "thawed, it is frozen")
 	if r, err := m.ShowRun(ctx, c.ID, run.ID); err != nil || r.State != chat.RunRunning {
 		t.Errorf("its run is %s, %v", r.State, err)
 	}
-	must(t, second(m.Freeze(ctx, c.ID)))
-	must(t, m.EndRun(own, c.ID, run.ID)) // ends what stands still
+	must.Get(m.Freeze(ctx, c.ID))(t)
+	must.Do(t, m.EndRun(own, c.ID, run.ID)) // ends what stands still
 	was := sizeOf(t, file)
-	must(t, second(m.Sleep(own, c.ID)))
-	if now := sizeOf(t, file); now != was {
-		t.Error("it ran before it slept")
-	}
+	must.Get(m.Sleep(own, c.ID))(t)
+	expect.True(t, sizeOf(t, file) == was, "it ran before it slept")
 	answers(t, "the chat that slept", calls(m, beside.ID), fine)
-	must(t, m.Input(own, c.ID, chat.Input{Text: "echo woken > woken", Enter: true}))
+	must.Do(t, m.Input(own, c.ID, chat.Input{Text: "echo woken > woken", Enter: true}))
 	woken := filepath.Join(opt.Homes, string(c.ID), "woken")
 	until(t, "the input after the sleep is typed", exists(woken))
 	holds(t, m, c.ID)
-	must(t, m.Reap(ctx, c.ID))
+	must.Do(t, m.Reap(ctx, c.ID))
 }
 
 // TestFrozenSurvivesKill: a chatd that comes after a kill -9 knows what is frozen, and until when,
@@ -312,47 +289,43 @@ func TestFrozenSurvivesKill(t *testing.T) {
 	opt := options(t)
 	config := configFile(t, opt)
 	text, err := os.ReadFile(config)
-	must(t, err)
+	must.Do(t, err)
 	text = append(text, "profiles: {default: {freeze_after: 5s}}\n"...)
-	must(t, os.WriteFile(config, text, 0o600))
+	must.Do(t, os.WriteFile(config, text, 0o600))
 	d := startDaemonOf(t, opt, config, "")
 	made := func(external string) (chat.Chat, string) {
 		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: external})
-		must(t, err)
+		must.Do(t, err)
 		const loop = "exec 5<><(:); while :; do echo >> count; read -t 0.2 -u 5; done &"
-		must(t, d.Input(t.Context(), c.ID, chat.Input{Text: loop, Enter: true}))
+		must.Do(t, d.Input(t.Context(), c.ID, chat.Input{Text: loop, Enter: true}))
 		file := filepath.Join(opt.Homes, string(c.ID), "count")
 		counts(t, file)
 		return c, file
 	}
 	is := func(c chat.Chat, want chat.Frozen) bool {
-		got, err := d.Get(t.Context(), c.ID)
-		must(t, err)
+		got := must.Get(d.Get(t.Context(), c.ID))(t)
 		return got.Frozen == want && got.Awake
 	}
 	idle, idleFile := made("idle")
 	held, heldFile := made("held")
-	must(t, second(d.Freeze(t.Context(), held.ID)))
+	must.Get(d.Freeze(t.Context(), held.ID))(t)
 	until(t, "the idle one is frozen", func() bool { return is(idle, chat.FrozenUntilUsed) })
 	for range 2 {
 		d.kill()
 		standsStill(t, "without chatd", idleFile)
 		d = startDaemonOf(t, opt, config, "")
-		if !is(idle, chat.FrozenUntilUsed) || !is(held, chat.FrozenUntilThawed) {
-			t.Fatal("the next chatd does not know what is frozen")
-		}
+		must.True(t, is(idle, chat.FrozenUntilUsed) && is(held, chat.FrozenUntilThawed),
+			"the next chatd does not know what is frozen")
 	}
 	standsStill(t, "held", heldFile)
-	must(t, d.Input(t.Context(), idle.ID, chat.Input{Text: "echo typed > typed", Enter: true}))
+	must.Do(t, d.Input(t.Context(), idle.ID, chat.Input{Text: "echo typed > typed", Enter: true}))
 	until(t, "the input is typed", exists(filepath.Join(opt.Homes, string(idle.ID), "typed")))
 	counts(t, idleFile)
 	err = d.Input(t.Context(), held.ID, chat.Input{Text: "x", Enter: true})
-	if !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("an input to the held chat: %v", err)
-	}
-	must(t, second(d.Thaw(t.Context(), held.ID)))
+	expect.Is(t, err, chat.ErrBusy, "an input to the held chat")
+	must.Get(d.Thaw(t.Context(), held.ID))(t)
 	counts(t, heldFile)
-	must(t, errors.Join(d.Reap(t.Context(), idle.ID), d.Reap(t.Context(), held.ID)))
+	must.Do(t, errors.Join(d.Reap(t.Context(), idle.ID), d.Reap(t.Context(), held.ID)))
 }
 
 // TestAttackFreeze: a chat finds no file by which it could freeze or thaw anything. The control:
@@ -365,12 +338,8 @@ func TestAttackFreeze(t *testing.T) {
 		"grep -cE '^[^ ]+ [^ ]+ cgroup' /proc/mounts"
 	spec := chat.RunSpec{Command: look, Timeout: chat.Duration(time.Minute)}
 	r, err := m.Run(operator(t.Context()), c.ID, spec)
-	if err != nil || r.Stdout != "0\n" {
-		t.Errorf("%q, %v", r.Stdout, err)
-	}
-	if _, err := os.Stat(filepath.Join(groupOf(t, c.ID), "cgroup.freeze")); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, err == nil && r.Stdout == "0\n", "%q, %v", r.Stdout, err)
+	expect.NoError(t, expect.Err(os.Stat(filepath.Join(groupOf(t, c.ID), "cgroup.freeze"))))
 }
 
 // TestFrozenHoldsUpNobody: a chat that is frozen while a pipe to chatd is full
@@ -401,18 +370,18 @@ func TestFrozenHoldsUpNobody(t *testing.T) {
 		defer cancel()
 		_, _ = m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "slow"}, r)
 	})
-	must(t, second(m.Freeze(ctx, c.ID)))
+	must.Get(m.Freeze(ctx, c.ID))(t)
 	answers(t, "the chat beside it", calls(m, beside.ID), fine)
 	answers(t, "the frozen chat", looks(m, c.ID), fine)
 	create(t, m, "another", "default")
 	select {
 	case err := <-ended:
-		must(t, err)
+		must.Do(t, err)
 	case <-time.After(longEnough):
 		t.Fatal("the run of the frozen chat does not end")
 	}
 	wrote.Wait()
-	must(t, second(m.Thaw(ctx, c.ID)))
+	must.Get(m.Thaw(ctx, c.ID))(t)
 	answers(t, "the thawed chat", calls(m, c.ID), fine)
 }
 
@@ -435,9 +404,9 @@ func TestFrozenMeetsRules(t *testing.T) {
 		return err
 	}}
 	for range 5 {
-		must(t, second(m.Freeze(ctx, c.ID)))
+		must.Get(m.Freeze(ctx, c.ID))(t)
 		answers(t, "the chat beside it", looked, fine)
-		must(t, second(m.Thaw(ctx, c.ID)))
+		must.Get(m.Thaw(ctx, c.ID))(t)
 		answers(t, "the chat beside it", looked, fine)
 	}
 	counts(t, filepath.Join(opt.Homes, string(c.ID), "seen"))
@@ -469,7 +438,7 @@ func TestFrozenTraffic(t *testing.T) {
 	})
 	more := func(than int64) func() bool { return func() bool { return sent.Load() > than } }
 	until(t, "it downloads", more(32<<20))
-	must(t, second(m.Freeze(ctx, a.ID)))
+	must.Get(m.Freeze(ctx, a.ID))(t)
 	before := sent.Load()
 	until(t, "the buffers are full", func() bool {
 		was := sent.Load()
@@ -484,7 +453,7 @@ func TestFrozenTraffic(t *testing.T) {
 		t.Errorf("%d bytes were taken for a chat that stands still, want %d at most", n, most)
 	}
 	before = sent.Load()
-	must(t, second(m.Thaw(ctx, a.ID)))
+	must.Get(m.Thaw(ctx, a.ID))(t)
 	until(t, "the download goes on", more(before+32<<20))
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections, want the first alone", n)
@@ -494,10 +463,8 @@ func TestFrozenTraffic(t *testing.T) {
 // buffer is how large a buffer of TCP grows (tcp(7)), in bytes.
 func buffer(t *testing.T, name string) int64 {
 	t.Helper()
-	b, err := os.ReadFile("/proc/sys/net/ipv4/" + name)
-	must(t, err)
+	b := must.Get(os.ReadFile("/proc/sys/net/ipv4/" + name))(t)
 	var least, first, most int64
-	_, err = fmt.Sscan(string(b), &least, &first, &most)
-	must(t, err)
+	must.Get(fmt.Sscan(string(b), &least, &first, &most))(t)
 	return most
 }

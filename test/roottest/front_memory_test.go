@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // greedyName ends the name of this program where it is a front that takes memory.
@@ -39,49 +42,40 @@ func TestFrontMemory(t *testing.T) {
 	front, root := frontOf(t, d.cmd.Process.Pid), d.cmd.Process.Pid
 	for file, want := range map[string]string{"memory": "1073741824", "pids": "512"} {
 		group, its := groupWith(t, front, file), groupWith(t, root, file)
-		if group == its || !strings.HasSuffix(group, ".front") {
-			t.Errorf("%s: the front is in %s, chatd-root in %s", file, group, its)
-		}
-		if got := boundIn(t, group, file); got != want {
-			t.Errorf("%s of the front is %s, want %s", file, got, want)
-		}
+		expect.True(t, group != its && strings.HasSuffix(group, ".front"),
+			"%s: the front is in %s, chatd-root in %s", file, group, its)
+		expect.Equal(t, boundIn(t, group, file), want, "%s of the front", file)
 	}
 	d.kill()
 
 	opt := options(t)
 	dir := filepath.Dir(opt.State)
-	self, err := os.Executable()
-	must(t, err)
+	self := must.Get(os.Executable())(t)
 	program := filepath.Join(dir, greedyName)
 	out, err := exec.Command("cp", self, program).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	log, err := os.Create(filepath.Join(dir, "chatd.log"))
-	must(t, err)
+	must.True(t, err == nil, "%v: %s", err, out)
+	log := must.Get(os.Create(filepath.Join(dir, "chatd.log")))(t)
 	defer log.Close()
 	cmd := exec.Command(programs.root, "serve", "--config", configFile(t, opt), "--front", program)
 	cmd.Stdout, cmd.Stderr = log, log
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var said string
 	if !comes(func() bool {
-		b, err := os.ReadFile(log.Name())
-		must(t, err)
+		b := must.Get(os.ReadFile(log.Name()))(t)
 		said = string(b)
 		return strings.Contains(said, "the front ended and is started again")
 	}) || strings.Contains(said, "GREEDY FAIL") || !strings.Contains(said, "signal: killed") {
 		t.Errorf("chatd-root says:\n%s", said)
 	}
-	must(t, cmd.Process.Signal(syscall.SIGTERM))
-	must(t, cmd.Wait())
+	must.Do(t, cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, cmd.Wait())
 }
 
 // groupWith is the directory of the cgroup in which a controller bounds a process.
 func groupWith(t *testing.T, pid int, controller string) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	must(t, err)
+	text := must.Get(os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup"))(t)
 	unified := ""
 	for line := range strings.Lines(string(text)) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestScheduleOutlivesFront: the clock of schedules ends with the front, and the next front goes
@@ -20,7 +22,7 @@ func TestScheduleOutlivesFront(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	ctx := t.Context()
 	c, _, err := d.Create(ctx, chat.Spec{ExternalID: "scheduled"})
-	must(t, err)
+	must.Do(t, err)
 	at := func(in time.Duration, command string) chat.Schedule {
 		for ; ; in *= 2 {
 			when := time.Now().Add(in).UTC().Format(time.RFC3339Nano)
@@ -28,27 +30,25 @@ func TestScheduleOutlivesFront(t *testing.T) {
 			if in < longEnough && errors.Is(err, chat.ErrInvalid) {
 				continue // the time was over before it was read
 			}
-			must(t, err)
+			must.Do(t, err)
 			return s
 		}
 	}
 	noon := chat.ScheduleSpec{Cron: "0 12 1 7 *", TimeZone: "Asia/Tokyo", Command: "true"}
 	zoned, err := d.AddSchedule(ctx, c.ID, noon)
-	if err != nil || zoned.Next == nil || zoned.Next.UTC().Hour() != 3 {
-		t.Errorf("noon in Tokyo is %v, %v", zoned.Next, err)
-	}
+	expect.True(t, err == nil && zoned.Next != nil && zoned.Next.UTC().Hour() == 3,
+		"noon in Tokyo is %v, %v", zoned.Next, err)
 	long := at(time.Second, "until test -e go; do sleep 0.1; done; echo went on")
 	until(t, "the run begins", func() bool {
-		s, err := d.Schedule(ctx, c.ID, long.ID)
-		must(t, err)
+		s := must.Get(d.Schedule(ctx, c.ID, long.ID))(t)
 		return s.RunningSince != nil
 	})
 	first := frontOf(t, d.cmd.Process.Pid)
-	must(t, unix.Kill(first, unix.SIGKILL))
+	must.Do(t, unix.Kill(first, unix.SIGKILL))
 	until(t, "another front comes", func() bool { return frontOf(t, d.cmd.Process.Pid) != first })
 	later := at(2*time.Second, "echo later")
-	must(t, unix.Kill(frontOf(t, d.cmd.Process.Pid), unix.SIGKILL))
-	must(t, os.WriteFile(filepath.Join(c.Home, "go"), nil, 0o666))
+	must.Do(t, unix.Kill(frontOf(t, d.cmd.Process.Pid), unix.SIGKILL))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "go"), nil, 0o666))
 	for id, want := range map[string]string{long.ID: "went on\n", later.ID: "later\n"} {
 		var s chat.Schedule
 		until(t, "schedule "+strings.TrimSpace(want)+" has run", func() bool {
@@ -60,5 +60,5 @@ func TestScheduleOutlivesFront(t *testing.T) {
 			t.Errorf("%+v, %+v", s, s.Last)
 		}
 	}
-	must(t, d.Reap(ctx, c.ID))
+	must.Do(t, d.Reap(ctx, c.ID))
 }

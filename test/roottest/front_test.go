@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // frontOf is the process that chatd-root keeps for callers.
@@ -21,29 +23,26 @@ func frontOf(t testing.TB, root int) int {
 	var pid int
 	comes(func() bool {
 		children, err := filepath.Glob("/proc/" + strconv.Itoa(root) + "/task/*/children")
-		must(t, err)
+		must.Do(t, err)
 		for _, file := range children {
 			text, _ := os.ReadFile(file) // a thread may have ended
 			for _, child := range strings.Fields(string(text)) {
 				if comm, _ := os.ReadFile("/proc/" + child + "/comm"); string(comm) == "chatd-front\n" {
 					pid, err = strconv.Atoi(child)
-					must(t, err)
+					must.Do(t, err)
 				}
 			}
 		}
 		return pid != 0
 	})
-	if pid == 0 {
-		t.Fatal("there is no front")
-	}
+	must.True(t, pid != 0, "there is no front")
 	return pid
 }
 
 // statusOf is a line of /proc/PID/status (proc(5)).
 func statusOf(t testing.TB, pid int, key string) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	must(t, err)
+	text := must.Get(os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status"))(t)
 	for line := range strings.Lines(string(text)) {
 		if rest, found := strings.CutPrefix(line, key+":"); found {
 			return strings.Join(strings.Fields(rest), " ")
@@ -62,9 +61,7 @@ func TestFrontHasNothing(t *testing.T) {
 		"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "CapInh": "0000000000000000", "CapAmb": "0000000000000000",
 		"Groups": "", "NoNewPrivs": "1", "Seccomp": "2",
 	} {
-		if got := statusOf(t, front, key); got != want {
-			t.Errorf("%s is %q, want %q", key, got, want)
-		}
+		expect.Equal(t, statusOf(t, front, key), want, "%s", key)
 	}
 	uids := strings.Fields(statusOf(t, front, "Uid"))
 	for _, uid := range uids {
@@ -73,13 +70,9 @@ func TestFrontHasNothing(t *testing.T) {
 		}
 	}
 	for _, ns := range []string{"net", "ipc"} {
-		its, err := os.Readlink("/proc/" + strconv.Itoa(front) + "/ns/" + ns)
-		must(t, err)
-		own, err := os.Readlink("/proc/self/ns/" + ns)
-		must(t, err)
-		if its == own {
-			t.Errorf("it shares the %s namespace", ns)
-		}
+		its := must.Get(os.Readlink("/proc/" + strconv.Itoa(front) + "/ns/" + ns))(t)
+		own := must.Get(os.Readlink("/proc/self/ns/" + ns))(t)
+		expect.True(t, its != own, "it shares the %s namespace", ns)
 	}
 	for _, c := range []string{"/proc/self/root", "/proc/self/exe"} { // what a tracer could read
 		if _, err := os.Readlink(strings.Replace(c, "self", strconv.Itoa(front), 1)); err != nil {
@@ -93,15 +86,14 @@ func TestFrontHasNothing(t *testing.T) {
 func TestFrontComesBack(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "front"})
-	must(t, err)
+	must.Do(t, err)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "for i in 1 2 3 4 5; do echo $i; sleep 0.2; done"})
-	must(t, err)
+	must.Do(t, err)
 	for range 2 {
 		front := frontOf(t, d.cmd.Process.Pid)
-		must(t, unix.Kill(front, unix.SIGKILL))
-		if !comes(func() bool { return frontOf(t, d.cmd.Process.Pid) != front }) {
-			t.Fatal("no other front comes")
-		}
+		must.Do(t, unix.Kill(front, unix.SIGKILL))
+		must.True(t, comes(func() bool { return frontOf(t, d.cmd.Process.Pid) != front }),
+			"no other front comes")
 		if got, err := d.Get(t.Context(), c.ID); err != nil || !got.Awake {
 			t.Errorf("the chat is %+v, %v", got, err)
 		}
@@ -117,10 +109,9 @@ func TestFrontComesBack(t *testing.T) {
 	}) {
 		t.Fatalf("the run is %+v, %v", r, err)
 	}
-	if r.Result == nil || r.Result.Stdout != "1\n2\n3\n4\n5\n" || r.Result.Exit != 0 {
-		t.Errorf("the run ended with %+v", r.Result)
-	}
-	must(t, d.Reap(t.Context(), c.ID))
+	expect.True(t, r.Result != nil && r.Result.Stdout == "1\n2\n3\n4\n5\n" && r.Result.Exit == 0,
+		"the run ended with %+v", r.Result)
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestFrontRendersTerminals: the front makes text of what chatd-root passes on as it came. A frame
@@ -128,7 +119,7 @@ func TestFrontComesBack(t *testing.T) {
 func TestFrontRendersTerminals(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "terminal"})
-	must(t, err)
+	must.Do(t, err)
 	got, err := d.InputWait(t.Context(), c.ID, chat.Input{
 		Text: `printf '10%%\r\e[31m100%%\e[m\e]0;title\a \e(0lqk\e(B\n'`, Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt},
 	})
@@ -142,18 +133,16 @@ func TestFrontRendersTerminals(t *testing.T) {
 	}) || err != nil || !strings.Contains(s.Text, "lqk") || strings.ContainsAny(s.Text, "\x0e\x0f") {
 		t.Errorf("the screen is %q, %v", s.Text, err)
 	}
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestFrontDiesWithRoot: no front outlives the chatd-root that started it, however that ends.
 func TestFrontDiesWithRoot(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	front := frontOf(t, d.cmd.Process.Pid)
-	must(t, d.cmd.Process.Kill())
+	must.Do(t, d.cmd.Process.Kill())
 	// The process that inherits it may reap it late.
-	if !comes(func() bool { return !alive(front) }) {
-		t.Error("it lives")
-	}
+	expect.True(t, comes(func() bool { return !alive(front) }), "it lives")
 }
 
 // TestFrontKilledAtEveryStep kills the front at each step of create, wake, sleep and reap. What
@@ -187,39 +176,33 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 				if !strings.HasPrefix(point, "create.") {
 					var err error
 					made, _, err = d.Create(ctx, spec)
-					must(t, err)
+					must.Do(t, err)
 				}
 				if strings.HasPrefix(point, "sleep.") || strings.HasPrefix(point, "reap.") {
-					must(t, second(d.Wake(ctx, made.ID)))
+					must.Get(d.Wake(ctx, made.ID))(t)
 				}
 				front := frontOf(t, d.cmd.Process.Pid)
 				time.Sleep(time.Until(came.Add(frontSettles)))
 				orders.order(t, point, front)
-				if err := c.do(spec, made.ID); err == nil {
-					t.Errorf("the caller is told that it is done, by a front that was killed")
-				}
-				if !comes(func() bool { return frontOf(t, d.cmd.Process.Pid) != front }) {
-					t.Fatal("no other front comes")
-				}
+				expect.True(t, c.do(spec, made.ID) != nil,
+					"the caller is told that it is done, by a front that was killed")
+				must.True(t, comes(func() bool { return frontOf(t, d.cmd.Process.Pid) != front }),
+					"no other front comes")
 				came = time.Now()
 				if err := c.do(spec, made.ID); err != nil && (c.there || !errors.Is(err, chat.ErrNotFound)) {
 					t.Errorf("asked again: %v", err)
 				}
-				page, err := d.List(ctx, chat.Filter{ExternalID: point})
-				must(t, err)
-				if c.there != (len(page.Chats) == 1) {
-					t.Fatalf("there are %d chats", len(page.Chats))
-				}
+				page := must.Get(d.List(ctx, chat.Filter{ExternalID: point}))(t)
+				must.True(t, c.there == (len(page.Chats) == 1), "there are %d chats", len(page.Chats))
 				if !c.there {
 					gone(t, opt, made)
 					return
 				}
 				made = page.Chats[0]
-				if made.Phase != chat.Ready || made.Awake != c.awake {
-					t.Errorf("it is %s, awake %v", made.Phase, made.Awake)
-				}
+				expect.True(t, made.Phase == chat.Ready && made.Awake == c.awake,
+					"it is %s, awake %v", made.Phase, made.Awake)
 				whole(t, opt, made)
-				must(t, d.Reap(ctx, made.ID))
+				must.Do(t, d.Reap(ctx, made.ID))
 				gone(t, opt, made)
 			})
 		}

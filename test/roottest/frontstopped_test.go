@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStoppedFront: a front that is stopped is killed and replaced. Callers wait until then, the
@@ -18,11 +19,11 @@ func TestStoppedFront(t *testing.T) {
 	d := startDaemon(t, opt, "")
 	defer d.kill()
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	must(t, err)
+	must.Do(t, err)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "until [ -e ~/go ]; do sleep 0.1; done; echo went"})
-	must(t, err)
+	must.Do(t, err)
 	stopped := frontOf(t, d.cmd.Process.Pid)
-	must(t, unix.Kill(stopped, unix.SIGSTOP))
+	must.Do(t, unix.Kill(stopped, unix.SIGSTOP))
 	t.Cleanup(func() { _ = unix.Kill(stopped, unix.SIGCONT) })
 	until(t, "another front answers", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -38,12 +39,12 @@ func TestStoppedFront(t *testing.T) {
 		return err == nil && now.Result != nil && now.Result.Stdout == "went\n"
 	})
 	st, err := d.Status(t.Context())
-	if must(t, err); len(st.Failures) != 1 || !strings.Contains(st.Failures[0].Error, "did not answer") {
+	if must.Do(t, err); len(st.Failures) != 1 || !strings.Contains(st.Failures[0].Error, "did not answer") {
 		t.Errorf("status has the failures %+v", st.Failures)
 	}
 	until(t, "the finding goes", func() bool {
 		st, err := d.Status(t.Context())
 		return err == nil && !strings.Contains(strings.Join(st.Findings, "\n"), "the front")
 	})
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }

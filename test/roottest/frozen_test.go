@@ -16,22 +16,22 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // groupOf is the chat's directory in the cgroup2 tree.
 func groupOf(t *testing.T, id chat.ID) string {
 	t.Helper()
 	var found string
-	must(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if _, ferr := os.Stat(filepath.Join(path, "cgroup.freeze")); err == nil && ferr == nil && strings.Contains(d.Name(), string(id)) {
 			found = path
 			return fs.SkipAll
 		}
 		return nil
 	}))
-	if found == "" {
-		t.Fatalf("chat %s has no cgroup", id)
-	}
+	must.True(t, found != "", "chat %s has no cgroup", id)
 	return found
 }
 
@@ -39,7 +39,7 @@ func groupOf(t *testing.T, id chat.ID) string {
 func freeze(t *testing.T, id chat.ID) {
 	t.Helper()
 	dir := groupOf(t, id)
-	must(t, os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte("1"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte("1"), 0o644))
 	until(t, "the chat is frozen", func() bool {
 		b, _ := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 		return strings.Contains(string(b), "frozen 1")
@@ -88,9 +88,7 @@ func answers(t *testing.T, of string, all map[string]func(context.Context) error
 		go func() { done <- call(operator(t.Context())) }()
 		select {
 		case err := <-done:
-			if !check(err) {
-				t.Errorf("%s of %s: %v", name, of, err)
-			}
+			expect.True(t, check(err), "%s of %s: %v", name, of, err)
 		case <-time.After(longEnough):
 			t.Fatalf("%s of %s: no answer", name, of)
 		}
@@ -108,9 +106,7 @@ func TestFrozenChat(t *testing.T) {
 	begun, ended := make(chan string, 1), make(chan chat.RunResult, 1)
 	go func() {
 		r, err := m.Run(ctx, a.ID, chat.RunSpec{Command: "sleep 600", Timeout: chat.Duration(3 * time.Second), Started: func(run string) { begun <- run }})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		ended <- r
 	}()
 	<-begun
@@ -122,12 +118,12 @@ func TestFrozenChat(t *testing.T) {
 	if r := <-ended; r.EndedBy != chat.EndedByTimeout {
 		t.Errorf("a run that was frozen: %+v", r)
 	}
-	must(t, second(m.Sleep(ctx, a.ID)))
+	must.Get(m.Sleep(ctx, a.ID))(t)
 	answers(t, "the chat that slept", calls(m, a.ID), func(err error) bool {
 		return err == nil || errors.Is(err, chat.ErrWrongPhase) // its screen, if that was first
 	})
 	freeze(t, a.ID)
-	must(t, m.Reap(ctx, a.ID))
+	must.Do(t, m.Reap(ctx, a.ID))
 }
 
 // TestUnkillableChat: processes of a run do not end when they are killed, as those of a chat that
@@ -148,9 +144,7 @@ func TestUnkillableChat(t *testing.T) {
 			Command: "echo begun; sleep 600", Timeout: chat.Duration(10 * time.Second),
 			Started: func(run string) { begun <- run },
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		ended <- r
 	}()
 	leaf := filepath.Join(groupOf(t, a.ID), "runs", <-begun)
@@ -160,10 +154,9 @@ func TestUnkillableChat(t *testing.T) {
 		inside = strings.Fields(string(b))
 		return len(inside) >= 3 // nsenter, sh and sleep
 	})
-	cold, err := os.MkdirTemp(freezer, "chatd-test-")
-	must(t, err)
+	cold := must.Get(os.MkdirTemp(freezer, "chatd-test-"))(t)
 	thaw := func() {
-		must(t, os.WriteFile(filepath.Join(cold, "freezer.state"), []byte("THAWED"), 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(cold, "freezer.state"), []byte("THAWED"), 0o644))
 		until(t, "the freezer is empty", func() bool { return errors.Is(unix.Rmdir(cold), unix.ENOENT) || !exists(cold)() })
 	}
 	defer func() {
@@ -172,14 +165,13 @@ func TestUnkillableChat(t *testing.T) {
 		}
 	}()
 	for _, pid := range inside {
-		must(t, os.WriteFile(filepath.Join(cold, "cgroup.procs"), []byte(pid), 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(cold, "cgroup.procs"), []byte(pid), 0o644))
 	}
-	must(t, os.WriteFile(filepath.Join(cold, "freezer.state"), []byte("FROZEN"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(cold, "freezer.state"), []byte("FROZEN"), 0o644))
 	select {
 	case r := <-ended:
-		if r.EndedBy != chat.EndedByTimeout || r.Stdout != "begun\n" {
-			t.Errorf("a run that cannot be killed: %+v", r)
-		}
+		expect.True(t, r.EndedBy == chat.EndedByTimeout && r.Stdout == "begun\n",
+			"a run that cannot be killed: %+v", r)
 	case <-time.After(longEnough):
 		t.Fatal("a run that cannot be killed: no answer")
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // onSmallDisks puts a small file system under the state and another under the homes.
@@ -24,16 +26,16 @@ func onSmallDisks(t *testing.T, opt provision.Options) {
 		t.Skip("the state's directory is a mount that PAM knows: test/vagrant fills the machine's own disk")
 	}
 	for _, dir := range []string{opt.State, opt.Homes} {
-		must(t, os.MkdirAll(dir, 0o711))
-		must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,nr_inodes=4000,mode=711"))
-		t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+		must.Do(t, os.MkdirAll(dir, 0o711))
+		must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,nr_inodes=4000,mode=711"))
+		t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	}
 }
 
 func remount(t *testing.T, opt provision.Options, flags uintptr) {
 	t.Helper()
 	for _, dir := range []string{opt.State, opt.Homes} {
-		must(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT|flags, "size=24m,nr_inodes=4000,mode=711"))
+		must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT|flags, "size=24m,nr_inodes=4000,mode=711"))
 	}
 }
 
@@ -49,9 +51,7 @@ func takeAll(t *testing.T, dir string, inodes bool) {
 			err = appendTo(filepath.Join(dir, "fill"), make([]byte, size))
 		}
 	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("%s is not full: %v", dir, err)
-	}
+	must.True(t, errors.Is(err, unix.ENOSPC), "%s is not full: %v", dir, err)
 }
 
 func appendTo(file string, b []byte) error {
@@ -72,39 +72,35 @@ func TestAttackFullRestart(t *testing.T) {
 			opt := options(t)
 			onSmallDisks(t, opt)
 			m, err := openManager(t.Context(), opt)
-			must(t, err)
+			must.Do(t, err)
 			a, b := create(t, m, "full a", "default"), create(t, m, "full b", "default")
 			tmp, _ := privateTrees(opt, a)
 			takeAll(t, a.Home, inodes)
 			takeAll(t, tmp, inodes)
-			must(t, m.Close())
+			must.Do(t, m.Close())
 
 			m, err = openManager(t.Context(), opt)
-			if err != nil {
-				t.Fatalf("chatd does not start on a full disk: %v", err)
-			}
-			defer func() { must(t, m.Close()) }()
+			must.True(t, err == nil, "chatd does not start on a full disk: %v", err)
+			defer func() { must.Do(t, m.Close()) }()
 			ctx := operator(t.Context())
 			if got, err := m.Get(ctx, b.ID); err != nil || !got.Awake {
 				t.Errorf("B is %+v, %v", got, err)
 			}
 			h, err := m.Host(ctx)
-			if err != nil || len(h.Missing) > 0 {
-				t.Errorf("missing %v, %v", h.Missing, err)
-			}
+			expect.True(t, err == nil && len(h.Missing) == 0, "missing %v, %v", h.Missing, err)
 			if got, err := m.Sleep(ctx, b.ID); err != nil || got.Awake {
 				t.Errorf("sleep: %+v, %v", got, err)
 			}
 			if _, _, err := m.Create(ctx, chat.Spec{ExternalID: "full c"}); !errors.Is(err, chat.ErrBusy) && !errors.Is(err, unix.ENOSPC) {
 				t.Errorf("create on a full disk: %v", err)
 			}
-			must(t, m.Reap(ctx, a.ID))
+			must.Do(t, m.Reap(ctx, a.ID))
 			until(t, "B can wake", func() bool { _, err = m.Wake(ctx, b.ID); return err == nil || !errors.Is(err, chat.ErrBusy) })
-			must(t, err)
+			must.Do(t, err)
 			if got := run(t, m, b.ID, "echo on"); got.Stdout != "on\n" {
 				t.Errorf("%+v", got)
 			}
-			must(t, m.Reap(ctx, b.ID))
+			must.Do(t, m.Reap(ctx, b.ID))
 		})
 	}
 }
@@ -115,14 +111,12 @@ func TestReadOnlyRestart(t *testing.T) {
 	opt := options(t)
 	onSmallDisks(t, opt)
 	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	a := create(t, m, "read-only", "default")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	remount(t, opt, unix.MS_RDONLY)
 	m, err = openManager(t.Context(), opt)
-	if err != nil {
-		t.Fatalf("chatd does not start on a read-only disk: %v", err)
-	}
+	must.True(t, err == nil, "chatd does not start on a read-only disk: %v", err)
 	ctx := operator(t.Context())
 	if got, err := m.Get(ctx, a.ID); err != nil || !got.Awake {
 		t.Errorf("it is %+v, %v", got, err)
@@ -140,11 +134,10 @@ func TestReadOnlyRestart(t *testing.T) {
 			t.Errorf("%s on a read-only disk: %v", what, err)
 		}
 	}
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	remount(t, opt, 0)
-	m, err = openManager(t.Context(), opt)
-	must(t, err)
-	must(t, errors.Join(m.Reap(ctx, a.ID), m.Close()))
+	m = must.Get(openManager(t.Context(), opt))(t)
+	must.Do(t, errors.Join(m.Reap(ctx, a.ID), m.Close()))
 }
 
 // TestFullStateIsSaid: where the file system of the state is full, status, doctor and /healthz say so
@@ -160,19 +153,15 @@ func TestFullStateIsSaid(t *testing.T) {
 		}}}
 	says := func(when string, full bool) {
 		t.Helper()
-		st, err := m.Status(operator(t.Context()))
-		must(t, err)
-		h, err := m.Host(operator(t.Context()))
-		must(t, err)
+		st := must.Get(m.Status(operator(t.Context())))(t)
+		h := must.Get(m.Host(operator(t.Context())))(t)
 		const why = "the file system of chatd's state directory is full"
 		found := strings.Contains(strings.Join(st.Findings, "\n"), why)
 		broken := strings.Contains(strings.Join(h.Broken, "\n"), why)
-		if st.Ready == full || found != full || broken != full {
-			t.Errorf("%s: ready %v, findings %q, broken %q", when, st.Ready, st.Findings, h.Broken)
-		}
-		a, err := client.Get("http://chatd/healthz")
-		must(t, err)
-		must(t, a.Body.Close())
+		expect.True(t, st.Ready != full && found == full && broken == full,
+			"%s: ready %v, findings %q, broken %q", when, st.Ready, st.Findings, h.Broken)
+		a := must.Get(client.Get("http://chatd/healthz"))(t)
+		must.Do(t, a.Body.Close())
 		if want := map[bool]int{true: 503, false: 200}[full]; a.StatusCode != want {
 			t.Errorf("%s: /healthz is %d, want %d", when, a.StatusCode, want)
 		}
@@ -180,6 +169,6 @@ func TestFullStateIsSaid(t *testing.T) {
 	says("before", false)
 	takeAll(t, opt.State, false)
 	says("full", true)
-	must(t, os.Remove(filepath.Join(opt.State, "fill")))
+	must.Do(t, os.Remove(filepath.Join(opt.State, "fill")))
 	says("after", false)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/guard"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // guardedOptions have profiles with a guard beside those without: guarded has the
@@ -54,9 +56,8 @@ func TestGuardRuns(t *testing.T) {
 		if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), c.message) || !strings.Contains(err.Error(), c.rule) {
 			t.Errorf("%+v: %v", c.spec, err)
 		}
-		if _, err := os.Stat(filepath.Join(strict.Home, "ran")); err == nil {
-			t.Errorf("%+v: it ran", c.spec)
-		}
+		expect.True(t, expect.Err(os.Stat(filepath.Join(strict.Home, "ran"))) != nil,
+			"%+v: it ran", c.spec)
 		if last := lastAudit(t, opt); !strings.Contains(last, `"outcome":"denied"`) || !strings.Contains(last, c.rule) || !strings.Contains(last, "touch ran") {
 			t.Errorf("%+v: the audit log ends with %s", c.spec, last)
 		}
@@ -70,9 +71,8 @@ func TestGuardRuns(t *testing.T) {
 	if r := run(t, m, strict.ID, "mkdir build && rm -rf build && ls"); r.Exit != 0 {
 		t.Errorf("allowed: %+v", r)
 	}
-	if _, err := k.Run(ctx, strict.ID, chat.RunSpec{Command: "ls (("}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("no command: %v", err)
-	}
+	expect.Is(t, expect.Err(k.Run(ctx, strict.ID, chat.RunSpec{Command: "ls (("})), chat.ErrInvalid,
+		"no command")
 	if _, err := k.Run(ctx, off.ID, chat.RunSpec{Argv: []string{"true"}}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "exec") {
 		t.Errorf("exec is off: %v", err)
 	}
@@ -89,7 +89,7 @@ func TestGuardRuns(t *testing.T) {
 func TestGuardFileRules(t *testing.T) {
 	opt := guardedOptions(t)
 	rules, err := rulefile.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
-	must(t, err)
+	must.Do(t, err)
 	opt.FileRules = map[string]*filerules.Policy{"guarded": rules, "default": rules}
 	m := open(t, opt)
 	k := front(t, m)
@@ -114,18 +114,14 @@ func TestGuardFileRules(t *testing.T) {
 		t.Errorf("%+v, %+v, %v", e, e.Guard, err)
 	}
 	e, err = k.Explain(ctx, c.ID, chat.Question{Command: "ls"})
-	if err != nil || e.Verdict != "allow" || e.Guard == nil || e.Guard.Verdict != "allow" {
-		t.Errorf("%+v, %+v, %v", e, e.Guard, err)
-	}
+	expect.True(t, err == nil && e.Verdict == "allow" && e.Guard != nil && e.Guard.Verdict == "allow",
+		"%+v, %+v, %v", e, e.Guard, err)
 }
 
 // lastAudit is the last line of the daemon's audit log.
 func lastAudit(t testing.TB, opt provision.Options) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	return lines[len(lines)-1]
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // keepAwake gives all profiles keep_awake: an awake chat holds its place.
@@ -24,15 +26,14 @@ func keepAwake(opt provision.Options) provision.Options {
 func program(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
 	begin := func() {
-		must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
+		must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
 	}
 	begin()
 	until(t, "the program runs", func() bool {
 		if !goesOn(t, m, c) {
 			begin()
 		}
-		all, err := m.Processes(operator(t.Context()), c.ID)
-		must(t, err)
+		all := must.Get(m.Processes(operator(t.Context()), c.ID))(t)
 		for _, p := range all.Processes {
 			if p.Name == "sleep" {
 				return true
@@ -46,10 +47,9 @@ func program(t *testing.T, m *manager, c chat.Chat) {
 // is false for one that sleeps.
 func goesOn(t *testing.T, m *manager, c chat.Chat) bool {
 	t.Helper()
-	got, err := m.Get(operator(t.Context()), c.ID)
-	must(t, err)
+	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 	if got.Frozen == chat.FrozenUntilUsed {
-		must(t, second(m.Thaw(operator(t.Context()), c.ID)))
+		must.Get(m.Thaw(operator(t.Context()), c.ID))(t)
 	}
 	return got.Awake
 }
@@ -57,8 +57,7 @@ func goesOn(t *testing.T, m *manager, c chat.Chat) bool {
 // isAwake asks, which is no use of the chat.
 func isAwake(t *testing.T, m *manager, c chat.Chat) bool {
 	t.Helper()
-	got, err := m.Get(operator(t.Context()), c.ID)
-	must(t, err)
+	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 	return got.Awake
 }
 
@@ -76,8 +75,7 @@ func TestSleepAfter(t *testing.T) {
 	if !isAwake(t, m, works) || !isAwake(t, m, other) {
 		t.Errorf("awake are: one with a program %t, one without sleep_after %t", isAwake(t, m, works), isAwake(t, m, other))
 	}
-	log, err := m.Log(operator(t.Context()), idle.ID, -1)
-	must(t, err)
+	log := must.Get(m.Log(operator(t.Context()), idle.ID, -1))(t)
 	if !strings.Contains(string(log.Bytes()), "put to sleep: idle for ") {
 		t.Errorf("its log says %q", log.Bytes())
 	}
@@ -85,11 +83,9 @@ func TestSleepAfter(t *testing.T) {
 		audit := auditText(t, opt)
 		return strings.Contains(audit, `"action":"sleep","outcome":"done"`) && strings.Contains(audit, "sleep_after of its profile is 5s")
 	})
-	must(t, m.Input(operator(t.Context()), idle.ID, chat.Input{Text: "echo back", Enter: true}))
-	if !isAwake(t, m, idle) {
-		t.Error("its next message did not wake it")
-	}
-	must(t, m.Input(operator(t.Context()), works.ID, chat.Input{Keys: []string{"C-c"}}))
+	must.Do(t, m.Input(operator(t.Context()), idle.ID, chat.Input{Text: "echo back", Enter: true}))
+	expect.True(t, isAwake(t, m, idle), "its next message did not wake it")
+	must.Do(t, m.Input(operator(t.Context()), works.ID, chat.Input{Keys: []string{"C-c"}}))
 	until(t, "a chat whose program has ended sleeps", func() bool { return !isAwake(t, m, works) })
 }
 
@@ -137,10 +133,9 @@ func TestMemoryMakesRoom(t *testing.T) {
 	third := asleep(t, m, "third")
 	first, works := create(t, m, "first", "web"), create(t, m, "works", "default")
 	program(t, m, works)
-	must(t, second(m.Wake(ctx, third.ID))) // it waits until the first is idle
-	if isAwake(t, m, first) || !isAwake(t, m, works) {
-		t.Error("the idle one is awake, or the one at work is not")
-	}
+	must.Get(m.Wake(ctx, third.ID))(t) // it waits until the first is idle
+	expect.True(t, !isAwake(t, m, first) && isAwake(t, m, works),
+		"the idle one is awake, or the one at work is not")
 	program(t, m, third)
 	_, err := m.Wake(ctx, first.ID)
 	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "exceeds max_awake_memory") {
@@ -151,15 +146,12 @@ func TestMemoryMakesRoom(t *testing.T) {
 	grow := func(to string) error {
 		return second(patchAs(ctx, t, m, works.ID, `{"limits":{"memory_max":`+to+`}}`))
 	}
-	if err := grow(most); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("more memory while others are at work: %v", err)
-	}
-	must(t, m.Input(ctx, third.ID, chat.Input{Keys: []string{"C-c"}}))
+	expect.Is(t, grow(most), chat.ErrBusy, "more memory while others are at work")
+	must.Do(t, m.Input(ctx, third.ID, chat.Input{Keys: []string{"C-c"}}))
 	if err := grow(most + "0"); !errors.Is(err, chat.ErrBusy) || !isAwake(t, m, third) {
 		t.Errorf("more than there is: %v", err)
 	}
 	until(t, "the idle one makes room", func() bool { return grow(most) == nil })
-	if isAwake(t, m, third) || !isAwake(t, m, works) {
-		t.Error("after the patch the idle one is awake, or the one at work is not")
-	}
+	expect.True(t, !isAwake(t, m, third) && isAwake(t, m, works),
+		"after the patch the idle one is awake, or the one at work is not")
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestInputsWakeOnce: however many inputs a sleeping chat gets simultaneously, it wakes once, and
@@ -60,7 +62,7 @@ func TestWorkKeepsAwake(t *testing.T) {
 	defer leave()
 	long := chat.RunSpec{Argv: []string{"sleep", "600"}, Timeout: chat.Duration(10 * time.Minute)}
 	typed := func(line string) func(chat.Chat) {
-		return func(c chat.Chat) { must(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true})) }
+		return func(c chat.Chat) { must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true})) }
 	}
 	works := map[string]func(chat.Chat){
 		"a run":            func(c chat.Chat) { clients.Go(func() { _, _ = m.Run(ctx, c.ID, long) }) },
@@ -80,10 +82,9 @@ func TestWorkKeepsAwake(t *testing.T) {
 		"a schedule's run": func(c chat.Chat) {
 			spec := chat.ScheduleSpec{Cron: "0 0 1 1 *", Argv: long.Argv, Timeout: long.Timeout}
 			next := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-			s, err := m.PutSchedule(ctx, c.ID, chat.NewSchedule{Spec: spec, Next: next})
-			must(t, err)
+			s := must.Get(m.PutSchedule(ctx, c.ID, chat.NewSchedule{Spec: spec, Next: next}))(t)
 			d := chat.DueSchedule{Chat: c.ID, ID: s.ID, At: next, Now: next.Add(time.Minute)}
-			must(t, second(m.BeginDue(ctx, d)))
+			must.Get(m.BeginDue(ctx, d))(t)
 		},
 		"a program":     typed("sleep 1000"),
 		"CPU time":      typed("while :; do :; done &"),
@@ -99,14 +100,12 @@ func TestWorkKeepsAwake(t *testing.T) {
 	}
 	idle := create(t, m, "looked at", "default")
 	until(t, "a chat that is only looked at sleeps", func() bool {
-		must(t, second(m.Log(ctx, idle.ID, -1)))
-		must(t, second(m.Processes(ctx, idle.ID)))
+		must.Get(m.Log(ctx, idle.ID, -1))(t)
+		must.Get(m.Processes(ctx, idle.ID))(t)
 		typed("")(chats["another input"])
 		return !isAwake(t, m, idle)
 	})
 	for what, c := range chats {
-		if !isAwake(t, m, c) {
-			t.Errorf("%s does not keep a chat awake", what)
-		}
+		expect.True(t, isAwake(t, m, c), "%s does not keep a chat awake", what)
 	}
 }

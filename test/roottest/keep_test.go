@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/provision/enforcer"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestEnforcerEnds: chatd-enforce ends on SIGTERM, which systemd sends, and does not wait to be
@@ -17,13 +18,13 @@ func TestEnforcerEnds(t *testing.T) {
 	defer endEnforcer(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
 	keep := exec.Command(programs.enforce, "--dir", dir)
-	must(t, keep.Start())
+	must.Do(t, keep.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- keep.Wait() }()
 	until(t, "the enforcer answers", func() bool {
 		return enforcer.New(enforcer.Options{Dir: dir}).Keeps(t.Context(), enforcer.Session{})
 	})
-	must(t, keep.Process.Signal(syscall.SIGTERM))
+	must.Do(t, keep.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-ended:
 	case <-time.After(longEnough):

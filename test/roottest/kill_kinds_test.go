@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // loadKinds are the kinds of processes that are killed under load: chatd's own four; the first
@@ -86,40 +88,36 @@ func (l *underLoad) checkArchives(t *testing.T) {
 	t.Helper()
 	var left []string
 	ended := comes(func() bool {
-		all, err := l.Archives(t.Context(), chat.ArchiveFilter{})
-		must(t, err)
+		all := must.Get(l.Archives(t.Context(), chat.ArchiveFilter{}))(t)
 		for _, a := range all {
 			l.checkArchive(t, a)
 		}
 		left = archiveFiles(t, l.opt)
 		return len(left) == 0
 	})
-	if !ended {
-		t.Errorf("of archives there is %q", left)
-	}
+	expect.True(t, ended, "of archives there is %q", left)
 	clear(l.archiving)
 }
 
 func (l *underLoad) checkArchive(t *testing.T, a chat.Archive) {
 	t.Helper()
 	l.archives++
-	must(t, second(l.VerifyArchive(t.Context(), a.Name)))
+	must.Get(l.VerifyArchive(t.Context(), a.Name))(t)
 	if _, err := l.Get(t.Context(), a.Chat); errors.Is(err, chat.ErrNotFound) {
 		l.unpack(t, a)
 	}
-	must(t, l.RemoveArchive(t.Context(), a.Name))
+	must.Do(t, l.RemoveArchive(t.Context(), a.Name))
 }
 
 func (l *underLoad) unpack(t *testing.T, a chat.Archive) {
 	t.Helper()
-	c, err := l.Unarchive(t.Context(), a.Name)
-	must(t, err)
+	c := must.Get(l.Unarchive(t.Context(), a.Name))(t)
 	if was, ok := l.given[c.UID]; ok {
 		t.Errorf("uid %d was chat %s before, and is chat %s", c.UID, was, c.ID)
 	}
 	l.given[c.UID] = c.ID
 	b, err := os.ReadFile(c.Home + "/numbers")
-	must(t, ignoreGone(err))
+	must.Do(t, ignoreGone(err))
 	for _, had := range l.archiving[a.Chat] {
 		if len(missingOf(had, b)) == 0 {
 			l.acknowledged[l.home(c)] = had

@@ -2,12 +2,13 @@ package roottest
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestLabels: labels change as apitest says, through the manager and through the API of a
@@ -22,16 +23,13 @@ func TestLabels(t *testing.T) {
 		opt := options(t)
 		d := startDaemon(t, opt, "")
 		c := apitest.Labels(t.Context(), t, d)
-		before, err := d.Get(t.Context(), c.ID)
-		must(t, err)
+		before := must.Get(d.Get(t.Context(), c.ID))(t)
 		d.kill()
 		d = startDaemon(t, opt, "")
-		after, err := d.Get(t.Context(), c.ID)
-		must(t, err)
-		if len(after.Labels) == 0 || !maps.Equal(after.Labels, before.Labels) {
-			t.Errorf("after kill -9: %v, before: %v", after.Labels, before.Labels)
-		}
-		must(t, d.Reap(t.Context(), c.ID))
+		after := must.Get(d.Get(t.Context(), c.ID))(t)
+		expect.True(t, len(after.Labels) != 0 && maps.Equal(after.Labels, before.Labels),
+			"after kill -9: %v, before: %v", after.Labels, before.Labels)
+		must.Do(t, d.Reap(t.Context(), c.ID))
 	})
 }
 
@@ -43,7 +41,7 @@ func TestLabelsAreAudited(t *testing.T) {
 	ctx := operator(t.Context())
 	c := asleep(t, m, "audited")
 	value := "a secret of the caller"
-	must(t, second(m.Patch(ctx, c.ID, chat.Patch{Labels: map[string]*string{"colour": &value, "size": nil}})))
+	must.Get(m.Patch(ctx, c.ID, chat.Patch{Labels: map[string]*string{"colour": &value, "size": nil}}))(t)
 	if got := auditLines(t, opt, `"patch"`, `"done"`, string(c.ID), `"label.colour":"set"`, `"label.size":"removed"`, `"root"`); len(got) != 1 {
 		t.Errorf("%d lines in the audit log: %q", len(got), got)
 	}
@@ -56,9 +54,8 @@ func TestLabelsAreAudited(t *testing.T) {
 func denied(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
 	other := chat.WithCaller(context.Background(), chat.Caller{UID: 4711, Name: "other", Role: chat.RoleBridge})
-	if _, err := m.Patch(other, c.ID, chat.Patch{NoLabels: true}); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("another's chat: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Patch(other, c.ID, chat.Patch{NoLabels: true})), chat.ErrNotFound,
+		"another's chat")
 	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Labels["colour"] == "" {
 		t.Errorf("another took its labels: %v %v", got.Labels, err)
 	}

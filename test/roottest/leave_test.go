@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestServeLeavesNothing: a chatd without systemd that is ended leaves its enforcer and its cgroups
@@ -27,35 +29,32 @@ func TestServeLeavesNothing(t *testing.T) {
 	opt := ruledOptions(t, "access: {useDefaults: false}")
 	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
 	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
+	must.Do(t, err)
 	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
-	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	must.Do(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
 	enforcers := func() string {
 		out, _ := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
 		return strings.TrimSpace(string(out))
 	}
 	d := startDaemonOn(t, config)
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"})
-	must(t, err)
+	must.Do(t, err)
 	for _, pid := range strings.Fields(enforcers()) {
 		if comm, err := os.ReadFile("/proc/" + pid + "/comm"); err != nil || string(comm) != "chatd-enforce\n" {
 			t.Errorf("top shows the enforcer as %q, %v", comm, err)
 		}
 	}
 	end := func() {
-		must(t, d.cmd.Process.Signal(syscall.SIGTERM))
-		if code := d.ended(t); code != 0 {
-			t.Errorf("chatd ended with %d", code)
-		}
+		must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
+		expect.Equal(t, d.ended(t), 0, "chatd ended with")
 	}
 	end()
-	if enforcers() == "" || len(baseCgroups(t, opt.Cgroup)) == 0 {
-		t.Error("with a session that lives on its enforcer or its cgroups are gone")
-	}
-	must(t, syscall.Kill(initOf(t, opt, c.ID), syscall.SIGKILL)) // bubblewrap, pid 1 inside
+	expect.True(t, enforcers() != "" && len(baseCgroups(t, opt.Cgroup)) != 0,
+		"with a session that lives on its enforcer or its cgroups are gone")
+	must.Do(t, syscall.Kill(initOf(t, opt, c.ID), syscall.SIGKILL)) // bubblewrap, pid 1 inside
 	until(t, "the enforcer of a session that ended ends", func() bool { return enforcers() == "" })
 	d = startDaemonOn(t, config)
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 	end()
 	until(t, "the enforcer without a session ends", func() bool { return enforcers() == "" })
 	if left := baseCgroups(t, opt.Cgroup); len(left) > 0 {
@@ -66,7 +65,7 @@ func TestServeLeavesNothing(t *testing.T) {
 // baseCgroups are the cgroups of a daemon of that name, except for that of the process itself.
 func baseCgroups(t *testing.T, name string) (dirs []string) {
 	t.Helper()
-	must(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == name {
 			dirs = append(dirs, path)
 		}
@@ -78,13 +77,12 @@ func baseCgroups(t *testing.T, name string) (dirs []string) {
 // initOf is the pid of the session's init process, as chatd recorded it.
 func initOf(t *testing.T, opt provision.Options, id chat.ID) int {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(opt.Run, "sessions", string(id), "session.json"))
-	must(t, err)
+	b := must.Get(os.ReadFile(filepath.Join(opt.Run, "sessions", string(id), "session.json")))(t)
 	var saved struct {
 		Init struct {
 			PID int `json:"pid"`
 		} `json:"leader"`
 	}
-	must(t, json.Unmarshal(b, &saved))
+	must.Do(t, json.Unmarshal(b, &saved))
 	return saved.Init.PID
 }

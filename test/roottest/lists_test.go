@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestListPages: a page of chats that say much is about 1 MiB long, whatever limit is asked for, and
@@ -21,18 +23,14 @@ func TestListPages(t *testing.T) {
 	ctx := operator(t.Context())
 	no, want := false, 6
 	for i := range want {
-		must(t, second2(m.Create(ctx, chat.Spec{ExternalID: fmt.Sprint(i), Awake: &no})))
+		must.Do(t, second2(m.Create(ctx, chat.Spec{ExternalID: fmt.Sprint(i), Awake: &no})))
 	}
 	seen := map[chat.ID]bool{}
 	pages := 0
 	for f := (chat.Filter{Limit: 1000}); ; pages++ {
-		page, err := m.List(ctx, f)
-		must(t, err)
-		b, err := json.Marshal(page)
-		must(t, err)
-		if len(b) > 3<<19 {
-			t.Errorf("a page of %d chats has %d bytes", len(page.Chats), len(b))
-		}
+		page := must.Get(m.List(ctx, f))(t)
+		b := must.Get(json.Marshal(page))(t)
+		expect.True(t, len(b) <= 3<<19, "a page of %d chats has %d bytes", len(page.Chats), len(b))
 		for _, c := range page.Chats {
 			seen[c.ID] = true
 		}
@@ -40,10 +38,9 @@ func TestListPages(t *testing.T) {
 			break
 		}
 	}
-	if len(seen) != want || pages < 1 {
-		t.Errorf("%d chats in %d pages, want %d in several", len(seen), pages+1, want)
-	}
+	expect.True(t, len(seen) == want && pages >= 1,
+		"%d chats in %d pages, want %d in several", len(seen), pages+1, want)
 	for id := range seen {
-		must(t, m.Reap(ctx, id))
+		must.Do(t, m.Reap(ctx, id))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestLostWhileDown: what is lost of the state, run and home directories while chatd is down, but
@@ -31,12 +33,10 @@ func TestLostWhileDown(t *testing.T) {
 			leaveOrphansToInit(t)
 			d := startDaemon(t, opt, "")
 			a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
-			must(t, err)
-			_, err = d.AddSchedule(t.Context(), a.ID, chat.ScheduleSpec{
-				Every: chat.Duration(30 * time.Minute), Command: "true"})
-			must(t, err)
-			bg, err := d.StartRun(t.Context(), a.ID, chat.RunSpec{Command: "echo over"})
-			must(t, err)
+			must.Do(t, err)
+			must.Get(d.AddSchedule(t.Context(), a.ID, chat.ScheduleSpec{
+				Every: chat.Duration(30 * time.Minute), Command: "true"}))(t)
+			bg := must.Get(d.StartRun(t.Context(), a.ID, chat.RunSpec{Command: "echo over"}))(t)
 			if !comes(func() bool {
 				r, err := d.ShowRun(t.Context(), a.ID, bg.ID)
 				return err == nil && r.State == chat.RunEnded
@@ -48,26 +48,23 @@ func TestLostWhileDown(t *testing.T) {
 			if c.path == "HOME" {
 				path = a.Home
 			}
-			must(t, os.RemoveAll(path))
+			must.Do(t, os.RemoveAll(path))
 			d = startDaemon(t, opt, "")
 			got, err := d.Get(t.Context(), a.ID)
-			if err != nil || got.Awake != c.awake || got.UID != a.UID {
-				t.Errorf("awake %v, uid %d, %v; want %v", got.Awake, got.UID, err, c.awake)
-			}
+			expect.True(t, err == nil && got.Awake == c.awake && got.UID == a.UID,
+				"awake %v, uid %d, %v; want %v", got.Awake, got.UID, err, c.awake)
 			if r, err := d.ShowRun(t.Context(), a.ID, bg.ID); (err == nil) != c.runs {
 				t.Errorf("the run: %+v, %v", r, err)
 			}
 			if fi, err := os.Stat(a.Home); err != nil || fi.Mode().Perm() != 0o700 {
 				t.Errorf("the home: %v", err)
 			}
-			_, err = d.Sleep(t.Context(), a.ID)
-			must(t, err)
-			_, err = d.Wake(t.Context(), a.ID)
-			must(t, err)
+			must.Get(d.Sleep(t.Context(), a.ID))(t)
+			must.Get(d.Wake(t.Context(), a.ID))(t)
 			if r, err := d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "true"}); err != nil || r.Exit != 0 {
 				t.Errorf("after a wake: %+v, %v", r, err)
 			}
-			must(t, d.Reap(t.Context(), a.ID))
+			must.Do(t, d.Reap(t.Context(), a.ID))
 			gone(t, opt, a)
 		})
 	}

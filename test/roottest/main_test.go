@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // insideEnv marks the second run of the test binary, inside its namespaces.
@@ -179,8 +181,7 @@ func needsRoot(t testing.TB) {
 // missing skips, or fails under CHATD_TEST_REQUIRE=all.
 func missing(t testing.TB, what string) {
 	t.Helper()
-	if strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) == "all" {
-		t.Fatalf("needs %s, and CHATD_TEST_REQUIRE=all", what)
-	}
+	must.True(t, strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) != "all",
+		"needs %s, and CHATD_TEST_REQUIRE=all", what)
 	t.Skipf("SKIPPED: needs %s", what)
 }

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // silentNameService lets nss-systemd(8) ask a service that takes each question and answers none,
@@ -21,16 +23,15 @@ func silentNameService(t *testing.T) (end func()) {
 		t.Skip("the host's own name services answer")
 	}
 	const dir = "/run/systemd"
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
-	must(t, os.Mkdir(filepath.Join(dir, "userdb"), 0o755))
-	l, err := net.Listen("unix", filepath.Join(dir, "userdb", "io.systemd.Silent"))
-	must(t, err)
-	must(t, os.Chmod(l.Addr().String(), 0o666))
+	must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "userdb"), 0o755))
+	l := must.Get(net.Listen("unix", filepath.Join(dir, "userdb", "io.systemd.Silent")))(t)
+	must.Do(t, os.Chmod(l.Addr().String(), 0o666))
 	ended := false
 	end = func() {
 		if !ended {
 			ended = true
-			must(t, errors.Join(l.Close(), unix.Unmount(dir, unix.MNT_DETACH)))
+			must.Do(t, errors.Join(l.Close(), unix.Unmount(dir, unix.MNT_DETACH)))
 		}
 	}
 	t.Cleanup(end)
@@ -54,19 +55,18 @@ func TestSilentNameService(t *testing.T) {
 	if r := run(t, m, awake.ID, "echo on; id -un"); !strings.HasPrefix(r.Stdout, "on\n") {
 		t.Errorf("a run: %+v", r)
 	}
-	must(t, second(m.Sleep(ctx, awake.ID)))
-	must(t, second(m.Wake(ctx, awake.ID)))
-	must(t, second(m.Wake(ctx, asleep.ID)))
-	must(t, m.Reap(ctx, asleep.ID))
+	must.Get(m.Sleep(ctx, awake.ID))(t)
+	must.Get(m.Wake(ctx, awake.ID))(t)
+	must.Get(m.Wake(ctx, asleep.ID))(t)
+	must.Do(t, m.Reap(ctx, asleep.ID))
 	select {
 	case err := <-failed:
 		t.Errorf("the create did not wait for the others: %v", err)
 	default:
 	}
 	err := <-failed
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "name service") {
-		t.Errorf("the create: %v, want %v", err, chat.ErrBusy)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "name service"),
+		"the create: %v, want %v", err, chat.ErrBusy)
 	if again, err := m.Get(ctx, awake.ID); err != nil || !again.Awake {
 		t.Errorf("the chat awake: %+v, %v", again, err)
 	}
@@ -81,9 +81,9 @@ func TestSilentNameService(t *testing.T) {
 func TestStartWithoutNameService(t *testing.T) {
 	opt := options(t)
 	before, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	was := create(t, before, "before", "default")
-	must(t, before.Close())
+	must.Do(t, before.Close())
 	answers := silentNameService(t)
 	m := open(t, opt)
 	ctx := operator(t.Context())
@@ -91,13 +91,12 @@ func TestStartWithoutNameService(t *testing.T) {
 		t.Errorf("the chat awake: %+v, %v", got, err)
 	}
 	_, err = m.Run(ctx, was.ID, chat.RunSpec{Command: "true"})
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "name service") {
-		t.Errorf("a run: %v, want %v", err, chat.ErrBusy)
-	}
-	must(t, m.Reap(ctx, was.ID))
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "name service"),
+		"a run: %v, want %v", err, chat.ErrBusy)
+	must.Do(t, m.Reap(ctx, was.ID))
 	answers()
 	host, err := m.Host(ctx) // tries the walls again
-	must(t, err)
+	must.Do(t, err)
 	for _, l := range host.Layers {
 		if l.Name == chat.LayerAccount && (l.State != chat.LayerOn || l.By != "userdb") {
 			t.Errorf("the layer account is %+v", l)
@@ -105,7 +104,5 @@ func TestStartWithoutNameService(t *testing.T) {
 	}
 	again := create(t, m, "before", "default")
 	whole(t, opt, again)
-	if again.UID == was.UID {
-		t.Errorf("uid %d is given twice", was.UID)
-	}
+	expect.True(t, again.UID != was.UID, "uid %d is given twice", was.UID)
 }

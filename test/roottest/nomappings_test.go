@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestNoMappings: mmap(2) of chatd-root returns ENOMEM, under load: the runtime ends it, which is a
@@ -25,7 +27,7 @@ func TestNoMappings(t *testing.T) {
 	for more := range 6 {
 		pid := d.cmd.Process.Pid
 		bound := unix.Rlimit{Cur: addressSpace(t, pid) + uint64(more)<<17, Max: unix.RLIM_INFINITY}
-		must(t, unix.Prlimit(pid, unix.RLIMIT_AS, &bound, nil))
+		must.Do(t, unix.Prlimit(pid, unix.RLIMIT_AS, &bound, nil))
 		failed += useWhileScarce(t.Context(), d, more)
 		until(t, "chatd answers or has ended", func() bool {
 			return d.isOver() || second(d.Status(t.Context())) == nil
@@ -35,22 +37,19 @@ func TestNoMappings(t *testing.T) {
 			d = startDaemonOf(t, opt, config, "")
 		} else {
 			bound.Cur = unix.RLIM_INFINITY
-			must(t, unix.Prlimit(pid, unix.RLIMIT_AS, &bound, nil))
+			must.Do(t, unix.Prlimit(pid, unix.RLIMIT_AS, &bound, nil))
 		}
 		for i := range scarceCallers {
 			c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint("scarce ", i)})
-			must(t, err)
+			must.Do(t, err)
 			whole(t, opt, c)
 		}
 	}
-	text, err := os.ReadFile(d.log)
-	must(t, err)
+	text := must.Get(os.ReadFile(d.log))(t)
 	said := strings.Count(string(text), "fatal error: runtime: cannot allocate memory") +
 		strings.Count(string(text), "fatal error: runtime: out of memory")
-	if ends == 0 || said == 0 {
-		t.Errorf("chatd-root ended %d times, %d of them for want of memory: nothing was tried",
-			ends, said)
-	}
+	expect.True(t, ends != 0 && said != 0,
+		"chatd-root ended %d times, %d of them for want of memory: nothing was tried", ends, said)
 	t.Logf("%d calls failed; chatd-root ended %d times", failed, ends)
 	afterDescriptors(t, d)
 }
@@ -91,9 +90,7 @@ func useWhileScarce(ctx context.Context, d *daemon, round int) (failed int) {
 func addressSpace(t *testing.T, pid int) uint64 {
 	t.Helper()
 	var pages uint64
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	must(t, err)
-	_, err = fmt.Sscan(string(text), &pages)
-	must(t, err)
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)))(t)
+	must.Get(fmt.Sscan(string(text), &pages))(t)
 	return pages * uint64(os.Getpagesize())
 }

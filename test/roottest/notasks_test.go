@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // squeezed is a daemon whose chatd-root is in a cgroup of its own, which the test bounds.
@@ -34,7 +36,7 @@ func squeeze(t *testing.T, controller string, files ...string) *squeezed {
 	if _, err := os.Stat(filepath.Dir(s.dir)); err != nil { // one tree for all, version 2
 		s.dir = filepath.Join("/sys/fs/cgroup", name)
 	}
-	must(t, os.Mkdir(s.dir, 0o755))
+	must.Do(t, os.Mkdir(s.dir, 0o755))
 	t.Cleanup(func() {
 		until(t, s.dir+" is empty", func() bool { return os.Remove(s.dir) == nil })
 	})
@@ -54,22 +56,20 @@ func squeeze(t *testing.T, controller string, files ...string) *squeezed {
 func (s *squeezed) start() {
 	s.daemon = startDaemon(s.t, s.opt, "")
 	pid := strconv.Itoa(s.cmd.Process.Pid)
-	must(s.t, os.WriteFile(filepath.Join(s.dir, "cgroup.procs"), []byte(pid), 0o600))
+	must.Do(s.t, os.WriteFile(filepath.Join(s.dir, "cgroup.procs"), []byte(pid), 0o600))
 }
 
 // bound sets the bound; "max" or -1 is none.
 func (s *squeezed) bound(to string) {
 	s.t.Helper()
-	must(s.t, os.WriteFile(s.file, []byte(to), 0o600))
+	must.Do(s.t, os.WriteFile(s.file, []byte(to), 0o600))
 }
 
 // used reads a number of the cgroup.
 func (s *squeezed) used(file string) int {
 	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.dir, file))
-	must(s.t, err)
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	must(s.t, err)
+	text := must.Get(os.ReadFile(filepath.Join(s.dir, file)))(s.t)
+	n := must.Get(strconv.Atoi(strings.TrimSpace(string(text))))(s.t)
 	return n
 }
 
@@ -95,7 +95,7 @@ func TestTasksRunOut(t *testing.T) {
 	leaveOrphansToInit(t)
 	s := squeeze(t, "pids", "pids.max")
 	c, _, err := s.Create(t.Context(), chat.Spec{ExternalID: "before"})
-	must(t, err)
+	must.Do(t, err)
 	failed := 0
 	for more := range 6 { // so that each step meets the bound
 		external, errs := fmt.Sprint("more ", more), []error{}
@@ -124,12 +124,10 @@ func TestTasksRunOut(t *testing.T) {
 			}
 		}
 		made, _, err := s.Create(t.Context(), chat.Spec{ExternalID: external})
-		must(t, err)
+		must.Do(t, err)
 		whole(t, s.opt, made)
 	}
-	if failed == 0 {
-		t.Error("no call failed: the bound was not met")
-	}
+	expect.True(t, failed != 0, "no call failed: the bound was not met")
 	t.Logf("%d calls failed; chatd-root ended %d times", failed, s.ends)
 	afterDescriptors(t, s.daemon)
 }
@@ -146,7 +144,7 @@ func TestMemoryRunsOut(t *testing.T) {
 		current, free = "memory.usage_in_bytes", "-1"
 	}
 	c, _, err := s.Create(t.Context(), chat.Spec{ExternalID: "before"})
-	must(t, err)
+	must.Do(t, err)
 	failed := 0
 	for more := range 5 {
 		external := fmt.Sprint("more ", more)
@@ -165,12 +163,10 @@ func TestMemoryRunsOut(t *testing.T) {
 		s.bound(free)
 		s.again()
 		made, _, err := s.Create(t.Context(), chat.Spec{ExternalID: external})
-		must(t, err)
+		must.Do(t, err)
 		whole(t, s.opt, made)
 	}
-	if failed == 0 {
-		t.Error("no call failed: the bound was not met")
-	}
+	expect.True(t, failed != 0, "no call failed: the bound was not met")
 	t.Logf("%d calls failed; chatd-root ended %d times", failed, s.ends)
 	afterDescriptors(t, s.daemon)
 }

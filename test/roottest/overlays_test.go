@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOverlaysRefused: on a host whose /usr is on two overlays the kernel allows no third.
@@ -20,9 +22,8 @@ func TestOverlaysRefused(t *testing.T) {
 		t.Errorf("view is %s, fix %q: %s", l.State, l.Fix, l.Probe)
 	}
 	a, b := inmateOf(t, m, "stacked a", "default"), inmateOf(t, m, "stacked b", "default")
-	if got := overheard(talkByOpens(t, a, b, "/usr/bin")); got != "ok" {
-		t.Errorf("without overlays the attack does not go through: %s", got)
-	}
+	expect.Equal(t, overheard(talkByOpens(t, a, b, "/usr/bin")), "ok",
+		"without overlays the attack does not go through")
 }
 
 // stackUsr puts two overlays over /usr, until the test ends.
@@ -50,14 +51,14 @@ func TestRulesOverOverlays(t *testing.T) {
 	dir := exposedTree(t, &opt)
 	for i := range 60 {
 		sub := filepath.Join(dir, "sub", strings.Repeat("x", i%20+1))
-		must(t, os.MkdirAll(sub, 0o755))
+		must.Do(t, os.MkdirAll(sub, 0o755))
 		for j := range 20 {
-			must(t, os.WriteFile(filepath.Join(sub, string(rune('a'+j))+strings.Repeat("y", i/20)), nil, 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(sub, string(rune('a'+j))+strings.Repeat("y", i/20)), nil, 0o644))
 		}
 	}
 	key, other := filepath.Join(dir, "sub", "x", "host.key"), filepath.Join(dir, "sub", "xx", "innocent")
-	must(t, os.WriteFile(key, []byte("secret"), 0o644))
-	must(t, os.Link(key, other))
+	must.Do(t, os.WriteFile(key, []byte("secret"), 0o644))
+	must.Do(t, os.Link(key, other))
 	p := opt.Profiles["ruled"]
 	p.ExposePaths = opt.Profiles["reader"].ExposePaths
 	opt.Profiles["ruled"] = p

@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPowerCutAfterReap: what a chat was that was reaped does not come back without its record
@@ -21,8 +23,7 @@ import (
 // flushing the log, as xfstests has it).
 func TestPowerCutAfterReap(t *testing.T) {
 	opt, d := onCutDisk(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
 	stays := asleep(t, m, "stays")
 	var reaped []chat.Chat
@@ -31,24 +32,19 @@ func TestPowerCutAfterReap(t *testing.T) {
 	}
 	d.sync(t, unix.Syncfs)
 	for _, c := range reaped {
-		must(t, m.Reap(ctx, c.ID))
+		must.Do(t, m.Reap(ctx, c.ID))
 	}
 	m = d.cutAndOpen(t, m, opt)
-	page, err := m.List(ctx, chat.Filter{})
-	must(t, err)
-	if len(page.Chats) != 1 || page.Chats[0].ID != stays.ID {
-		t.Errorf("after the cut there are %+v, want %s", page.Chats, stays.ID)
-	}
+	page := must.Get(m.List(ctx, chat.Filter{}))(t)
+	expect.True(t, len(page.Chats) == 1 && page.Chats[0].ID == stays.ID,
+		"after the cut there are %+v, want %s", page.Chats, stays.ID)
 	whole(t, opt, stays)
 	for _, c := range reaped {
 		gone(t, opt, c)
 	}
-	h, err := m.Host(ctx)
-	must(t, err)
+	h := must.Get(m.Host(ctx))(t)
 	for _, finding := range h.Findings {
-		if strings.Contains(finding, "without a chat") {
-			t.Errorf("a finding: %s", finding)
-		}
+		expect.True(t, !strings.Contains(finding, "without a chat"), "a finding: %s", finding)
 	}
 }
 
@@ -58,11 +54,10 @@ func TestPowerCutAfterCreate(t *testing.T) {
 	opt, d := onCutDisk(t)
 	p := opt.Profiles["default"]
 	p.Skeleton = t.TempDir()
-	must(t, os.Mkdir(filepath.Join(p.Skeleton, "dir"), 0o755))
-	must(t, os.WriteFile(filepath.Join(p.Skeleton, "dir/notes"), []byte("as it shall begin"), 0o644))
+	must.Do(t, os.Mkdir(filepath.Join(p.Skeleton, "dir"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(p.Skeleton, "dir/notes"), []byte("as it shall begin"), 0o644))
 	opt.Profiles["default"] = p
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	c := asleep(t, m, "begins")
 	d.sync(t, unix.Fsync) // the directory of homes, and with it all names
 	d.cutAndOpen(t, m, opt)
@@ -84,9 +79,9 @@ func onCutDisk(t *testing.T) (provision.Options, cutDisk) {
 	d := newCutDisk(t, filepath.Join(filepath.Dir(opt.State), "disk"))
 	d.mount(t)
 	opt.State, opt.Homes = filepath.Join(d.at, "state"), filepath.Join(d.at, "homes")
-	must(t, os.Mkdir(filepath.Join(d.at, "userdb"), 0o711))
-	must(t, os.Mkdir(opt.Homes, 0o711))
-	must(t, unix.Mount(filepath.Join(d.at, "userdb"), opt.Userdb, "", unix.MS_BIND, ""))
+	must.Do(t, os.Mkdir(filepath.Join(d.at, "userdb"), 0o711))
+	must.Do(t, os.Mkdir(opt.Homes, 0o711))
+	must.Do(t, unix.Mount(filepath.Join(d.at, "userdb"), opt.Userdb, "", unix.MS_BIND, ""))
 	return opt, d
 }
 
@@ -94,16 +89,15 @@ func onCutDisk(t *testing.T) (provision.Options, cutDisk) {
 func (d cutDisk) cutAndOpen(t *testing.T, m *manager, opt provision.Options) *manager {
 	t.Helper()
 	d.cut(t)
-	if err := os.WriteFile(filepath.Join(d.at, "x"), []byte("x"), 0o600); err == nil {
-		t.Fatal("control: the power is still there")
-	}
+	must.True(t, os.WriteFile(filepath.Join(d.at, "x"), []byte("x"), 0o600) != nil,
+		"control: the power is still there")
 	_ = m.Close() // it cannot write any more
-	must(t, unix.Unmount(opt.Userdb, 0))
-	must(t, unix.Unmount(d.at, 0))
+	must.Do(t, unix.Unmount(opt.Userdb, 0))
+	must.Do(t, unix.Unmount(d.at, 0))
 	d.mount(t)
-	t.Cleanup(func() { must(t, unix.Unmount(d.at, 0)) })
-	must(t, unix.Mount(filepath.Join(d.at, "userdb"), opt.Userdb, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { must(t, unix.Unmount(opt.Userdb, 0)) })
+	t.Cleanup(func() { must.Do(t, unix.Unmount(d.at, 0)) })
+	must.Do(t, unix.Mount(filepath.Join(d.at, "userdb"), opt.Userdb, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(opt.Userdb, 0)) })
 	return open(t, opt)
 }
 
@@ -113,9 +107,9 @@ type cutDisk struct{ at, image string }
 func newCutDisk(t *testing.T, at string) cutDisk {
 	t.Helper()
 	d := cutDisk{at: at, image: at + ".image"}
-	must(t, os.MkdirAll(at, 0o711))
-	must(t, os.WriteFile(d.image, nil, 0o600))
-	must(t, os.Truncate(d.image, 64<<20))
+	must.Do(t, os.MkdirAll(at, 0o711))
+	must.Do(t, os.WriteFile(d.image, nil, 0o600))
+	must.Do(t, os.Truncate(d.image, 64<<20))
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
 	}
@@ -127,28 +121,24 @@ func newCutDisk(t *testing.T, at string) cutDisk {
 func (d cutDisk) loop(t *testing.T) (string, *os.File) {
 	t.Helper()
 	nodes := d.at + ".dev"
-	must(t, os.MkdirAll(nodes, 0o700))
-	must(t, unix.Mount("tmpfs", nodes, "tmpfs", 0, "size=1m"))
-	t.Cleanup(func() { must(t, unix.Unmount(nodes, unix.MNT_DETACH)) })
-	must(t, unix.Mknod(nodes+"/control", unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))))
-	control, err := os.OpenFile(nodes+"/control", os.O_RDWR, 0)
-	must(t, err)
+	must.Do(t, os.MkdirAll(nodes, 0o700))
+	must.Do(t, unix.Mount("tmpfs", nodes, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(nodes, unix.MNT_DETACH)) })
+	must.Do(t, unix.Mknod(nodes+"/control", unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))))
+	control := must.Get(os.OpenFile(nodes+"/control", os.O_RDWR, 0))(t)
 	defer control.Close()
-	image, err := os.OpenFile(d.image, os.O_RDWR, 0)
-	must(t, err)
+	image := must.Get(os.OpenFile(d.image, os.O_RDWR, 0))(t)
 	defer image.Close()
 	for {
-		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		must(t, err)
+		n := must.Get(unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE))(t)
 		name := fmt.Sprint(nodes, "/loop", n)
-		must(t, unix.Mknod(name, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(n)))))
-		f, err := os.OpenFile(name, os.O_RDWR, 0)
-		must(t, err)
-		err = unix.IoctlLoopConfigure(int(f.Fd()), &unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}})
+		must.Do(t, unix.Mknod(name, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(n)))))
+		f := must.Get(os.OpenFile(name, os.O_RDWR, 0))(t)
+		err := unix.IoctlLoopConfigure(int(f.Fd()), &unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}})
 		if err == nil {
 			return name, f
 		}
-		must(t, errors.Join(f.Close(), os.Remove(name)))
+		must.Do(t, errors.Join(f.Close(), os.Remove(name)))
 		if !errors.Is(err, unix.EBUSY) { // another process took it first
 			t.Fatal(err)
 		}
@@ -159,21 +149,19 @@ func (d cutDisk) mount(t *testing.T) {
 	t.Helper()
 	name, f := d.loop(t)
 	defer f.Close()
-	must(t, unix.Mount(name, d.at, "ext4", unix.MS_NOATIME, ""))
+	must.Do(t, unix.Mount(name, d.at, "ext4", unix.MS_NOATIME, ""))
 }
 
 // sync makes durable what how does: all, or the directory of homes.
 func (d cutDisk) sync(t *testing.T, how func(fd int) error) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(d.at, "homes"))
-	must(t, err)
-	must(t, errors.Join(how(int(f.Fd())), f.Close()))
+	f := must.Get(os.Open(filepath.Join(d.at, "homes")))(t)
+	must.Do(t, errors.Join(how(int(f.Fd())), f.Close()))
 }
 
 // cut ends all reading and writing at once, and forgets what is in memory.
 func (d cutDisk) cut(t *testing.T) {
-	f, err := os.Open(d.at)
-	must(t, err)
+	f := must.Get(os.Open(d.at))(t)
 	defer f.Close()
 	noLogFlush := uint32(2)
 	const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN, linux/fs/ext4/ext4.h

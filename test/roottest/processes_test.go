@@ -11,13 +11,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // processesOf are those of a run; empty are the session's.
 func processesOf(ctx context.Context, t *testing.T, m *manager, id chat.ID, run string) []chat.Process {
 	t.Helper()
-	list, err := m.Processes(ctx, id)
-	must(t, err)
+	list := must.Get(m.Processes(ctx, id))(t)
 	return slices.DeleteFunc(list.Processes, func(p chat.Process) bool { return p.Run != run })
 }
 
@@ -54,13 +55,12 @@ func TestProcesses(t *testing.T) {
 
 	// One of the host that is in the chat's cgroup is not the chat's.
 	foreign := exec.Command("sleep", "600")
-	must(t, foreign.Start())
+	must.Do(t, foreign.Start())
 	defer func() { _, _ = foreign.Process.Kill(), foreign.Wait() }()
 	procs := filepath.Join(groupOf(t, a.ID), "session", "cgroup.procs")
-	must(t, os.WriteFile(procs, []byte(strconv.Itoa(foreign.Process.Pid)), 0o644))
+	must.Do(t, os.WriteFile(procs, []byte(strconv.Itoa(foreign.Process.Pid)), 0o644))
 	for id, runs := range map[chat.ID]bool{a.ID: true, b.ID: false} {
-		list, err := m.Processes(ctx, id)
-		must(t, err)
+		list := must.Get(m.Processes(ctx, id))(t)
 		bash := false
 		for _, p := range list.Processes {
 			bash = bash || p.Name == "bash" && p.Run == "" && p.PID > 0
@@ -68,9 +68,7 @@ func TestProcesses(t *testing.T) {
 				t.Errorf("of %s: %+v", id, p)
 			}
 		}
-		if !bash {
-			t.Errorf("of %s, without its terminal: %+v", id, list)
-		}
+		expect.True(t, bash, "of %s, without its terminal: %+v", id, list)
 	}
 
 	owner := chat.WithCaller(t.Context(), chat.Caller{Name: a.Owner, Role: chat.RoleBridge})
@@ -81,7 +79,7 @@ func TestProcesses(t *testing.T) {
 	if list, err := m.Processes(eve, a.ID); !errors.Is(err, chat.ErrNotFound) || len(list.Processes) > 0 {
 		t.Errorf("another sees %+v, %v", list, err)
 	}
-	must(t, second(m.Sleep(ctx, a.ID)))
+	must.Get(m.Sleep(ctx, a.ID))(t)
 	if list, err := m.Processes(ctx, a.ID); err != nil || list.Processes == nil || len(list.Processes) > 0 {
 		t.Errorf("asleep: %+v, %v", list, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRefusedToolsAreLogged: each refused tool leaves a line in the log with tool, error and chat, at
@@ -37,9 +38,7 @@ func TestRefusedToolsAreLogged(t *testing.T) {
 					all = append(all, line)
 				}
 			}
-			if len(all) != want {
-				t.Fatalf("at %s: %q", level, all)
-			}
+			must.True(t, len(all) == want, "at %s: %q", level, all)
 			for i, tool := range []string{"tool=read_file", "tool=write_file"}[:want] {
 				if !strings.Contains(all[i], tool) || !strings.Contains(all[i], "error=") || !strings.Contains(all[i], "chat="+string(c.ID)) {
 					t.Errorf("%q has not %s, error and chat", all[i], tool)

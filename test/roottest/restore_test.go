@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRestoredHost backs a host up by its daemon, goes on, and restores as specs/0010 says. Beside
@@ -22,23 +24,20 @@ func TestRestoredHost(t *testing.T) {
 	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
 	a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	must(t, err)
-	_, err = d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "echo before >note"})
-	must(t, err)
+	must.Do(t, err)
+	must.Get(d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "echo before >note"}))(t)
 	leader := firstProcess(t, a)
 	b, err := d.Backup(t.Context())
-	if err != nil || b.Chats != 1 || filepath.Dir(b.Path) != opt.State {
-		t.Fatalf("%+v, %v", b, err)
-	}
+	must.True(t, err == nil && b.Chats == 1 && filepath.Dir(b.Path) == opt.State, "%+v, %v", b, err)
 	later, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "later"})
-	must(t, err)
+	must.Do(t, err)
 	d.kill()
 	aside := filepath.Join(opt.State, "before")
-	must(t, os.Mkdir(aside, 0o700))
+	must.Do(t, os.Mkdir(aside, 0o700))
 	move := func(from, to string) {
 		t.Helper()
 		for _, name := range []string{"chatd.db", "install.key", "audit.jsonl"} {
-			must(t, ignoreGone(os.Rename(filepath.Join(from, name), filepath.Join(to, name))))
+			must.Do(t, ignoreGone(os.Rename(filepath.Join(from, name), filepath.Join(to, name))))
 		}
 	}
 	unpack := func() {
@@ -51,13 +50,13 @@ func TestRestoredHost(t *testing.T) {
 	unpack()
 	if m, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrExists) || !strings.Contains(err.Error(), fmt.Sprintf("of uid %d", later.UID)) {
 		if err == nil {
-			must(t, m.Close())
+			must.Do(t, m.Close())
 		}
 		t.Fatalf("beside a younger home: %v", err)
 	}
 	move(aside, opt.State)
 	d = startDaemon(t, opt, "")
-	must(t, d.Reap(t.Context(), later.ID))
+	must.Do(t, d.Reap(t.Context(), later.ID))
 	d.kill()
 	move(opt.State, aside)
 	unpack()
@@ -68,18 +67,16 @@ func TestRestoredHost(t *testing.T) {
 			got.Phase, got.Awake, got.UID, err, leader)
 	}
 	run, err := d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "cat note"})
-	if err != nil || run.Stdout != "before\n" {
-		t.Errorf("its home: %+v, %v", run, err)
-	}
+	expect.True(t, err == nil && run.Stdout == "before\n", "its home: %+v, %v", run, err)
 	again, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "later"})
-	if must(t, err); again.ID != later.ID {
+	if must.Do(t, err); again.ID != later.ID {
 		t.Errorf("the conversation's id is %s, want %s: the key is another", again.ID, later.ID)
 	}
 	if out := chatdAnswers(t, "audit", "--verify", "--state", opt.State); !strings.Contains(out, "lines hold") {
 		t.Error(out)
 	}
 	for _, c := range []chat.Chat{a, again} {
-		must(t, d.Reap(context.WithoutCancel(t.Context()), c.ID))
+		must.Do(t, d.Reap(context.WithoutCancel(t.Context()), c.ID))
 	}
 }
 
@@ -99,9 +96,7 @@ func chatdAnswers(t *testing.T, args ...string) string {
 // firstProcess is the shell of the chat's terminal.
 func firstProcess(t *testing.T, c chat.Chat) (pid int) {
 	t.Helper()
-	out, err := exec.Command("pgrep", "-o", "-x", "-u", fmt.Sprint(c.UID), "bash").Output()
-	must(t, err)
-	_, err = fmt.Sscan(string(out), &pid)
-	must(t, err)
+	out := must.Get(exec.Command("pgrep", "-o", "-x", "-u", fmt.Sprint(c.UID), "bash").Output())(t)
+	must.Get(fmt.Sscan(string(out), &pid))(t)
 	return pid
 }

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStoppedRoot: while chatd-root is stopped, sessions and background runs go on, and callers wait.
@@ -18,11 +20,11 @@ import (
 func TestStoppedRoot(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	must(t, err)
+	must.Do(t, err)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "while sleep 0.1; do echo x >>~/grows; done"})
-	must(t, err)
+	must.Do(t, err)
 	front, root := frontOf(t, d.cmd.Process.Pid), d.cmd.Process.Pid
-	must(t, unix.Kill(root, unix.SIGSTOP))
+	must.Do(t, unix.Kill(root, unix.SIGSTOP))
 	t.Cleanup(func() { _ = unix.Kill(root, unix.SIGCONT) })
 	size := func() int64 {
 		fi, err := os.Stat(filepath.Join(c.Home, "grows"))
@@ -45,13 +47,11 @@ func TestStoppedRoot(t *testing.T) {
 		t.Errorf("a stopped chatd-root answers: %s", answer)
 	default:
 	}
-	must(t, unix.Kill(root, unix.SIGCONT))
-	if answer := <-asked; answer != "late <nil>\n" {
-		t.Errorf("what was asked meanwhile: %s", answer)
-	}
+	must.Do(t, unix.Kill(root, unix.SIGCONT))
+	expect.Equal(t, <-asked, "late <nil>\n", "what was asked meanwhile")
 	if now := frontOf(t, root); now != front {
 		t.Errorf("the front is process %d, was %d", now, front)
 	}
-	must(t, d.EndRun(t.Context(), c.ID, r.ID))
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.EndRun(t.Context(), c.ID, r.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }

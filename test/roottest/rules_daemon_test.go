@@ -17,6 +17,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ruledConfig is a config for a daemon with the profile ruled, whose file of rules denies .env.
@@ -25,9 +27,9 @@ func ruledConfig(t *testing.T) (opt provision.Options, config, rules string) {
 	opt = ruledOptions(t, "access: {useDefaults: false}")
 	config, rules = configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
 	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
+	must.Do(t, err)
 	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
-	must(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	must.Do(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
 	return opt, config, rules
 }
 
@@ -38,9 +40,9 @@ func TestRulesDaemon(t *testing.T) {
 	opt, config, rules := ruledConfig(t)
 	d := startDaemonOn(t, config)
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "ruled"})
-	must(t, err)
+	must.Do(t, err)
 	putDir(t, c, "loop")
-	must(t, d.Input(t.Context(), c.ID, chat.Input{Text: `while :; do sleep 0.02; cat loop/.env >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
+	must.Do(t, d.Input(t.Context(), c.ID, chat.Input{Text: `while :; do sleep 0.02; cat loop/.env >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
 	ticks(t, c, 3)
 	d.kill()
 	putFile(t, c, "loop/.env", secret)
@@ -48,23 +50,21 @@ func TestRulesDaemon(t *testing.T) {
 	d = startDaemonOn(t, config)
 	ticks(t, c, 10)
 	out, err := os.ReadFile(filepath.Join(c.Home, "loop/out"))
-	if err != nil || strings.Contains(string(out), secret) {
-		t.Errorf("with chatd killed the chat read %q, %v", out, err)
-	}
+	expect.True(t, err == nil && !strings.Contains(string(out), secret),
+		"with chatd killed the chat read %q, %v", out, err)
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	cat := func(name string) string { // by a script: the guard reads commands
 		putFile(t, c, "try.sh", "cat "+name)
-		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "sh try.sh"})
-		must(t, err)
+		r := must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Command: "sh try.sh"}))(t)
 		return r.Stdout + r.Stderr
 	}
 	reload := func(text, want string) chat.Host {
-		must(t, os.WriteFile(rules, []byte(text), 0o600))
-		must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+		must.Do(t, os.WriteFile(rules, []byte(text), 0o600))
+		must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
 		var h chat.Host
 		until(t, fmt.Sprintf("after SIGHUP somebody says %q", want), func() bool {
 			h, err = d.Host(t.Context())
-			must(t, err)
+			must.Do(t, err)
 			b, _ := os.ReadFile(d.log)
 			return strings.Contains(string(b)+strings.Join(h.Findings, "\n"), want)
 		})
@@ -95,8 +95,7 @@ func TestRulesDaemon(t *testing.T) {
 // which knows what the first knew and answers what waited.
 func TestRulesEnforcerGone(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	c := sleeper(t, m, "gone")
 	putFile(t, c, ".env", secret)
 	wake(t, m, c.ID)
@@ -104,7 +103,7 @@ func TestRulesEnforcerGone(t *testing.T) {
 	refused(t, m, c, "mv moved/.env moved/plain; cat moved/plain")
 	for _, again := range []bool{false, true} {
 		if again { // the next chatd holds the groups, too
-			must(t, m.Close())
+			must.Do(t, m.Close())
 			m = open(t, opt)
 		}
 		before := enforcersOf(opt)
@@ -114,20 +113,17 @@ func TestRulesEnforcerGone(t *testing.T) {
 		refused(t, m, c, "cat x/.env")
 		refused(t, m, c, "cat .env")
 		refused(t, m, c, "cat moved/plain")
-		if got := run(t, m, c.ID, "echo free > free; cat free").Stdout; got != "free\n" {
-			t.Errorf("what no rule is about: %q", got)
-		}
+		expect.Equal(t, run(t, m, c.ID, "echo free > free; cat free").Stdout, "free\n",
+			"what no rule is about")
 		until(t, "the layer view is on again", func() bool {
 			return viewOf(t, m, c).State == chat.LayerOn
 		})
 		probe := viewOf(t, m, c).Probe
-		if !strings.Contains(probe, " closed, ") || !strings.Contains(probe, "fanotify") {
-			t.Errorf("with an enforcer again the view has %q", probe)
-		}
+		expect.True(t, strings.Contains(probe, " closed, ") && strings.Contains(probe, "fanotify"),
+			"with an enforcer again the view has %q", probe)
 		for _, pid := range enforcersOf(opt) {
-			if slices.Contains(before, pid) {
-				t.Errorf("process %s of the enforcer is still there", pid)
-			}
+			expect.True(t, !slices.Contains(before, pid),
+				"process %s of the enforcer is still there", pid)
 		}
 	}
 }
@@ -137,9 +133,8 @@ func TestRulesEnforcerGone(t *testing.T) {
 func TestRulesEnforcerCannotReturn(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
 	enforcer := filepath.Join(filepath.Dir(opt.State), "chatd-enforce")
-	program, err := os.ReadFile(opt.Enforce)
-	must(t, err)
-	must(t, os.WriteFile(enforcer, program, 0o755))
+	program := must.Get(os.ReadFile(opt.Enforce))(t)
+	must.Do(t, os.WriteFile(enforcer, program, 0o755))
 	opt.Enforce = enforcer
 	m := open(t, opt)
 	c := sleeper(t, m, "lost")
@@ -149,26 +144,23 @@ func TestRulesEnforcerCannotReturn(t *testing.T) {
 		`exec 8>>out; echo begun >&8; read x <go; read -r x <.env; echo "$x" >&8; echo over >&8`)
 	putFile(t, c, "out", "")
 	goOn := filepath.Join(c.Home, "go")
-	must(t, errors.Join(unix.Mkfifo(goOn, 0o600), os.Chown(goOn, int(c.UID), int(c.UID))))
+	must.Do(t, errors.Join(unix.Mkfifo(goOn, 0o600), os.Chown(goOn, int(c.UID), int(c.UID))))
 	startRun(t, m, c.ID, chat.RunSpec{Command: "sh try.sh"})
 	pipe, err := os.OpenFile(goOn, os.O_WRONLY, 0) // returns when the script has opened it
-	must(t, err)
+	must.Do(t, err)
 	defer pipe.Close()
 	groupsHeld(t, opt)
-	must(t, os.Remove(enforcer))
+	must.Do(t, os.Remove(enforcer))
 	endEnforcer(t, opt)
 	putFile(t, c, ".env", secret)
-	must(t, second(pipe.WriteString("\n")))
+	must.Get(pipe.WriteString("\n"))(t)
 	out := ""
 	for i := 0; i < 300 && !strings.Contains(out, "over"); i++ {
 		time.Sleep(10 * time.Millisecond)
-		b, err := os.ReadFile(filepath.Join(c.Home, "out"))
-		must(t, err)
+		b := must.Get(os.ReadFile(filepath.Join(c.Home, "out")))(t)
 		out = string(b)
 	}
-	if out != "begun\n" {
-		t.Errorf("without an enforcer the chat read %q", out)
-	}
+	expect.Equal(t, out, "begun\n", "without an enforcer the chat read")
 	l := viewOf(t, m, c)
 	if l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody checks files made later") {
 		t.Errorf("without an enforcer the view is %+v", l)
@@ -188,8 +180,7 @@ func groupsHeld(t *testing.T, opt provision.Options) {
 // viewOf is the layer view of a chat.
 func viewOf(t *testing.T, m *manager, c chat.Chat) chat.Layer {
 	t.Helper()
-	got, err := m.Get(operator(t.Context()), c.ID)
-	must(t, err)
+	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 	for _, l := range got.Layers {
 		if l.Name == chat.LayerView {
 			return l
@@ -206,7 +197,7 @@ func TestDoctorWithoutEnforcer(t *testing.T) {
 	opt, config, _ := ruledConfig(t)
 	c := startDaemonOn(t, config)
 	_, _, err := c.Create(operator(t.Context()), chat.Spec{ExternalID: "ruled", Profile: "ruled", Awake: new(bool)})
-	must(t, err)
+	must.Do(t, err)
 	doctor := func() (string, int) {
 		cmd := exec.Command(programs.chatd, "--socket", filepath.Join(opt.Run, "chatd.sock"), "doctor")
 		out, err := cmd.CombinedOutput()
@@ -220,7 +211,7 @@ func TestDoctorWithoutEnforcer(t *testing.T) {
 	}
 	endEnforcer(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
-	must(t, errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600))) // no other can begin
+	must.Do(t, errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600))) // no other can begin
 	defer os.Remove(dir)
 	out, code := doctor()
 	if code != 69 || !strings.Contains(out, "broken: ") || !strings.Contains(out, "cannot use the file rules of profile ruled") {

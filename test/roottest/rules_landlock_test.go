@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // unmountIn takes a mount away in the mount namespace of a process.
@@ -58,8 +60,8 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			whole := shared + "-whole" // not below it: a grant is for a directory, whatever it is called
 			t.Cleanup(func() { os.RemoveAll(shared); os.RemoveAll(whole) })
 			for _, f := range []string{"secret/f", "open/f", "../" + filepath.Base(whole) + "/f"} {
-				must(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(f)), 0o755))
-				must(t, os.WriteFile(filepath.Join(shared, f), []byte(secret), 0o644))
+				must.Do(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(f)), 0o755))
+				must.Do(t, os.WriteFile(filepath.Join(shared, f), []byte(secret), 0o644))
 			}
 			opt := ruledOptions(t, `access: {useDefaults: false, deny: [/data/secret, /whole, "~/keys"]}`)
 			opt.Without = append(opt.Without, without...)
@@ -67,10 +69,9 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			p := opt.Profiles["ruled"]
 			p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}, {Source: whole, Target: "/whole", Mode: chat.ReadOnly}}
 			opt.Profiles["ruled"] = p
-			m, err := openManager(t.Context(), opt)
-			must(t, err)
+			m := must.Get(openManager(t.Context(), opt))(t)
 			c := sleeper(t, m, "left-out")
-			must(t, errors.Join(os.Mkdir(c.Home+"/keys", 0o755), os.WriteFile(c.Home+"/keys/k", []byte(secret), 0o644)))
+			must.Do(t, errors.Join(os.Mkdir(c.Home+"/keys", 0o755), os.WriteFile(c.Home+"/keys/k", []byte(secret), 0o644)))
 			c = wake(t, m, c.ID)
 			denied := []string{"/data/secret/f", "/whole/f"}
 			for _, f := range denied {
@@ -86,24 +87,21 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			if e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"}); err != nil || !slices.Equal(e.KeptBy, []string{"chatd-enforce"}) {
 				t.Errorf("explain in the home: kept by %q, %v", e.KeptBy, err)
 			}
-			got, err := m.Get(operator(t.Context()), c.ID)
-			must(t, err)
+			got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 			shown := slices.ContainsFunc(got.Layers, func(l chat.Layer) bool {
 				return l.Name == chat.LayerLandlock && strings.Contains(l.Probe, "at 2 denied paths")
 			})
-			if shown != (without == nil) {
-				t.Errorf("layers tell of it: %t", shown)
-			}
+			expect.Equal(t, shown, (without == nil), "layers tell of it")
 			goOn := waitingRun(t, m, c, "cat /data/secret/f /whole/f")
 			initPID := sessionInit(t, c)
-			must(t, m.Close()) // it would bring the enforcer back
+			must.Do(t, m.Close()) // it would bring the enforcer back
 			enforcers := enforcersOf(opt)
 			endEnforcer(t, opt)
 			for _, pid := range enforcers {
 				awaitClosed(t, pid)
 			}
 			for _, place := range []string{"/data/secret", "/whole"} {
-				must(t, unmountIn(initPID, place))
+				must.Do(t, unmountIn(initPID, place))
 			}
 			want := 0
 			if without != nil {
@@ -135,16 +133,15 @@ func waitingRun(t *testing.T, m *manager, c chat.Chat, command string) (goOn fun
 	fifo, out := filepath.Join(c.Home, "go"), filepath.Join(c.Home, "out")
 	putFile(t, c, "out", "")
 	putFile(t, c, "waits.sh", "read x <go; "+command+" >>out 2>&1; echo over >>out")
-	must(t, errors.Join(unix.Mkfifo(fifo, 0o600), os.Chown(fifo, int(c.UID), int(c.UID))))
+	must.Do(t, errors.Join(unix.Mkfifo(fifo, 0o600), os.Chown(fifo, int(c.UID), int(c.UID))))
 	startRun(t, m, c.ID, chat.RunSpec{Command: "sh waits.sh"})
 	pipe, err := os.OpenFile(fifo, os.O_WRONLY, 0) // returns when the run has opened it
-	must(t, err)
+	must.Do(t, err)
 	return func() (printed string) {
 		t.Helper()
-		must(t, errors.Join(second(pipe.WriteString("\n")), pipe.Close()))
+		must.Do(t, errors.Join(second(pipe.WriteString("\n")), pipe.Close()))
 		until(t, "the run has tried", func() bool {
-			b, err := os.ReadFile(out)
-			must(t, err)
+			b := must.Get(os.ReadFile(out))(t)
 			printed = string(b)
 			return strings.HasSuffix(printed, "over\n")
 		})
@@ -167,17 +164,15 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	p := opt.Profiles["ruled"]
 	p.ExposePaths = []chat.Expose{{Source: data, Target: "/data", Mode: chat.ReadOnly}}
 	opt.Profiles["ruled"] = p
-	must(t, errors.Join(os.MkdirAll(data+"/keys", 0o755), os.WriteFile(data+"/keys/k", []byte(secret), 0o644),
+	must.Do(t, errors.Join(os.MkdirAll(data+"/keys", 0o755), os.WriteFile(data+"/keys/k", []byte(secret), 0o644),
 		os.WriteFile(data+"/note", []byte(secret), 0o644), os.Symlink("other", data+"/link")))
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "masks")
 	c = wake(t, m, c.ID)
 	ctx := operator(t.Context())
 	masks := func() (all []string) {
-		plan, err := m.Plan(ctx, c.ID)
-		must(t, err)
+		plan := must.Get(m.Plan(ctx, c.ID))(t)
 		for _, mount := range plan.Mounts {
 			if mount.By == "file rules" {
 				all = append(all, strings.TrimPrefix(mount.Target, "/data"))
@@ -191,14 +186,12 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	keptBy := func(want ...string) {
 		t.Helper()
 		e, err := m.Explain(ctx, c.ID, chat.Question{Op: "read", Path: "/data/keys/k"})
-		if err != nil || !slices.Equal(e.KeptBy, want) {
-			t.Errorf("kept by %q, %v, want %q", e.KeptBy, err, want)
-		}
+		expect.True(t, err == nil && slices.Equal(e.KeptBy, want),
+			"kept by %q, %v, want %q", e.KeptBy, err, want)
 	}
 	tellsOf := func(n int) {
 		t.Helper()
-		got, err := m.Get(ctx, c.ID)
-		must(t, err)
+		got := must.Get(m.Get(ctx, c.ID))(t)
 		if !slices.ContainsFunc(got.Layers, func(l chat.Layer) bool {
 			return l.Name == chat.LayerView && strings.Contains(l.Probe, fmt.Sprintf("masks %d denied paths", n))
 		}) {
@@ -211,22 +204,20 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	tellsOf(2)
 	reload := func(rules string) {
 		t.Helper()
-		must(t, m.Reload(ctx, map[string]*filerules.Policy{"ruled": policy(t, rules)}))
+		must.Do(t, m.Reload(ctx, map[string]*filerules.Policy{"ruled": policy(t, rules)}))
 	}
 	reload(`access: {useDefaults: false, deny: [/data/note]}`)
-	if got := tells(t, m, c, "cat /data/keys/k"); got != secret {
-		t.Errorf("what a reload opened says %q", got)
-	}
+	expect.Equal(t, tells(t, m, c, "cat /data/keys/k"), secret, "what a reload opened says")
 	refused(t, m, c, "cat /data/note")
 	tellsOf(1)
 	reload(deny)
 	refused(t, m, c, "cat /data/keys/k")
 	keptBy("chatd-enforce")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	m = open(t, opt)
 	refused(t, m, c, "cat /data/note")
 	tellsOf(1)
-	must(t, second(m.Sleep(ctx, c.ID)))
+	must.Get(m.Sleep(ctx, c.ID))(t)
 	keptBy("chatd-enforce", "bubblewrap")
 	if got := masks(); !slices.Equal(got, []string{"/keys", "/note"}) {
 		t.Errorf("the next plan masks %q", got)

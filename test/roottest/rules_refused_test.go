@@ -10,6 +10,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRulesUnkeepable: rules with which no session could start are refused when they are read, and
@@ -36,16 +38,10 @@ func TestRulesUnkeepable(t *testing.T) {
 	}
 	for _, pattern := range []string{"/usr/share/doc", "/usr/sbin", "*.log", "/home", "/mnt", "/etc/ssl"} {
 		err := m.Reload(ctx, map[string]*filerules.Policy{"ruled": policy(t, `access: {useDefaults: false, deny: ["~/keys/**", "`+pattern+`"]}`)})
-		if err != nil {
-			t.Errorf("%s: %v", pattern, err)
-		}
-		if _, err := m.Sleep(ctx, c.ID); err != nil {
-			t.Fatal(err)
-		}
+		expect.True(t, err == nil, "%s: %v", pattern, err)
+		must.Get(m.Sleep(ctx, c.ID))(t)
 		wake(t, m, c.ID)
-		if got := tells(t, m, c, "echo up"); got != "up\n" {
-			t.Errorf("%s: a run says %q", pattern, got)
-		}
+		expect.Equal(t, tells(t, m, c, "echo up"), "up\n", "%s: a run says", pattern)
 	}
 }
 
@@ -55,16 +51,16 @@ func TestRulesUnkeepable(t *testing.T) {
 func TestRulesMatchTooMuch(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["~/keys/**"]}`)
 	shared := filepath.Join("/srv", fmt.Sprintf("headers-%d-%d", os.Getpid(), worlds.Load()))
-	must(t, os.MkdirAll(shared, 0o755))
+	must.Do(t, os.MkdirAll(shared, 0o755))
 	t.Cleanup(func() { os.RemoveAll(shared) })
 	for i := range 20_001 {
-		must(t, os.WriteFile(filepath.Join(shared, fmt.Sprintf("%d.hdr", i)), nil, 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(shared, fmt.Sprintf("%d.hdr", i)), nil, 0o644))
 	}
 	p := opt.Profiles["ruled"]
 	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/srv/headers", Mode: chat.ReadOnly}}
 	opt.Profiles["ruled"] = p
 	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "too-much")
 	putFile(t, c, "keys/k", secret)
@@ -78,7 +74,7 @@ func TestRulesMatchTooMuch(t *testing.T) {
 		t.Fatalf("they ended a session: awake is %v, %v", got.Awake, err)
 	}
 	refused(t, m, c, "cat keys/k")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	fewer := opt.FileRules
 	opt.FileRules = many
 	if _, err := openManager(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "it matches 20001 places") {

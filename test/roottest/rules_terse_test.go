@@ -14,6 +14,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // everyWayIn does what the rules deny, on every way in, as the caller of ctx, and
@@ -46,9 +48,7 @@ func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Cha
 	tell("share to", second(m.Share(ctx, other.ID, chat.Share{Path: "open", To: c.ID, ToPath: "vault/new"})))
 	for _, q := range []chat.Question{{Path: "vault/key", Op: "read"}, {Path: "link/key", Op: "read"}, {Command: "cat vault/key"}} {
 		e, err := k.Explain(ctx, c.ID, q)
-		if err != nil || e.Verdict != "deny" {
-			t.Errorf("explain %+v: %+v, %v", q, e, err)
-		}
+		expect.True(t, err == nil && e.Verdict == "deny", "explain %+v: %+v, %v", q, e, err)
 		answers["explain "+q.Path+q.Command] = e.Rule + e.Place + e.Layer
 	}
 	return answers
@@ -70,19 +70,18 @@ func TestTerseOnEveryWay(t *testing.T) {
 	for i := range chats {
 		no := false
 		c, _, err := m.Create(bridge, chat.Spec{ExternalID: fmt.Sprint(i), Profile: "ruled", Awake: &no})
-		must(t, err)
+		must.Do(t, err)
 		chats[i] = c
 		putFile(t, c, "vault/key", "k")
 		putFile(t, c, "open", "o")
-		must(t, os.Symlink("vault", filepath.Join(c.Home, "link")))
+		must.Do(t, os.Symlink("vault", filepath.Join(c.Home, "link")))
 	}
 	knows := func(s string) bool {
 		return strings.Contains(s, "vaul?") || strings.Contains(s, "rules.yaml") || strings.Contains(s, "global")
 	}
 	for way, answers := range everyWayIn(bridge, t, m, chats[0], chats[1]) {
-		if knows(answers) || strings.Contains(answers, "vault") {
-			t.Errorf("terse: %s tells a bridge %s", way, answers)
-		}
+		expect.True(t, !knows(answers) && !strings.Contains(answers, "vault"),
+			"terse: %s tells a bridge %s", way, answers)
 		if strings.HasPrefix(way, "run") && !strings.Contains(answers, "Access denied by policy") {
 			t.Errorf("terse: %s tells %s", way, answers)
 		}

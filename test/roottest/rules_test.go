@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRulesMasks: what is there when a session starts is closed or read-only as the rules
@@ -27,10 +29,10 @@ agents:
 	for _, name := range []string{".env", "a/b/.env", "keys/private", "keys/public/k", "conf/x", "conf/inner/y", "plain", "twin"} {
 		putFile(t, c, name, secret+" "+name)
 	}
-	must(t, os.Remove(filepath.Join(c.Home, "twin")))
-	must(t, os.Link(filepath.Join(c.Home, "a/b/.env"), filepath.Join(c.Home, "twin")))
+	must.Do(t, os.Remove(filepath.Join(c.Home, "twin")))
+	must.Do(t, os.Link(filepath.Join(c.Home, "a/b/.env"), filepath.Join(c.Home, "twin")))
 	rc := putFile(t, c, ".bashrc", "cat ~/.env ~/keys/private > ~/seen 2>&1\n")
-	must(t, os.Chmod(rc, 0o644))
+	must.Do(t, os.Chmod(rc, 0o644))
 	wake(t, m, c.ID)
 	if got := tells(t, m, c, "cat ~/seen"); strings.Contains(got, secret) || !strings.Contains(got, "Operation not permitted") {
 		t.Errorf("the chat's first command read %q", got)

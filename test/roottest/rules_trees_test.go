@@ -12,19 +12,20 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // shippedDaemon is a chatd with the profiles as they are shipped, and a skeleton.
 func shippedDaemon(t *testing.T, opt provision.Options, skeleton string) *daemon {
 	t.Helper()
 	config := configFile(t, opt)
-	text, err := os.ReadFile(config)
-	must(t, err)
+	text := must.Get(os.ReadFile(config))(t)
 	extra := "profiles:\n"
 	for _, name := range []string{"agent", "agent-large"} {
 		extra += fmt.Sprintf("  %s: {skeleton: %s}\n", name, skeleton)
 	}
-	must(t, os.WriteFile(config, append(text, extra...), 0o600))
+	must.Do(t, os.WriteFile(config, append(text, extra...), 0o600))
 	return startDaemonOf(t, opt, config, "")
 }
 
@@ -61,7 +62,7 @@ func TestShippedTrees(t *testing.T) {
 	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
 	for _, name := range []string{"conf/app/.env", "conf/secrets/k"} {
 		file := filepath.Join(skeleton, name)
-		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
 			os.WriteFile(file, []byte(secret), 0o644)))
 	}
 	d := shippedDaemon(t, opt, skeleton)
@@ -72,13 +73,12 @@ func TestShippedTrees(t *testing.T) {
 
 func shippedTrees(t *testing.T, d *daemon, profile string) {
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "trees " + profile, Profile: profile})
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	sh := func(script string) chat.RunResult {
 		t.Helper()
-		must(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte(script), 0o644))
-		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}})
-		must(t, err)
+		must.Do(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte(script), 0o644))
+		r := must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}}))(t)
 		return r
 	}
 	want := "k=v\ny\n7\n.package-lock.json\np\ndone\n"
@@ -95,7 +95,7 @@ func closedFor(t *testing.T, sh func(string) chat.RunResult, c chat.Chat, names 
 	for i, name := range names {
 		file := filepath.Join(c.Home, name)
 		if _, err := os.Lstat(file); err != nil {
-			must(t, os.Chown(putFile(t, c, name, secret), int(c.UID), int(c.UID)))
+			must.Do(t, os.Chown(putFile(t, c, name, secret), int(c.UID), int(c.UID)))
 		}
 		script := strings.NewReplacer("FILE", name, "DIR", filepath.Dir(name), "N", fmt.Sprint(i)).
 			Replace(`cat FILE && echo read; cat < FILE; ln FILE linkN && cat linkN
@@ -119,18 +119,17 @@ func TestRulesOnOverlay(t *testing.T) {
 	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
 	for _, name := range []string{"conf/.env", ".env", "secrets/k"} {
 		file := filepath.Join(skeleton, name)
-		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755),
 			os.WriteFile(file, []byte(secret), 0o644)))
 	}
 	d := shippedDaemon(t, opt, skeleton)
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "on overlay", Profile: "agent"})
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	sh := func(script string) chat.RunResult {
 		t.Helper()
-		must(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte(script), 0o644))
-		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}})
-		must(t, err)
+		must.Do(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte(script), 0o644))
+		r := must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}}))(t)
 		return r
 	}
 	if r := sh("echo free >f; cat f; mkdir -p a/secrets; echo x >a/.env; rm -rf a; ls"); r.Exit != 0 ||
@@ -138,8 +137,7 @@ func TestRulesOnOverlay(t *testing.T) {
 		t.Errorf("exit %d: %s%s", r.Exit, r.Stdout, r.Stderr)
 	}
 	closedFor(t, sh, c, "conf/.env", ".env", "secrets/k")
-	got, err := d.Get(t.Context(), c.ID)
-	must(t, err)
+	got := must.Get(d.Get(t.Context(), c.ID))(t)
 	for _, l := range got.Layers {
 		if l.Name == chat.LayerView && !strings.Contains(l.Probe, "names") {
 			t.Errorf("layer view does not say what is weaker there: %s", l.Probe)
@@ -159,9 +157,7 @@ mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work "$1"; chm
 		}
 		t.Cleanup(func() {
 			out, err := exec.Command("umount", "-l", dir, below).CombinedOutput()
-			if err != nil {
-				t.Errorf("umount: %v: %s", err, out)
-			}
+			expect.True(t, err == nil, "umount: %v: %s", err, out)
 		})
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestKernelDenialsNameTheRule: where the kernel refuses by a rule whose name the caller did not
@@ -27,21 +29,20 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 			bridge := asBridge(t.Context(), "bridge")
 			c := asleepFor(bridge, t, m)
 			pem := putFile(t, c, "a.pem", secret)
-			must(t, errors.Join(os.Chown(pem, int(c.UID), int(c.UID)), os.Link(pem, filepath.Join(c.Home, "linked"))))
+			must.Do(t, errors.Join(os.Chown(pem, int(c.UID), int(c.UID)), os.Link(pem, filepath.Join(c.Home, "linked"))))
 			putDir(t, c, "vault")
 			putDir(t, c, "shut")
-			must(t, os.Symlink("vault", filepath.Join(c.Home, "way")))
-			must(t, os.Chmod(filepath.Join(c.Home, "shut"), 0))
+			must.Do(t, os.Symlink("vault", filepath.Join(c.Home, "way")))
+			must.Do(t, os.Chmod(filepath.Join(c.Home, "shut"), 0))
 			wake(t, m, c.ID)
 			for _, ctx := range []context.Context{operator(t.Context()), bridge} {
 				kernelDenials(ctx, t, opt, m, c, messages == "vague" && chat.CallerFrom(ctx).Role != chat.RoleOperator)
 			}
-			_, err := m.Sleep(operator(t.Context()), c.ID)
-			must(t, err)
+			must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 			if text, err := get(t, m, c.ID, "linked"); err != nil {
 				t.Errorf("asleep, a file of the chat's own is judged by the name: %q, %v", text, err)
 			}
-			must(t, errors.Join(os.Chown(pem, 0, 0), os.Chmod(pem, 0o644)))
+			must.Do(t, errors.Join(os.Chown(pem, 0, 0), os.Chmod(pem, 0o644)))
 			var d *filewire.Denial
 			if _, err := get(t, m, c.ID, "linked"); !errors.As(err, &d) || d.Rule != filewire.RuleHardLink {
 				t.Errorf("asleep, another owner's file: %v, %#v", err, d)
@@ -55,7 +56,7 @@ func asleepFor(ctx context.Context, t *testing.T, m *manager) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(ctx, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: &no})
-	must(t, err)
+	must.Do(t, err)
 	return c
 }
 
@@ -71,9 +72,8 @@ func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *
 	case !terse && (d.Rule != "deny **/*.pem" || d.Place != "rules.yaml:3"):
 		t.Errorf("%#v", d)
 	}
-	if len(auditLines(t, opt, "read_file", "denied", "deny **/*.pem", "rules.yaml:3")) == 0 {
-		t.Error("no line of the audit log names the rule")
-	}
+	expect.True(t, len(auditLines(t, opt, "read_file", "denied", "deny **/*.pem", "rules.yaml:3")) != 0,
+		"no line of the audit log names the rule")
 	e, err := m.Explain(ctx, c.ID, chat.Question{Path: "linked", Op: "read"})
 	if err != nil || e.Verdict != "deny" || !e.ByKernel || terse == (e.Place == "rules.yaml:3") {
 		t.Errorf("explain: %+v, %v", e, err)

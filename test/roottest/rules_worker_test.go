@@ -17,6 +17,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // workerOf is the enforcer's worker, once there is another than was.
@@ -34,8 +36,7 @@ func workerOf(t *testing.T, opt provision.Options, was int) (pid int) {
 // masksAt are the mounts of bubblewrap's masks in the chat's session, as its mountinfo has them.
 func masksAt(t *testing.T, initPID string) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile("/proc/" + initPID + "/mountinfo")
-	must(t, err)
+	text := must.Get(os.ReadFile("/proc/" + initPID + "/mountinfo"))(t)
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, "/masks/closed-") {
 			lines = append(lines, line)
@@ -64,14 +65,14 @@ func TestRulesWorkerKilled(t *testing.T) {
 	needsRoot(t)
 	shared := filepath.Join("/srv", fmt.Sprintf("worker-%d-%d", os.Getpid(), worlds.Load()))
 	t.Cleanup(func() { os.RemoveAll(shared) })
-	must(t, errors.Join(os.MkdirAll(shared+"/secret", 0o755),
+	must.Do(t, errors.Join(os.MkdirAll(shared+"/secret", 0o755),
 		os.WriteFile(shared+"/secret/f", []byte(secret), 0o644)))
 	const count = 50 // directories that a reload opens or closes, one mount after the other
 	opened := `access: {useDefaults: false, deny: ["~/note", /data/secret, "**/.env"]}`
 	closed := strings.Replace(opened, "[", `["~/keys", `, 1)
 	for i := range count {
 		dir := fmt.Sprintf("%s/many/%d", shared, i)
-		must(t, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/k", []byte(secret), 0o644)))
+		must.Do(t, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/k", []byte(secret), 0o644)))
 		closed = strings.Replace(closed, "[", fmt.Sprintf(`["/data/many/%d", `, i), 1)
 	}
 	opt := ruledOptions(t, closed)
@@ -90,10 +91,10 @@ func TestRulesWorkerKilled(t *testing.T) {
 	denied := []string{"note", "/data/secret/f", "w/.env", "loop/later/.env"}
 	loop := "while :; do sleep 0.02; cat " + strings.Join(denied, " ") + " loop/n*/.env >> loop/out" +
 		" 2>> loop/err; cat keys/k >> loop/keys 2>> loop/err; date >> loop/ticks; done &"
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Enter: true, Text: loop}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Enter: true, Text: loop}))
 	read := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(c.Home, "loop", name))
-		must(t, ignoreGone(err))
+		must.Do(t, ignoreGone(err))
 		return string(b)
 	}
 	initPID := sessionInit(t, c)
@@ -103,7 +104,7 @@ func TestRulesWorkerKilled(t *testing.T) {
 	}
 	worker := workerOf(t, opt, 0)
 	for i := range 4 {
-		must(t, unix.Kill(worker, unix.SIGKILL))
+		must.Do(t, unix.Kill(worker, unix.SIGKILL))
 		putFile(t, c, fmt.Sprintf("loop/n%d/.env", i), secret)
 		worker = workerOf(t, opt, worker)
 		ticks(t, c, 3)
@@ -112,31 +113,23 @@ func TestRulesWorkerKilled(t *testing.T) {
 			t.Errorf("after kill %d the masks are %q, were %q", i, got, masks)
 		}
 	}
-	if got := read("out") + read("keys"); got != "" {
-		t.Errorf("while workers were killed the chat read %q", got)
-	}
+	expect.Equal(t, (read("out") + read("keys")), "", "while workers were killed the chat read")
 	reload := func(rules string) error {
 		policies := map[string]*filerules.Policy{"ruled": policy(t, rules)}
 		return m.Reload(operator(t.Context()), policies)
 	}
 	for i := range 6 {
 		ended := make(chan error, 1)
-		before, err := os.ReadFile("/proc/" + initPID + "/mountinfo")
-		must(t, err)
+		before := must.Get(os.ReadFile("/proc/" + initPID + "/mountinfo"))(t)
 		go func() { ended <- killAtMount(initPID, string(before), worker) }()
-		must(t, reload([]string{opened, closed}[i%2]))
-		must(t, <-ended)
+		must.Do(t, reload([]string{opened, closed}[i%2]))
+		must.Do(t, <-ended)
 		worker = workerOf(t, opt, worker)
 		refused(t, m, c, "cat %s", strings.Join(denied, " "))
 		want := strings.Repeat(secret, []int{count + 1, 0}[i%2])
-		if got := tells(t, m, c, "cat keys/k /data/many/*/k 2>/dev/null"); got != want {
-			t.Errorf("after reload %d: %q", i, got)
-		}
+		expect.Equal(t, tells(t, m, c, "cat keys/k /data/many/*/k 2>/dev/null"), want,
+			"after reload %d", i)
 	}
-	if initPID != sessionInit(t, c) {
-		t.Error("the session is another")
-	}
-	if got := read("out"); got != "" {
-		t.Errorf("the chat read %q", got)
-	}
+	expect.True(t, initPID == sessionInit(t, c), "the session is another")
+	expect.Equal(t, read("out"), "", "the chat read")
 }

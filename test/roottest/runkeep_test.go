@@ -9,28 +9,27 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // endedAgo has a background run that has ended, ended so long ago.
 func endedAgo(t *testing.T, dir string, ago time.Duration) {
 	t.Helper()
 	name := filepath.Join(dir, "result.json")
-	text, err := os.ReadFile(name)
-	must(t, err)
+	text := must.Get(os.ReadFile(name))(t)
 	var e map[string]any
-	must(t, json.Unmarshal(text, &e))
+	must.Do(t, json.Unmarshal(text, &e))
 	e["at"] = time.Now().UTC().Add(-ago)
-	text, err = json.Marshal(e)
-	must(t, err)
-	must(t, os.WriteFile(name, text, 0o600))
+	text = must.Get(json.Marshal(e))(t)
+	must.Do(t, os.WriteFile(name, text, 0o600))
 }
 
 // TestRunsAreKept: a run that has ended is kept for 30 minutes, also over a restart, and is then as
 // one that never was, with its files; of more output than a chat may keep the oldest goes first.
 func TestRunsAreKept(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	c := create(t, m, "kept", "default")
 	ctx := operator(t.Context())
 	files := func(run string) string { return filepath.Join(opt.Run, "runs", string(c.ID), run) }
@@ -45,18 +44,14 @@ func TestRunsAreKept(t *testing.T) {
 		awaitRun(t, m, c.ID, r.ID)
 		runs = append(runs, r.ID)
 	}
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	old, soon, young := runs[0], runs[1], runs[2]
 	endedAgo(t, files(old), chat.RunRetention+time.Second)
 	endedAgo(t, files(soon), chat.RunRetention-3*time.Second)
 	endedAgo(t, files(young), chat.RunRetention-5*time.Minute)
 	m = open(t, opt)
-	if !gone(old) {
-		t.Error("a run that ended more than 30 minutes ago is kept")
-	}
-	if !comes(func() bool { return gone(soon) }) {
-		t.Error("a run whose 30 minutes are over is kept")
-	}
+	expect.True(t, gone(old), "a run that ended more than 30 minutes ago is kept")
+	expect.True(t, comes(func() bool { return gone(soon) }), "a run whose 30 minutes are over is kept")
 	if r := awaitRun(t, m, c.ID, young); r.Result.Stdout != "kept\n" {
 		t.Errorf("a run that ended 25 minutes ago: %+v", r)
 	}
@@ -68,7 +63,6 @@ func TestRunsAreKept(t *testing.T) {
 		awaitRun(t, m, c.ID, r.ID)
 	}
 	comes(func() bool { return gone(young) }) // the oldest go once the last one's end is known
-	if !gone(young) || gone(runs[len(runs)-1]) || gone(runs[len(runs)-2]) {
-		t.Error("of more than a chat may keep the oldest is kept, or a newer one is gone")
-	}
+	expect.True(t, gone(young) && !gone(runs[len(runs)-1]) && !gone(runs[len(runs)-2]),
+		"of more than a chat may keep the oldest is kept, or a newer one is gone")
 }

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // stubborn are ways to outlive a timeout.
@@ -57,9 +59,7 @@ func TestTimeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := chat.RunSpec{Command: command, Timeout: chat.Duration(300 * time.Millisecond), Grace: chat.Duration(500 * time.Millisecond), Env: map[string]string{runTag: "timeouts"}}
 			r, err := m.Run(operator(t.Context()), c.ID, spec)
-			if err != nil || !r.TimedOut {
-				t.Errorf("%+v, %v", r, err)
-			}
+			expect.True(t, err == nil && r.TimedOut, "%+v, %v", r, err)
 			nothingTagged(t, c, "timeouts")
 		})
 	}
@@ -91,9 +91,7 @@ func TestTimeoutMax(t *testing.T) {
 	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "want at most 1s, which is timeout_max of profile short") {
 		t.Errorf("%v", err)
 	}
-	if _, err := os.Stat(filepath.Join(c.Home, "ran")); err == nil {
-		t.Error("it ran")
-	}
+	expect.True(t, expect.Err(os.Stat(filepath.Join(c.Home, "ran"))) != nil, "it ran")
 	if r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 5013"}); err != nil || !r.TimedOut {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -109,19 +107,17 @@ func TestGrace(t *testing.T) {
 		if err == nil && r.TimedOut && r.Stdout == "" && timeout < longEnough {
 			continue // it was not as far as its trap
 		}
-		if err != nil || !r.TimedOut || r.Exit != 7 || !strings.Contains(r.Stdout, "tidied") {
-			t.Errorf("%+v, %v", r, err)
-		}
+		expect.True(t, err == nil && r.TimedOut && r.Exit == 7 && strings.Contains(r.Stdout, "tidied"),
+			"%+v, %v", r, err)
 		break
 	}
 	ready, tidied := filepath.Join(c.Home, "ready"), filepath.Join(c.Home, "tidied")
-	must(t, errors.Join(os.Remove(ready), os.Remove(tidied)))
+	must.Do(t, errors.Join(os.Remove(ready), os.Remove(tidied)))
 	ctx, leave := context.WithCancel(operator(t.Context()))
 	defer leave()
 	go func() { comes(exists(ready)); leave() }()
-	if _, err := m.Run(ctx, c.ID, chat.RunSpec{Command: tidy}); !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller is gone: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Run(ctx, c.ID, chat.RunSpec{Command: tidy})), context.Canceled,
+		"the caller is gone")
 	if _, err := os.Stat(tidied); err != nil {
 		t.Errorf("the caller is gone: %v", err)
 	}
@@ -156,9 +152,7 @@ func TestGraceKeepsTheExit(t *testing.T) {
 		if !exists(ready)() && timeout < longEnough {
 			continue // it was not as far as its trap
 		}
-		if err != nil || !r.TimedOut || r.Exit != 7 || r.Signal != "" {
-			t.Errorf("%+v, %v", r, err)
-		}
+		expect.True(t, err == nil && r.TimedOut && r.Exit == 7 && r.Signal == "", "%+v, %v", r, err)
 		return
 	}
 }
@@ -167,9 +161,7 @@ func TestGraceKeepsTheExit(t *testing.T) {
 func childNamed(t *testing.T, name string) int {
 	t.Helper()
 	lists, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, err)
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // a thread may have ended
 		for _, child := range strings.Fields(string(text)) {
@@ -189,16 +181,14 @@ func TestOutputCaps(t *testing.T) {
 	m := open(t, attackOptions(t))
 	c := create(t, m, "caps", "default")
 	r := run(t, m, c.ID, "echo first; yes 0123456 | head -c 50000000; echo last; echo short >&2")
-	if r.Exit != 0 || !r.Truncated || r.StdoutBytes != 50000011 || r.StderrBytes != 6 || r.Stderr != "short\n" {
-		t.Errorf("exit %d, truncated %t, %d and %d bytes, stderr %q", r.Exit, r.Truncated, r.StdoutBytes, r.StderrBytes, r.Stderr)
-	}
+	expect.True(t, r.Exit == 0 && r.Truncated && r.StdoutBytes == 50000011 && r.StderrBytes == 6 && r.Stderr == "short\n",
+		"exit %d, truncated %t, %d and %d bytes, stderr %q", r.Exit, r.Truncated, r.StdoutBytes, r.StderrBytes, r.Stderr)
 	if len(r.Stdout) > chat.DefaultOutputMax || !strings.HasPrefix(r.Stdout, "first\n0123456\n") || !strings.HasSuffix(r.Stdout, "0123456\nlast\n") || !strings.Contains(r.Stdout, "[chatd left ") {
 		t.Errorf("%d bytes: %.20q … %.20q", len(r.Stdout), r.Stdout, r.Stdout[max(0, len(r.Stdout)-20):])
 	}
 	r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: "cat", Stdin: strings.Repeat("x", chat.MaxStdin)})
-	if err != nil || r.StdoutBytes != chat.MaxStdin || r.Truncated {
-		t.Errorf("stdin: %d bytes, %v", r.StdoutBytes, err)
-	}
+	expect.True(t, err == nil && r.StdoutBytes == chat.MaxStdin && !r.Truncated,
+		"stdin: %d bytes, %v", r.StdoutBytes, err)
 }
 
 // TestRunTo: the output of a run comes as it is printed, all of it, in order, and
@@ -218,7 +208,7 @@ func TestRunTo(t *testing.T) {
 			return
 		}
 		if got[0] == 0 { // it waits for that
-			must(t, os.WriteFile(goOn, nil, 0o666))
+			must.Do(t, os.WriteFile(goOn, nil, 0o666))
 		}
 		for _, b := range p { // 0123456789 over and over
 			if b != next {

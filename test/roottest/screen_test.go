@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	unprivileged "github.com/chatd/chatd/front"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStyledScreen: the screen is text; with styles it has SGR sequences, and none that a chat
@@ -20,19 +21,14 @@ func TestStyledScreen(t *testing.T) {
 	c := create(t, m, "styled", "default")
 	typed(t, m, c.ID, `printf '\e]0;title\a\e]8;;http://192.0.2.1/\aa link\e]8;;\a \e[1;31mred\e[0m %s\n' end`)
 	for deadline := time.Now().Add(longEnough); ; time.Sleep(20 * time.Millisecond) {
-		plain, err := m.Screen(ctx, c.ID)
-		must(t, err)
-		styled, err := k.ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true})
-		must(t, err)
+		plain := must.Get(m.Screen(ctx, c.ID))(t)
+		styled := must.Get(k.ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true}))(t)
 		if !strings.Contains(plain.Text, "a link red end") {
-			if time.Now().After(deadline) {
-				t.Fatalf("the screen is %q", plain.Text)
-			}
+			must.True(t, !time.Now().After(deadline), "the screen is %q", plain.Text)
 			continue
 		}
-		if strings.Contains(plain.Text, "\x1b") {
-			t.Errorf("the plain screen has sequences: %q", plain.Text)
-		}
+		expect.True(t, !strings.Contains(plain.Text, "\x1b"),
+			"the plain screen has sequences: %q", plain.Text)
 		sgr := regexp.MustCompile(`\x1b\[[0-9;:]*m`)
 		rest := sgr.ReplaceAllString(styled.Text, "")
 		if !regexp.MustCompile(`\x1b\[[0-9;]*31[0-9;]*mred\x1b\[`).MatchString(styled.Text) || strings.Contains(rest, "\x1b") || !strings.Contains(rest, "a link red end") {
@@ -40,10 +36,7 @@ func TestStyledScreen(t *testing.T) {
 		}
 		break
 	}
-	if _, err := m.Sleep(ctx, c.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true}); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("asleep: %v", err)
-	}
+	must.Get(m.Sleep(ctx, c.ID))(t)
+	expect.Is(t, expect.Err(m.ScreenWith(ctx, c.ID, chat.ScreenSpec{Styles: true})), chat.ErrWrongPhase,
+		"asleep")
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRunHasASession: a run leads a session (setsid(2)) that it can name, whatever kind of run it
@@ -16,13 +18,11 @@ func TestRunHasASession(t *testing.T) {
 	want := func(what, out string) {
 		t.Helper()
 		f := strings.Fields(out)
-		if len(f) != 4 || f[1] == "0" || f[1] != f[3] {
-			t.Errorf("%s: %q", what, out)
-		}
+		expect.True(t, len(f) == 4 && f[1] != "0" && f[1] == f[3], "%s: %q", what, out)
 	}
 	want("a run", run(t, m, c.ID, show).Stdout)
 	r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: show, TTY: &chat.TTY{Rows: 24, Cols: 80}})
-	must(t, err)
+	must.Do(t, err)
 	want("a run with a terminal", r.Stdout)
 	b := startRun(t, m, c.ID, chat.RunSpec{Command: show})
 	want("a background run", awaitRun(t, m, c.ID, b.ID).Result.Stdout)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSanitizersAndAgent: a program of AddressSanitizer ends well, and ssh-agent, which is
@@ -67,18 +69,15 @@ func TestRuntimesFitTheChat(t *testing.T) {
 			t.Errorf("%s: %s, want %d to %d", r.heap, out, r.least, r.most)
 		}
 	}
-	if tried < 5 {
-		t.Error("want at least nproc and sh to ask")
-	}
+	expect.True(t, tried >= 5, "want at least nproc and sh to ask")
 	if _, err := exec.LookPath("node"); err == nil {
 		// It holds 120 MiB, and makes 700 MiB of garbage.
 		const garbage = `node -e 'const q=[];for(let i=0;i<10000;i++){q.push(Array.from({length:9000},(_,k)=>k+i+.5));` +
 			`if(q.length>1750)q.shift()}console.log("done")'`
 		r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: garbage, Timeout: tryTimeout})
-		if err != nil || r.Stdout != "done\n" {
-			t.Errorf("garbage: %q, exit %d, %v, %v", r.Stdout, r.Exit, r.Why, err)
-		}
+		expect.True(t, err == nil && r.Stdout == "done\n",
+			"garbage: %q, exit %d, %v, %v", r.Stdout, r.Exit, r.Why, err)
 	}
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `echo "in the terminal: $NODE_OPTIONS"`, Enter: true}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `echo "in the terminal: $NODE_OPTIONS"`, Enter: true}))
 	waitScreen(t, m, c.ID, "in the terminal: --max-old-space-size=336")
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // soakSize is how long TestSoakLife lasts, and with how many chats: 20 minutes and 500 by make
@@ -32,8 +34,7 @@ func soakSize(t *testing.T) (last time.Duration, chats int) {
 	case s == "":
 		return 30 * time.Second, 60
 	}
-	last, err := time.ParseDuration(s)
-	must(t, err)
+	last = must.Get(time.ParseDuration(s))(t)
 	return last, 500
 }
 
@@ -52,9 +53,8 @@ func TestSoakLife(t *testing.T) {
 	s.began, s.took, s.used = time.Now(), nil, nil
 	s.soak(chats, last)
 	var after lifeCount
-	if !comes(func() bool { after = s.count(); return after.nothingMore(before) }) {
-		t.Errorf("before %+v\nafter  %+v", before, after)
-	}
+	expect.True(t, comes(func() bool { after = s.count(); return after.nothingMore(before) }),
+		"before %+v\nafter  %+v", before, after)
 	s.report(last)
 	// Some are timers, and the runtime's own.
 	if g, fresh := s.goroutines(s.daemon), s.freshGoroutines(); g > fresh+16 {
@@ -66,7 +66,7 @@ func TestSoakLife(t *testing.T) {
 func soakConfig(t *testing.T, opt provision.Options) string {
 	t.Helper()
 	file := configFile(t, opt)
-	must(t, appendTo(file, []byte(modelProfiles)))
+	must.Do(t, appendTo(file, []byte(modelProfiles)))
 	return file
 }
 
@@ -279,22 +279,19 @@ func (s *lifeSoak) count() (l lifeCount) {
 	l.Processes, l.Cgroups = len(h.processes), len(h.cgroups)
 	for _, pid := range s.pids() {
 		fds, err := os.ReadDir("/proc/" + pid + "/fd")
-		must(s.t, ignoreGone(err))
+		must.Do(s.t, ignoreGone(err))
 		l.Descriptors += len(fds)
 	}
 	for _, save := range []string{"iptables-save", "ip6tables-save"} {
-		out, err := exec.Command(save).Output()
-		must(s.t, err)
+		out := must.Get(exec.Command(save).Output())(s.t)
 		l.Rules += strings.Count(string(out), "\n-A ")
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must(s.t, err)
+	mounts := must.Get(os.ReadFile("/proc/self/mountinfo"))(s.t)
 	l.Mounts = strings.Count(string(mounts), "\n")
-	accounts, err := os.ReadDir(s.opt.Userdb)
-	must(s.t, err)
+	accounts := must.Get(os.ReadDir(s.opt.Userdb))(s.t)
 	l.Accounts = len(accounts)
 	for _, dir := range []string{s.opt.Homes, s.opt.Run, s.opt.State} {
-		must(s.t, filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error {
+		must.Do(s.t, filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error {
 			l.Files++
 			return ignoreGone(err)
 		}))
@@ -328,12 +325,10 @@ var goroutineLine = regexp.MustCompile(`(?m)^goroutine \d+ `)
 
 // goroutines ends a daemon by SIGQUIT, at which a Go program prints its goroutines.
 func (s *lifeSoak) goroutines(d *daemon) int {
-	said, err := os.ReadFile(d.log)
-	must(s.t, err)
-	must(s.t, d.cmd.Process.Signal(syscall.SIGQUIT))
+	said := must.Get(os.ReadFile(d.log))(s.t)
+	must.Do(s.t, d.cmd.Process.Signal(syscall.SIGQUIT))
 	_ = d.cmd.Wait()
-	all, err := os.ReadFile(d.log)
-	must(s.t, err)
+	all := must.Get(os.ReadFile(d.log))(s.t)
 	return len(goroutineLine.FindAll(all[len(said):], -1))
 }
 
@@ -361,6 +356,6 @@ func (s *lifeSoak) report(last time.Duration) {
 	}
 	if file := os.Getenv("CHATD_TEST_SOAK_PLOT"); file != "" {
 		plot := drawSoak(s.took, s.used, max(last, time.Since(s.began)))
-		must(s.t, os.WriteFile(file, []byte(plot), 0o644))
+		must.Do(s.t, os.WriteFile(file, []byte(plot), 0o644))
 	}
 }

@@ -14,9 +14,7 @@ const plotWidth, plotHeight, plotParts = 720, 160, 60
 // chatd's processes.
 func drawSoak(took []tookCall, used []memorySample, last time.Duration) string {
 	var latency [plotParts][]time.Duration
-	part := func(at time.Duration) int {
-		return min(max(int(at*plotParts/last), 0), plotParts-1)
-	}
+	part := func(at time.Duration) int { return min(max(int(at*plotParts/last), 0), plotParts-1) }
 	for _, c := range took {
 		latency[part(c.at)] = append(latency[part(c.at)], c.took)
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // soakRuns is how many runs TestSoak makes: 400, or 40 with -short. CHATD_TEST_SOAK is
@@ -29,8 +31,7 @@ func soakRuns(t *testing.T) int {
 	case s == "":
 		return 400
 	}
-	n, err := strconv.Atoi(s)
-	must(t, err)
+	n := must.Get(strconv.Atoi(s))(t)
 	return n
 }
 
@@ -93,8 +94,7 @@ type soakLeft struct {
 
 func soakCount(t *testing.T, opt provision.Options, chats []chat.Chat) soakLeft {
 	t.Helper()
-	fds, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	fds := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	l := soakLeft{Goroutines: runtime.NumGoroutine(), Descriptors: len(fds), Leaves: len(runLeaves(t, opt)), Supervisors: len(supervisors(t))}
 	for _, c := range chats {
 		l.Processes += len(inRuns(c.UID))
@@ -112,7 +112,7 @@ func TestSoak(t *testing.T) {
 		chats = append(chats, create(t, m, fmt.Sprint("soak", i), "default"))
 	}
 	for _, c := range chats { // what is made once is made
-		must(t, soakBackground(operator(t.Context()), m, c.ID, chat.RunSpec{Command: "true"}, 0))
+		must.Do(t, soakBackground(operator(t.Context()), m, c.ID, chat.RunSpec{Command: "true"}, 0))
 		run(t, m, c.ID, "true")
 	}
 	var before, after soakLeft
@@ -126,9 +126,7 @@ func TestSoak(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for id := range next {
-				if err := soakOne(m, id); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, soakOne(m, id))
 			}
 		})
 	}
@@ -146,9 +144,8 @@ func TestSoak(t *testing.T) {
 	}
 	for _, c := range chats {
 		kept, err := os.ReadDir(filepath.Join(opt.Run, "runs", string(c.ID)))
-		if err != nil || len(kept) > chat.MaxRuns {
-			t.Errorf("%d runs of %s are kept, %v", len(kept), c.ID, err)
-		}
+		expect.True(t, err == nil && len(kept) <= chat.MaxRuns,
+			"%d runs of %s are kept, %v", len(kept), c.ID, err)
 	}
 	t.Logf("%d runs in %s: before %+v, after %+v", n, took.Round(time.Millisecond), before, after)
 }
@@ -162,24 +159,21 @@ func TestAnswerWithinGrace(t *testing.T) {
 	for _, command := range stubborn {
 		r := startRun(t, m, c.ID, chat.RunSpec{Command: command, Timeout: chat.MaxTimeout, Grace: chat.Duration(300 * time.Millisecond), Env: map[string]string{runTag: "answer"}})
 		until(t, "control: what the run started is seen", func() bool { return len(tagged(c.UID, "answer")) > 0 && len(inRuns(c.UID)) > 0 })
-		must(t, m.EndRun(ctx, c.ID, r.ID))
+		must.Do(t, m.EndRun(ctx, c.ID, r.ID))
 		nothingTagged(t, c, "answer")
 	}
 	for _, background := range []bool{false, true} {
-		must(t, os.RemoveAll(filepath.Join(c.Home, "held")))
-		must(t, os.RemoveAll(filepath.Join(c.Home, "pid")))
-		must(t, m.Input(ctx, c.ID, chat.Input{Text: "while [ ! -s ~/pid ]; do sleep 0.05; done; exec 9>/proc/$(cat ~/pid)/fd/1; echo held >~/held", Enter: true}))
+		must.Do(t, os.RemoveAll(filepath.Join(c.Home, "held")))
+		must.Do(t, os.RemoveAll(filepath.Join(c.Home, "pid")))
+		must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "while [ ! -s ~/pid ]; do sleep 0.05; done; exec 9>/proc/$(cat ~/pid)/fd/1; echo held >~/held", Enter: true}))
 		spec := chat.RunSpec{Command: "echo $$ >~/pid; while [ ! -s ~/held ]; do sleep 0.05; done; echo done; exit 8", Timeout: chat.MaxTimeout}
 		if background {
 			r := awaitRun(t, m, c.ID, startRun(t, m, c.ID, spec).ID)
-			if r.Result.Exit != 8 || r.Result.Stdout != "done\n" {
-				t.Errorf("in the background: %+v", r.Result)
-			}
+			expect.True(t, r.Result.Exit == 8 && r.Result.Stdout == "done\n",
+				"in the background: %+v", r.Result)
 			continue
 		}
 		r, err := m.Run(ctx, c.ID, spec)
-		if err != nil || r.Exit != 8 || r.Stdout != "done\n" {
-			t.Errorf("%+v, %v", r, err)
-		}
+		expect.True(t, err == nil && r.Exit == 8 && r.Stdout == "done\n", "%+v, %v", r, err)
 	}
 }

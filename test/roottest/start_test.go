@@ -18,35 +18,31 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStartBeforeProbes: before a wall was tried the Manager answers for what is there, and
 // nothing new begins.
 func TestStartBeforeProbes(t *testing.T) {
 	opt := options(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	awake, sleeps, reaped := create(t, m, "awake", "default"), create(t, m, "sleeps", "default"), asleep(t, m, "reaped")
 	r := startRun(t, m, awake.ID, chat.RunSpec{Command: "echo on; exec sleep 1000"})
 	awaitOutput(t, m, awake.ID, r.ID, "on")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 
-	m, err = startManager(t.Context(), opt)
-	must(t, err)
-	defer func() { must(t, m.Close()) }()
+	m = must.Get(startManager(t.Context(), opt))(t)
+	defer func() { must.Do(t, m.Close()) }()
 	ctx := operator(t.Context())
 	page, err := m.List(ctx, chat.Filter{})
-	if err != nil || len(page.Chats) != 3 {
-		t.Errorf("%d chats are listed: %v", len(page.Chats), err)
-	}
+	expect.True(t, err == nil && len(page.Chats) == 3, "%d chats are listed: %v", len(page.Chats), err)
 	got, err := m.Get(ctx, awake.ID)
-	if err != nil || !got.Awake || len(got.Layers) != len(chat.LayerNames()) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	expect.True(t, err == nil && got.Awake && len(got.Layers) == len(chat.LayerNames()),
+		"%+v, %v", got, err)
 	for _, l := range got.Layers {
-		if l.State != chat.LayerUnknown || l.Probe != "not tried yet" {
-			t.Errorf("before any probe layer %s is %+v", l.Name, l)
-		}
+		expect.True(t, l.State == chat.LayerUnknown && l.Probe == "not tried yet",
+			"before any probe layer %s is %+v", l.Name, l)
 	}
 	if got, err := m.ShowRun(ctx, awake.ID, r.ID); err != nil || got.State != chat.RunRunning {
 		t.Errorf("the run is %+v, %v", got, err)
@@ -54,7 +50,7 @@ func TestStartBeforeProbes(t *testing.T) {
 	if got, err := m.Sleep(ctx, sleeps.ID); err != nil || got.Awake {
 		t.Errorf("sleep: %+v, %v", got, err)
 	}
-	must(t, m.Reap(ctx, reaped.ID))
+	must.Do(t, m.Reap(ctx, reaped.ID))
 	if h, err := m.Host(ctx); err != nil || len(h.Missing) != 0 {
 		t.Errorf("host: %+v, %v", h, err)
 	}
@@ -63,16 +59,15 @@ func TestStartBeforeProbes(t *testing.T) {
 			t.Errorf("%s before the walls were tried: %v", what, err)
 		}
 	}
-	must(t, m.Settle(t.Context()))
+	must.Do(t, m.Settle(t.Context()))
 	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
 		if err := begin(t); err != nil {
 			t.Errorf("%s after that: %v", what, err)
 		}
 	}
-	page, err = m.List(ctx, chat.Filter{})
-	must(t, err)
+	page = must.Get(m.List(ctx, chat.Filter{}))(t)
 	for _, c := range page.Chats {
-		must(t, m.Reap(ctx, c.ID))
+		must.Do(t, m.Reap(ctx, c.ID))
 	}
 }
 
@@ -107,49 +102,45 @@ func TestSocketBeforeProbes(t *testing.T) {
 	a := activate(t)
 	dir := filepath.Dir(a.config)
 	barrier := filepath.Join(dir, "barrier")
-	must(t, os.MkdirAll(dir+"/bin", 0o755))
-	must(t, unix.Mkfifo(barrier, 0o600))
-	real, err := exec.LookPath("bwrap")
-	must(t, err)
+	must.Do(t, os.MkdirAll(dir+"/bin", 0o755))
+	must.Do(t, unix.Mkfifo(barrier, 0o600))
+	real := must.Get(exec.LookPath("bwrap"))(t)
 	// As the chat, which may not open the start barrier: chatd's own end of it is in no child.
 	held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", barrier, real)
-	must(t, os.WriteFile(dir+"/bin/bwrap", []byte(held), 0o755))
+	must.Do(t, os.WriteFile(dir+"/bin/bwrap", []byte(held), 0o755))
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: a.socket + ".notify", Net: "unixgram"})
-	must(t, err)
+	must.Do(t, err)
 	defer notify.Close()
 	d := a.serve(t, "PATH="+dir+"/bin:$PATH NOTIFY_SOCKET="+a.socket+".notify", a.file)
 	within, cancel := context.WithTimeout(t.Context(), longEnough) // "systemd" holds the socket
 	defer cancel()
 	st, err := d.Status(within)
-	if err != nil || st.Ready || len(st.Layers) != len(chat.LayerNames()) {
-		t.Errorf("%+v, %v", st, err)
-	}
+	expect.True(t, err == nil && !st.Ready && len(st.Layers) == len(chat.LayerNames()),
+		"%+v, %v", st, err)
 	if out, err := exec.Command("iptables", "-S", "OUTPUT").CombinedOutput(); err != nil || !strings.Contains(string(out), "-j CHATD") {
 		t.Errorf("OUTPUT is %s, %v", out, err)
 	}
-	if _, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "early"}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("create: %v", err)
-	}
+	expect.Is(t, expect.Err(d.Create(t.Context(), chat.Spec{ExternalID: "early"})), chat.ErrBusy,
+		"create")
 	if said := pendingOf(t, notify); strings.Contains(said, "READY=1") {
 		t.Errorf("systemd heard %q", said)
 	}
-	must(t, os.Remove(barrier))
+	must.Do(t, os.Remove(barrier))
 	heard(t, notify, "READY=1")
 	if _, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "early"}); err != nil {
 		b, _ := os.ReadFile(d.log)
 		t.Errorf("create: %v\n%s", err, b)
 	}
-	page, err := d.List(t.Context(), chat.Filter{})
-	must(t, err)
+	page := must.Get(d.List(t.Context(), chat.Filter{}))(t)
 	for _, c := range page.Chats {
-		must(t, d.Reap(t.Context(), c.ID))
+		must.Do(t, d.Reap(t.Context(), c.ID))
 	}
 }
 
 // pendingOf is what was said so far.
 func pendingOf(t *testing.T, c *net.UnixConn) string {
 	t.Helper()
-	must(t, c.SetReadDeadline(time.Now()))
+	must.Do(t, c.SetReadDeadline(time.Now()))
 	var said strings.Builder
 	for b := make([]byte, 4096); ; {
 		n, err := c.Read(b)
@@ -163,14 +154,13 @@ func pendingOf(t *testing.T, c *net.UnixConn) string {
 // halfMade admits a chat at that time, and takes no step: the daemon does not run.
 func halfMade(t *testing.T, opt provision.Options, at time.Time) state.Record {
 	t.Helper()
-	store, err := state.Open(state.Options{Dir: opt.State, UIDs: opt.UIDs,
+	store := must.Get(state.Open(state.Options{Dir: opt.State, UIDs: opt.UIDs,
 		BlockSize: min(1<<16, max(16, (opt.UIDs.High-opt.UIDs.Low+1)/16)),
-		Now:       func() time.Time { return at }})
-	must(t, err)
+		Now:       func() time.Time { return at }}))(t)
 	by := chat.CallerFrom(operator(t.Context()))
 	rec, _, err := store.Admit(chat.Spec{ExternalID: "half"},
 		state.Event{Action: "create", Outcome: "intent", Caller: by})
-	must(t, errors.Join(err, store.Close()))
+	must.Do(t, errors.Join(err, store.Close()))
 	return rec
 }
 
@@ -178,24 +168,21 @@ func halfMade(t *testing.T, opt provision.Options, at time.Time) state.Record {
 // it, and wakes then. No caller is told that it never will.
 func TestWakeOfAHalfMadeChat(t *testing.T) {
 	opt := options(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
-	must(t, m.Close())
+	m := must.Get(openManager(t.Context(), opt))(t)
+	must.Do(t, m.Close())
 	rec := halfMade(t, opt, time.Now())
 	ctx := operator(t.Context())
-	m, err = startManager(t.Context(), opt)
-	must(t, err)
-	defer func() { must(t, m.Close()) }()
+	m = must.Get(startManager(t.Context(), opt))(t)
+	defer func() { must.Do(t, m.Close()) }()
 	_, wakeErr := m.Wake(ctx, rec.ID)
 	_, sleepErr := m.Sleep(ctx, rec.ID)
 	for what, err := range map[string]error{"wake": wakeErr, "sleep": sleepErr} {
-		if !errors.Is(err, chat.ErrBusy) || errors.Is(err, chat.ErrWrongPhase) {
-			t.Errorf("%s of a half-made chat: %v", what, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy) && !errors.Is(err, chat.ErrWrongPhase),
+			"%s of a half-made chat: %v", what, err)
 	}
-	must(t, m.Settle(t.Context()))
+	must.Do(t, m.Settle(t.Context()))
 	if c, err := m.Wake(ctx, rec.ID); err != nil || !c.Awake {
 		t.Errorf("after reconcile: %+v, %v", c, err)
 	}
-	must(t, m.Reap(ctx, rec.ID))
+	must.Do(t, m.Reap(ctx, rec.ID))
 }

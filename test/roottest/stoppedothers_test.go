@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStoppedChat: while every process of a chat's session is stopped, its tmux server and a command
@@ -18,9 +19,7 @@ func TestStoppedChat(t *testing.T) {
 	a, b := create(t, m, "stopped", "default"), create(t, m, "other", "default")
 	r := startRun(t, m, a.ID, chat.RunSpec{Command: "until [ -e ~/go ]; do sleep 0.2; done; echo went"})
 	stopped := append(pidsOf(a.UID), supervisors(t)...)
-	if len(stopped) < 5 {
-		t.Fatalf("the chat has the processes %v", stopped)
-	}
+	must.True(t, len(stopped) >= 5, "the chat has the processes %v", stopped)
 	each := func(s syscall.Signal) {
 		for _, pid := range stopped {
 			_ = unix.Kill(pid, s)
@@ -32,12 +31,12 @@ func TestStoppedChat(t *testing.T) {
 		if r := run(t, m, b.ID, "echo said >~/f; cat ~/f"); r.Stdout != "said\n" {
 			t.Errorf("the other's run: %+v", r)
 		}
-		must(t, second(m.Sleep(ctx, b.ID)))
-		must(t, second(m.Wake(ctx, b.ID)))
+		must.Get(m.Sleep(ctx, b.ID))(t)
+		must.Get(m.Wake(ctx, b.ID))(t)
 	}
 	c := create(t, m, "new", "default")
 	run(t, m, c.ID, "true")
-	must(t, m.Reap(ctx, c.ID))
+	must.Do(t, m.Reap(ctx, c.ID))
 	if all := len(supervisors(t)); all != 1 {
 		t.Errorf("%d supervisors, want the stopped one", all)
 	}

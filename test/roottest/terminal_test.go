@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // typed types a line and waits for the prompt after it.
@@ -22,16 +24,14 @@ func typed(t *testing.T, m *manager, id chat.ID, line string) chat.Typed {
 // printed is what the terminal printed since a cursor.
 func printed(t *testing.T, m *manager, id chat.ID, since int64) string {
 	t.Helper()
-	l, err := m.Log(operator(t.Context()), id, since)
-	must(t, err)
+	l := must.Get(m.Log(operator(t.Context()), id, since))(t)
 	return string(l.Bytes())
 }
 
 // endOfLog is where the next byte will be that the terminal prints.
 func endOfLog(t *testing.T, m *manager, id chat.ID) int64 {
 	t.Helper()
-	l, err := m.Log(operator(t.Context()), id, 0)
-	must(t, err)
+	l := must.Get(m.Log(operator(t.Context()), id, 0))(t)
 	return l.End
 }
 
@@ -55,9 +55,8 @@ func TestWait(t *testing.T) {
 		t.Errorf("a command with exit code 3: %+v", got)
 	}
 	again := typed(t, m, c.ID, "true")
-	if again.From != got.Cursor || again.Exit == nil || *again.Exit != 0 {
-		t.Errorf("the next begins at %d with exit %v, want %d with 0", again.From, again.Exit, got.Cursor)
-	}
+	expect.True(t, again.From == got.Cursor && again.Exit != nil && *again.Exit == 0,
+		"the next begins at %d with exit %v, want %d with 0", again.From, again.Exit, got.Cursor)
 	if l, err := m.Log(ctx, c.ID, got.Cursor); err != nil || !strings.HasPrefix(l.Text, again.Text) || l.From != got.Cursor {
 		t.Errorf("the log from %d: %+v, %v; want what came with the answer, %q", got.Cursor, l, err, again.Text)
 	}
@@ -77,20 +76,16 @@ func TestWait(t *testing.T) {
 	waiting := make(chan chat.Typed, 1)
 	go func() {
 		got, err := m.InputWait(ctx, c.ID, chat.Input{Text: "y", Wait: &chat.Wait{Until: chat.UntilPrompt}})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		waiting <- got
 	}()
 	for got := (chat.Log{}); !strings.Contains(got.Text, "xy"); {
-		var err error
-		got, err = m.Log(ctx, c.ID, again.Cursor)
-		must(t, err)
+		got = must.Get(m.Log(ctx, c.ID, again.Cursor))(t)
 	}
 	if _, err := m.InputWait(ctx, c.ID, short); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("a second who waits: %v, want busy", err)
 	}
-	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
 	if got := <-waiting; got.Exit == nil || *got.Exit != 130 || got.Until != chat.UntilPrompt {
 		t.Errorf("after C-c: %+v", got)
 	}
@@ -104,10 +99,9 @@ func TestWait(t *testing.T) {
 		})
 		cancel()
 	}()
-	if _, err := m.InputWait(gone, c.ID, chat.Input{Text: "sleep 1000", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller who goes away: %v", err)
-	}
-	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
+	expect.Is(t, expect.Err(m.InputWait(gone, c.ID, chat.Input{Text: "sleep 1000", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}})), context.Canceled,
+		"a caller who goes away")
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
 	promptAfter(t, m, c.ID, since, "^C")
 	typed(t, m, c.ID, "exit") // of the inner shell
 	if got := typed(t, m, c.ID, "exec sh -c 'echo bye; exit 0'"); got.Until != chat.UntilEnded || !strings.Contains(got.Text, "bye\r\n") {
@@ -123,16 +117,13 @@ func waitQuiet(t *testing.T, m *manager, id chat.ID) {
 		since := endOfLog(t, m, id)
 		in := chat.Input{Text: "echo a; sleep 0.2; echo b; sleep 1000", Enter: true, Wait: &chat.Wait{Until: chat.UntilQuiet, Quiet: chat.Duration(quiet), Max: chat.MaxWait}}
 		got, err := m.InputWait(operator(t.Context()), id, in)
-		if err != nil || got.Until != chat.UntilQuiet || got.Exit != nil {
-			t.Fatalf("until quiet: %+v, %v", got, err)
-		}
+		must.True(t, err == nil && got.Until == chat.UntilQuiet && got.Exit == nil,
+			"until quiet: %+v, %v", got, err)
 		if strings.Contains(got.Text, "a\r\nb\r\n") {
 			return
 		}
-		if quiet > longEnough {
-			t.Fatalf("until quiet for %s: %+v", quiet, got)
-		}
-		must(t, m.Input(operator(t.Context()), id, chat.Input{Keys: []string{"C-c"}}))
+		must.True(t, quiet <= longEnough, "until quiet for %s: %+v", quiet, got)
+		must.Do(t, m.Input(operator(t.Context()), id, chat.Input{Keys: []string{"C-c"}}))
 		promptAfter(t, m, id, since, "^C")
 	}
 }
@@ -143,9 +134,7 @@ func TestForgedMarks(t *testing.T) {
 	m := open(t, attackOptions(t))
 	a, b := create(t, m, "forger", "default"), create(t, m, "other", "default")
 	got := typed(t, m, a.ID, `printf '\e]133;D;77\a\e]133;A\a\e]133;B\a'; sleep 1`)
-	if got.Exit == nil || *got.Exit != 77 {
-		t.Errorf("a forged code is the chat's word: %+v", got)
-	}
+	expect.True(t, got.Exit != nil && *got.Exit == 77, "a forged code is the chat's word: %+v", got)
 	in := chat.Input{Text: `while :; do printf '\e]133;D;1\e]133;D;%d\e]133;\e]133' 99999999999; done`, Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt, Max: chat.Duration(time.Second)}}
 	if got, err := m.InputWait(operator(t.Context()), a.ID, in); err != nil || got.Until == chat.UntilQuiet || len(got.Bytes()) > chat.MaxTyped {
 		t.Errorf("a flood of marks: until %s, %d bytes, %v", got.Until, len(got.Bytes()), err)
@@ -159,29 +148,25 @@ func TestForgedMarks(t *testing.T) {
 // and gone when the chat is.
 func TestLog(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
 	c, other := create(t, m, "log", "default"), create(t, m, "log2", "default")
 	typed(t, m, c.ID, "echo first $((6*7))")
 	typed(t, m, other.ID, "echo other")
 	typed(t, m, c.ID, "tmux new-window 'echo in the second $((6*7)) window; until test -e ~/seen; do sleep 0.1; done'; tmux select-window -t 0")
 	until(t, "the second window is in the log", func() bool { return strings.Contains(printed(t, m, c.ID, 0), "second 42 window") })
-	must(t, os.WriteFile(filepath.Join(c.Home, "seen"), nil, 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "seen"), nil, 0o644))
 	l, err := m.Log(ctx, c.ID, -1)
 	if err != nil || l.From != 0 || l.Lost != 0 || !strings.Contains(l.Text, "first 42\r\n") || !strings.Contains(l.Text, "second 42 window") || strings.Contains(l.Text, "other") {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if _, err := m.Log(ctx, c.ID, l.End+1); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a cursor behind the end: %v", err)
-	}
-	if _, err := m.Log(chat.WithCaller(t.Context(), chat.Caller{Name: "stranger", UID: 1000, Role: chat.RoleBridge}), c.ID, 0); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("another bridge reads the log: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Log(ctx, c.ID, l.End+1)), chat.ErrInvalid, "a cursor behind the end")
+	expect.Is(t, expect.Err(m.Log(chat.WithCaller(t.Context(), chat.Caller{Name: "stranger", UID: 1000, Role: chat.RoleBridge}), c.ID, 0)), chat.ErrNotFound,
+		"another bridge reads the log")
 
 	// chatd is restarted while the chat prints.
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "sleep 0.2; seq 1 2000; echo over", Enter: true}))
-	must(t, m.Close())
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "sleep 0.2; seq 1 2000; echo over", Enter: true}))
+	must.Do(t, m.Close())
 	time.Sleep(500 * time.Millisecond)
 	m = open(t, opt)
 	followed, cancel := context.WithTimeout(ctx, longEnough)
@@ -202,25 +187,19 @@ func TestLog(t *testing.T) {
 	before := diskOf(t, filepath.Join(opt.State, "logs"))
 	typed(t, m, c.ID, "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo done $((6*7))")
 	awaitLog(t, m, c.ID, "done 42") // which comes after the screen has it
-	start, err := m.Log(ctx, c.ID, 0)
-	must(t, err)
+	start := must.Get(m.Log(ctx, c.ID, 0))(t)
 	if start.Lost != start.From || start.From == 0 || start.End-start.From > chat.LogSize || start.End-start.From < chat.LogSize/2 {
 		t.Errorf("after 100 MB %d to %d are kept, %d lost", start.From, start.End, start.Lost)
 	}
 	if n := diskOf(t, filepath.Join(opt.State, "logs")); n > before+chat.LogSize {
 		t.Errorf("%d bytes on the disk, want at most %d more than %d", n, chat.LogSize, before)
 	}
-	if _, err := m.Sleep(ctx, c.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(m.Sleep(ctx, c.ID))(t)
 	asleep, err := m.Log(ctx, c.ID, start.End)
-	if err != nil || asleep.Recording {
-		t.Errorf("asleep: %+v, %v", asleep, err)
-	}
-	must(t, m.Reap(ctx, c.ID))
-	if _, err := os.Stat(filepath.Join(opt.State, "logs", string(c.ID))); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the log of a chat that was reaped: %v", err)
-	}
+	expect.True(t, err == nil && !asleep.Recording, "asleep: %+v, %v", asleep, err)
+	must.Do(t, m.Reap(ctx, c.ID))
+	expect.Is(t, expect.Err(os.Stat(filepath.Join(opt.State, "logs", string(c.ID)))), os.ErrNotExist,
+		"the log of a chat that was reaped")
 }
 
 // awaitLog waits until text is in the last 1,000 bytes of the chat's log.
@@ -228,10 +207,8 @@ func awaitLog(t *testing.T, m *manager, id chat.ID, text string) {
 	t.Helper()
 	var end chat.Log
 	if !comes(func() bool {
-		all, err := m.Log(operator(t.Context()), id, 0)
-		must(t, err)
-		end, err = m.Log(operator(t.Context()), id, max(all.From, all.End-1000))
-		must(t, err)
+		all := must.Get(m.Log(operator(t.Context()), id, 0))(t)
+		end = must.Get(m.Log(operator(t.Context()), id, max(all.From, all.End-1000)))(t)
 		return strings.Contains(end.Text, text)
 	}) {
 		t.Fatalf("the end of the log is %.2000q, want %q in it", end.Text, text)
@@ -240,7 +217,7 @@ func awaitLog(t *testing.T, m *manager, id chat.ID, text string) {
 
 func diskOf(t *testing.T, dir string) (n int64) {
 	t.Helper()
-	must(t, filepath.Walk(dir, func(_ string, fi os.FileInfo, err error) error {
+	must.Do(t, filepath.Walk(dir, func(_ string, fi os.FileInfo, err error) error {
 		if err == nil && fi.Mode().IsRegular() {
 			n += fi.Size()
 		}
@@ -265,22 +242,18 @@ func TestLogWriter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, other := create(t, m, name, "default"), create(t, m, name+" other", "default")
-			must(t, m.Input(ctx, c.ID, chat.Input{Text: attack + "; touch ~/did", Enter: true}))
+			must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: attack + "; touch ~/did", Enter: true}))
 			until(t, attack, exists(filepath.Join(c.Home, "did")))
 			gone := name == "killed" || name == "unpiped"
 			var l chat.Log
 			if !comes(func() bool { // another writer may take its time to begin
-				var err error
-				l, err = m.Log(ctx, c.ID, -1)
-				must(t, err)
+				l = must.Get(m.Log(ctx, c.ID, -1))(t)
 				return gone == !l.Recording && (name == "replaced" || gone == strings.Contains(l.Text, "the writer of this log has ended"))
 			}) {
 				t.Errorf("recording is %v: ...%q", l.Recording, l.Text[max(0, len(l.Text)-200):])
 			}
 			_, err := m.InputWait(ctx, c.ID, chat.Input{Text: "true", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt, Max: chat.Duration(time.Second)}})
-			if errors.Is(err, chat.ErrWrongPhase) != gone {
-				t.Errorf("waiting gave %v", err)
-			}
+			expect.True(t, errors.Is(err, chat.ErrWrongPhase) == gone, "waiting gave %v", err)
 			if got := typed(t, m, other.ID, "echo $((6*7))"); !strings.Contains(got.Text, "42") {
 				t.Errorf("the other chat: %+v", got)
 			}
@@ -290,7 +263,7 @@ func TestLogWriter(t *testing.T) {
 			if r := run(t, m, c.ID, "ls -l /opt/chatd/log; ls "+filepath.Join(opt.State, "logs")); !strings.Contains(fmt.Sprint(r), "No such file") {
 				t.Errorf("the log's directory is seen: %+v", r)
 			}
-			must(t, m.Reap(ctx, c.ID))
+			must.Do(t, m.Reap(ctx, c.ID))
 		})
 	}
 }

@@ -1,13 +1,14 @@
 package roottest
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestTextPressesNoKey: a text with the end mark of a bracketed paste stays in its frame: bash, which
@@ -15,24 +16,17 @@ import (
 func TestTextPressesNoKey(t *testing.T) {
 	m := open(t, options(t))
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "presses no key"})
-	must(t, err)
+	must.Do(t, err)
 	type input = chat.Input
 	const text = "echo a\x1b[201~\rtouch pwned\r\u009b201~\rtouch pwned\r"
-	must(t, m.Input(operator(t.Context()), c.ID, input{Text: text}))
-	must(t, m.Input(operator(t.Context()), c.ID, input{Keys: []string{"C-c"}}))
-	typed, err := m.InputWait(operator(t.Context()), c.ID, input{Text: "echo control > control",
-		Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}})
-	must(t, err)
-	if !exists(filepath.Join(c.Home, "control"))() {
-		t.Errorf("control: %+v", typed)
-	}
-	if exists(filepath.Join(c.Home, "pwned"))() {
-		t.Error("the text pressed Enter")
-	}
+	must.Do(t, m.Input(operator(t.Context()), c.ID, input{Text: text}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, input{Keys: []string{"C-c"}}))
+	typed := must.Get(m.InputWait(operator(t.Context()), c.ID, input{Text: "echo control > control",
+		Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}))(t)
+	expect.True(t, exists(filepath.Join(c.Home, "control"))(), "control: %+v", typed)
+	expect.True(t, !exists(filepath.Join(c.Home, "pwned"))(), "the text pressed Enter")
 	err = m.Input(operator(t.Context()), c.ID, input{Text: "\x1b\x03"})
-	if !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("control characters alone: %v", err)
-	}
+	expect.Is(t, err, chat.ErrInvalid, "control characters alone")
 }
 
 // TestPatternAcrossTheWrap: a wait finds its pattern in a line as it was printed, wherever the
@@ -40,7 +34,7 @@ func TestTextPressesNoKey(t *testing.T) {
 func TestPatternAcrossTheWrap(t *testing.T) {
 	m := open(t, options(t))
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "wraps"})
-	must(t, err)
+	must.Do(t, err)
 	wait := chat.Wait{Until: chat.UntilScreen, Pattern: "^x{115}a long word$"}
 	if got := answered(t, m, c.ID, "printf '%0115d' 0 | tr 0 x; echo a long word; sleep 1000", wait); got.Until != chat.UntilScreen {
 		t.Errorf("the wait ended by %s: %q", got.Until, got.Plain)
@@ -56,15 +50,12 @@ func TestPlainIsWhatWasPrinted(t *testing.T) {
 	needsRoot(t)
 	d := startDaemon(t, options(t), "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "prints scripts"})
-	must(t, err)
+	must.Do(t, err)
 	long := strings.Repeat("wide 漢 ", 60) + "END"
 	text := scripts + "\n" + long + "\nlast"
-	must(t, os.WriteFile(filepath.Join(c.Home, "text"), []byte(text+"\n"), 0o644))
-	typed, err := d.InputWait(t.Context(), c.ID, chat.Input{Text: "cat text", Enter: true,
-		Wait: &chat.Wait{Until: chat.UntilPrompt}})
-	must(t, err)
-	if plain := strings.TrimSuffix(typed.Plain, "\n"); plain != text {
-		t.Errorf("plain is %q, want %q", plain, text)
-	}
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "text"), []byte(text+"\n"), 0o644))
+	typed := must.Get(d.InputWait(t.Context(), c.ID, chat.Input{Text: "cat text", Enter: true,
+		Wait: &chat.Wait{Until: chat.UntilPrompt}}))(t)
+	expect.Equal(t, strings.TrimSuffix(typed.Plain, "\n"), text, "plain")
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // longEnough bounds every wait for something that must come: no test fails because a machine
@@ -15,9 +17,7 @@ const longEnough = 8 * time.Minute
 // until waits for ok, and fails the test with what it waited for where that never comes.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	if !comes(ok) {
-		t.Fatalf("%s: not within %s", what, longEnough)
-	}
+	must.True(t, comes(ok), "%s: not within %s", what, longEnough)
 }
 
 // comes reports whether ok is true before longEnough is over.

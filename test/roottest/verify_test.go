@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // verified is what chatd verify --json prints.
@@ -36,7 +38,7 @@ func (d *daemon) verify(t *testing.T, socket, config, mount string) (v verified,
 			t.Errorf("verify says %s", exit.Stderr)
 		}
 	}
-	must(t, errors.Join(err, json.Unmarshal(out, &v)))
+	must.Do(t, errors.Join(err, json.Unmarshal(out, &v)))
 	return v, code
 }
 
@@ -53,13 +55,13 @@ func TestVerifyFindsWhatReapLeaves(t *testing.T) {
 	awake := false
 	create := func(external string) chat.Chat {
 		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: external, Awake: &awake})
-		must(t, err)
+		must.Do(t, err)
 		return c
 	}
 	gone, stays, last := create("leaves a file"), create("stays"), create("last")
 	put := func(c chat.Chat, name string) string {
 		name = filepath.Join(stray, name)
-		must(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0o600),
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0o600),
 			os.Chown(name, int(c.UID), int(c.UID))))
 		return name
 	}
@@ -67,24 +69,22 @@ func TestVerifyFindsWhatReapLeaves(t *testing.T) {
 	if v, code := d.verify(t, socket, config, stray); code != 0 || len(v.Strays) > 0 {
 		t.Errorf("before a reap: exit %d, %+v", code, v)
 	}
-	must(t, d.Reap(t.Context(), gone.ID))
+	must.Do(t, d.Reap(t.Context(), gone.ID))
 	v, code := d.verify(t, socket, config, stray)
 	if code != 1 || len(v.Strays) != 1 || v.Strays[0].UID != gone.UID || v.Strays[0].Chat != gone.ID ||
 		v.Strays[0].Files != 1 || !strings.HasSuffix(v.Strays[0].First[0], `/copied by root/\n\x1b[2J"`) {
 		t.Fatalf("exit %d, %+v", code, v)
 	}
 	list, err := exec.Command("bash", "-c", v.Strays[0].Find).Output()
-	if must(t, err); string(list) != left+"\n" {
+	if must.Do(t, err); string(list) != left+"\n" {
 		t.Errorf("%s lists %q", v.Strays[0].Find, list)
 	}
-	if !exists(left)() || !exists(living)() {
-		t.Error("a file was removed")
-	}
+	expect.True(t, exists(left)() && exists(living)(), "a file was removed")
 	mountEmpty(t, "/var/log/journal")
 	journal := fileTrace("a journal", "/var/log/journal/6f/user-UID.journal", false)
 	journal.put(t, stays)
 	journal.put(t, gone) // as journald does that rotates its files
-	must(t, d.Reap(t.Context(), last.ID))
+	must.Do(t, d.Reap(t.Context(), last.ID))
 	if journal.has(t, gone) || !journal.has(t, stays) {
 		t.Errorf("the journal of the reaped is there: %v, of the living: %v", journal.has(t, gone),
 			journal.has(t, stays))

@@ -7,15 +7,14 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	unprivileged "github.com/chatd/chatd/front"
+	"github.com/chatd/chatd/test/must"
 )
 
 // answered types a line and waits as w says. The answer is as the front gives it.
 func answered(t *testing.T, m *manager, id chat.ID, line string, w chat.Wait) chat.Typed {
 	t.Helper()
 	got, err := unprivileged.RenderTerminals(front(t, m)).InputWait(operator(t.Context()), id, chat.Input{Text: line, Enter: true, Wait: &w})
-	if err != nil {
-		t.Fatalf("typing %q: %v", line, err)
-	}
+	must.True(t, err == nil, "typing %q: %v", line, err)
 	return got
 }
 
@@ -23,7 +22,7 @@ func answered(t *testing.T, m *manager, id chat.ID, line string, w chat.Wait) ch
 func interrupt(t *testing.T, m *manager, id chat.ID) {
 	t.Helper()
 	since := endOfLog(t, m, id)
-	must(t, m.Input(operator(t.Context()), id, chat.Input{Keys: []string{"ctrl-c"}}))
+	must.Do(t, m.Input(operator(t.Context()), id, chat.Input{Keys: []string{"ctrl-c"}}))
 	promptAfter(t, m, id, since, "^C")
 }
 

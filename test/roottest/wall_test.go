@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // wallCommand runs "chatd wall" for the tests' uids, with a state directory that
@@ -15,7 +17,7 @@ func wallCommand(t *testing.T) {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "wall.yaml")
 	text := fmt.Sprintf("uids: %d-%d\nstate: /nowhere/state\nrun: /nowhere/run\n", testUIDs.Low, testUIDs.High)
-	must(t, os.WriteFile(config, []byte(text), 0o600))
+	must.Do(t, os.WriteFile(config, []byte(text), 0o600))
 	if out, err := exec.Command(programs.chatd, "wall", "--config", config).CombinedOutput(); err != nil {
 		t.Fatalf("chatd wall: %v: %s", err, out)
 	}
@@ -39,7 +41,7 @@ func TestWallCommand(t *testing.T) {
 	dropWall(t)
 	t.Cleanup(func() { dropWall(t) })
 	_, tcp, err := net.SplitHostPort(hostServer(t, "tcp", "[::]:0"))
-	must(t, err)
+	must.Do(t, err)
 	inside, outside := testUIDs.Low+7, uint32(4242)
 	cases := [][2]string{
 		{"dial", "10.213.0.2:8000"}, {"dial", "[fd13:213::2]:8000"}, {"dial", "203.0.113.2:80"}, {"dial", "169.254.169.254:80"},
@@ -65,8 +67,7 @@ func TestWallCommand(t *testing.T) {
 func TestWallCommandBesideDaemon(t *testing.T) {
 	opt := attackOptions(t)
 	newPeer(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	web, none := inmateOf(t, m, "wall web", "web"), testUIDs.High-1
 	allowed, denied := "10.213.0.2:8000", "10.213.0.2:9000"
 	for range 2 {
@@ -74,7 +75,7 @@ func TestWallCommandBesideDaemon(t *testing.T) {
 		outcomes(t, "an allow beside chatd wall", web.try(t, "dial", allowed), "ok")
 		outcomes(t, "no allow beside chatd wall", web.try(t, "dial", denied), refusals)
 	}
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	outcomes(t, "an allow while chatd is down", asCarrier(t, opt, web.UID, "dial", allowed), "ok")
 	outcomes(t, "the uid alone while chatd is down", asUser(t, web.UID, "dial", allowed), refusals)
 

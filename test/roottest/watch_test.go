@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestFlushIsMendedImmediately: flushed rules are restored even if the next reconcile is an hour away.
@@ -56,19 +57,18 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 	opt.Every = time.Hour
 	dir := filepath.Dir(opt.State)
 	barrier := filepath.Join(dir, "barrier")
-	must(t, os.MkdirAll(dir+"/bin", 0o755))
+	must.Do(t, os.MkdirAll(dir+"/bin", 0o755))
 	for _, name := range []string{"iptables-restore", "ip6tables-restore"} {
-		real, err := exec.LookPath(name)
-		must(t, err)
+		real := must.Get(exec.LookPath(name))(t)
 		held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", barrier, real)
-		must(t, os.WriteFile(filepath.Join(dir, "bin", name), []byte(held), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, "bin", name), []byte(held), 0o755))
 	}
 	t.Setenv("PATH", dir+"/bin:"+os.Getenv("PATH"))
 	m := open(t, opt)
 	a, b := create(t, m, "flush a", "default"), asleep(t, m, "flush b")
 	ctx := operator(t.Context())
 	for _, flush := range [][]string{{"iptables", "-F"}, {"nft", "flush", "ruleset"}, {"iptables", "-I", "OUTPUT", "1", "-j", "ACCEPT"}} {
-		must(t, os.WriteFile(barrier, nil, 0o600))
+		must.Do(t, os.WriteFile(barrier, nil, 0o600))
 		if out, err := exec.Command(flush[0], flush[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", flush, err, out)
 		}
@@ -78,7 +78,7 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 			return run != nil
 		})
 		_, wake := m.Wake(ctx, b.ID)
-		must(t, os.Remove(barrier))
+		must.Do(t, os.Remove(barrier))
 		for what, err := range map[string]error{"wake": wake, "run": run} {
 			if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "somebody changed the packet rules") {
 				t.Errorf("%s after %v: %v", what, flush, err)

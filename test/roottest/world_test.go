@@ -21,6 +21,8 @@ import (
 	"github.com/chatd/chatd/landlock"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // testUIDs lie above chatd's default range and depend on the process that started this
@@ -70,10 +72,10 @@ func options(t testing.TB) provision.Options {
 // later: it looks at all of them for each link that it makes (recently_deleted, fs/ext4/ialloc.c).
 func mountProfiles(t testing.TB, dir string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(dir), 0o711))
-	must(t, os.Mkdir(dir, 0o755))
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
-	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	must.Do(t, os.MkdirAll(filepath.Dir(dir), 0o711))
+	must.Do(t, os.Mkdir(dir, 0o755))
+	must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // dropAccounts removes the records that a test left of its uids: the next daemon, which begins
@@ -82,10 +84,9 @@ func dropAccounts(t testing.TB) {
 	if onHost() {
 		return
 	}
-	entries, err := os.ReadDir("/etc/userdb")
-	must(t, err)
+	entries := must.Get(os.ReadDir("/etc/userdb"))(t)
 	for _, e := range entries {
-		must(t, os.Remove(filepath.Join("/etc/userdb", e.Name())))
+		must.Do(t, os.Remove(filepath.Join("/etc/userdb", e.Name())))
 	}
 }
 
@@ -112,17 +113,15 @@ func removeCgroups(t testing.TB, name string) {
 		})
 		err = errors.Join(err, left)
 	}
-	if err != nil {
-		t.Errorf("cannot remove the test's cgroups: %v", err)
-	}
+	expect.True(t, err == nil, "cannot remove the test's cgroups: %v", err)
 }
 
 // configFile writes what a real daemon with these options reads.
 func configFile(t testing.TB, opt provision.Options) string {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(opt.State), "chatd.yaml")
-	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(t, os.WriteFile(file, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\nbackend: %s\n",
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\nbackend: %s\n",
 		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup, opt.Backend), 0o600))
 	return file
 }
@@ -164,24 +163,15 @@ func (w testWriter) Write(b []byte) (int, error) {
 func open(t testing.TB, opt provision.Options) *manager {
 	t.Helper()
 	needsRoot(t)
-	m, err := openManager(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(openManager(t.Context(), opt))(t)
 	t.Cleanup(func() {
 		ctx := operator(context.Background())
 		page, err := m.List(ctx, chat.Filter{Limit: 1000})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		for _, c := range page.Chats {
-			if err := m.Reap(ctx, c.ID); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, m.Reap(ctx, c.ID))
 		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, m.Close())
 	})
 	return m
 }
@@ -199,9 +189,7 @@ func create(t testing.TB, m *manager, external, profile string) chat.Chat {
 		c, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: profile})
 		return !errors.Is(err, chat.ErrBusy)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return c
 }
 
@@ -227,8 +215,6 @@ func promised(t testing.TB, l chat.LayerName) chat.LayerState {
 func run(t testing.TB, m *manager, id chat.ID, command string) chat.RunResult {
 	t.Helper()
 	r, err := m.Run(operator(t.Context()), id, chat.RunSpec{Command: command})
-	if err != nil {
-		t.Fatalf("run %q: %v", command, err)
-	}
+	must.True(t, err == nil, "run %q: %v", command, err)
 	return r
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // legacyTables makes iptables the older one, which takes a lock, in this test's namespaces alone,
@@ -36,24 +38,21 @@ func legacyTables(t *testing.T) *os.File {
 		if err != nil || !exists(legacy)() {
 			missing(t, legacy+" as an alternative")
 		}
-		relink := func(to string) { must(t, errors.Join(os.Remove(link), os.Symlink(to, link))) }
+		relink := func(to string) { must.Do(t, errors.Join(os.Remove(link), os.Symlink(to, link))) }
 		relink(legacy)
 		t.Cleanup(func() { relink(was) })
 	}
 	t.Cleanup(func() {
 		for _, tool := range []string{"iptables-legacy", "ip6tables-legacy"} {
 			out, err := exec.Command("sh", "-c", tool+" -F && "+tool+" -X").CombinedOutput()
-			if err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
+			expect.True(t, err == nil, "%v: %s", err, out)
 		}
 	})
-	own, err := os.Create(filepath.Join(t.TempDir(), "lock"))
-	must(t, err)
+	own := must.Get(os.Create(filepath.Join(t.TempDir(), "lock")))(t)
 	f, err := os.OpenFile(lock, os.O_CREATE|os.O_RDONLY, 0o600) // as iptables does
-	must(t, errors.Join(err, f.Close()))
-	must(t, unix.Mount(own.Name(), lock, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { must(t, errors.Join(unix.Unmount(lock, unix.MNT_DETACH), own.Close())) })
+	must.Do(t, errors.Join(err, f.Close()))
+	must.Do(t, unix.Mount(own.Name(), lock, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must.Do(t, errors.Join(unix.Unmount(lock, unix.MNT_DETACH), own.Close())) })
 	return own
 }
 
@@ -62,33 +61,30 @@ func legacyTables(t *testing.T) *os.File {
 // lock, and fails as busy when it does not come. All goes on when it is free.
 func TestHeldXtablesLock(t *testing.T) {
 	lock := legacyTables(t)
-	hold := func(how int) { must(t, syscall.Flock(int(lock.Fd()), how)) }
+	hold := func(how int) { must.Do(t, syscall.Flock(int(lock.Fd()), how)) }
 	opt := options(t)
-	first, err := openManager(t.Context(), opt)
-	must(t, err)
+	first := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
 	c := create(t, first, "held", "default")
 	hold(syscall.LOCK_EX)
-	must(t, second(first.Sleep(ctx, c.ID)))
-	must(t, second(first.Wake(ctx, c.ID)))
+	must.Get(first.Sleep(ctx, c.ID))(t)
+	must.Get(first.Wake(ctx, c.ID))(t)
 	if r := run(t, first, c.ID, "echo on"); r.Stdout != "on\n" {
 		t.Errorf("a run: %+v", r)
 	}
-	must(t, first.Reap(ctx, create(t, first, "more", "default").ID))
-	host, err := first.Host(ctx)
-	must(t, err)
+	must.Do(t, first.Reap(ctx, create(t, first, "more", "default").ID))
+	host := must.Get(first.Host(ctx))(t)
 	for _, l := range host.Layers {
 		if l.Name == chat.LayerEgress && !strings.Contains(l.Probe, "xtables lock") {
 			t.Errorf("doctor of the wall: %+v", l)
 		}
 	}
-	must(t, first.Close())
+	must.Do(t, first.Close())
 	early, err := openManager(t.Context(), opt)
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "xtables lock") {
-		t.Errorf("a start: %v, want %v", err, chat.ErrBusy)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "xtables lock"),
+		"a start: %v, want %v", err, chat.ErrBusy)
 	if err == nil {
-		must(t, early.Close())
+		must.Do(t, early.Close())
 	}
 	time.AfterFunc(2*time.Second, func() { hold(syscall.LOCK_UN) })
 	m := open(t, opt)
@@ -97,7 +93,5 @@ func TestHeldXtablesLock(t *testing.T) {
 	}
 	whole(t, opt, create(t, m, "after", "default"))
 	host, err = m.Host(ctx)
-	if err != nil || len(host.Missing) > 0 {
-		t.Errorf("doctor: missing %v, %v", host.Missing, err)
-	}
+	expect.True(t, err == nil && len(host.Missing) == 0, "doctor: missing %v, %v", host.Missing, err)
 }

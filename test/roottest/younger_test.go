@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestYoungerDatabase: a database that was lost, or replaced by an older copy, is refused while a
@@ -17,23 +18,18 @@ import (
 // the right one back, or with nothing left of those chats, chatd starts.
 func TestYoungerDatabase(t *testing.T) {
 	opt := options(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	db := filepath.Join(opt.State, "chatd.db")
 	a := asleep(t, m, "a")
-	must(t, m.Close())
-	old, err := os.ReadFile(db)
-	must(t, err)
-	m, err = openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, m.Close())
+	old := must.Get(os.ReadFile(db))(t)
+	m = must.Get(openManager(t.Context(), opt))(t)
 	b := asleep(t, m, "b")
-	must(t, m.Close())
-	whole, err := os.ReadFile(db)
-	must(t, err)
+	must.Do(t, m.Close())
+	whole := must.Get(os.ReadFile(db))(t)
 
 	log := filepath.Join(opt.State, "audit.jsonl")
-	lines, err := os.ReadFile(log)
-	must(t, err)
+	lines := must.Get(os.ReadFile(log))(t)
 	tmp, varTmp := privateTrees(opt, b)
 	refused := func(what, why string) {
 		t.Helper()
@@ -42,11 +38,11 @@ func TestYoungerDatabase(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	must(t, os.WriteFile(db, old, 0o600))
+	must.Do(t, os.WriteFile(db, old, 0o600))
 	refused("an older copy beside the log", "audit.jsonl names")
-	must(t, os.WriteFile(log, nil, 0o600))
+	must.Do(t, os.WriteFile(log, nil, 0o600))
 	refused("an older copy beside a home", fmt.Sprintf("of uid %d", b.UID))
-	must(t, os.Remove(db))
+	must.Do(t, os.Remove(db))
 	refused("no database", "of uid")
 	if h, err := provision.Doctor(t.Context(), opt); err != nil || !strings.Contains(strings.Join(h.Broken, "\n"), "younger than what is on this host") {
 		t.Errorf("doctor says %q, %v", h.Broken, err)
@@ -54,24 +50,22 @@ func TestYoungerDatabase(t *testing.T) {
 	moved := map[string]string{}
 	for i, trace := range []string{opt.Homes, filepath.Dir(tmp), filepath.Dir(varTmp)} {
 		moved[trace] = filepath.Join(filepath.Dir(opt.State), fmt.Sprint("kept", i))
-		must(t, os.Rename(trace, moved[trace]))
+		must.Do(t, os.Rename(trace, moved[trace]))
 	}
 	refused("accounts alone", "/etc/userdb/")
 	for trace, kept := range moved {
-		must(t, ignoreGone(os.RemoveAll(trace)))
-		must(t, os.Rename(kept, trace))
+		must.Do(t, ignoreGone(os.RemoveAll(trace)))
+		must.Do(t, os.Rename(kept, trace))
 	}
-	must(t, os.WriteFile(db, whole, 0o600))
-	must(t, os.WriteFile(log, lines, 0o600))
-	m, err = openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, os.WriteFile(db, whole, 0o600))
+	must.Do(t, os.WriteFile(log, lines, 0o600))
+	m = must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
-	must(t, errors.Join(m.Reap(ctx, a.ID), m.Reap(ctx, b.ID), m.Close()))
+	must.Do(t, errors.Join(m.Reap(ctx, a.ID), m.Reap(ctx, b.ID), m.Close()))
 
-	must(t, os.Remove(db))
+	must.Do(t, os.Remove(db))
 	refused("an audit log alone", "audit.jsonl names")
-	must(t, os.Remove(log))
-	m, err = openManager(t.Context(), opt)
-	must(t, err)
-	must(t, m.Close())
+	must.Do(t, os.Remove(log))
+	m = must.Get(openManager(t.Context(), opt))(t)
+	must.Do(t, m.Close())
 }

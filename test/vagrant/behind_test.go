@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHostBehindItsBack: rules are flushed and an account's record goes. The
@@ -29,23 +31,18 @@ func TestHostBehindItsBack(t *testing.T) {
 		eventually(t, timeout, "mended after "+flush, mended)
 	}
 	records, _ := filepath.Glob(filepath.Join(userdb, "*"+string(c.ID)+"*"))
-	if len(records) == 0 {
-		t.Fatal("the chat has no record in userdb")
-	}
+	must.True(t, len(records) != 0, "the chat has no record in userdb")
 	for _, r := range records {
-		must(t, os.Remove(r))
+		must.Do(t, os.Remove(r))
 	}
-	if _, err := try(timeout, "getent", "passwd", c.User); err == nil {
-		t.Fatal("the account is still resolved: nothing was removed")
-	}
+	must.True(t, expect.Err(try(timeout, "getent", "passwd", c.User)) != nil,
+		"the account is still resolved: nothing was removed")
 	reconciled(t, "the account is mended", func() bool {
 		_, err := try(timeout, "getent", "passwd", c.User)
 		return err == nil
 	})
 	wantCarried(t, "what the profile allows, after mending", c.UID, "tcp", net.JoinHostPort(outsideV4, "8000"), true)
-	if after := sessionOf(t, c.ID); after != before {
-		t.Errorf("the session was %+v and is %+v", before, after)
-	}
+	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
 	if h := host(t); len(h.Findings) > 0 {
 		t.Errorf("findings: %q", h.Findings)
 	}
@@ -74,8 +71,7 @@ func TestHostEgressJump(t *testing.T) {
 // Creates do not need it; chatd's own start waits for it, or does not need it
 // either (iptables over nft takes no lock).
 func TestHostXtablesLock(t *testing.T) {
-	release, err := holdLock()
-	must(t, err)
+	release := must.Get(holdLock())(t)
 	if again, err := holdLock(); err == nil {
 		_ = again()
 		t.Fatal("the lock can be taken twice: it is not held")
@@ -89,11 +85,11 @@ func TestHostXtablesLock(t *testing.T) {
 			t.Errorf("create while the lock is held: %v", err)
 			continue
 		}
-		must(t, reap(c.ID))
+		must.Do(t, reap(c.ID))
 	}
 	t.Logf("three creates and reaps took %v", time.Since(begin).Round(time.Millisecond))
 	restart(t)
-	must(t, <-freed)
+	must.Do(t, <-freed)
 	if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
 		t.Errorf("missing %v, findings %q", h.Missing, h.Findings)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const capDropIn = "/run/systemd/system/" + service + ".d/90-e2e.conf"
@@ -21,9 +23,7 @@ const capDropIn = "/run/systemd/system/" + service + ".d/90-e2e.conf"
 // something of a chat's life must fail without it, or it is one too many.
 func TestHostCapabilities(t *testing.T) {
 	have := strings.Fields(property(t, service, "CapabilityBoundingSet"))
-	if len(have) == 0 {
-		t.Fatal("chatd.service has no capability: nothing can be tried")
-	}
+	must.True(t, len(have) != 0, "chatd.service has no capability: nothing can be tried")
 	useProfiles(t)
 	t.Cleanup(func() {
 		_ = os.Remove(capDropIn)
@@ -31,7 +31,7 @@ func TestHostCapabilities(t *testing.T) {
 		restart(t)
 		for _, c := range all(t) {
 			if strings.HasPrefix(c.ExternalID, "e2e:TestHostCapabilities") {
-				must(t, reap(c.ID))
+				must.Do(t, reap(c.ID))
 			}
 		}
 		if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
@@ -48,9 +48,7 @@ func TestHostCapabilities(t *testing.T) {
 		name = strings.ToUpper(name)
 		t.Run(name, func(t *testing.T) {
 			err := lifeWith(t, name)
-			if err == nil {
-				t.Errorf("nothing fails without %s", name)
-			}
+			expect.True(t, err != nil, "nothing fails without %s", name)
 			t.Logf("without %s: %v", name, err)
 		})
 	}
@@ -59,12 +57,12 @@ func TestHostCapabilities(t *testing.T) {
 // lifeWith restarts chatd without a capability and goes through a chat's life; the
 // error names the first act that failed.
 func lifeWith(t *testing.T, without string) error {
-	must(t, os.MkdirAll(capDropIn[:strings.LastIndex(capDropIn, "/")], 0o755))
+	must.Do(t, os.MkdirAll(capDropIn[:strings.LastIndex(capDropIn, "/")], 0o755))
 	text := "[Service]\nRestart=no\n"
 	if without != "" {
 		text += "CapabilityBoundingSet=~" + without + "\n"
 	}
-	must(t, os.WriteFile(capDropIn, []byte(text), 0o644))
+	must.Do(t, os.WriteFile(capDropIn, []byte(text), 0o644))
 	output(t, "systemctl", "daemon-reload")
 	if err := tryRestart(); err != nil {
 		return fmt.Errorf("start: %w", err)

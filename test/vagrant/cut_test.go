@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const cutLedger = notes + "/cut.log"
@@ -36,11 +38,10 @@ func (l *ledger) write(words ...any) error {
 // TestBeforeCut creates, reaps, archives and writes files until the machine dies, or for at most
 // ten minutes, which is a failure: nobody cut the power.
 func TestBeforeCut(t *testing.T) {
-	must(t, os.MkdirAll(notes, 0o700))
-	f, err := os.Create(cutLedger)
-	must(t, err)
+	must.Do(t, os.MkdirAll(notes, 0o700))
+	f := must.Get(os.Create(cutLedger))(t)
 	l := &ledger{f: f}
-	must(t, l.write("begin"))
+	must.Do(t, l.write("begin"))
 	fmt.Println("ready for the cut")
 	var wg sync.WaitGroup
 	end := time.Now().Add(10 * time.Minute)
@@ -69,11 +70,7 @@ func TestBeforeCut(t *testing.T) {
 		})
 	}
 	for w := 6; w < 8; w++ { // the one asleep, the other awake
-		wg.Go(func() {
-			if err := writeAndRecord(l, w, 5*(w-6), end); err != nil {
-				t.Error(err)
-			}
-		})
+		wg.Go(func() { expect.NoError(t, writeAndRecord(l, w, 5*(w-6), end)) })
 	}
 	wg.Wait()
 	t.Error("the power was never cut")
@@ -136,8 +133,7 @@ func readInFlight(t *testing.T) map[string]int {
 	ends := map[string]string{
 		"created": "creating", "reaped": "reaping", "archived": "archiving", "wrote": "writing",
 	}
-	b, err := os.ReadFile(cutLedger)
-	must(t, err)
+	b := must.Get(os.ReadFile(cutLedger))(t)
 	for line := range strings.Lines(string(b)) {
 		word, _, _ := strings.Cut(line, " ")
 		if begin, ok := ends[word]; ok {
@@ -151,8 +147,7 @@ func readInFlight(t *testing.T) map[string]int {
 
 func readLedger(t *testing.T) map[chat.ID]*ledgerEntry {
 	t.Helper()
-	f, err := os.Open(cutLedger)
-	must(t, err)
+	f := must.Get(os.Open(cutLedger))(t)
 	defer f.Close()
 	said := map[chat.ID]*ledgerEntry{}
 	for in := bufio.NewScanner(f); in.Scan(); {
@@ -184,9 +179,7 @@ func TestAfterCut(t *testing.T) {
 			t.Errorf("chats %s and %s have the uid %d", c.ID, other, c.UID)
 		}
 		uids[c.UID] = c.ID
-		if c.Phase != chat.Ready {
-			t.Errorf("chat %s is %s", c.ID, c.Phase)
-		}
+		expect.Equal(t, c.Phase, chat.Ready, "chat %s", c.ID)
 	}
 	var created, reaped int
 	for id, n := range said {
@@ -194,9 +187,7 @@ func TestAfterCut(t *testing.T) {
 		switch {
 		case n.reaped:
 			reaped++
-			if there {
-				t.Errorf("chat %s was reaped, and is there: %+v", id, c)
-			}
+			expect.True(t, !there, "chat %s was reaped, and is there: %+v", id, c)
 		case n.reaping:
 		case !there:
 			t.Errorf("chat %s (%s) was created, and is not there", id, n.external)
@@ -210,9 +201,7 @@ func TestAfterCut(t *testing.T) {
 	t.Logf("in flight: %v; acknowledged: %d creates that stayed, %d reaps and archives; "+
 		"%d chats are there",
 		readInFlight(t), created, reaped, len(now))
-	if created < 3 || reaped < 3 {
-		t.Error("too few: the power was cut before anything happened")
-	}
+	expect.True(t, created >= 3 && reaped >= 3, "too few: the power was cut before anything happened")
 	t.Run("uids", func(t *testing.T) { checkUIDs(t, now) })
 	t.Run("archives", func(t *testing.T) { checkArchives(t, said, now) })
 	t.Run("files", func(t *testing.T) { checkWritten(t, now) })
@@ -225,26 +214,20 @@ func TestAfterCut(t *testing.T) {
 func checkArchives(t *testing.T, said map[chat.ID]*ledgerEntry, now map[chat.ID]chat.Chat) {
 	ctx, cancel := bounded(5 * time.Minute)
 	defer cancel()
-	all, err := asker.Archives(ctx, chat.ArchiveFilter{})
-	must(t, err)
+	all := must.Get(asker.Archives(ctx, chat.ArchiveFilter{}))(t)
 	kept, unpacked := map[chat.ID]bool{}, []chat.Chat{}
 	for _, a := range all {
 		kept[a.Chat] = true
-		if _, err := asker.VerifyArchive(ctx, a.Name); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, expect.Err(asker.VerifyArchive(ctx, a.Name)))
 		if _, there := now[a.Chat]; !there && len(unpacked) < 2 {
-			c, err := asker.Unarchive(ctx, a.Name)
-			must(t, err)
+			c := must.Get(asker.Unarchive(ctx, a.Name))(t)
 			unpacked = append(unpacked, c)
 			if b, err := os.ReadFile(filepath.Join(c.Home, cutFile)); err != nil || string(b) != cutContent(1) {
 				t.Errorf("the archive %s has %d bytes of its file, %v", a.Name, len(b), err)
 			}
-			must(t, reap(c.ID))
+			must.Do(t, reap(c.ID))
 		}
-		if err := asker.RemoveArchive(ctx, a.Name); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, asker.RemoveArchive(ctx, a.Name))
 	}
 	for id, n := range said {
 		if _, there := now[id]; n.archived && !there && !kept[id] {
@@ -266,15 +249,13 @@ func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
 		if out, err := try(timeout, "getent", "passwd", fmt.Sprint(c.UID)); err != nil || !strings.HasPrefix(out, c.User+":") {
 			t.Errorf("the account of %s: %s %v", c.ID, out, err)
 		}
-		if got := output(t, "stat", "-c", "%a %u %g", c.Home); got != fmt.Sprintf("700 %d %d", c.UID, c.UID) {
-			t.Errorf("%s is %s", c.Home, got)
-		}
+		expect.Equal(t, output(t, "stat", "-c", "%a %u %g", c.Home), fmt.Sprintf("700 %d %d", c.UID, c.UID),
+			"%s", c.Home)
 	}
 	for _, dir := range []string{
 		homesDir, snapshotsDir, userdb, stateDir + "/tmp", stateDir + "/vartmp",
 	} {
-		entries, err := os.ReadDir(dir)
-		must(t, err)
+		entries := must.Get(os.ReadDir(dir))(t)
 		for _, e := range entries {
 			name := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".user"), ".group")
 			if !known[name] && filepath.Join(dir, name) != snapshotsDir {
@@ -297,7 +278,7 @@ func wakeAndReap(t *testing.T, now map[chat.ID]chat.Chat) {
 	}
 	each(4, len(chats), func(i int) {
 		if testing.Short() && i >= 6 {
-			must(t, reap(chats[i].ID))
+			must.Do(t, reap(chats[i].ID))
 			return
 		}
 		ctx, cancel := bounded(2 * timeout)
@@ -306,9 +287,7 @@ func wakeAndReap(t *testing.T, now map[chat.ID]chat.Chat) {
 		if err != nil || strings.TrimSpace(r.Stdout) != "alive" {
 			t.Errorf("chat %s cannot be used: %+v %v", chats[i].ID, r, err)
 		}
-		if err := reap(chats[i].ID); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, reap(chats[i].ID))
 	})
 	leftNothing(t, chats)
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // cutFile is what write_file replaces until the power goes.
@@ -62,7 +64,7 @@ func writeFile(id chat.ID, n int) error {
 func TestHostFileTools(t *testing.T) {
 	c := create(t, "default")
 	for n, how := range []string{"awake", "asleep"} {
-		must(t, writeFile(c.ID, n))
+		must.Do(t, writeFile(c.ID, n))
 		var got strings.Builder
 		ctx, cancel := bounded(timeout)
 		_, err := asker.ReadFile(ctx, c.ID, filewire.ReadFile{Path: cutFile}, func(filewire.Answer) io.Writer { return &got })
@@ -72,7 +74,7 @@ func TestHostFileTools(t *testing.T) {
 		_, err = asker.Sleep(ctx, c.ID)
 		cancel()
 		if n == 0 {
-			must(t, err)
+			must.Do(t, err)
 		}
 	}
 }
@@ -80,8 +82,7 @@ func TestHostFileTools(t *testing.T) {
 // recordedWrites is the last write of each chat that was acknowledged.
 func recordedWrites(t *testing.T) map[chat.ID]int {
 	t.Helper()
-	f, err := os.Open(cutLedger)
-	must(t, err)
+	f := must.Get(os.Open(cutLedger))(t)
 	defer f.Close()
 	last := map[chat.ID]int{}
 	for in := bufio.NewScanner(f); in.Scan(); {
@@ -89,8 +90,7 @@ func recordedWrites(t *testing.T) map[chat.ID]int {
 		if len(w) != 4 || w[0] != "wrote" {
 			continue
 		}
-		n, err := strconv.Atoi(w[3])
-		must(t, err)
+		n := must.Get(strconv.Atoi(w[3]))(t)
 		last[chat.ID(w[1])] = n
 	}
 	return last
@@ -100,9 +100,8 @@ func recordedWrites(t *testing.T) map[chat.ID]int {
 // and the next write leaves nothing of what the cut broke off.
 func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
 	last := recordedWrites(t)
-	if len(last) < 2 {
-		t.Errorf("%d chats wrote files, want 2: the power was cut before anything happened", len(last))
-	}
+	expect.True(t, len(last) >= 2,
+		"%d chats wrote files, want 2: the power was cut before anything happened", len(last))
 	for id, n := range last {
 		home := now[id].Home
 		b, err := os.ReadFile(filepath.Join(home, cutFile))
@@ -128,7 +127,7 @@ const usedUIDs = notes + "/cut.uids"
 func checkUIDs(t *testing.T, now map[chat.ID]chat.Chat) {
 	b, err := os.ReadFile(usedUIDs)
 	if !errors.Is(err, os.ErrNotExist) {
-		must(t, err)
+		must.Do(t, err)
 	}
 	used := map[string]string{}
 	for line := range strings.Lines(string(b)) {
@@ -142,8 +141,7 @@ func checkUIDs(t *testing.T, now map[chat.ID]chat.Chat) {
 		}
 		used[uid] = id
 	}
-	ledger, err := os.ReadFile(cutLedger)
-	must(t, err)
+	ledger := must.Get(os.ReadFile(cutLedger))(t)
 	for line := range strings.Lines(string(ledger)) {
 		if w := strings.Fields(line); len(w) == 4 && w[0] == "created" {
 			give(w[2], w[1])
@@ -157,7 +155,7 @@ func checkUIDs(t *testing.T, now map[chat.ID]chat.Chat) {
 		id, _, _ = strings.Cut(id, " ")
 		fmt.Fprintln(&text, uid, id)
 	}
-	must(t, os.WriteFile(usedUIDs, []byte(text.String()), 0o600))
+	must.Do(t, os.WriteFile(usedUIDs, []byte(text.String()), 0o600))
 	t.Logf("%d uids, %d of them before former cuts", len(used), former)
 }
 
@@ -174,14 +172,10 @@ func checkOwners(t *testing.T, now map[chat.ID]chat.Chat) {
 		for line := range strings.Lines(found) {
 			uid, path, _ := strings.Cut(strings.TrimSpace(line), " ")
 			seen[uid] = true
-			if !known[uid] {
-				t.Errorf("%s belongs to uid %s, which no chat has", path, uid)
-			}
+			expect.True(t, known[uid], "%s belongs to uid %s, which no chat has", path, uid)
 		}
 	}
 	for uid := range known {
-		if !seen[uid] {
-			t.Errorf("no file belongs to uid %s", uid)
-		}
+		expect.True(t, seen[uid], "no file belongs to uid %s", uid)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // skeleton is what a new home of the profile "stuffed" starts with: more than a
@@ -27,15 +29,15 @@ func onSmallHomes(t *testing.T) {
 	for _, c := range all(t) {
 		t.Fatalf("chat %s is there: its home would be hidden", c.ID)
 	}
-	must(t, os.MkdirAll(skeleton, 0o755))
-	must(t, os.WriteFile(skeleton+"/stuff", make([]byte, 256<<10), 0o644))
+	must.Do(t, os.MkdirAll(skeleton, 0o755))
+	must.Do(t, os.WriteFile(skeleton+"/stuff", make([]byte, 256<<10), 0o644))
 	output(t, "systemctl", "stop", service)
 	output(t, "mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=100,mode=0711", "chatd-e2e", homesDir)
 	t.Cleanup(func() {
 		output(t, "systemctl", "stop", service)
 		output(t, "umount", homesDir)
 		output(t, "systemctl", "start", service)
-		must(t, os.RemoveAll(skeleton+"/stuff"))
+		must.Do(t, os.RemoveAll(skeleton+"/stuff"))
 	})
 	output(t, "systemctl", "start", service)
 }
@@ -45,11 +47,11 @@ func onSmallHomes(t *testing.T) {
 func fill(t *testing.T, how func(dir string) error) (free func()) {
 	t.Helper()
 	dir := filepath.Join(homesDir, ".fill")
-	must(t, os.Mkdir(dir, 0o700))
+	must.Do(t, os.Mkdir(dir, 0o700))
 	if err := how(dir); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	return func() { must(t, os.RemoveAll(dir)) }
+	return func() { must.Do(t, os.RemoveAll(dir)) }
 }
 
 // takeBlocks takes every block that is left: most of them at once (fallocate(2)), for to write
@@ -102,22 +104,18 @@ func TestHostFullDisk(t *testing.T) {
 			free := fill(t, full.take)
 			spec.ExternalID = external(t)
 			_, err := ask(spec)
-			if err == nil || !strings.Contains(err.Error(), "no space left on device") {
-				t.Errorf("create on a full disk: %v, want an error that says so", err)
-			}
+			expect.True(t, err != nil && strings.Contains(err.Error(), "no space left on device"),
+				"create on a full disk: %v, want an error that says so", err)
 			for _, c := range all(t) {
 				t.Errorf("chat %s of %s is listed", c.ID, c.ExternalID)
 			}
 			free()
-			if after := places(t); after != before {
-				t.Errorf("before the create there was\n%sand after it\n%s", before, after)
-			}
-			c, err := ask(spec)
-			must(t, err)
+			expect.Equal(t, places(t), before, "before the create there was\n%sand after it\n", before)
+			c := must.Get(ask(spec))(t)
 			if fi, err := os.Stat(filepath.Join(c.Home, "stuff")); err != nil || fi.Size() != 256<<10 {
 				t.Errorf("the home lacks its skeleton: %v", err)
 			}
-			must(t, reap(c.ID))
+			must.Do(t, reap(c.ID))
 		})
 	}
 }
@@ -127,8 +125,7 @@ func places(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
 	for _, dir := range []string{homesDir, userdb, stateDir + "/tmp", stateDir + "/vartmp"} {
-		entries, err := os.ReadDir(dir)
-		must(t, err)
+		entries := must.Get(os.ReadDir(dir))(t)
 		for _, e := range entries {
 			fmt.Fprintln(&b, filepath.Join(dir, e.Name()))
 		}
@@ -157,23 +154,20 @@ func worksOnFullDisk(t *testing.T, full, other chat.ID) {
 	ctx, cancel := bounded(timeout)
 	defer cancel()
 	h, err := asker.Host(ctx)
-	if err != nil || len(h.Missing) > 0 {
-		t.Errorf("missing %v: %v", h.Missing, err)
-	}
+	expect.True(t, err == nil && len(h.Missing) == 0, "missing %v: %v", h.Missing, err)
 	if c, err := asker.Sleep(ctx, other); err != nil || c.Awake {
 		t.Errorf("%+v, %v", c, err)
 	}
-	must(t, reap(full))
+	must.Do(t, reap(full))
 	eventually(t, timeout, "the other wakes", func() bool { _, err := asker.Wake(ctx, other); return err == nil })
-	must(t, reap(other))
+	must.Do(t, reap(other))
 }
 
 // TestBeforeFullReboot leaves a chat that has filled the disk, and another.
 func TestBeforeFullReboot(t *testing.T) {
 	var ids []chat.ID
 	for _, name := range fullReboot {
-		c, err := ask(chat.Spec{ExternalID: name})
-		must(t, err)
+		c := must.Get(ask(chat.Spec{ExternalID: name}))(t)
 		ids = append(ids, c.ID)
 	}
 	output(t, "sync")
@@ -187,8 +181,7 @@ func TestBeforeFullReboot(t *testing.T) {
 func TestAfterFullReboot(t *testing.T) {
 	var ids []chat.ID
 	for _, name := range fullReboot { // to ask again finds it, also where nothing begins
-		c, err := ask(chat.Spec{ExternalID: name, Awake: new(bool)})
-		must(t, err)
+		c := must.Get(ask(chat.Spec{ExternalID: name, Awake: new(bool)}))(t)
 		ids = append(ids, c.ID)
 	}
 	worksOnFullDisk(t, ids[0], ids[1])

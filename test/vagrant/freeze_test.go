@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHostFreeze: an idle chat is frozen below what systemd manages, which takes no notice, and one
@@ -21,13 +23,9 @@ func TestHostFreeze(t *testing.T) {
 		if got := get(t, c.ID); got.Frozen != want || !got.Awake {
 			t.Errorf("frozen is %q, want %q, awake %t", got.Frozen, want, got.Awake)
 		}
-		if got := property(t, unitOf(c.ID), "FreezerState"); got != freezer {
-			t.Errorf("systemd says %s, want %s", got, freezer)
-		}
+		expect.Equal(t, property(t, unitOf(c.ID), "FreezerState"), freezer, "systemd says")
 		events := append(append([]string{dir}, path...), "cgroup.events")
-		if got := counter(t, "frozen", events...); got != still {
-			t.Errorf("the kernel says frozen %d, want %d", got, still)
-		}
+		expect.Equal(t, counter(t, "frozen", events...), still, "the kernel says frozen")
 	}
 	act := func(what string) {
 		t.Helper()
@@ -37,8 +35,7 @@ func TestHostFreeze(t *testing.T) {
 			"freeze": func() (chat.Chat, error) { return asker.Freeze(ctx, c.ID) },
 			"thaw":   func() (chat.Chat, error) { return asker.Thaw(ctx, c.ID) },
 		}[what]
-		_, err := do()
-		must(t, err)
+		must.Get(do())(t)
 	}
 	eventually(t, timeout, "the idle chat is frozen", func() bool {
 		return get(t, c.ID).Frozen == chat.FrozenUntilUsed
@@ -69,9 +66,7 @@ func TestHostFreeze(t *testing.T) {
 
 	act("freeze")
 	if out, err := try(timeout, "systemctl", "stop", "--", unitOf(c.ID)); err != nil { // 257 refuses it
-		if !strings.Contains(out+err.Error(), "frozen unit") {
-			t.Errorf("stop: %s %v", out, err)
-		}
+		expect.True(t, strings.Contains(out+err.Error(), "frozen unit"), "stop: %s %v", out, err)
 		output(t, "systemctl", "thaw", "--", unitOf(c.ID))
 		output(t, "systemctl", "stop", "--", unitOf(c.ID))
 	}
@@ -84,5 +79,5 @@ func TestHostFreeze(t *testing.T) {
 		return strings.Contains(screen(t, c.ID), "woken-42")
 	})
 	act("freeze")
-	must(t, reap(c.ID))
+	must.Do(t, reap(c.ID))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestHostPids forks past the limit: the kernel refuses and counts, the API tells
@@ -22,9 +23,7 @@ func TestHostPids(t *testing.T) {
 		ctx, cancel := bounded(timeout)
 		defer cancel()
 		r, err := asker.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"python3", "-c", bomb}})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		ended <- r
 	}()
 	eventually(t, timeout, "the API counts refusals", func() bool {
@@ -39,9 +38,8 @@ func TestHostPids(t *testing.T) {
 		t.Errorf("%d forks went through a limit of 80: %+v", n, r)
 	}
 	// The control: fewer than the limit are no trouble, and the bomb is gone.
-	if got := said(t, c.ID, "i=0; while [ $i -lt 30 ]; do sleep 100 & i=$((i+1)); done; echo all $i"); got != "all 30" {
-		t.Errorf("30 forks: %q", got)
-	}
+	expect.Equal(t, said(t, c.ID, "i=0; while [ $i -lt 30 ]; do sleep 100 & i=$((i+1)); done; echo all $i"), "all 30",
+		"30 forks")
 }
 
 // bomb forks up to 200 times and says how often it could; kernels before 6.11
@@ -69,24 +67,16 @@ func TestHostMemory(t *testing.T) {
 	before := sessionOf(t, c.ID)
 	shells := namesIn(t, c, "bash")
 	r := run(t, c.ID, `sleep 300 & python3 -c 'x = b"x" * (100 << 20); print("fits")'`)
-	if !r.OOMKilled || strings.Contains(r.Stdout, "fits") || r.Signal != "SIGKILL" {
-		t.Errorf("a hog of 100 MiB below 64: %+v", r)
-	}
-	if after := sessionOf(t, c.ID); after != before {
-		t.Errorf("the session was %+v and is %+v", before, after)
-	}
+	expect.True(t, r.OOMKilled && !strings.Contains(r.Stdout, "fits") && r.Signal == "SIGKILL",
+		"a hog of 100 MiB below 64: %+v", r)
+	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
 	if got := namesIn(t, c, "bash"); got != shells || got == "" {
 		t.Errorf("the terminal's shell was %q and is %q", shells, got)
 	}
-	if got := namesIn(t, c, "sleep"); got != "" {
-		t.Errorf("the rest of the run lives: %s", got)
-	}
-	if got := said(t, c.ID, `python3 -c 'x = b"x" * (8 << 20); print("fits")'`); got != "fits" {
-		t.Errorf("8 MiB: %q", got)
-	}
-	if n := counter(t, "oom_kill", cgroupOf(t, unitOf(c.ID)), "memory.events"); n < 1 {
-		t.Error("memory.events of the unit counts nothing: the hog ended by something else")
-	}
+	expect.Equal(t, namesIn(t, c, "sleep"), "", "the rest of the run lives")
+	expect.Equal(t, said(t, c.ID, `python3 -c 'x = b"x" * (8 << 20); print("fits")'`), "fits", "8 MiB")
+	expect.True(t, counter(t, "oom_kill", cgroupOf(t, unitOf(c.ID)), "memory.events") >= 1,
+		"memory.events of the unit counts nothing: the hog ended by something else")
 }
 
 // namesIn are the pids of the chat's processes of a name.
@@ -114,9 +104,7 @@ func TestHostCPU(t *testing.T) {
 	if r.Exit != 0 || share > 0.4 {
 		t.Errorf("a chat of a quarter CPU took %.2f: %+v", share, r)
 	}
-	if n := counter(t, "nr_throttled", dir, "cpu.stat"); n < 1 {
-		t.Error("nobody was throttled")
-	}
+	expect.True(t, counter(t, "nr_throttled", dir, "cpu.stat") >= 1, "nobody was throttled")
 	out := shell(t, "("+spin+"); times")
 	t.Logf("the chat took %.2f of a CPU; root's loop: %s", share, strings.ReplaceAll(out, "\n", " "))
 	if strings.Contains(out, "0m0.") && strings.Count(out, "0m0.") == 4 {

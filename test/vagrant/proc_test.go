@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestHostHidepid: an ordinary user sees no process but its own, on the host,
@@ -29,17 +30,13 @@ func TestHostHidepid(t *testing.T) {
 	if len(others) > 0 {
 		t.Errorf("user %s sees %d processes of others, the first is %s", u.name, len(others), others[0])
 	}
-	if !strings.Contains(plain, u.name) {
-		t.Errorf("the user does not even see its own ps: %q", plain)
-	}
+	expect.True(t, strings.Contains(plain, u.name), "the user does not even see its own ps: %q", plain)
 	gid := output(t, "sh", "-c", "getent group chatd-proc | cut -d: -f3")
 	if member := see("--reuid", u.name, "--regid", u.name, "--groups", gid); !strings.Contains(member, " root") {
 		t.Errorf("a member of chatd-proc does not see root's processes: %q", member)
 	}
 	out, err := try(timeout, "setpriv", "--reuid", u.name, "--regid", u.name, "--clear-groups", "ls", "-d", "/proc/1")
-	if err == nil {
-		t.Errorf("the user sees /proc/1: %s", out)
-	}
+	expect.True(t, err != nil, "the user sees /proc/1: %s", out)
 	if mount := output(t, "findmnt", "-n", "-o", "OPTIONS", "/proc"); !strings.Contains(mount, "hidepid=invisible") ||
 		!strings.Contains(mount, "gid="+gid) || !strings.Contains(mount, "nosuid") || !strings.Contains(mount, "noexec") {
 		t.Errorf("/proc is mounted %s", mount)
@@ -74,9 +71,7 @@ func TestHostServices(t *testing.T) {
 	t.Run("polkit", func(t *testing.T) {
 		const action = "org.freedesktop.systemd1.manage-units"
 		_, err := try(timeout, "pkcheck", "--action-id", action, "--process", fmt.Sprint(os.Getpid()))
-		if err != nil {
-			t.Errorf("polkit does not know root: %v", err)
-		}
+		expect.True(t, err == nil, "polkit does not know root: %v", err)
 		// The user's own process: polkit must find out who it is, and then say no.
 		out, err := try(timeout, "setpriv", "--reuid", u.name, "--regid", u.name, "--clear-groups",
 			"sh", "-c", "pkcheck --action-id "+action+" --process $$")
@@ -87,9 +82,7 @@ func TestHostServices(t *testing.T) {
 	})
 	t.Run("logind", func(t *testing.T) {
 		out := u.ssh(t, "loginctl list-sessions --no-legend; systemctl --user is-system-running --wait; echo $XDG_SESSION_ID")
-		if !strings.Contains(out, u.name) {
-			t.Errorf("no session of the user: %s", out)
-		}
+		expect.True(t, strings.Contains(out, u.name), "no session of the user: %s", out)
 		if !strings.Contains(out, "running") && !strings.Contains(out, "degraded") {
 			t.Errorf("no systemd of the user's own: %s", out)
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // refusedByQuota is what a program says that met EDQUOT.
@@ -44,9 +46,8 @@ func TestHostQuota(t *testing.T) {
 		}
 	}
 	d := get(t, c.ID).Disk
-	if d == nil || d.Percent != 100 || d.Bytes > 8<<20 || d.CountedAt != nil {
-		t.Errorf("a full chat has %+v", d)
-	}
+	expect.True(t, d != nil && d.Percent == 100 && d.Bytes <= 8<<20 && d.CountedAt == nil,
+		"a full chat has %+v", d)
 	eventually(t, timeout, "it is reported", func() bool {
 		log, err := os.ReadFile(stateDir + "/audit.jsonl")
 		return err == nil && strings.Contains(string(log), "(disk_max, inodes_max): 100 %")
@@ -69,17 +70,14 @@ func TestHostQuota(t *testing.T) {
 	eventually(t, timeout, "quotas are turned on again, which is audited", func() bool {
 		return turnedOn(t) > before
 	})
-	must(t, reap(c.ID))
-	if left := quotaOf(t, c, "/"); left != "" {
-		t.Errorf("after reap the kernel has %q", left)
-	}
+	must.Do(t, reap(c.ID))
+	expect.Equal(t, quotaOf(t, c, "/"), "", "after reap the kernel has")
 }
 
 // turnedOn is how often chatd has turned on quotas, by its audit log.
 func turnedOn(t *testing.T) int {
 	t.Helper()
-	log, err := os.ReadFile(stateDir + "/audit.jsonl")
-	must(t, err)
+	log := must.Get(os.ReadFile(stateDir + "/audit.jsonl"))(t)
 	return strings.Count(string(log), "turned on user quotas in ")
 }
 
@@ -120,17 +118,13 @@ func TestHostQuotaOfHomes(t *testing.T) {
 			c := create(t, "narrow")
 			for _, file := range []string{"f", "/tmp/f"} {
 				r := run(t, c.ID, "head -c 9M /dev/zero >"+file)
-				if !strings.Contains(r.Stderr, refusedByQuota) {
-					t.Errorf("%s: %+v", file, r)
-				}
+				expect.True(t, strings.Contains(r.Stderr, refusedByQuota), "%s: %+v", file, r)
 			}
 			if d := get(t, c.ID).Disk; d == nil || d.Percent != 100 || d.Bytes < 12<<20 {
 				t.Errorf("full on both: %+v", d)
 			}
-			must(t, reap(c.ID))
-			if left := quotaOf(t, c, homesDir); left != "" {
-				t.Errorf("after reap the kernel has %q", left)
-			}
+			must.Do(t, reap(c.ID))
+			expect.Equal(t, quotaOf(t, c, homesDir), "", "after reap the kernel has")
 			if kind.name == "xfs" {
 				snapshots(t)
 			}

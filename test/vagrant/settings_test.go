@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestHostSettings reads the kernel settings that chatd counts on where the
@@ -17,9 +19,7 @@ func TestHostSettings(t *testing.T) {
 		"kernel/yama/ptrace_scope": 1, "kernel/dmesg_restrict": 1, "kernel/kptr_restrict": 1, "kernel/pty/max": 1 << 17,
 	} {
 		n, err := strconv.Atoi(content(t, "/proc/sys", name))
-		if err != nil || n < least {
-			t.Errorf("%s is %d, want at least %d", name, n, least)
-		}
+		expect.True(t, err == nil && n >= least, "%s is %d, want at least %d", name, n, least)
 	}
 	if list := content(t, "/proc/sys/vm/oom_dump_tasks"); list != "0" {
 		t.Errorf("vm.oom_dump_tasks is %s: one chat could roll the kernel's log over", list)
@@ -39,9 +39,7 @@ func TestHostFiles(t *testing.T) {
 		stateDir + "/audit.jsonl": "600 root root",
 		"/etc/chatd/access":       "750 root chatd-operators", "/etc/chatd/access/rules.yaml": "640 root chatd-operators",
 	} {
-		if got := output(t, "stat", "-c", "%a %U %G", path); got != want {
-			t.Errorf("%s is %s, want %s", path, got, want)
-		}
+		expect.Equal(t, output(t, "stat", "-c", "%a %U %G", path), want, "%s", path)
 	}
 	for _, name := range []string{"chatd", "chatd-limits.conf", "namespace.d/chatd.conf"} {
 		found := false
@@ -50,9 +48,7 @@ func TestHostFiles(t *testing.T) {
 				found = fi.Mode().Perm()&0o022 == 0
 			}
 		}
-		if !found {
-			t.Errorf("%s is not there, or others may write it", name)
-		}
+		expect.True(t, found, "%s is not there, or others may write it", name)
 	}
 }
 

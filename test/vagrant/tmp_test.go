@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // privateDirs are the directories that pam_namespace replaces, and where the
@@ -22,8 +24,7 @@ func TestHostTmp(t *testing.T) {
 	a, b := create(t, ""), create(t, "")
 	for dir, parent := range privateDirs {
 		t.Run(dir, func(t *testing.T) {
-			outside, err := os.CreateTemp(dir, "chatd-e2e-outside-")
-			must(t, err)
+			outside := must.Get(os.CreateTemp(dir, "chatd-e2e-outside-"))(t)
 			t.Cleanup(func() { _ = os.Remove(outside.Name()) })
 			mine := fmt.Sprintf("%s/chatd-e2e-%s", dir, a.ID)
 			said(t, a.ID, "echo secret > "+mine+" && cat "+mine)
@@ -37,9 +38,7 @@ func TestHostTmp(t *testing.T) {
 				t.Errorf("the chat's file is in the host's %s: %v", dir, err)
 			}
 			instance := filepath.Join(parent, a.User, filepath.Base(mine))
-			if got := content(t, instance); got != "secret" {
-				t.Errorf("%s has %q", instance, got)
-			}
+			expect.Equal(t, content(t, instance), "secret", "%s has", instance)
 		})
 	}
 	t.Run("shm", func(t *testing.T) { checkShm(t, a, b) })
@@ -47,19 +46,14 @@ func TestHostTmp(t *testing.T) {
 
 // checkShm: /dev/shm is a small tmpfs of the session's own.
 func checkShm(t *testing.T, a, b chat.Chat) {
-	if got := said(t, a.ID, "stat -f -c %T /dev/shm; echo x > /dev/shm/e2e"); got != "tmpfs" {
-		t.Errorf("/dev/shm is %s", got)
-	}
-	if run(t, b.ID, "cat /dev/shm/e2e").Exit == 0 {
-		t.Error("another chat reads /dev/shm")
-	}
+	expect.Equal(t, said(t, a.ID, "stat -f -c %T /dev/shm; echo x > /dev/shm/e2e"), "tmpfs", "/dev/shm")
+	expect.True(t, run(t, b.ID, "cat /dev/shm/e2e").Exit != 0, "another chat reads /dev/shm")
 	if _, err := os.Lstat("/dev/shm/e2e"); !os.IsNotExist(err) {
 		t.Errorf("it is the host's: %v", err)
 	}
 	r := run(t, a.ID, "head -c 40m /dev/zero > /dev/shm/big")
-	if r.Exit == 0 || !strings.Contains(r.Stderr, "No space left") {
-		t.Errorf("40 MiB fit into /dev/shm: %+v", r)
-	}
+	expect.True(t, r.Exit != 0 && strings.Contains(r.Stderr, "No space left"),
+		"40 MiB fit into /dev/shm: %+v", r)
 }
 
 // TestHostPAMNamespace: the mounts come from the session's PAM stack, before
@@ -76,9 +70,8 @@ func TestHostPAMNamespace(t *testing.T) {
 	if own := content(t, "/proc/self/mountinfo"); strings.Contains(own, c.User) {
 		t.Errorf("the mounts reach the host:\n%s", own)
 	}
-	if !strings.Contains(content(t, "/etc/pam.d/chatd"), "pam_namespace.so") {
-		t.Error("/etc/pam.d/chatd does not call pam_namespace")
-	}
+	expect.True(t, strings.Contains(content(t, "/etc/pam.d/chatd"), "pam_namespace.so"),
+		"/etc/pam.d/chatd does not call pam_namespace")
 }
 
 // mountOf is the mount point that path is below, empty for the root: mountinfo
@@ -92,7 +85,7 @@ func mountOf(t testing.TB, path string) string {
 func TestHostTmpParents(t *testing.T) {
 	for _, parent := range privateDirs {
 		checkClosed(t, parent)
-		must(t, os.Chmod(parent, 0o755))
+		must.Do(t, os.Chmod(parent, 0o755))
 	}
 	c := create(t, "")
 	for dir, parent := range privateDirs {

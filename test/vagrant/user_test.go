@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // user is an ordinary user of the machine, for controls: it has what a chat has
@@ -36,8 +38,8 @@ func newUser(t testing.TB) user {
 	})
 	u.uid = output(t, "id", "-u", u.name)
 	output(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", u.key)
-	must(t, os.Mkdir(u.home+"/.ssh", 0o700))
-	must(t, os.WriteFile(u.home+"/.ssh/authorized_keys", []byte(content(t, u.key+".pub")+"\n"), 0o600))
+	must.Do(t, os.Mkdir(u.home+"/.ssh", 0o700))
+	must.Do(t, os.WriteFile(u.home+"/.ssh/authorized_keys", []byte(content(t, u.key+".pub")+"\n"), 0o600))
 	output(t, "chown", "-R", u.name+":", u.home+"/.ssh")
 	return u
 }

@@ -7,6 +7,9 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // nobody is the uid of controls that need no account.
@@ -19,8 +22,7 @@ func TestHostWall(t *testing.T) {
 	useProfiles(t)
 	useOutside(t)
 	web, closed := create(t, "web"), create(t, "")
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	server := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer server.Close()
 	go answer(server)
 	for _, at := range []struct {
@@ -104,8 +106,6 @@ func TestHostWallUnit(t *testing.T) {
 	t.Cleanup(func() { output(t, "systemctl", "start", service) })
 	check("without chatd")
 	output(t, "systemctl", "restart", "chatd-wall.service")
-	if state := property(t, "chatd-wall.service", "ActiveState"); state != "active" {
-		t.Errorf("chatd-wall.service is %s", state)
-	}
+	expect.Equal(t, property(t, "chatd-wall.service", "ActiveState"), "active", "chatd-wall.service")
 	wantDial(t, "after the wall unit: denied", c.UID, "tcp", denied, false)
 }
