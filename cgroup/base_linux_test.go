@@ -43,9 +43,7 @@ func TestRestartElsewhere(t *testing.T) {
 // sessions that it does not know.
 func TestSecondDaemon(t *testing.T) {
 	f := open(t)
-	if _, err := OpenFS(f.o); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second daemon on one base: %v, want ErrBusy", err)
-	}
+	expect.Is(t, expect.Err(OpenFS(f.o)), chat.ErrBusy, "a second daemon on one base")
 	must.Do(t, f.Close())
 	g, err := OpenFS(f.o)
 	must.True(t, err == nil, "after the first has gone: %v", err)
@@ -127,9 +125,7 @@ func TestReuseOnlyCgroups(t *testing.T) {
 func TestRemoveBaseWithChats(t *testing.T) {
 	f := open(t)
 	session := create(t, f, idA)
-	if err := f.RemoveBase(); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("RemoveBase: %v, want ErrBusy", err)
-	}
+	expect.Is(t, f.RemoveBase(), chat.ErrBusy, "RemoveBase")
 	expect.True(t, alive(session), "RemoveBase ended the session")
 }
 

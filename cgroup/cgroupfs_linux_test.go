@@ -143,9 +143,7 @@ func TestLife(t *testing.T) {
 			"%s with somebody inside: %v, want ErrBusy", name, err)
 	}
 	must.True(t, alive(session) && alive(run), "a refused Remove ended somebody")
-	if err := f.CreateRun(idA, "r1"); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("a second CreateRun: %v, want ErrExists", err)
-	}
+	expect.Is(t, f.CreateRun(idA, "r1"), chat.ErrExists, "a second CreateRun")
 	for range 2 {
 		must.Do(t, f.Kill(killCtx(t), idA))
 	}
@@ -210,9 +208,7 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	for _, leaf := range []string{"", "runs", "session/x", "../x", "/session"} {
-		if err := f.Start(idA, leaf, shell("true")); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("Start(%q): %v, want ErrInvalid", leaf, err)
-		}
+		expect.Is(t, f.Start(idA, leaf, shell("true")), chat.ErrInvalid, "Start(%q)", leaf)
 	}
 }
 

@@ -157,9 +157,7 @@ func TestBlockIOIsBounded(t *testing.T) {
 	}
 	bounded := begin(idA, slow())
 	for i, cmd := range begin(idB, free) {
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("without a bound: %v", err)
-		}
+		expect.Is(t, cmd.Wait(), nil, "without a bound")
 		if !alive(bounded[i]) {
 			t.Errorf("with a bound 64 MiB were done before those without: %s", bounded[i].Args[2])
 		}

@@ -74,9 +74,7 @@ func TestStartAgainAfterKill(t *testing.T) {
 	create(t, f, idA)
 	must.Do(t, f.CreateRun(idA, "old"))
 	must.Do(t, f.KillRun(killCtx(t), idA, "old"))
-	if err := f.Start(idA, "runs/old", shell("true")); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("Start in a killed run: %v, want ErrWrongPhase", err)
-	}
+	expect.Is(t, f.Start(idA, "runs/old", shell("true")), chat.ErrWrongPhase, "Start in a killed run")
 	must.Do(t, f.CreateRun(idA, "old2"))
 	for i := range 3 {
 		must.Do(t, f.Kill(killCtx(t), idA))
@@ -93,9 +91,8 @@ func TestStartAgainAfterKill(t *testing.T) {
 			}
 		}
 	}
-	if err := f.Start(idA, "runs/old2", shell("true")); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("Start in a run that died with its chat: %v, want ErrWrongPhase", err)
-	}
+	expect.Is(t, f.Start(idA, "runs/old2", shell("true")), chat.ErrWrongPhase,
+		"Start in a run that died with its chat")
 	// A crash between the kill and its end leaves an empty leaf that nobody remembers.
 	must.Do(t, f.Close())
 	g := must.Get(OpenFS(f.o))(t)
@@ -288,9 +285,8 @@ func TestQuotaStaysAfterStarts(t *testing.T) {
 		await(t, "throttling after a start", func() bool { u, err := f.Usage(idA); must.Do(t, err); return u.Throttled > before.Throttled })
 	}
 	if f.mode == modeV2 {
-		if b, err := cgroupfs.Read(f.dir(idA), "cpu.max"); err != nil || string(b) != "5000 50000\n" {
-			t.Errorf("cpu.max is %q, %v", b, err)
-		}
+		expect.Equal(t, string(must.Get(cgroupfs.Read(f.dir(idA), "cpu.max"))(t)), "5000 50000\n",
+			"cpu.max")
 	}
 }
 

@@ -33,9 +33,7 @@ func TestSilentSigner(t *testing.T) {
 		}()
 	}
 	waitUntil(t, func() bool { return len(l.making) == 1 })
-	if _, err := l.get(t.Context(), w.n, apiHost); err != nil {
-		t.Errorf("one that is kept: %v", err)
-	}
+	expect.Is(t, expect.Err(l.get(t.Context(), w.n, apiHost)), nil, "one that is kept")
 	select {
 	case err := <-ended:
 		t.Errorf("one that waits: %v", err)

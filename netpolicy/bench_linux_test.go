@@ -52,9 +52,7 @@ func trackConnections(b *testing.B) {
 		{"nft", "add", "chain", "inet", "tracked", "out", "{ type filter hook output priority 0; }"},
 		{"nft", "add", "rule", "inet", "tracked", "out", "ct", "state", "invalid", "drop"},
 	} {
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			b.Fatalf("%v: %v: %s", line, err, out)
-		}
+		must.Run(b, exec.Command(line[0], line[1:]...))
 	}
 	b.Cleanup(func() {
 		if out, err := exec.Command("nft", "delete", "table", "inet", "tracked").CombinedOutput(); err != nil {

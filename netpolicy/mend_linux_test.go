@@ -33,9 +33,7 @@ func TestMendJumpFirst(t *testing.T) {
 		"iptables -F", "ip6tables -F; iptables -F", "nft flush ruleset", "iptables -I OUTPUT 1 -j ACCEPT", "iptables -D OUTPUT 1", "iptables -F CHATD-NO",
 		"iptables -A CHATD-WHO -j ACCEPT", "iptables -N CHATD-X",
 	} {
-		if out, err := exec.Command("sh", "-c", act).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", act, err, out)
-		}
+		must.Run(t, exec.Command("sh", "-c", act))
 		earlier := len(started())
 		found, err := table.Mend(t.Context())
 		expect.True(t, err == nil && len(found) != 0, "%s: found %q: %v", act, found, err)

@@ -188,17 +188,13 @@ func TestApplyRefusesBeforeTouching(t *testing.T) {
 	table := newTable(t, hostTools)
 	bad := testPolicy(t, 1)
 	bad[0].Blocks = []Range{{1000, 1001}}
-	if err := table.Apply(t.Context(), bad); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("error %v, want invalid", err)
-	}
+	expect.Is(t, table.Apply(t.Context(), bad), chat.ErrInvalid, "error")
 	expect.Equal(t, ours(t, hostTools), "", "touched")
 }
 
 func TestOpenSaysWhatToInstall(t *testing.T) {
 	for _, o := range []Options{{}, {Range: Range{1, 5}, ProbeUID: 6}, {Range: Range{5, 1}, ProbeUID: 3}, {Range: Range{1, ^uint32(0)}, ProbeUID: 3}} {
-		if _, err := Open(o); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%v: %v, want invalid", o, err)
-		}
+		expect.Is(t, expect.Err(Open(o)), chat.ErrInvalid, "%v", o)
 	}
 	missing := hostTools
 	missing.restore6 = "no-such-restore"
@@ -276,9 +272,7 @@ func TestProbeTries(t *testing.T) {
 	needsRoot(t)
 	table := newTable(t, hostTools)
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		if err := table.probeListener(host); err != nil {
-			t.Errorf("without rules %s is %v", host, err)
-		}
+		expect.Is(t, table.probeListener(host), nil, "without rules %s", host)
 	}
 	var l chat.Layer
 	if table.probeLoopback(&l); l.State != chat.LayerOff || strings.Count(l.Probe, "got through") != 2 {

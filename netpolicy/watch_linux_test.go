@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -29,9 +30,7 @@ func TestWatch(t *testing.T) {
 		// Until the watch has begun, a change may pass unseen: change again.
 		for end := time.Now().Add(2 * time.Minute); seen.Load() < want; time.Sleep(200 * time.Millisecond) {
 			tables++
-			if out, err := exec.Command("nft", "add", "table", "inet", fmt.Sprint("stranger", tables)).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			must.Run(t, exec.Command("nft", "add", "table", "inet", fmt.Sprint("stranger", tables)))
 			must.True(t, !time.Now().After(end), "none of %d changes was seen", tables)
 		}
 	}
@@ -47,9 +46,7 @@ func TestWatch(t *testing.T) {
 	}
 	awaitSeen(calm + 1)
 	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("Watch ended with %v", err)
-	}
+	expect.Is(t, <-ended, nil, "Watch ended with")
 	if heard.Load() < 2 {
 		t.Errorf("heard of %d changes, and looked %d times", heard.Load(), seen.Load())
 	}

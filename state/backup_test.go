@@ -20,9 +20,7 @@ import (
 func unpacked(t testing.TB, archive string, o Options) Options {
 	t.Helper()
 	o.Dir = t.TempDir()
-	if out, err := exec.Command("tar", "-xpf", archive, "-C", o.Dir).CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v: %s", err, out)
-	}
+	must.Run(t, exec.Command("tar", "-xpf", archive, "-C", o.Dir))
 	return o
 }
 

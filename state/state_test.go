@@ -97,9 +97,7 @@ func TestAdmitGetsOrCreates(t *testing.T) {
 		got, err := s.Find(want.Owner, want.ExternalID)
 		expect.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want),
 			"after reopening: %+v, %v, want %+v", got, err, want)
-		if got, err := s.GetUID(want.UID); err != nil || got.ID != want.ID {
-			t.Errorf("GetUID(%d) = %v, %v", want.UID, got.ID, err)
-		}
+		expect.Equal(t, must.Get(s.GetUID(want.UID))(t).ID, want.ID, "GetUID(%d) =", want.UID)
 	}
 	if n := strings.Count(verified(t, s), `"action":"create","outcome":"intent"`); n != 2 {
 		t.Errorf("%d create intents in the log, want 2", n)

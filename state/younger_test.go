@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestCheckGiven: a database is refused for each uid in its range that owns paths and was never
@@ -18,9 +19,7 @@ func TestCheckGiven(t *testing.T) {
 	known := map[uint32]string{0: "root", 99: "below", 100: "first", 109: "given", 139: "probe",
 		140: "above"}
 	for _, owners := range []map[uint32]string{nil, known} {
-		if err := check(owners); err != nil {
-			t.Errorf("%v: %v", owners, err)
-		}
+		expect.Is(t, check(owners), nil, "%v", owners)
 	}
 	known[110] = "/homes/a"
 	err := check(known)

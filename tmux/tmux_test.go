@@ -2,7 +2,6 @@ package tmux
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -80,9 +79,7 @@ func start(t *testing.T, shell ...string) *Terminal {
 	client := exec.Command(argv[0], argv[1:]...)
 	client.Dir = dir
 	client.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TERM=screen", "LANG=C.UTF-8", "PS1=$ "}
-	if out, err := client.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, client)
 	t.Cleanup(func() { _ = exec.Command("tmux", "-S", sock, "kill-server").Run() })
 	return New(sock, local)
 }
@@ -126,9 +123,8 @@ func TestTerminal(t *testing.T) {
 	// Not ^C alone: until the shell reads again, the terminal keeps no more than
 	// 4095 bytes of a line (termios(3), canonical mode).
 	waitScreen(t, term, "^C\n$")
-	if _, err := term.Press(ctx, "", []string{"a", "kill-server"}, If{}); !errors.Is(err, ErrKey) {
-		t.Errorf("an unknown key gave %v, want ErrKey", err)
-	}
+	expect.Is(t, expect.Err(term.Press(ctx, "", []string{"a", "kill-server"}, If{})), ErrKey,
+		"an unknown key gave")
 	big := strings.Repeat("x", 200_000)
 	must.Get(term.Type(ctx, "echo "+big+" | wc -c", true, If{}))(t)
 	waitScreen(t, term, "200001")

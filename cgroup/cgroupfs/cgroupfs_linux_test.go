@@ -42,16 +42,12 @@ func TestFiles(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"pids.max": "max\n", "cgroup.events": "populated 1\nfrozen 0\n",
 	})
-	if n, err := ReadNumber(dir, "pids.max"); err != nil || n != 1<<64-1 {
-		t.Errorf("pids.max: %d, %v", n, err)
-	}
+	expect.Equal(t, must.Get(ReadNumber(dir, "pids.max"))(t), 1<<64-1, "pids.max")
 	if full, err := Populated(dir); err != nil || !full {
 		t.Errorf("populated: %v, %v", full, err)
 	}
 	expect.NoError(t, Write(dir, "pids.max", "20\n"))
-	if n, err := ReadNumber(dir, "pids.max"); err != nil || n != 20 {
-		t.Errorf("written: %d, %v", n, err)
-	}
+	expect.Equal(t, must.Get(ReadNumber(dir, "pids.max"))(t), 20, "written")
 	_, readErr := ReadFlat(dir, "none", "key")
 	_, pidsErr := Processes(dir)
 	for name, err := range map[string]error{

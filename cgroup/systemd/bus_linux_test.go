@@ -235,9 +235,7 @@ func hurry() (end func()) {
 func allAnswer(t *testing.T, b *Bus) {
 	t.Helper()
 	for name, call := range callsOf(t, b) {
-		if err := call(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, call(), nil, "%s", name)
 	}
 }
 

@@ -1,7 +1,6 @@
 package resolver
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -117,9 +116,7 @@ func TestBookFull(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	if _, _, err := b.Addrs("one.more.example.com"); !errors.Is(err, ErrFull) {
-		t.Errorf("name %d: %v, want ErrFull", maxNames+1, err)
-	}
+	expect.Is(t, expect.Err(b.Addrs("one.more.example.com")), ErrFull, "name %d", maxNames+1)
 	wantAddrs(t, b, "n0.example.com", "198.18.1.0", "fd63:6861:7464::100")
 	wantAddrs(t, b, "n4095.example.com", "198.18.16.255", "fd63:6861:7464::10ff")
 }

@@ -222,9 +222,7 @@ func TestClientServers(t *testing.T) {
 	expect.True(t, errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "no socket"),
 		"no connection: %v, want ErrUnavailable", err)
 	none := (&upstream{t: t}).client(0)
-	if _, err := none.Addrs(t.Context(), host); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("no server: %v, want ErrUnavailable", err)
-	}
+	expect.Is(t, expect.Err(none.Addrs(t.Context(), host)), ErrUnavailable, "no server")
 }
 
 // The second round is without EDNS: some servers do not know it.
@@ -290,9 +288,8 @@ func TestClientTCP(t *testing.T) {
 		m.Truncated = true
 		return []dnsmessage.Message{m}
 	}
-	if _, err := u.client(1).Addrs(t.Context(), host); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("truncated by TCP too: %v, want ErrUnavailable", err)
-	}
+	expect.Is(t, expect.Err(u.client(1).Addrs(t.Context(), host)), ErrUnavailable,
+		"truncated by TCP too")
 }
 
 // An answer is kept as long as the least TTL on its way says, within bounds.

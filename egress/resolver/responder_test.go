@@ -434,9 +434,7 @@ func TestAnswerMany(t *testing.T) {
 			all.Go(func() { f.ask(t, query1(fmt.Sprintf("n%d.test", i%200), typeA)) })
 		}
 		all.Wait()
-		if took := time.Since(begun); took != (200-burst)*lookupEvery {
-			t.Errorf("what was found is answered %s later", took)
-		}
+		expect.Equal(t, time.Since(begun), (200-burst)*lookupEvery, "what was found is answered … later")
 	})
 }
 
@@ -453,9 +451,7 @@ func TestAnswerBusy(t *testing.T) {
 		}
 		synctest.Wait()
 		asked := time.Now()
-		if m := f.ask(t, query1(host, typeA)); m.RCode != servFail {
-			t.Errorf("one more is answered %s", m.RCode)
-		}
+		expect.Equal(t, f.ask(t, query1(host, typeA)).RCode, servFail, "one more is answered")
 		if took := time.Since(asked); !errors.Is(f.told[host], ErrBusy) || took != turnTimeout {
 			t.Errorf("told %v, after %s", f.told, took)
 		}

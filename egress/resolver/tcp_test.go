@@ -45,9 +45,7 @@ func TestServeTCP(t *testing.T) {
 		}
 	}
 	must.Do(t, c.Close())
-	if err := <-ended; err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+	expect.Is(t, <-ended, nil, "it ends with")
 }
 
 func TestServeTCPBounds(t *testing.T) {
@@ -109,9 +107,7 @@ func TestServeTCPIdle(t *testing.T) {
 		c, ended := newFixture(t).serve(t.Context())
 		begin := time.Now()
 		wantEnd(t, c, ended, "")
-		if took := time.Since(begin); took != idleTimeout {
-			t.Errorf("it ends after %s of the bubble's time", took)
-		}
+		expect.Equal(t, time.Since(begin), idleTimeout, "it ends after … of the bubble's time")
 		c, ended = newFixture(t).serve(t.Context())
 		must.Get(c.Write([]byte{1, 0}))(t)
 		begin = time.Now()
@@ -137,9 +133,7 @@ func TestServeTCPContext(t *testing.T) {
 		begin := time.Now()
 		cancel()
 		wantEnd(t, c, ended, "")
-		if took := time.Since(begin); took != 0 {
-			t.Errorf("it ends after %s of the bubble's time", took)
-		}
+		expect.Equal(t, time.Since(begin), 0, "it ends after … of the bubble's time")
 	})
 }
 
@@ -151,7 +145,5 @@ func TestFrame(t *testing.T) {
 	if err := writeFrame(&b, []byte("abc")); err != nil || b.String() != "\x00\x03abc" {
 		t.Errorf("wrote %q, %v", b.String(), err)
 	}
-	if msg, err := readFrame(&b, 3); err != nil || string(msg) != "abc" {
-		t.Errorf("read %q, %v", msg, err)
-	}
+	expect.Equal(t, string(must.Get(readFrame(&b, 3))(t)), "abc", "read")
 }

@@ -42,9 +42,7 @@ func TestIssue(t *testing.T) {
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 4) + "org"
 	for _, host := range []string{"api.example.org", long} {
 		leaf := issued(t, a, host, now)
-		if err := trusts(a, leaf, host, now); err != nil {
-			t.Errorf("%s: %v", host, err)
-		}
+		expect.Is(t, trusts(a, leaf, host, now), nil, "%s", host)
 		if leaf.IsCA || len(leaf.DNSNames) != 1 || !leaf.NotAfter.Equal(now.Add(leafLife)) ||
 			!leaf.NotBefore.Equal(now.Add(-time.Hour)) {
 			t.Errorf("%+v", leaf)
@@ -86,9 +84,7 @@ func TestClockSteps(t *testing.T) {
 	for _, years := range []int{-1, 1} {
 		set := now.AddDate(years, 0, 0)
 		const host = "api.example.org"
-		if err := trusts(a, issued(t, a, host, set), host, set); err != nil {
-			t.Errorf("%d: %v", years, err)
-		}
+		expect.Is(t, trusts(a, issued(t, a, host, set), host, set), nil, "%d", years)
 	}
 }
 

@@ -237,9 +237,7 @@ func TestResolve(t *testing.T) {
 	dir := t.TempDir()
 	g := followed(t, dir)
 	to := chat.Destination{Host: "a.example", Port: 443}
-	if err := g.Resolve(t.Context(), a, to); err != nil {
-		t.Errorf("of a chat that sleeps: %v", err)
-	}
+	expect.Is(t, g.Resolve(t.Context(), a, to), nil, "of a chat that sleeps")
 	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	expect.Is(t, g.Resolve(t.Context(), a, to), uplink.ErrGone, "without chatd-egress")
 	egress := newCarrier(t, dir)

@@ -109,9 +109,7 @@ func TestDatagramsTellWhereTheyGo(t *testing.T) {
 	n, _, udp := listening(t)
 	for _, to := range []string{"203.0.113.5:123", "[2001:db8::1]:443", "127.0.0.1:53"} {
 		conn := must.Get(n.inside(t, "udp", to))(t)
-		if _, err := conn.Write([]byte("ask")); err != nil {
-			t.Errorf("to %s: %v", to, err)
-		}
+		expect.Is(t, expect.Err(conn.Write([]byte("ask"))), nil, "to %s", to)
 		b, oob := make([]byte, 16), make([]byte, 256)
 		size, oobn, _, from, err := udp.ReadMsgUDPAddrPort(b, oob)
 		if err != nil || string(b[:size]) != "ask" {

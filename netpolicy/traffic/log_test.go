@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -151,9 +152,7 @@ func TestAuditIsBounded(t *testing.T) {
 	if n, want := len(w.lines[a]), maxLines+hours*(12+1); n > want || n < want-1 {
 		t.Errorf("%d lines, want %d", n, want)
 	}
-	if n := w.audited(a); n != hours*60*10*3 {
-		t.Errorf("the lines tell of %d refusals", n)
-	}
+	expect.Equal(t, w.audited(a), hours*60*10*3, "the lines tell of … refusals")
 	want := map[string]string{"host": "quiet.example", "port": "443", "count": "1",
 		"why": "not listed"}
 	if got := fmt.Sprint(w.lines[b]); got != fmt.Sprint([]map[string]string{want}) {

@@ -26,9 +26,7 @@ func reflinked(t *testing.T) string {
 	must.Do(t, os.WriteFile(image, nil, 0o600))
 	must.Do(t, os.Truncate(image, 320<<20))
 	for _, args := range [][]string{{mkfs, "-q", image}, {"mount", "-o", "loop", image, at}} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, out)
-		}
+		must.Run(t, exec.Command(args[0], args[1:]...))
 	}
 	t.Cleanup(func() { must.Do(t, unix.Unmount(at, unix.MNT_DETACH)) })
 	return at
@@ -49,9 +47,7 @@ func TestClone(t *testing.T) {
 	at := reflinked(t)
 	from := everyKind(t)
 	must.Do(t, os.Remove(from+"/long target")) // XFS has none over 1,024 bytes
-	if out, err := exec.Command("cp", "-a", from, at+"/home").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	must.Run(t, exec.Command("cp", "-a", from, at+"/home"))
 	must.Do(t, unix.Mknod(at+"/home/socket", unix.S_IFSOCK|0o600, 0))
 	before := kept(t, at+"/home")
 	must.Do(t, os.Mkdir(at+"/clone", 0o700))

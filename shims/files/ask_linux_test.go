@@ -276,7 +276,6 @@ func TestRulesOfTheTool(t *testing.T) {
 	a, err := tools.EditFile(filewire.EditFile{Path: "edited", OldText: "text", NewText: "x"})
 	expect.True(t, err == nil && a.Diff == "" && a.DiffOmitted != "",
 		"edit is not denied, and its diff would say what may not be read: %+v, %v", a, err)
-	if _, err := tools.WriteFile(filewire.WriteFile{Path: "shell", Content: &new}, nil); err != nil {
-		t.Errorf("a rule about commands: %v", err)
-	}
+	expect.Is(t, expect.Err(tools.WriteFile(filewire.WriteFile{Path: "shell", Content: &new}, nil)), nil,
+		"a rule about commands")
 }

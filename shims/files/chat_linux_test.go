@@ -117,9 +117,7 @@ func hardLinks(t *testing.T, home string) {
 		}
 		put1(t, home+"/mine", "mine")
 		unix.Link(home+"/mine", home+"/mine-too")
-		if _, _, err := w.read(filewire.ReadFile{Path: "mine-too"}); err != nil {
-			t.Errorf("the chat's own file: %v", err)
-		}
+		expect.Is(t, expect.Err(w.read(filewire.ReadFile{Path: "mine-too"})), nil, "the chat's own file")
 		must.Do(t, tools.Close())
 	}
 }

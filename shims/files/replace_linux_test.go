@@ -1,7 +1,6 @@
 package files
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestLinkSwappedTwice: the target changes places with a link before the file gets its name, and
@@ -40,12 +40,8 @@ func TestLinkSwappedTwice(t *testing.T) {
 			}
 		}
 	}
-	if _, err := w.write("file", "new"); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("writing gave %v, want busy", err)
-	}
-	if to, err := os.Readlink(file); err != nil || to != w.out+"/secret" {
-		t.Errorf("the link is %q, %v", to, err)
-	}
+	expect.Is(t, expect.Err(w.write("file", "new")), chat.ErrBusy, "writing gave")
+	expect.Equal(t, must.Get(os.Readlink(file))(t), w.out+"/secret", "the link")
 	if got := cat(t, other); got != "new" || len(ls(t, w.home)) != 2 {
 		t.Errorf("beside the link there are %v, with %q", ls(t, w.home), got)
 	}

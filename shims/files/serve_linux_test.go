@@ -166,9 +166,7 @@ func TestRequests(t *testing.T) {
 		`{"tool":"write_file","parameters":{"path":"f","content":"` + strings.Repeat("x", filewire.MaxLine) + `"}}` + "\n",
 	} {
 		var out bytes.Buffer
-		if err := w.Serve(strings.NewReader(line), &out); err != nil {
-			t.Errorf("%.60q: %v", line, err)
-		}
+		expect.Is(t, w.Serve(strings.NewReader(line), &out), nil, "%.60q", line)
 		a, err := filewire.Speak(discard{}, &out, filewire.Exchange{Body: strings.NewReader("")})
 		expect.True(t, errors.Is(err, chat.ErrInvalid) && a.Message == "",
 			"%.60q: %+v, %v", line, a, err)

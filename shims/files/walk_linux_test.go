@@ -96,9 +96,7 @@ func TestLinksInside(t *testing.T) {
 		}
 	}
 	for name, target := range links {
-		if got, err := os.Readlink(w.home + "/" + name); err != nil || got != target {
-			t.Errorf("link %s became %q, %v", name, got, err)
-		}
+		expect.Equal(t, must.Get(os.Readlink(w.home+"/"+name))(t), target, "link %s became", name)
 	}
 	link(t, "a/../missing/../new", w.home+"/odd")
 	expect.Is(t, expect.Err(w.write("odd", "x")), chat.ErrNotFound,

@@ -24,9 +24,7 @@ func TestInit(t *testing.T) {
 	shim, fifo := filepath.Join(dir, plan.ProgramName), filepath.Join(dir, "fifo")
 	build := exec.Command("go", "build", "-o", shim, "../../cmd/chatd-shim")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, build)
 	must.Do(t, unix.Mkfifo(fifo, 0o600))
 	r := must.Get(os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0))(t)
 	defer r.Close()

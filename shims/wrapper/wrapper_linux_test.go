@@ -66,9 +66,7 @@ func TestRunShim(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil && os.Getenv("CHATD_TEST_REQUIRE") != "all" {
 		t.Skip("needs go: to build chatd-shim")
 	}
-	if out, err := exec.Command("go", "build", "-o", exe, "../../cmd/chatd-shim").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, exec.Command("go", "build", "-o", exe, "../../cmd/chatd-shim"))
 	for _, name := range []string{"sudo", "rm", "npm"} {
 		must.Do(t, os.Symlink(exe, filepath.Join(dir, name)))
 	}

@@ -8,6 +8,7 @@ package must
 
 import (
 	"errors"
+	"os/exec"
 	"testing"
 )
 
@@ -27,6 +28,14 @@ func Get[V any](v V, err error) func(testing.TB) V {
 		t.Helper()
 		Do(t, err)
 		return v
+	}
+}
+
+// Run runs a command, and ends the test with what it wrote if it fails.
+func Run(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", cmd, err, out)
 	}
 }
 

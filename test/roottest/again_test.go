@@ -37,9 +37,8 @@ func TestTerminalOverSleep(t *testing.T) {
 	must.Do(t, os.MkdirAll(filepath.Join(c.Home, odd), 0o777))
 	must.Do(t, os.Chmod(filepath.Join(c.Home, odd), 0o777))
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Size: &chat.TTY{Rows: 30, Cols: 90}}))
-	if got := typed(t, m, c.ID, `stty size; printf '%0100d\e[5GX'`); got.Plain != "30 90\n"+strings.Repeat("0", 94)+"X00000" {
-		t.Errorf("of another size: %q", got.Plain)
-	}
+	expect.Equal(t, typed(t, m, c.ID, `stty size; printf '%0100d\e[5GX'`).Plain, "30 90\n"+strings.Repeat("0", 94)+"X00000",
+		"of another size")
 	typed(t, m, c.ID, "for i in {1..100}; do echo before-$i; done; cd a*")
 	for round := range 2 {
 		must.Get(m.Sleep(ctx, c.ID))(t)
@@ -54,16 +53,13 @@ func TestTerminalOverSleep(t *testing.T) {
 				t.Errorf("round %d: %q is there %d times in %q", round, want, n, s.Text)
 			}
 		}
-		if got := typed(t, m, c.ID, "tmux show -wv window-size"); got.Plain != "" {
-			t.Errorf("window-size of its own: %q", got.Plain)
-		}
+		expect.Equal(t, typed(t, m, c.ID, "tmux show -wv window-size").Plain, "",
+			"window-size of its own")
 		checkDir(t, m, c, filepath.Join(c.Home, odd))
 	}
 	log := must.Get(m.Log(ctx, c.ID, -1))(t)
 	text := string(log.Bytes())
-	if n := strings.Count(text, "before-57\r\n"); n != 1 {
-		t.Errorf("the log has a line %d times", n)
-	}
+	expect.Equal(t, strings.Count(text, "before-57\r\n"), 1, "the log has a line … times")
 	if !strings.Contains(text, "show -wv") || strings.Contains(text, "writer of this log has ended") {
 		t.Errorf("the log ends in %q", text[max(0, len(text)-1000):])
 	}

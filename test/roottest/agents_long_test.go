@@ -273,9 +273,8 @@ func (a drivenAgent) usesItsShell() {
 	if len(asked) != 1 || len(results) != 1 || !strings.Contains(results[0], a.c.User) || strings.Contains(results[0], "ran") {
 		a.t.Errorf("asked %q, its shell gave %q, want %s; until %s:\n%s", asked, results, a.c.User, got.Until, got.Plain)
 	}
-	if b, err := os.ReadFile(filepath.Join(a.c.Home, "who")); err != nil || string(b) != a.c.User+"\n" {
-		a.t.Errorf("its shell wrote %q: %v", b, err)
-	}
+	expect.Equal(a.t, string(must.Get(os.ReadFile(filepath.Join(a.c.Home, "who")))(a.t)), a.c.User+"\n",
+		"its shell wrote")
 }
 
 // hasNoKey: the agent's files, its processes and their environment have placeholders alone.

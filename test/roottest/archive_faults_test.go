@@ -137,9 +137,8 @@ func TestWhileArchived(t *testing.T) {
 	must.Do(t, os.WriteFile(gate, nil, 0o644))
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		if _, err := m.Archive(ctx, one.ID, chat.ToArchive{Keep: true}); err != nil {
-			t.Errorf("%s: %v", one.ExternalID, err)
-		}
+		expect.Is(t, expect.Err(m.Archive(ctx, one.ID, chat.ToArchive{Keep: true})), nil,
+			"%s", one.ExternalID)
 	})
 	until(t, "the command has begun", func() bool { return len(archiveFiles(t, opt)) == 1+3 })
 	err := within(t, "a reload", func() error { return m.Reload(ctx, nil) })

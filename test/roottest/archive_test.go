@@ -293,9 +293,7 @@ func TestReapAfter(t *testing.T) {
 		return errors.Is(err, chat.ErrNotFound)
 	})
 	for _, c := range []chat.Chat{works, due, other} {
-		if _, err := m.Get(ctx, c.ID); err != nil {
-			t.Errorf("%s: %v", c.ExternalID, err)
-		}
+		expect.Is(t, expect.Err(m.Get(ctx, c.ID)), nil, "%s", c.ExternalID)
 	}
 	all, err := m.Archives(ctx, chat.ArchiveFilter{})
 	must.True(t, err == nil && len(all) == 1 && all[0].Chat == unused.ID,

@@ -83,16 +83,12 @@ func TestAttach(t *testing.T) {
 		t.Errorf("came through: %q", seen)
 	}
 	a.end()
-	if err := <-a.over; err != nil {
-		t.Errorf("letting go: %v", err)
-	}
+	expect.Is(t, <-a.over, nil, "letting go")
 	promptAfter(t, m, c.ID, since, "harmless")
 	if got := typed(t, m, c.ID, "echo still $((6*7))"); !strings.Contains(got.Text, "still 42") {
 		t.Errorf("after letting go: %+v", got)
 	}
 	leave(t, m, c.ID)
-	if err := <-looks.over; err != nil {
-		t.Errorf("the end of the session: %v", err)
-	}
+	expect.Is(t, <-looks.over, nil, "the end of the session")
 	expect.Is(t, expect.Err(m.Attach(ctx, c.ID, chat.Attach{}, nil)), chat.ErrInvalid, "without a size")
 }

@@ -72,9 +72,7 @@ func TestAttackReap(t *testing.T) {
 		}
 	}
 	for _, there := range []string{kept + "/me", b.in("note"), "/etc/passwd"} {
-		if _, err := os.Lstat(there); err != nil {
-			t.Errorf("reap took more than A: %v", err)
-		}
+		expect.Is(t, expect.Err(os.Lstat(there)), nil, "reap took more than A")
 	}
 	left, err := exec.Command("find", filepath.Dir(opt.State), "-uid", fmt.Sprint(a.UID)).Output()
 	expect.True(t, err == nil && strings.TrimSpace(string(left)) == "",

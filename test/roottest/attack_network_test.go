@@ -30,9 +30,7 @@ func TestAttackLoopback(t *testing.T) {
 			}
 		})
 	}
-	if n := heard.Load(); n != 0 {
-		t.Errorf("a server of root heard %d datagrams of chats", n)
-	}
+	expect.Equal(t, heard.Load(), 0, "a server of root heard … datagrams of chats")
 	outcomes(t, "control: root", asHost(t, "send-udp", "127.0.0.1:"+hostUDP), "ok")
 	until(t, "control: the server hears root's datagram", func() bool { return heard.Load() == 1 })
 }
@@ -134,9 +132,7 @@ func attackByDatagram(t *testing.T, p *peer, chats ...inmate) {
 			outcomes(t, "A to "+address, i.try(t, "send-udp", address), refusals+" ok") // sent, and dropped
 		}
 	}
-	if got := p.do(t, "heard"); got != "ok 0" {
-		t.Errorf("the peer heard %s datagrams of chats", got)
-	}
+	expect.Equal(t, p.do(t, "heard"), "ok 0", "the peer heard … datagrams of chats")
 	outcomes(t, "control: root", asHost(t, "send-udp", "10.213.0.2:9000"), "ok")
 	until(t, "control: the peer hears root's datagram", func() bool { return p.do(t, "heard") == "ok 1" })
 }

@@ -39,9 +39,7 @@ func TestAttackForeignProfile(t *testing.T) {
 	honest, _, err := m.Create(asBridge(t.Context(), "honest"), spec)
 	must.Do(t, err)
 	spec.Owner = "greedy"
-	if _, _, err := m.Create(operator(t.Context()), spec); err != nil {
-		t.Errorf("an operator: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Create(operator(t.Context()), spec)), nil, "an operator")
 	expect.True(t, honest.Profile == "web", "%+v", honest)
 }
 
@@ -73,7 +71,5 @@ func TestProfileIsKept(t *testing.T) {
 		t.Errorf("run: %+v, %v", r, err)
 	}
 	must.Do(t, m2.Reap(ctx, c.ID))
-	if _, _, err := m2.Create(ctx, spec); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("after its end: %v, want denied", err)
-	}
+	expect.Is(t, expect.Err(m2.Create(ctx, spec)), chat.ErrDenied, "after its end")
 }

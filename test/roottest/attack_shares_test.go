@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -43,18 +44,14 @@ func TestAttackShareOfUIDs(t *testing.T) {
 	}
 	must.Do(t, m.Close())
 	m = open(t, opt)
-	if _, err := tryCreate(t, m, "greedy", "third"); err != nil {
-		t.Errorf("the third of three uids: %v", err)
-	}
+	expect.Is(t, expect.Err(tryCreate(t, m, "greedy", "third")), nil, "the third of three uids")
 	_, err = tryCreate(t, m, "greedy", "fourth")
 	wantSpent(t, "the fourth", err, quota.UIDs)
 	for range 3 {
 		_, err := tryCreate(t, m, "greedy", "again")
 		wantSpent(t, "once more", err, quota.UIDs)
 	}
-	if _, err := tryCreate(t, m, "honest", "x"); err != nil {
-		t.Errorf("another bridge: %v", err)
-	}
+	expect.Is(t, expect.Err(tryCreate(t, m, "honest", "x")), nil, "another bridge")
 	no := false
 	if _, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no}); err != nil {
 		t.Errorf("an operator, for the greedy one: %v", err)
@@ -98,9 +95,7 @@ func TestAttackShareOfCreates(t *testing.T) {
 	must.Get(tryCreate(t, m, "greedy", "1"))(t)
 	_, err := tryCreate(t, m, "greedy", "2")
 	wantSpent(t, "a second in a minute", err, quota.Creates)
-	if _, err := tryCreate(t, m, "honest", "1"); err != nil {
-		t.Errorf("another bridge: %v", err)
-	}
+	expect.Is(t, expect.Err(tryCreate(t, m, "honest", "1")), nil, "another bridge")
 }
 
 // TestAttackShareOfAwake: sessions, those that a restart adopted too, and those that a file
@@ -119,19 +114,14 @@ func TestAttackShareOfAwake(t *testing.T) {
 	wantSpent(t, "a second session", err, quota.Awake)
 	_, err = m.Run(greedy, two.ID, chat.RunSpec{Command: "true"})
 	wantSpent(t, "a run that wakes", err, quota.Awake)
-	if _, err := m.Wake(asBridge(t.Context(), "honest"), other.ID); err != nil {
-		t.Errorf("another bridge: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Wake(asBridge(t.Context(), "honest"), other.ID)), nil, "another bridge")
 	must.Get(m.StartRun(greedy, one.ID, chat.RunSpec{Command: "sleep 100"}))(t)
 	_, err = m.StartRun(greedy, one.ID, chat.RunSpec{Command: "true"})
 	wantSpent(t, "a second background run of 2 MiB", err, quota.RunBytes)
-	if _, err := m.Run(greedy, one.ID, chat.RunSpec{Command: "true"}); err != nil {
-		t.Errorf("a run that keeps nothing: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Run(greedy, one.ID, chat.RunSpec{Command: "true"})), nil,
+		"a run that keeps nothing")
 	must.Get(m.Sleep(greedy, one.ID))(t)
-	if _, err := m.Wake(greedy, two.ID); err != nil {
-		t.Errorf("after one was put to sleep: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Wake(greedy, two.ID)), nil, "after one was put to sleep")
 }
 
 // TestAttackSharesWithout: without shares one bridge takes every place there is, and another
@@ -145,7 +135,6 @@ func TestAttackSharesWithout(t *testing.T) {
 		must.Do(t, err)
 	}
 	other := sleepingOf(t, m, "honest", "x")
-	if _, err := m.Wake(asBridge(t.Context(), "honest"), other.ID); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("another bridge: %v, want busy", err)
-	}
+	expect.Is(t, expect.Err(m.Wake(asBridge(t.Context(), "honest"), other.ID)), chat.ErrBusy,
+		"another bridge")
 }

@@ -132,9 +132,8 @@ func hostileStart(t testing.TB, m *manager, name string) {
 
 func reapWithin(t testing.TB, m *manager, c chat.Chat) {
 	t.Helper()
-	if err := within(t, "reap", func() error { return m.Reap(operator(context.Background()), c.ID) }); err != nil {
-		t.Errorf("reap: %v", err)
-	}
+	expect.Is(t, within(t, "reap", func() error { return m.Reap(operator(context.Background()), c.ID) }), nil,
+		"reap")
 	if _, err := os.Lstat(c.Home); !os.IsNotExist(err) {
 		t.Errorf("%s is left: %v", c.Home, err)
 	}
@@ -161,12 +160,10 @@ func unanswered(t testing.TB, m *manager, i inmate) {
 		})
 	}
 	both.Wait()
-	if err := within(t, "run", func() error {
+	expect.Is(t, within(t, "run", func() error {
 		_, err := m.Run(ctx, i.ID, chat.RunSpec{Command: "true"})
 		return err
-	}); err != nil {
-		t.Errorf("run: %v", err)
-	}
+	}), nil, "run")
 	reapWithin(t, m, i.Chat)
 }
 
@@ -201,9 +198,7 @@ func lentStdout(t testing.TB, m *manager) {
 		return err
 	})
 	t.Logf("run: %v", err)
-	if _, err := os.Stat(a.in("up.got")); err != nil {
-		t.Errorf("control: the session did not get it: %v", err)
-	}
+	expect.Is(t, expect.Err(os.Stat(a.in("up.got"))), nil, "control: the session did not get it")
 	reapWithin(t, m, a.Chat)
 }
 
@@ -214,9 +209,8 @@ func endsItself(t testing.TB, m *manager) {
 	for _, command := range []string{"kill -9 1", "pkill -9 tmux", "kill -9 -1"} {
 		_, err := m.Run(operator(t.Context()), a.ID, chat.RunSpec{Command: command})
 		t.Logf("%s: %v", command, err)
-		if err := within(t, "input", func() error { return inputUntilItWorks(m, a) }); err != nil {
-			t.Errorf("input after %s: %v", command, err)
-		}
+		expect.Is(t, within(t, "input", func() error { return inputUntilItWorks(m, a) }), nil,
+			"input after %s", command)
 	}
 	reapWithin(t, m, a.Chat)
 }

@@ -67,9 +67,7 @@ func TestToolsKeepApart(t *testing.T) {
 			t.Errorf("A's /tmp has %q of B's", text)
 		}
 	})
-	if text, err := get(t, m, b.ID, "note"); err != nil || text != "secret of b" {
-		t.Errorf("B's file is %q, %v", text, err)
-	}
+	expect.Equal(t, must.Get(get(t, m, b.ID, "note"))(t), "secret of b", "B's file")
 }
 
 // TestToolsOddFiles: a file that is not regular is refused immediately, and no hard link leads to

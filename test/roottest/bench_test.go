@@ -192,9 +192,7 @@ func (r *rivals) useradd(b *testing.B) {
 }
 
 func (r *rivals) userdel(b *testing.B) {
-	if out, err := exec.Command("userdel", "-r", "rival").CombinedOutput(); err != nil {
-		b.Fatalf("userdel: %v: %s", err, out)
-	}
+	must.Run(b, exec.Command("userdel", "-r", "rival"))
 }
 
 // terminal starts tmux with the same shell, as a bare uid, and returns when the
@@ -242,9 +240,7 @@ func (r *rivals) bwrap(b *testing.B) {
 	}
 	cmd.Args = append(append(cmd.Args, args...), "--", "/usr/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("bwrap: %v: %s", err, out)
-	}
+	must.Run(b, cmd)
 }
 
 // container runs true in a container over the host's own files: no image to

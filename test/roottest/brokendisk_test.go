@@ -45,9 +45,7 @@ func newBrokenDisk(t *testing.T, at string) *brokenDisk {
 
 func (d *brokenDisk) command(args ...string) {
 	d.t.Helper()
-	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		d.t.Fatalf("%q: %v\n%s", args, err, out)
-	}
+	must.Run(d.t, exec.Command(args[0], args[1:]...))
 }
 
 func (d *brokenDisk) mount() { d.command("mount", "-o", "loop", d.image, d.at) }

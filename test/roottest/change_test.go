@@ -114,9 +114,7 @@ func TestChangeLimits(t *testing.T) {
 		if len(woken.OldPlan) > 0 || pidsMax(t, c.ID) != "66" {
 			t.Errorf("old plan %v, pids %s", woken.OldPlan, pidsMax(t, c.ID))
 		}
-		if r := run(t, m, c.ID, "ulimit -n"); r.Stdout != "2048\n" {
-			t.Errorf("nofile %s", r.Stdout)
-		}
+		expect.Equal(t, run(t, m, c.ID, "ulimit -n").Stdout, "2048\n", "nofile")
 	})
 	t.Run("back to the profile", func(t *testing.T) {
 		got := patched(t, m, c.ID, `{"limits":null}`)

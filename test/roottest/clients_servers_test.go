@@ -88,9 +88,7 @@ func (s *servers) makeRepositories(t *testing.T) {
 	} {
 		cmd.Args = append(cmd.Args, name)
 		cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOME=" + home}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", cmd, err, out)
-		}
+		must.Run(t, cmd)
 	}
 }
 

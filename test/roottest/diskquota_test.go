@@ -57,9 +57,8 @@ func TestDiskIsCounted(t *testing.T) {
 	}
 	must.Get(m.Wake(operator(t.Context()), c.ID))(t)
 	const write = "head -c 100000 /dev/zero >g; stat -c %s g"
-	if got := strings.TrimSpace(run(t, m, c.ID, write).Stdout); got != "4096" {
-		t.Errorf("a chat far over its limit wrote a file of %s bytes", got)
-	}
+	expect.Equal(t, strings.TrimSpace(run(t, m, c.ID, write).Stdout), "4096",
+		"a chat far over its limit wrote a file of … bytes")
 	if r := run(t, m, c.ID, "rm f g /tmp/f"); r.Exit != 0 {
 		t.Errorf("it cannot remove files: %+v", r)
 	}

@@ -61,9 +61,7 @@ func TestAppendsOverTheAPI(t *testing.T) {
 			must.Do(t, all.Wait())
 			got := slices.Sorted(strings.Lines(d.content(t, c.ID, "log")))
 			expect.True(t, slices.Equal(got, want), "%d lines came of %d", len(got), len(want))
-			if now, err := d.Get(t.Context(), c.ID); err != nil || now.Awake != (phase == "awake") {
-				t.Errorf("awake is %v, %v", now.Awake, err)
-			}
+			expect.Equal(t, must.Get(d.Get(t.Context(), c.ID))(t).Awake, (phase == "awake"), "awake")
 			must.Do(t, d.Reap(t.Context(), c.ID))
 		})
 	}
@@ -262,9 +260,7 @@ func TestOneShotSessionsAreBounded(t *testing.T) {
 	must.Do(t, w.Close())
 	must.Do(t, <-done)
 	must.Do(t, <-woken)
-	if text, err := get(t, m, a.ID, "f"); err != nil || text != "half" {
-		t.Errorf("%q, %v", text, err)
-	}
+	expect.Equal(t, must.Get(get(t, m, a.ID, "f"))(t), "half", "")
 	must.Get(m.Sleep(ctx, a.ID))(t)
 	expect.Is(t, expect.Err(get(t, m, b.ID, "f")), chat.ErrNotFound, "afterwards")
 }

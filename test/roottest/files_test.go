@@ -94,9 +94,7 @@ func TestFileTools(t *testing.T) {
 		if a := put(t, m, c.ID, "d/f.txt", "one\ntwo\n"); !a.Created || a.Message != "File written: d/f.txt" || a.Path != c.Home+"/d/f.txt" || a.Mode != 0o600 {
 			t.Errorf("write: %+v", a)
 		}
-		if text, err := get(t, m, c.ID, c.Home+"/d/f.txt"); err != nil || text != "one\ntwo\n" {
-			t.Errorf("read: %q, %v", text, err)
-		}
+		expect.Equal(t, must.Get(get(t, m, c.ID, c.Home+"/d/f.txt"))(t), "one\ntwo\n", "read")
 		a, err := m.EditFile(ctx, c.ID, filewire.EditFile{Path: "d/f.txt", OldText: "two", NewText: "2"})
 		expect.True(t, err == nil && strings.Contains(a.Diff, "-two\n+2\n"), "edit: %+v, %v", a, err)
 		more := "three\n"
@@ -113,9 +111,7 @@ func TestFileTools(t *testing.T) {
 			t.Errorf("the file is not the chat's: %+v, %v", fi, err)
 		}
 		put(t, m, c.ID, "/tmp/x", "tmp")
-		if text, err := get(t, m, c.ID, "/tmp/x"); err != nil || text != "tmp" {
-			t.Errorf("/tmp: %q, %v", text, err)
-		}
+		expect.Equal(t, must.Get(get(t, m, c.ID, "/tmp/x"))(t), "tmp", "/tmp")
 		if _, err := get(t, m, c.ID, "nothing"); !errors.Is(err, chat.ErrNotFound) || !strings.Contains(fmt.Sprint(err), "failed to read file: file not found") {
 			t.Errorf("what is not there: %v", err)
 		}
@@ -194,9 +190,8 @@ func TestDeniedIsNotDone(t *testing.T) {
 			if !errors.As(err, &d) || d.Op != filewire.Edit || d.Rule != "deny ~/ledger.txt for edit" {
 				t.Errorf("edit of %s: %#v", by, err)
 			}
-			if text, err := os.ReadFile(name); err != nil || string(text) != "paid: 1\n" {
-				t.Errorf("edit of %s is denied, and the file says %q, %v", by, text, err)
-			}
+			expect.Equal(t, string(must.Get(os.ReadFile(name))(t)), "paid: 1\n",
+				"edit of %s is denied, and the file says", by)
 			if len(auditLines(t, opt, `"edit_file"`, `"denied"`, string(c.ID), "deny ~/ledger.txt for edit")) == 0 {
 				t.Errorf("the denied edit of %s is not audited", by)
 			}
@@ -287,9 +282,7 @@ func TestToolsOfAgents(t *testing.T) {
 		}
 	}
 	putFile(t, reader, "r", "to read")
-	if got, err := get(t, m, reader.ID, "r"); err != nil || got != "to read" {
-		t.Errorf("the reader reads %q, %v", got, err)
-	}
+	expect.Equal(t, must.Get(get(t, m, reader.ID, "r"))(t), "to read", "the reader reads")
 	for _, to := range [][2]chat.Chat{{reader, other}, {other, reader}} {
 		if got, err := get(t, m, to[0].ID, to[1].Home+"/e"); !errors.Is(err, chat.ErrDenied) {
 			t.Errorf("%s reads %q of %s, %v", to[0].Agent, got, to[1].Agent, err)

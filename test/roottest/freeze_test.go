@@ -143,9 +143,7 @@ func TestInputsThawOnce(t *testing.T) {
 	for i := range inputs {
 		all.Go(func() {
 			in := chat.Input{Text: fmt.Sprintf("echo input-%d >> got", i), Enter: true}
-			if err := m.Input(operator(t.Context()), c.ID, in); err != nil {
-				t.Errorf("input %d: %v", i, err)
-			}
+			expect.Is(t, m.Input(operator(t.Context()), c.ID, in), nil, "input %d", i)
 		})
 	}
 	all.Wait()
@@ -160,9 +158,7 @@ func TestInputsThawOnce(t *testing.T) {
 	expect.True(t, len(got) == inputs && len(distinct) == inputs,
 		"%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
 	audit := auditText(t, opt)
-	if n := strings.Count(audit, `"action":"thaw"`); n != 1 {
-		t.Errorf("it was thawed %d times", n)
-	}
+	expect.Equal(t, strings.Count(audit, `"action":"thaw"`), 1, "it was thawed … times")
 	if n := strings.Count(audit, wake); n != woken {
 		t.Errorf("it woke %d times", n-woken)
 	}
@@ -265,9 +261,7 @@ func TestFrozenByOperator(t *testing.T) {
 	must.Get(m.Thaw(ctx, c.ID))(t)
 	counts(t, file)
 	expect.Equal(t, frozenIs(t, m, c.ID), "", "thawed, it is frozen")
-	if r, err := m.ShowRun(ctx, c.ID, run.ID); err != nil || r.State != chat.RunRunning {
-		t.Errorf("its run is %s, %v", r.State, err)
-	}
+	expect.Equal(t, must.Get(m.ShowRun(ctx, c.ID, run.ID))(t).State, chat.RunRunning, "its run")
 	must.Get(m.Freeze(ctx, c.ID))(t)
 	must.Do(t, m.EndRun(own, c.ID, run.ID)) // ends what stands still
 	was := sizeOf(t, file)

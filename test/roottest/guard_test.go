@@ -65,9 +65,7 @@ func TestGuardRuns(t *testing.T) {
 			t.Errorf("without a guard: %+v: %+v, %v", c.spec, r, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(free.Home, "ran")); err != nil {
-		t.Errorf("control: %v", err)
-	}
+	expect.Is(t, expect.Err(os.Stat(filepath.Join(free.Home, "ran"))), nil, "control")
 	if r := run(t, m, strict.ID, "mkdir build && rm -rf build && ls"); r.Exit != 0 {
 		t.Errorf("allowed: %+v", r)
 	}
@@ -79,9 +77,8 @@ func TestGuardRuns(t *testing.T) {
 	if err := m.Input(ctx, off.ID, chat.Input{Text: "x"}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "terminal") {
 		t.Errorf("terminal is off: %v", err)
 	}
-	if err := m.Input(ctx, strict.ID, chat.Input{Text: "rm -rf victim"}); err != nil {
-		t.Errorf("what is typed is not checked: %v", err)
-	}
+	expect.Is(t, m.Input(ctx, strict.ID, chat.Input{Text: "rm -rf victim"}), nil,
+		"what is typed is not checked")
 }
 
 // TestGuardFileRules: under a guard a command is denied by the file rules of bash too,
@@ -102,9 +99,7 @@ func TestGuardFileRules(t *testing.T) {
 		if last := lastAudit(t, opt); !strings.Contains(last, "rules.yaml:4") || !strings.Contains(last, `"denied"`) {
 			t.Errorf("%+v: the audit log ends with %s", spec, last)
 		}
-		if _, err := k.Run(ctx, free.ID, spec); err != nil {
-			t.Errorf("without a guard: %+v: %v", spec, err)
-		}
+		expect.Is(t, expect.Err(k.Run(ctx, free.ID, spec)), nil, "without a guard: %+v", spec)
 	}
 	if r := run(t, m, c.ID, "echo x >keyring; cat keyring"); r.Stdout != "x\n" {
 		t.Errorf("%+v", r)

@@ -243,9 +243,7 @@ func mountState(t testing.TB, dir string) {
 	}
 	must.Do(t, unix.Mount(dir, pamState, "", unix.MS_BIND, ""))
 	t.Cleanup(func() {
-		if err := unix.Unmount(pamState, unix.MNT_DETACH); err != nil {
-			t.Errorf("cannot unmount %s: %v", pamState, err)
-		}
+		expect.Is(t, unix.Unmount(pamState, unix.MNT_DETACH), nil, "cannot unmount %s", pamState)
 	})
 }
 

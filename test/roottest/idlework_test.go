@@ -27,9 +27,7 @@ func TestInputsWakeOnce(t *testing.T) {
 	for i := range inputs {
 		all.Go(func() {
 			in := chat.Input{Text: fmt.Sprintf("echo input-%d >> got", i), Enter: true}
-			if err := m.Input(operator(t.Context()), c.ID, in); err != nil {
-				t.Errorf("input %d: %v", i, err)
-			}
+			expect.Is(t, m.Input(operator(t.Context()), c.ID, in), nil, "input %d", i)
 		})
 	}
 	all.Wait()
@@ -43,9 +41,8 @@ func TestInputsWakeOnce(t *testing.T) {
 	if distinct := slices.Compact(slices.Clone(got)); len(got) != inputs || len(distinct) != inputs {
 		t.Errorf("%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
 	}
-	if n := strings.Count(auditText(t, opt), `"action":"wake","outcome":"intent"`); n != 1 {
-		t.Errorf("the chat woke %d times", n)
-	}
+	expect.Equal(t, strings.Count(auditText(t, opt), `"action":"wake","outcome":"intent"`), 1,
+		"the chat woke … times")
 }
 
 // TestWorkKeepsAwake: each kind of work keeps a chat awake beyond sleep_after, and to look at one

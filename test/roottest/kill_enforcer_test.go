@@ -346,9 +346,7 @@ func (k *enforcerKills) kill(
 	k.witness.later(t)
 	until(t, "the point is met", func() bool { return !orders.waits() })
 	k.witness.later(t)
-	if err := v.do(t); err != nil {
-		t.Errorf("asked again: %v", err)
-	}
+	expect.Is(t, v.do(t), nil, "asked again")
 	v.check(t)
 	k.process(t, "worker")
 	k.witness.tries(t)

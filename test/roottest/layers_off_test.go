@@ -219,9 +219,7 @@ func razeWalls(t *testing.T) {
 	t.Helper()
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for _, args := range [][]string{{"-F"}, {"-X"}} {
-			if out, err := exec.Command(tool, append([]string{"-w", "10"}, args...)...).CombinedOutput(); err != nil {
-				t.Fatalf("%s %s: %v: %s", tool, args, err, out)
-			}
+			must.Run(t, exec.Command(tool, append([]string{"-w", "10"}, args...)...))
 		}
 	}
 }
@@ -348,9 +346,7 @@ func TestLayersBehindItsBack(t *testing.T) {
 			before := layersNow(t, m)[c.layer]
 			outcomes(t, "before", asUser(t, a.UID, c.attack...), refusals)
 			for _, argv := range c.do {
-				if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-					t.Fatalf("%q: %v: %s", argv, err, out)
-				}
+				must.Run(t, exec.Command(argv[0], argv[1:]...))
 			}
 			// Where it is weaker anyway, what was found must differ.
 			if l := layersNow(t, m)[c.layer]; l.State == chat.LayerOn || l.State == before.State && l.Probe == before.Probe {

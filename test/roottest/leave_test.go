@@ -40,9 +40,8 @@ func TestServeLeavesNothing(t *testing.T) {
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"})
 	must.Do(t, err)
 	for _, pid := range strings.Fields(enforcers()) {
-		if comm, err := os.ReadFile("/proc/" + pid + "/comm"); err != nil || string(comm) != "chatd-enforce\n" {
-			t.Errorf("top shows the enforcer as %q, %v", comm, err)
-		}
+		expect.Equal(t, string(must.Get(os.ReadFile("/proc/"+pid+"/comm"))(t)), "chatd-enforce\n",
+			"top shows the enforcer as")
 	}
 	end := func() {
 		must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))

@@ -37,9 +37,7 @@ func TestLife(t *testing.T) {
 		}
 		must.Do(t, m.Reap(ctx, c.ID))
 		gone(t, opt, c)
-		if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("a reaped chat: %v, want ErrNotFound", err)
-		}
+		expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "a reaped chat")
 	}
 	expect.Is(t, m.Reap(ctx, "0123456789abcdef"), chat.ErrNotFound, "reap of nobody")
 }
@@ -53,15 +51,12 @@ func TestTerminal(t *testing.T) {
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
 	waitScreen(t, m, c.ID, "^C")
-	if err := m.Input(ctx, c.ID, chat.Input{Keys: []string{"kill-server"}}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("an unknown key: %v, want ErrInvalid", err)
-	}
+	expect.Is(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"kill-server"}}), chat.ErrInvalid,
+		"an unknown key")
 	// The shell ends: the chat is asleep, and the next input wakes it.
 	leave(t, m, c.ID)
 	waitAwake(t, m, c.ID, false)
-	if _, err := m.Screen(ctx, c.ID); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("screen of a chat asleep: %v, want ErrWrongPhase", err)
-	}
+	expect.Is(t, expect.Err(m.Screen(ctx, c.ID)), chat.ErrWrongPhase, "screen of a chat asleep")
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo again", Enter: true}))
 	waitScreen(t, m, c.ID, "again")
 	if got, err := m.Sleep(ctx, c.ID); err != nil || got.Awake {
@@ -210,9 +205,8 @@ func TestOwners(t *testing.T) {
 		t.Errorf("list of one: %+v, %v", page, err)
 	}
 	spec.Owner = "two"
-	if _, _, err := m.Create(bridge("one"), spec); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a bridge named another owner: %v, want ErrDenied", err)
-	}
+	expect.Is(t, expect.Err(m.Create(bridge("one"), spec)), chat.ErrDenied,
+		"a bridge named another owner")
 	expect.True(t, expect.Err(m.Create(t.Context(), chat.Spec{ExternalID: "x"})) != nil,
 		"nobody created a chat")
 }
@@ -281,9 +275,8 @@ func commOf(pid int) string {
 func TestSecondManager(t *testing.T) {
 	opt := options(t)
 	open(t, opt)
-	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second daemon on one state directory: %v, want ErrBusy", err)
-	}
+	expect.Is(t, expect.Err(openManager(t.Context(), opt)), chat.ErrBusy,
+		"a second daemon on one state directory")
 }
 
 // TestReconcileMends breaks a chat behind chatd's back, one thing at a time.
@@ -398,9 +391,8 @@ func TestRuns(t *testing.T) {
 	if r := exec(chat.RunSpec{Argv: []string{"sudo", "id"}}); r.Exit != 126 || !strings.Contains(r.Stderr, "refused") {
 		t.Errorf("a shim: %+v", r)
 	}
-	if _, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: "/nonexistent"}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("cwd that is not there: %v, want ErrInvalid", err)
-	}
+	expect.Is(t, expect.Err(m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: "/nonexistent"})), chat.ErrInvalid,
+		"cwd that is not there")
 	if r := exec(chat.RunSpec{Command: "yes | head -c 3000000"}); !r.Truncated || len(r.Stdout) > chat.DefaultOutputMax || len(r.Stdout) < chat.DefaultOutputMax-100 {
 		t.Errorf("3 MB of output: truncated %v, %d bytes", r.Truncated, len(r.Stdout))
 	}

@@ -32,9 +32,7 @@ func stackUsr(t *testing.T) {
 	dir := t.TempDir()
 	script := `set -e; cd "$0"; mkdir empty one two
 mount -t overlay one -o lowerdir=/usr:empty one; mount -t overlay two -o lowerdir=one:empty two; mount --bind two /usr`
-	if out, err := exec.Command("sh", "-c", script, dir).CombinedOutput(); err != nil {
-		t.Fatalf("cannot stack overlays: %v: %s", err, out)
-	}
+	must.Run(t, exec.Command("sh", "-c", script, dir))
 	t.Cleanup(func() {
 		for _, at := range []string{"/usr", filepath.Join(dir, "two"), filepath.Join(dir, "one")} {
 			if out, err := exec.Command("umount", "-l", at).CombinedOutput(); err != nil {

@@ -63,9 +63,7 @@ func TestPowerCutAfterCreate(t *testing.T) {
 	d.cutAndOpen(t, m, opt)
 	whole(t, opt, c)
 	notes := filepath.Join(c.Home, "dir/notes")
-	if got, err := os.ReadFile(notes); err != nil || string(got) != "as it shall begin" {
-		t.Errorf("the home begins with %q, %v", got, err)
-	}
+	expect.Equal(t, string(must.Get(os.ReadFile(notes))(t)), "as it shall begin", "the home begins with")
 	var st unix.Stat_t
 	if err := unix.Stat(notes, &st); err != nil || st.Uid != c.UID || st.Mode&0o777 != 0o644 {
 		t.Errorf("%s is of uid %d, mode %o: %v", notes, st.Uid, st.Mode, err)
@@ -110,9 +108,7 @@ func newCutDisk(t *testing.T, at string) cutDisk {
 	must.Do(t, os.MkdirAll(at, 0o711))
 	must.Do(t, os.WriteFile(d.image, nil, 0o600))
 	must.Do(t, os.Truncate(d.image, 64<<20))
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, out)
-	}
+	must.Run(t, exec.Command("mkfs.ext4", "-q", "-F", d.image))
 	return d
 }
 

@@ -72,9 +72,7 @@ func TestProcesses(t *testing.T) {
 	}
 
 	owner := chat.WithCaller(t.Context(), chat.Caller{Name: a.Owner, Role: chat.RoleBridge})
-	if n := len(processesOf(owner, t, m, a.ID, hostile.ID)); n != 1 {
-		t.Errorf("its owner sees %d of a run", n)
-	}
+	expect.Equal(t, len(processesOf(owner, t, m, a.ID, hostile.ID)), 1, "its owner sees … of a run")
 	eve := chat.WithCaller(t.Context(), chat.Caller{Name: "eve", Role: chat.RoleBridge})
 	if list, err := m.Processes(eve, a.ID); !errors.Is(err, chat.ErrNotFound) || len(list.Processes) > 0 {
 		t.Errorf("another sees %+v, %v", list, err)

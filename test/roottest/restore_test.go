@@ -42,9 +42,7 @@ func TestRestoredHost(t *testing.T) {
 	}
 	unpack := func() {
 		t.Helper()
-		if out, err := exec.Command("tar", "-xpf", b.Path, "-C", opt.State).CombinedOutput(); err != nil {
-			t.Fatalf("tar: %v: %s", err, out)
-		}
+		must.Run(t, exec.Command("tar", "-xpf", b.Path, "-C", opt.State))
 	}
 	move(opt.State, aside)
 	unpack()

@@ -129,9 +129,7 @@ func laterReadOnly(t *testing.T, m *manager, c chat.Chat, name string, ruled boo
 		if strings.Contains(got, secret) {
 			refused(t, m, c, "rm -f %s", name)
 			refused(t, m, c, "echo own > own; mv -f own %s", name)
-			if b, err := os.ReadFile(file); err != nil || string(b) != secret {
-				t.Errorf("the file holds %q, %v", b, err)
-			}
+			expect.Equal(t, string(must.Get(os.ReadFile(file))(t)), secret, "the file holds")
 			return
 		}
 		time.Sleep(20 * time.Millisecond)

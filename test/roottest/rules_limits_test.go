@@ -137,9 +137,7 @@ func writeLimitPrograms(t *testing.T, c chat.Chat) {
 	for name, source := range map[string]string{"creader": readerC, "race": raceC, "uring": uringC, "handle": handleC, "traced": readerC} {
 		file := filepath.Join(t.TempDir(), name)
 		must.Do(t, os.WriteFile(file+".c", []byte(source), 0o600))
-		if out, err := exec.Command("gcc", "-g", "-O0", "-static", "-o", file, file+".c").CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v %s", name, err, out)
-		}
+		must.Run(t, exec.Command("gcc", "-g", "-O0", "-static", "-o", file, file+".c"))
 		b := must.Get(os.ReadFile(file))(t)
 		to := filepath.Join(c.Home, name)
 		must.Do(t, errors.Join(os.WriteFile(to, b, 0o755), os.Chmod(to, 0o755), os.Chown(to, int(c.UID), int(c.UID))))

@@ -145,8 +145,6 @@ func TestRulesByDefault(t *testing.T) {
 	}
 	for id, want := range map[chat.ID]string{c.ID: "built-in defaults: deny ~/.ssh/** ~/.gnupg/** ~/.env ~/secrets/** " +
 		"~/shared/**/{.env,secrets/**,.ssh/**,.gnupg/**} ~/copied/.env", plain.ID: "none"} {
-		if got, err := m.Get(operator(t.Context()), id); err != nil || got.FileRules != want {
-			t.Errorf("show says %q, %v, want %q", got.FileRules, err, want)
-		}
+		expect.Equal(t, must.Get(m.Get(operator(t.Context()), id))(t).FileRules, want, "show says")
 	}
 }

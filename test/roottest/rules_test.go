@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -58,8 +59,7 @@ agents:
 		t.Errorf("a write to an exception says %s", got)
 	}
 	for _, name := range []string{".env", "a/b/.env", "keys/private", "conf/x"} {
-		if b, err := os.ReadFile(filepath.Join(c.Home, name)); err != nil || string(b) != secret+" "+name {
-			t.Errorf("on the host %s holds %q, %v", name, b, err)
-		}
+		expect.Equal(t, string(must.Get(os.ReadFile(filepath.Join(c.Home, name)))(t)), secret+" "+name,
+			"on the host %s holds", name)
 	}
 }

@@ -152,9 +152,7 @@ func overlay(t *testing.T, dirs ...string) {
 		below := t.TempDir()
 		script := `set -e; mkdir -p "$1"; mount -t tmpfs o "$0"; cd "$0"; mkdir lower upper work
 mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work "$1"; chmod 711 "$1"`
-		if out, err := exec.Command("sh", "-c", script, below, dir).CombinedOutput(); err != nil {
-			t.Fatalf("cannot mount an overlay: %v: %s", err, out)
-		}
+		must.Run(t, exec.Command("sh", "-c", script, below, dir))
 		t.Cleanup(func() {
 			out, err := exec.Command("umount", "-l", dir, below).CombinedOutput()
 			expect.True(t, err == nil, "umount: %v: %s", err, out)

@@ -118,9 +118,7 @@ func TestGrace(t *testing.T) {
 	go func() { comes(exists(ready)); leave() }()
 	expect.Is(t, expect.Err(m.Run(ctx, c.ID, chat.RunSpec{Command: tidy})), context.Canceled,
 		"the caller is gone")
-	if _, err := os.Stat(tidied); err != nil {
-		t.Errorf("the caller is gone: %v", err)
-	}
+	expect.Is(t, expect.Err(os.Stat(tidied)), nil, "the caller is gone")
 }
 
 // TestGraceKeepsTheExit: a command that tidies up and ends in its grace has its own exit code,

@@ -89,9 +89,7 @@ func TestSocketActivation(t *testing.T) {
 		must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
 		expect.Equal(t, d.ended(t), 0, "after SIGTERM it ends with")
 		heard(t, notify, "STOPPING=1")
-		if _, err := os.Lstat(a.socket); err != nil {
-			t.Errorf("the socket is gone: %v", err)
-		}
+		expect.Is(t, expect.Err(os.Lstat(a.socket)), nil, "the socket is gone")
 	}
 	d := a.serve(t, "", a.file, a.file)
 	expect.Equal(t, d.ended(t), 2, "with two sockets it ends with")

@@ -40,9 +40,7 @@ func onReflinks(t *testing.T, opt provision.Options) {
 	for _, args := range [][]string{
 		{"/usr/sbin/mkfs.xfs", "-q", image}, {"mount", "-o", "loop", image, opt.Homes},
 	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, out)
-		}
+		must.Run(t, exec.Command(args[0], args[1:]...))
 	}
 	t.Cleanup(func() { must.Do(t, unix.Unmount(opt.Homes, unix.MNT_DETACH)) })
 }
@@ -119,9 +117,7 @@ func TestSnapshot(t *testing.T) {
 	countsOn(t, c, at)
 	noClone(t, opt)
 	run(t, m, c.ID, "touch ~/end")
-	if err := <-ended; err != nil {
-		t.Errorf("the run: %v", err)
-	}
+	expect.Is(t, <-ended, nil, "the run")
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
 	must.Do(t, m.Reap(ctx, c.ID))
 	forgotten(t, opt, c)
@@ -254,9 +250,7 @@ func TestSnapshotEndsWithItsCaller(t *testing.T) {
 			must.Do(t, <-ran)
 			countsOn(t, c, at)
 			noClone(t, opt)
-			if got := run(t, m, c.ID, "cat ~/came"); got.Stdout != "came\n" {
-				t.Errorf("the run wrote %q", got.Stdout)
-			}
+			expect.Equal(t, run(t, m, c.ID, "cat ~/came").Stdout, "came\n", "the run wrote")
 			if left := archiveFiles(t, opt); len(left) > 0 {
 				t.Errorf("of the archive there is %q", left)
 			}

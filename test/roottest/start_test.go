@@ -61,9 +61,7 @@ func TestStartBeforeProbes(t *testing.T) {
 	}
 	must.Do(t, m.Settle(t.Context()))
 	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
-		if err := begin(t); err != nil {
-			t.Errorf("%s after that: %v", what, err)
-		}
+		expect.Is(t, begin(t), nil, "%s after that", what)
 	}
 	page = must.Get(m.List(ctx, chat.Filter{}))(t)
 	for _, c := range page.Chats {

@@ -82,9 +82,7 @@ func fileTrace(name, path string, owned bool) trace {
 func sysVTrace(file string, args ...string) trace {
 	return trace{"System V " + file, func(t *testing.T, c chat.Chat) {
 		cmd := outside(t, c.UID, append([]string{"ipcmk"}, args...)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("ipcmk: %v, %s", err, out)
-		}
+		must.Run(t, cmd)
 	}, func(t *testing.T, c chat.Chat) bool {
 		return slices.ContainsFunc(sysVOf(t, c.UID), func(s string) bool {
 			return strings.HasPrefix(s, file+" ")

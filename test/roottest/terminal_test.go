@@ -82,9 +82,7 @@ func TestWait(t *testing.T) {
 	for got := (chat.Log{}); !strings.Contains(got.Text, "xy"); {
 		got = must.Get(m.Log(ctx, c.ID, again.Cursor))(t)
 	}
-	if _, err := m.InputWait(ctx, c.ID, short); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second who waits: %v, want busy", err)
-	}
+	expect.Is(t, expect.Err(m.InputWait(ctx, c.ID, short)), chat.ErrBusy, "a second who waits")
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
 	if got := <-waiting; got.Exit == nil || *got.Exit != 130 || got.Until != chat.UntilPrompt {
 		t.Errorf("after C-c: %+v", got)

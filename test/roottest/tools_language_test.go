@@ -139,9 +139,7 @@ func TestToolsOfAFullChat(t *testing.T) {
 	c := create(t, m, "full", "default")
 	put(t, m, c.ID, "f", "text")
 	full := func(t *testing.T) {
-		if text, err := get(t, m, c.ID, "f"); err != nil || text != "text" {
-			t.Errorf("read: %q, %v", text, err)
-		}
+		expect.Equal(t, must.Get(get(t, m, c.ID, "f"))(t), "text", "read")
 		put(t, m, c.ID, "f", "text")
 	}
 	ctx := operator(t.Context())

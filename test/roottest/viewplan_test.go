@@ -212,13 +212,9 @@ func TestPlanIsForOperators(t *testing.T) {
 	bridge := chat.WithCaller(context.Background(), chat.Caller{Name: "one", UID: 1000, Role: chat.RoleBridge})
 	c, _, err := m.Create(bridge, chat.Spec{ExternalID: "mine", Profile: "shop"})
 	must.Do(t, err)
-	if _, err := m.Plan(bridge, c.ID); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a bridge's own chat: %v, want ErrDenied", err)
-	}
+	expect.Is(t, expect.Err(m.Plan(bridge, c.ID)), chat.ErrDenied, "a bridge's own chat")
 	other := chat.WithCaller(context.Background(), chat.Caller{Name: "two", UID: 1001, Role: chat.RoleBridge})
-	if _, err := m.Plan(other, c.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("another's chat: %v, want ErrNotFound", err)
-	}
+	expect.Is(t, expect.Err(m.Plan(other, c.ID)), chat.ErrNotFound, "another's chat")
 	var found int
 	for line := range strings.Lines(log.String()) {
 		var r struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	unprivileged "github.com/chatd/chatd/front"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -46,9 +47,8 @@ func TestPlain(t *testing.T) {
 		}
 	}
 	prompt := chat.Wait{Until: chat.UntilPrompt}
-	if got := answered(t, m, c.ID, `echo "open`, prompt); got.Until != chat.UntilMore {
-		t.Errorf("a quote that is open: until %s", got.Until)
-	}
+	expect.Equal(t, answered(t, m, c.ID, `echo "open`, prompt).Until, chat.UntilMore,
+		"a quote that is open: until")
 	if got := answered(t, m, c.ID, `done"`, prompt); got.Until != chat.UntilPrompt || !strings.Contains(got.Text, "open\r\ndone\r\n") {
 		t.Errorf("the rest of it: until %s: %q", got.Until, got.Text)
 	}
@@ -78,13 +78,11 @@ func TestWaits(t *testing.T) {
 		t.Errorf("a pattern: until %s: %q", got.Until, got.Plain)
 	}
 	interrupt(t, m, c.ID)
-	if got := answered(t, m, c.ID, "echo over", chat.Wait{Until: chat.UntilScreen, Pattern: "never"}); got.Until != chat.UntilPrompt {
-		t.Errorf("a pattern that a command does not show: until %s", got.Until)
-	}
+	expect.Equal(t, answered(t, m, c.ID, "echo over", chat.Wait{Until: chat.UntilScreen, Pattern: "never"}).Until, chat.UntilPrompt,
+		"a pattern that a command does not show: until")
 	silent := chat.Wait{Until: chat.UntilQuiet, Quiet: chat.Duration(10 * time.Millisecond), Max: chat.Duration(2 * time.Second)}
-	if got := answered(t, m, c.ID, "sleep 1000", silent); got.Until != chat.UntilMax {
-		t.Errorf("a silent program: until %s", got.Until)
-	}
+	expect.Equal(t, answered(t, m, c.ID, "sleep 1000", silent).Until, chat.UntilMax,
+		"a silent program: until")
 	interrupt(t, m, c.ID)
 	startAgent(t, m, c)
 	submitted := chat.Wait{Until: chat.UntilScreen, Pattern: "SUBMITTED<hello>", Quiet: half}

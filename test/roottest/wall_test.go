@@ -18,18 +18,14 @@ func wallCommand(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "wall.yaml")
 	text := fmt.Sprintf("uids: %d-%d\nstate: /nowhere/state\nrun: /nowhere/run\n", testUIDs.Low, testUIDs.High)
 	must.Do(t, os.WriteFile(config, []byte(text), 0o600))
-	if out, err := exec.Command(programs.chatd, "wall", "--config", config).CombinedOutput(); err != nil {
-		t.Fatalf("chatd wall: %v: %s", err, out)
-	}
+	must.Run(t, exec.Command(programs.chatd, "wall", "--config", config))
 }
 
 // dropWall takes every trace of the wall away, as on a fresh boot.
 func dropWall(t *testing.T) {
 	t.Helper()
 	for _, line := range []string{"iptables -F", "iptables -X", "ip6tables -F", "ip6tables -X"} {
-		if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", line, err, out)
-		}
+		must.Run(t, exec.Command("sh", "-c", line))
 	}
 }
 
@@ -80,9 +76,7 @@ func TestWallCommandBesideDaemon(t *testing.T) {
 	outcomes(t, "the uid alone while chatd is down", asUser(t, web.UID, "dial", allowed), refusals)
 
 	for _, tables := range []string{"iptables", "ip6tables"} {
-		if out, err := exec.Command(tables, "-F").CombinedOutput(); err != nil {
-			t.Fatalf("%s -F: %v: %s", tables, err, out)
-		}
+		must.Run(t, exec.Command(tables, "-F"))
 	}
 	outcomes(t, "control: flushed", asUser(t, none, "dial", denied), "ok")
 	wallCommand(t)

@@ -22,9 +22,7 @@ func TestFlushIsMendedImmediately(t *testing.T) {
 	for _, flush := range [][]string{
 		{"iptables", "-F"}, {"ip6tables", "-F"}, {"iptables", "-F", "CHATD"},
 	} {
-		if out, err := exec.Command(flush[0], flush[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", flush, err, out)
-		}
+		must.Run(t, exec.Command(flush[0], flush[1:]...))
 		until(t, fmt.Sprintf("%v is mended", flush), func() bool { return walled(t) })
 	}
 }
@@ -69,9 +67,7 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 	ctx := operator(t.Context())
 	for _, flush := range [][]string{{"iptables", "-F"}, {"nft", "flush", "ruleset"}, {"iptables", "-I", "OUTPUT", "1", "-j", "ACCEPT"}} {
 		must.Do(t, os.WriteFile(barrier, nil, 0o600))
-		if out, err := exec.Command(flush[0], flush[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", flush, err, out)
-		}
+		must.Run(t, exec.Command(flush[0], flush[1:]...))
 		var run error
 		until(t, fmt.Sprintf("%v is noticed", flush), func() bool { // the kernel tells immediately, but chatd may wait for a CPU
 			_, run = m.Run(ctx, a.ID, chat.RunSpec{Command: "true"})

@@ -60,9 +60,8 @@ func TestHostEgressJump(t *testing.T) {
 	t.Cleanup(func() { output(t, "systemctl", "start", service) })
 	rule := shell(t, "iptables -S OUTPUT | grep -- '-j CHATD' | head -1 | sed 's/^-A/-D/'")
 	shell(t, "iptables "+rule)
-	if err := dial(c.UID, "tcp", at); err != nil {
-		t.Errorf("without the jump: %v, want an answer: the refusals of other tests come from elsewhere", err)
-	}
+	expect.Is(t, dial(c.UID, "tcp", at), nil,
+		"without the jump: …, want an answer: the refusals of other tests come from elsewhere")
 	output(t, "systemctl", "start", service)
 	wantDial(t, "mended", c.UID, "tcp", at, false)
 }

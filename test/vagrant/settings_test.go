@@ -21,9 +21,8 @@ func TestHostSettings(t *testing.T) {
 		n, err := strconv.Atoi(content(t, "/proc/sys", name))
 		expect.True(t, err == nil && n >= least, "%s is %d, want at least %d", name, n, least)
 	}
-	if list := content(t, "/proc/sys/vm/oom_dump_tasks"); list != "0" {
-		t.Errorf("vm.oom_dump_tasks is %s: one chat could roll the kernel's log over", list)
-	}
+	expect.Equal(t, content(t, "/proc/sys/vm/oom_dump_tasks"), "0",
+		"vm.oom_dump_tasks is …: one chat could roll the kernel's log over")
 }
 
 // TestHostFiles: what chatd trusts can be changed by root alone, and who may ask

@@ -116,9 +116,7 @@ func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
 		}
 		return n == 2
 	})
-	if got := content(t, leaf, "memory.oom.group"); got != "1" {
-		t.Errorf("memory.oom.group of the run is %s, want 1", got)
-	}
+	expect.Equal(t, content(t, leaf, "memory.oom.group"), "1", "memory.oom.group of the run")
 	expect.Equal(t, <-done, "slept\n", "the run")
 	if _, err := os.Stat(leaf); !os.IsNotExist(err) {
 		t.Errorf("the leaf %s is still there: %v", leaf, err)

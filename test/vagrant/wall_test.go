@@ -39,9 +39,7 @@ func TestHostWall(t *testing.T) {
 		{"tcp", "10.213.0.1:22", false},
 	} {
 		name := at.network + "_" + at.address
-		if err := dial(nobody, at.network, at.address); err != nil {
-			t.Errorf("%s: the control failed: %v", name, err)
-		}
+		expect.Is(t, dial(nobody, at.network, at.address), nil, "%s: the control failed", name)
 		wantCarried(t, name+" of the profile web", web.UID, at.network, at.address, at.web)
 		wantDial(t, name+" of a process of its uid", web.UID, at.network, at.address, false)
 		wantCarried(t, name+" carried for a closed profile", closed.UID, at.network, at.address, false)
