@@ -2,11 +2,14 @@ package roottest
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -213,3 +216,138 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 const frontSettles = 1100 * time.Millisecond
 
 func second2[A, B any](_ A, _ B, err error) error { return err }
+
+// greedyName ends the name of this program where it is a front that takes memory.
+const greedyName = "greedy-front"
+
+// greedyFront takes half more than a front may have.
+func greedyFront() int {
+	fmt.Fprintln(os.Stderr, "GREEDY begins")
+	var all [][]byte
+	for range 1536 {
+		b := make([]byte, 1<<20)
+		for i := range b {
+			b[i] = byte(i)
+		}
+		all = append(all, b)
+	}
+	fmt.Fprintln(os.Stderr, "GREEDY FAIL has", len(all), "MiB")
+	select {}
+}
+
+// TestFrontMemory: a front has a cgroup of its own, beside chatd's and the chats', with a bound on
+// memory and tasks. One that takes more is ended, and chatd-root goes on.
+func TestFrontMemory(t *testing.T) {
+	if onHost() {
+		t.Skip("this daemon is in no unit with Delegate=yes: test/vagrant looks at chatd.service")
+	}
+	d := startDaemon(t, options(t), "")
+	front, root := frontOf(t, d.cmd.Process.Pid), d.cmd.Process.Pid
+	for file, want := range map[string]string{"memory": "1073741824", "pids": "512"} {
+		group, its := groupWith(t, front, file), groupWith(t, root, file)
+		expect.True(t, group != its && strings.HasSuffix(group, ".front"),
+			"%s: the front is in %s, chatd-root in %s", file, group, its)
+		expect.Equal(t, boundIn(t, group, file), want, "%s of the front", file)
+	}
+	d.kill()
+
+	opt := options(t)
+	dir := filepath.Dir(opt.State)
+	self := must.Get(os.Executable())(t)
+	program := filepath.Join(dir, greedyName)
+	out, err := exec.Command("cp", self, program).CombinedOutput()
+	must.True(t, err == nil, "%v: %s", err, out)
+	log := must.Get(os.Create(filepath.Join(dir, "chatd.log")))(t)
+	defer log.Close()
+	cmd := exec.Command(programs.root, "serve", "--config", configFile(t, opt), "--front", program)
+	cmd.Stdout, cmd.Stderr = log, log
+	must.Do(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	var said string
+	if !comes(func() bool {
+		b := must.Get(os.ReadFile(log.Name()))(t)
+		said = string(b)
+		return strings.Contains(said, "the front ended and is started again")
+	}) || strings.Contains(said, "GREEDY FAIL") || !strings.Contains(said, "signal: killed") {
+		t.Errorf("chatd-root says:\n%s", said)
+	}
+	must.Do(t, cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, cmd.Wait())
+}
+
+// groupWith is the directory of the cgroup in which a controller bounds a process.
+func groupWith(t *testing.T, pid int, controller string) string {
+	t.Helper()
+	text := must.Get(os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup"))(t)
+	unified := ""
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch f[1] {
+		case controller:
+			return filepath.Join("/sys/fs/cgroup", controller, f[2])
+		case "":
+			unified = f[2]
+		}
+	}
+	return filepath.Join("/sys/fs/cgroup", unified)
+}
+
+// boundIn is the bound of a controller in a cgroup of either version.
+func boundIn(t *testing.T, dir, controller string) string {
+	t.Helper()
+	for _, file := range []string{controller + ".max", controller + ".limit_in_bytes"} {
+		if text, err := os.ReadFile(filepath.Join(dir, file)); err == nil {
+			return strings.TrimSpace(string(text))
+		}
+	}
+	t.Errorf("no bound of %s in %s", controller, dir)
+	return ""
+}
+
+// TestScheduleOutlivesFront: the clock of schedules ends with the front, and the next front goes
+// on with it. A run that was in progress has its result, once, and a time that comes later is
+// taken. The front knows time zones though it can open no file.
+func TestScheduleOutlivesFront(t *testing.T) {
+	d := startDaemon(t, options(t), "")
+	ctx := t.Context()
+	c, _, err := d.Create(ctx, chat.Spec{ExternalID: "scheduled"})
+	must.Do(t, err)
+	at := func(in time.Duration, command string) chat.Schedule {
+		for ; ; in *= 2 {
+			when := time.Now().Add(in).UTC().Format(time.RFC3339Nano)
+			s, err := d.AddSchedule(ctx, c.ID, chat.ScheduleSpec{At: when, Command: command})
+			if in < longEnough && errors.Is(err, chat.ErrInvalid) {
+				continue // the time was over before it was read
+			}
+			must.Do(t, err)
+			return s
+		}
+	}
+	noon := chat.ScheduleSpec{Cron: "0 12 1 7 *", TimeZone: "Asia/Tokyo", Command: "true"}
+	zoned, err := d.AddSchedule(ctx, c.ID, noon)
+	expect.True(t, err == nil && zoned.Next != nil && zoned.Next.UTC().Hour() == 3,
+		"noon in Tokyo is %v, %v", zoned.Next, err)
+	long := at(time.Second, "until test -e go; do sleep 0.1; done; echo went on")
+	until(t, "the run begins", func() bool {
+		s := must.Get(d.Schedule(ctx, c.ID, long.ID))(t)
+		return s.RunningSince != nil
+	})
+	first := frontOf(t, d.cmd.Process.Pid)
+	must.Do(t, unix.Kill(first, unix.SIGKILL))
+	until(t, "another front comes", func() bool { return frontOf(t, d.cmd.Process.Pid) != first })
+	later := at(2*time.Second, "echo later")
+	must.Do(t, unix.Kill(frontOf(t, d.cmd.Process.Pid), unix.SIGKILL))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "go"), nil, 0o666))
+	for id, want := range map[string]string{long.ID: "went on\n", later.ID: "later\n"} {
+		var s chat.Schedule
+		until(t, "schedule "+strings.TrimSpace(want)+" has run", func() bool {
+			s, err = d.Schedule(ctx, c.ID, id)
+			return err == nil && s.Last != nil && s.RunningSince == nil
+		})
+		if s.Last.Output != want || s.Last.Exit != 0 || s.Last.Error != "" ||
+			s.Runs != 1 || s.Missed != 0 || s.Next != nil {
+			t.Errorf("%+v, %+v", s, s.Last)
+		}
+	}
+	must.Do(t, d.Reap(ctx, c.ID))
+}
