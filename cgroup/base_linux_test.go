@@ -6,14 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
-	"golang.org/x/sys/unix"
 )
 
 // childEnv tells a test that it was started again in another cgroup.
@@ -187,5 +189,83 @@ func TestStepsAsideItself(t *testing.T) {
 	cmd.Env = append(os.Environ(), childEnv+"="+own)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestBoundOwn: the front's cgroup is beside the base, is not a chat's, is there for one front after
+// another, and goes with the base, but not while a front is in it.
+func TestBoundOwn(t *testing.T) {
+	f := open(t)
+	for range 2 {
+		cmd := exec.Command("sleep", "1000")
+		must.Do(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		must.Do(t, f.Bound(Front, cmd.Process.Pid))
+		for _, set := range f.ownLimits(Front) {
+			pids, err := cgroupfs.Processes(set.dir)
+			expect.True(t, err == nil && slices.Equal(pids, []int{cmd.Process.Pid}),
+				"in %s are %v, %v", set.dir, pids, err)
+			for file, want := range set.files {
+				got, err := os.ReadFile(filepath.Join(set.dir, file))
+				expect.True(t, err == nil && strings.TrimSpace(string(got)) == want,
+					"%s is %q, want %s: %v", file, got, want, err)
+			}
+		}
+		if ids, err := f.IDs(); err != nil || len(ids) > 0 {
+			t.Errorf("chats are %v, %v", ids, err)
+		}
+		expect.Is(t, f.RemoveBase(), chat.ErrBusy, "with a front inside")
+		must.Do(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+	must.Do(t, f.removeOwn())
+	for _, set := range f.ownLimits(Front) {
+		expect.Is(t, expect.Err(os.Stat(set.dir)), os.ErrNotExist, "%s is left", set.dir)
+	}
+	alone := newUnitsFS(Options{Name: "chatd-test"}, "/sys/fs/cgroup/none")
+	alone.crowded = chat.ErrUnsupported
+	expect.Is(t, alone.Bound(Front, os.Getpid()), chat.ErrUnsupported,
+		"where systemd has not given its cgroup away")
+}
+
+// TestFurtherController: under cgroup v1 a chat has a cgroup of a further controller only if it is
+// made; then whoever is alive is in it, whoever is born later too, and Remove takes it away.
+func TestFurtherController(t *testing.T) {
+	f := open(t)
+	if f.legacy == nil || f.bases.Legacy["blkio"] == "" {
+		t.Log("only cgroup v1 with blkio has one")
+		return
+	}
+	session := create(t, f, idA)
+	dir := f.legacy.dir("blkio", idA, "")
+	must.True(t, !f.legacy.has("blkio", idA), "a chat without a bound on block I/O has a cgroup for it")
+	must.Do(t, f.joinFurther("blkio", idA))
+	must.Do(t, f.CreateRun(idA, "later"))
+	later := start(t, f, idA, "runs/later", "sleep 1000 & exec sleep 1000")
+	await(t, "its child", func() bool {
+		pids, err := cgroupfs.Members(f.dir(idA))
+		return err == nil && len(pids) == 3
+	})
+	all, err := cgroupfs.Members(f.dir(idA))
+	must.Do(t, err)
+	var inside []int
+	await(t, "nobody else inside", func() bool { // the thread that started it may still be ending
+		inside, err = cgroupfs.Processes(dir)
+		must.Do(t, err)
+		return !slices.Contains(inside, os.Getpid())
+	})
+	slices.Sort(all)
+	slices.Sort(inside)
+	expect.True(t, slices.Equal(all, inside) && slices.Contains(inside, session.Process.Pid),
+		"inside are %v of %v", inside, all)
+	must.Do(t, f.TakeOut(t.Context(), later.Process.Pid))
+	if inside, err = cgroupfs.Processes(dir); err != nil || slices.Contains(inside, later.Process.Pid) {
+		t.Errorf("%d was taken out; inside are %v, %v", later.Process.Pid, inside, err)
+	}
+	must.Do(t, later.Process.Kill())
+	must.Do(t, f.Kill(killCtx(t), idA))
+	must.Do(t, f.Remove(idA))
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", filepath.Base(dir), err)
 	}
 }

@@ -171,3 +171,116 @@ func (s *inside) openAsInside(t *testing.T, p string) (fd int) {
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
+
+// TestQuickMoves: directories around a denied file are moved before the enforcer looks at any of
+// it, or one after the other: what each was called is put together all the same, and a new
+// compilation keeps the file closed.
+func TestQuickMoves(t *testing.T) {
+	const rules = `access: {useDefaults: false, deny: ["~/p/q/s"]}`
+	for name, tt := range map[string]struct {
+		moves  [][2]string
+		atOnce bool
+		file   string
+	}{
+		"inner first":             {[][2]string{{"p/q", "p/r"}, {"p", "o"}, {"o", "n"}}, true, "n/r/s"},
+		"outer first":             {[][2]string{{"p", "o"}, {"o/q", "o/r"}, {"o", "n"}}, true, "n/r/s"},
+		"inner first, one by one": {[][2]string{{"p/q", "p/r"}, {"p", "o"}, {"o", "n"}}, false, "n/r/s"},
+		"outer first, one by one": {[][2]string{{"p", "o"}, {"o/q", "o/r"}, {"o", "n"}}, false, "n/r/s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newInside(t, false, false)
+			makeFree(t, filepath.Join(a.home, "p/q/s"))
+			_, err := a.hold(rules)
+			must.Do(t, err)
+			w := a.k.watch
+			if tt.atOnce {
+				w.mu.Lock()
+			}
+			for _, m := range tt.moves {
+				must.Do(t, os.Rename(filepath.Join(a.home, m[0]), filepath.Join(a.home, m[1])))
+				if !tt.atOnce {
+					a.try(t, []string{a.home}) // an open comes after the names before it
+				}
+			}
+			if tt.atOnce {
+				w.mu.Unlock()
+			}
+			if tt.atOnce { // nobody opens anything before
+				_, err = a.hold(rules)
+				must.Do(t, err)
+			}
+			for _, when := range []string{"moved", "compiled again"} {
+				if got := a.try(t, []string{filepath.Join(a.home, tt.file)})[0]; got.Read || got.Write {
+					t.Errorf("%s: %+v", when, got)
+				}
+				_, err = a.hold(rules)
+				must.Do(t, err)
+			}
+		})
+	}
+}
+
+// TestOwnTree: in a tree that the chat writes to, a closed file and directory have no mount. They
+// can be renamed, moved with what is around them, linked and removed, and stay closed meanwhile.
+func TestOwnTree(t *testing.T) {
+	const rules = `{access: {useDefaults: false, deny: ["**/.env", "~/deep/er", "**/secrets/**"]}}`
+	for name, c := range map[string]struct {
+		act         func(at func(string) string) error
+		closed, top string
+	}{
+		"renamed":         {rename(".env", "plain"), "plain", "plain"},
+		"moved":           {rename("a/b/.env", "c"), "c", "c"},
+		"parent moved":    {rename("a", "z"), "z/b/.env", "z"},
+		"parents, twice":  {both(rename("a/b", "y"), rename("y", "x")), "x/.env", "x"},
+		"linked":          {link(".env", "other"), "other", "other"},
+		"linked before":   {rename("earlier", "name"), "name", "name"},
+		"linked from in":  {link("secrets/k", "k2"), "k2", "k2"},
+		"made in a moved": {made("secrets", "x", "x/new", "n"), "n", "x"},
+		"a directory":     {rename("secrets", "open"), "open/k", "open"},
+		"out of one":      {both(rename("secrets/k", "k"), rename("k", "l")), "l", "l"},
+		"by a long name":  {both(rename("deep", "d"), rename("d/er", "e")), "e", "e"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newInside(t, false, false)
+			at := func(name string) string { return filepath.Join(s.home, name) }
+			for _, f := range []string{".env", "a/b/.env", "secrets/k", "deep/er", "free"} {
+				makeFree(t, at(f))
+			}
+			must.Do(t, os.Link(at(".env"), at("earlier")))
+			must.Get(s.hold(rules))(t)
+			if m := s.mountsAt(t); len(m) > 0 {
+				t.Errorf("%d mounts are in the home", len(m))
+			}
+			must.Do(t, c.act(at))
+			got := s.reads(t, c.closed, "free")
+			expect.True(t, slices.Equal(got, []bool{false, true}),
+				"read %v, want the closed one refused alone", got)
+			must.Do(t, os.RemoveAll(at(c.top)))
+		})
+	}
+}
+
+func rename(from, to string) func(func(string) string) error {
+	return func(at func(string) string) error { return os.Rename(at(from), at(to)) }
+}
+
+func link(from, to string) func(func(string) string) error {
+	return func(at func(string) string) error { return os.Link(at(from), at(to)) }
+}
+
+// made moves a directory, makes a file in it, and links that.
+func made(dir, to, file, name string) func(func(string) string) error {
+	return func(at func(string) string) error {
+		return errors.Join(os.Rename(at(dir), at(to)), os.WriteFile(at(file), []byte("x"), 0o666),
+			os.Chmod(at(file), 0o666), os.Link(at(file), at(name)))
+	}
+}
+
+func both(a, b func(func(string) string) error) func(func(string) string) error {
+	return func(at func(string) string) error {
+		if err := a(at); err != nil {
+			return err
+		}
+		return b(at)
+	}
+}

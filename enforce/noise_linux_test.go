@@ -1,13 +1,20 @@
 package enforce
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
@@ -128,4 +135,91 @@ func TestWorkerEndsBehind(t *testing.T) {
 	must.Do(t, os.WriteFile(w.backlogFile(s.order.Chat), nil, 0o600))
 	expect.True(t, w.openJournal(&watchedSession{session: s.k.named(s.order.Chat)}) != nil,
 		"a session goes on of which a worker had not looked at everything")
+}
+
+// TestRefusals: what is counted is bounded, fits on the wire however long the names are, is
+// handed out once, and no chat takes another's place.
+func TestRefusals(t *testing.T) {
+	var r refusals
+	asked := 0
+	long := func(i int) string { return strings.Repeat("\xff", 5000) + fmt.Sprint(i) }
+	want := map[chat.ID]uint64{}
+	for i := range 50 {
+		id := chat.ID(fmt.Sprintf("%016x", i))
+		for n := range 3 * maxRefused {
+			for range 2 {
+				r.add(id, fmt.Sprint(n)+long(n), func() string { asked++; return long(n) })
+				want[id]++
+			}
+		}
+	}
+	expect.True(t, asked == 50*maxRefused,
+		"a name was looked for %d times, want once for each file that is held: %d", asked, 50*maxRefused)
+	for more := true; more; {
+		a := r.take()
+		b, err := json.Marshal(a)
+		must.True(t, err == nil && len(b) <= orders.MaxAnswer,
+			"an answer of %d bytes, %v: want at most %d", len(b), err, orders.MaxAnswer)
+		for _, c := range a.Refused {
+			expect.True(t, len(c.Files) == maxRefused, "%d files of chat %s", len(c.Files), c.Chat)
+			for _, f := range c.Files {
+				want[c.Chat] -= f.Times
+			}
+			want[c.Chat] -= c.More
+		}
+		more = a.MoreRefused
+	}
+	for id, left := range want {
+		expect.True(t, left == 0, "%d opens of chat %s are not accounted for", left, id)
+	}
+	if a := r.take(); len(a.Refused) != 0 {
+		t.Errorf("handed out twice: %d chats", len(a.Refused))
+	}
+}
+
+// event is one event as fanotify(7) writes it.
+func event(mask byte, records ...[]byte) []byte {
+	b := make([]byte, fanHeader)
+	for _, r := range records {
+		b = append(b, r...)
+	}
+	b[0], b[4], b[6], b[11] = byte(len(b)), unix.FANOTIFY_METADATA_VERSION, fanHeader, mask
+	return b
+}
+
+func record(kind byte, name string) []byte {
+	b := make([]byte, 20)
+	b[0], b[12], b[16] = kind, 4, 1
+	b = append(append(b, "hand"...), name...)
+	b = append(b, 0)
+	b[2] = byte(len(b))
+	return b
+}
+
+func TestParseEvents(t *testing.T) {
+	b := append(event(0, record(fanOldName, "old"), record(fanNewName, "new"), record(fanFID, "")), event(0, record(9, "x"))...)
+	got, err := parseEvents(b)
+	if err != nil || len(got) != 2 || got[0].old.name != "old" || got[0].dir.name != "new" || got[0].child == "" || got[0].child != got[0].dir.dir || got[1].child != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for cut := 1; cut < len(b); cut++ {
+		if events, err := parseEvents(b[:cut]); err == nil && len(events) != 1 {
+			t.Errorf("%d bytes are read as %d events", cut, len(events))
+		}
+	}
+}
+
+func FuzzParseEvents(f *testing.F) {
+	whole := event(0, record(fanNewName, "new"), record(fanOldName, "old"), record(fanFID, ""))
+	f.Add(whole)
+	f.Add(whole[:len(whole)-1])
+	f.Add(slices.Concat(whole, []byte{0}))
+	f.Add(event(0, []byte{fanFID, 0, 8, 0, 1, 2, 3, 4})) // a record without a handle
+	// The version, a record's kind and size, and the size of its handle.
+	for _, at := range []int{4, fanHeader, fanHeader + 2, fanHeader + 12} {
+		bad := slices.Clone(whole)
+		bad[at] = 99
+		f.Add(bad)
+	}
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseEvents(b) })
 }

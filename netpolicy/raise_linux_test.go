@@ -1,11 +1,18 @@
 package netpolicy
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
@@ -157,4 +164,42 @@ func closed(t *testing.T, host string, port int, proto string) {
 	}
 	expect.Equal(t, ask(nil, uidHost, host, port, proto), "answered",
 		"control: another user by %s to %s", proto, host)
+}
+
+// TestClaim: of one network namespace one process has the rules, until it ends; another is told
+// its pid. A flush of all rules takes nothing away.
+func TestClaim(t *testing.T) {
+	needsRoot(t)
+	expect.NoError(t, sys.OnThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		first, err := Claim()
+		if err != nil {
+			return err
+		}
+		if out, err := execute(t.Context(), "", "nft", "flush", "ruleset"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		second, err := Claim()
+		if !errors.Is(err, chat.ErrBusy) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("process %d has", os.Getpid())) {
+			return fmt.Errorf("the second: %v, %w", second, err)
+		}
+		if err := first.Close(); err != nil {
+			return err
+		}
+		third, err := Claim()
+		if err != nil {
+			return fmt.Errorf("after the first: %w", err)
+		}
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		other, err := Claim()
+		if err != nil {
+			return fmt.Errorf("in another namespace: %w", err)
+		}
+		return errors.Join(third.Close(), other.Close())
+	}))
 }

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
-
-	"golang.org/x/sys/unix"
 )
 
 // enterName is the test binary as chatd-shim enter, or as a part of it.
@@ -213,5 +213,19 @@ func TestEntryJSON(t *testing.T) {
 	b, err := json.Marshal(plan.Entry{Argv: []string{"bwrap"}, Own: []plan.OwnMount{{Path: "/tmp", Dev: 1, Ino: 2}}, HostShm: 3})
 	if want := `{"argv":["bwrap"],"own":[{"path":"/tmp","dev":1,"ino":2}],"host_shm":3}`; err != nil || string(b) != want {
 		t.Errorf("%s %v, want %s", b, err, want)
+	}
+}
+
+// TestHomeFix tells an operator who tries chatd below /tmp what is weak there, and why.
+func TestHomeFix(t *testing.T) {
+	for home, want := range map[string]string{
+		"/tmp/run/probe/1":     "move run and homes out of /tmp/",
+		"/var/tmp/run/probe/1": "move run and homes out of /var/tmp/",
+		"/tmphomes/1":          "chown the home",
+		"/run/chatd/probe/1":   "chown the home",
+	} {
+		if fix := homeFix(home); !strings.Contains(fix, want) {
+			t.Errorf("%s: the fix is %q, want %q", home, fix, want)
+		}
 	}
 }

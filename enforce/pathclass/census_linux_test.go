@@ -12,6 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
@@ -79,4 +80,66 @@ func TestTooManyPlaces(t *testing.T) {
 	if err := CheckTrees(ctx, p, "/home/a", []Tree{headers(t, 2000)}); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Errorf("a count that was given up: %v", err)
 	}
+}
+
+// TestBounds: what cannot be looked through in bounds is refused, and what can is not.
+func TestBounds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		bound *int
+		max   int
+		make  func(dir string, n int) error
+		want  string
+	}{
+		"names": {&maxWalk, 50, func(dir string, n int) error {
+			var err error
+			for i := 0; i < n && err == nil; i++ {
+				err = os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o644)
+			}
+			return err
+		}, "more than 50 files to look through"},
+		"depth": {&maxDepth, 50, func(dir string, n int) error {
+			return os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", n)), 0o755)
+		}, "deeper than 50"},
+		"mounts": {&maxMounts, 50, func(dir string, n int) error {
+			var err error
+			for i := 0; i < n && err == nil; i++ {
+				err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.env", i)), nil, 0o644)
+			}
+			return err
+		}, "want at most 50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := *tt.bound
+			*tt.bound = tt.max
+			defer func() { *tt.bound = old }()
+			for n, refused := range map[int]bool{tt.max: false, tt.max + 1: true} {
+				dir := t.TempDir()
+				must.Do(t, tt.make(dir, n))
+				bases, err := openTrees([]Tree{{dir, dir}})
+				must.Do(t, err)
+				defer bases[0].Close()
+				wall := wallFor(t, "access: {useDefaults: false, deny: ['*.env']}")
+				w := Walker{Wall: wall, Cache: &Cache{}, partial: os.Geteuid() != 0}
+				err = w.walk(bases)
+				if refused != (err != nil) || refused && !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%d: %v, want %q: %t", n, err, tt.want, refused)
+				}
+			}
+		})
+	}
+}
+
+// TestTreeCacheOverOverlays: sessions have overlays of their own over one tree, with device
+// numbers that the kernel gives again; what counts is what they are over.
+func TestTreeCacheOverOverlays(t *testing.T) {
+	k := &Walker{Source: Source{Rules: []byte("rules")}}
+	overlay := func(dev, source string) treeKey {
+		return keyOf(k, &Base{Mount: sys.Mount{Dev: dev, Root: "/", Path: "/usr", Kind: "overlay", Source: source}})
+	}
+	expect.True(t, overlay("0:50", "chatd-fe00-2") == overlay("0:51", "chatd-fe00-2"),
+		"two overlays over one tree are two trees")
+	expect.True(t, overlay("0:50", "chatd-fe00-2") != overlay("0:50", "chatd-fe00-3"),
+		"an overlay over another tree is the same where it has the same device")
+	expect.True(t, overlay("0:50", "docker") != overlay("0:51", "docker"),
+		"overlays of others are told by their names")
 }

@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -299,4 +302,100 @@ func TestLastReport(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	expect.True(t, slices.Equal(heard, []chat.ID{a}), "%v", heard)
+}
+
+// TestFlows: of 1,000 connections a chat gets half, an owner three quarters, and others get some;
+// after two minutes all get them again.
+func TestFlows(t *testing.T) {
+	now := time.Now()
+	f := newFlows(1000, func() time.Time { return now })
+	most := func(id, owner string) (n int) {
+		for ; ; n++ {
+			err := f.take(chat.ID(id), owner)
+			if err != nil {
+				must.True(t, errors.Is(err, chat.ErrBusy), "%v", err)
+				return n
+			}
+		}
+	}
+	for _, step := range []struct {
+		after     time.Duration
+		id, owner string
+		want      int
+	}{
+		{0, "a", "bob", 500}, {0, "a", "bob", 0}, {0, "b", "bob", 250}, {0, "c", "bob", 0},
+		{0, "d", "eve", 125}, {100 * time.Second, "a", "bob", 0}, {0, "e", "ann", 63},
+		{10 * time.Second, "a", "bob", 0}, {20 * time.Second, "a", "bob", 469},
+		{time.Hour, "d", "eve", 500},
+	} {
+		now = now.Add(step.after)
+		expect.Equal(t, most(step.id, step.owner), step.want,
+			"after %v %s of %s gets", step.after, step.id, step.owner)
+	}
+	now = now.Add(time.Hour)
+	for i := range 3000 {
+		now = now.Add(time.Second)
+		must.Do(t, f.take(chat.ID(fmt.Sprint(i)), fmt.Sprint(i)))
+		if n := len(f.of); n > 2*130 {
+			t.Fatalf("%d counts are kept", n)
+		}
+	}
+}
+
+// waits reports whether a goroutine waits for a mutex in a function.
+func waits(function string) bool {
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	for one := range bytes.SplitSeq(all, []byte("\n\n")) {
+		locks := bytes.Contains(one, []byte("[sync.Mutex.Lock"))
+		if locks && bytes.Contains(one, []byte(function)) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSlowIntroduction: a chatd-egress that is slow to hear of chats holds up the others, which
+// sleep meanwhile and change, for one of them alone.
+func TestSlowIntroduction(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	g := followed(t, dir)
+	var ids []chat.ID
+	for i := range 8 {
+		ids = append(ids, chat.ID(fmt.Sprintf("%016x", i)))
+		must.Do(t, g.Open(t.Context(), Chat{ids[i], "", 70001 + uint32(i), nil}, session(t)))
+	}
+	var mu sync.Mutex
+	var opened []chat.ID
+	release := make(chan bool)
+	end := sync.OnceFunc(func() { close(release) })
+	newCarrierWith(t, dir, func(id chat.ID) {
+		mu.Lock()
+		opened = append(opened, id)
+		mu.Unlock()
+		<-release
+	})
+	t.Cleanup(end) // before the carrier ends
+	has := func() []chat.ID { mu.Lock(); defer mu.Unlock(); return slices.Clone(opened) }
+	until(t, func() bool { return len(has()) == 1 })
+	closed := make(chan error, 1)
+	last := ids[7]
+	go func() { closed <- g.Close(t.Context(), last) }()
+	until(t, func() bool { return waits("gateway.(*Gateway).Close(") })
+	for range 7 {
+		time.Sleep(2 * time.Millisecond) // from when on a mutex is handed to who waits
+		select {
+		case release <- true:
+		case err := <-closed:
+			must.Do(t, err)
+			closed <- nil
+		}
+	}
+	must.Do(t, <-closed)
+	end()
+	until(t, func() bool { return len(has()) >= 7 })
+	if got := has(); slices.Contains(got, last) || !slices.Equal(got, ids[:7]) {
+		t.Errorf("it was told of %v, want %v", got, ids[:7])
+	}
 }
