@@ -118,9 +118,8 @@ func TestReuseOnlyCgroups(t *testing.T) {
 	must.Do(t, os.Mkdir(tmp, 0o700))
 	for _, dir := range []string{"", "relative", tmp, "/", h.unified, filepath.Join(h.unified, "gone", "chatd-test-none")} {
 		old := bases{Mode: mode, Unified: dir, Legacy: map[string]string{"memory": dir}}
-		if got := here.reuse(old, "chatd-test-none"); got.Unified != here.Unified || got.Legacy["memory"] != here.Legacy["memory"] {
-			t.Errorf("%q was taken: %+v", dir, got)
-		}
+		got := here.reuse(old, "chatd-test-none")
+		expect.True(t, got.Unified == here.Unified && got.Legacy["memory"] == here.Legacy["memory"], "%q was taken: %+v", dir, got)
 	}
 }
 
@@ -166,9 +165,8 @@ func TestStepsAsideItself(t *testing.T) {
 		if f.bases.Unified != filepath.Join(own, "chatd") {
 			t.Errorf("base %s, want it below %s", f.bases.Unified, own)
 		}
-		if got := paths(t, os.Getpid())[""]; filepath.Base(got) != "chatd.daemon" {
-			t.Errorf("this process is in %s", got)
-		}
+		got := paths(t, os.Getpid())[""]
+		expect.True(t, filepath.Base(got) == "chatd.daemon", "this process is in %s", got)
 		must.Do(t, f.Close())
 		again := must.Get(OpenFS(Options{Name: "chatd"}))(t)
 		expect.Equal(t, again.bases.Unified, f.bases.Unified, "opened again at")
@@ -187,9 +185,8 @@ func TestStepsAsideItself(t *testing.T) {
 	must.Do(t, cgroupfs.Make(own))
 	cmd := exec.Command("/bin/sh", "-c", "echo $$ > "+own+`/cgroup.procs && exec "$0" -test.run='^TestStepsAsideItself$'`, os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+own)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	expect.True(t, err == nil, "%v\n%s", err, out)
 }
 
 // TestBoundOwn: the front's cgroup is beside the base, is not a chat's, is there for one front after

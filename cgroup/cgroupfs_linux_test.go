@@ -158,9 +158,8 @@ func TestLife(t *testing.T) {
 func checkGone(t *testing.T, f *FS, id chat.ID) {
 	t.Helper()
 	for _, base := range append(f.legacyBases(), f.bases.Unified) {
-		if _, err := os.Lstat(filepath.Join(base, string(id))); !os.IsNotExist(err) {
-			t.Errorf("%s is left in %s: %v", id, base, err)
-		}
+		_, err := os.Lstat(filepath.Join(base, string(id)))
+		expect.True(t, os.IsNotExist(err), "%s is left in %s: %v", id, base, err)
 	}
 }
 

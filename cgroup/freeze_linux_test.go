@@ -46,9 +46,8 @@ func counts(t *testing.T, file string) bool {
 
 func frozenIs(t *testing.T, f *FS, want chat.Frozen) {
 	t.Helper()
-	if is, err := f.Frozen(idA); is != want || err != nil {
-		t.Errorf("frozen is %q, %v, want %q", is, err, want)
-	}
+	is, err := f.Frozen(idA)
+	expect.True(t, is == want && err == nil, "frozen is %q, %v, want %q", is, err, want)
 }
 
 // standsStill waits until nothing in the leaf runs.
@@ -104,9 +103,8 @@ func TestFreeze(t *testing.T) {
 	was := size(t, session) + size(t, run)
 	must.Do(t, f.KillRun(killCtx(t), idA, "counts"))
 	must.Do(t, f.Kill(killCtx(t), idA))
-	if now := size(t, session) + size(t, run); now != was {
-		t.Errorf("what was killed ran before: %d lines more", now-was)
-	}
+	now := size(t, session) + size(t, run)
+	expect.True(t, now == was, "what was killed ran before: %d lines more", now-was)
 	must.Do(t, f.Remove(idA))
 	frozenIs(t, f, "")
 	expect.Is(t, f.Freeze(idA), chat.ErrNotFound, "a chat without cgroups")

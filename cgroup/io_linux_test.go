@@ -199,9 +199,8 @@ func TestKillDoesNotWaitForBlockIO(t *testing.T) {
 	bound := ioFiles(t, f, idA)
 	must.Do(t, f.Kill(killCtx(t), idA))
 	must.Do(t, f.Create(idA, slow()))
-	if got := ioFiles(t, f, idA); got != bound || got == "" {
-		t.Errorf("created again the chat has %q, before %q", got, bound)
-	}
+	got := ioFiles(t, f, idA)
+	expect.True(t, got == bound && got != "", "created again the chat has %q, before %q", got, bound)
 }
 
 // TestKillRunDoesNotWaitForBlockIO: the same of one run. The chat gets its bound back.
@@ -287,9 +286,8 @@ func TestUnitIO(t *testing.T) {
 	f := unitsFS("chatd")
 	f.o.Dirs = []string{"/usr"}
 	const id = chat.ID("0123456789abcdef")
-	if props := unitIO(f, id, chat.DefaultLimits()); props != nil {
-		t.Errorf("without a bound there is %v", props)
-	}
+	props := unitIO(f, id, chat.DefaultLimits())
+	expect.True(t, props == nil, "without a bound there is %v", props)
 	l := chat.DefaultLimits()
 	l.IOWeight, l.IOReadBPS = 200, 1<<20
 	disks, _ := f.disks()
@@ -308,9 +306,8 @@ func TestUnitIO(t *testing.T) {
 	} {
 		expect.Equal(t, got[name], want, "%s", name)
 	}
-	if all := names(f.properties(id, l, isAny)); !slices.IsSorted(all) || len(all) != 10 {
-		t.Errorf("Limit sets %v: want ten in order", all)
-	}
+	all := names(f.properties(id, l, isAny))
+	expect.True(t, slices.IsSorted(all) && len(all) == 10, "Limit sets %v: want ten in order", all)
 }
 
 // TestSetDisks: each disk gets its line, and one that only the file has is given up; without the
@@ -332,9 +329,8 @@ func TestSetDisks(t *testing.T) {
 	const text = "8:0 rbps=1\n8:16 wbps=2\nTotal 3\n"
 	must.Do(t, os.WriteFile(filepath.Join(dir, "io.max"), []byte(text), 0o600))
 	must.Do(t, setDisks(dir, "io.max", []string{"8:0", "8:32"}, line))
-	if want := []string{"8:16 up", "8:0 to", "8:32 to"}; !slices.Equal(lines, want) {
-		t.Errorf("written were %q, want %q", lines, want)
-	}
+	want := []string{"8:16 up", "8:0 to", "8:32 to"}
+	expect.True(t, slices.Equal(lines, want), "written were %q, want %q", lines, want)
 }
 
 // TestCostsOn reads io.cost.qos as the kernel prints it.
@@ -349,9 +345,8 @@ func TestCostsOn(t *testing.T) {
 func TestBFQWeight(t *testing.T) {
 	wants := map[uint64]string{1: "1", 50: "50", 100: "100", 5050: "550", 10_000: "1000"}
 	for weight, want := range wants {
-		if got := bfqWeight(weight); got != want {
-			t.Errorf("%d is %s of BFQ, want %s", weight, got, want)
-		}
+		got := bfqWeight(weight)
+		expect.True(t, got == want, "%d is %s of BFQ, want %s", weight, got, want)
 	}
 }
 

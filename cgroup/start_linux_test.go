@@ -144,9 +144,8 @@ func TestManySimultaneousStarts(t *testing.T) {
 	// A collection would close what was forgotten.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	startMany(t, f, ids)
-	if n := countFDs(t); n > fds {
-		t.Errorf("%d descriptors before, %d after", fds, n)
-	}
+	n := countFDs(t)
+	expect.True(t, n <= fds, "%d descriptors before, %d after", fds, n)
 	after := paths(t, os.Getpid())
 	for c, p := range before {
 		if after[c] != p {

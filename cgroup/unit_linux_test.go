@@ -40,9 +40,8 @@ func TestUnitNames(t *testing.T) {
 		"chatd-chatd-0123456789abcdef.service": false, "chatd-0123456789abcdef.service.service": false, "foreign.service": false,
 		"chatd-probe-0123456789abcdef.service": false, "": false,
 	} {
-		if _, ok := f.idOf(name); ok != want {
-			t.Errorf("idOf(%q) is %v, want %v", name, ok, want)
-		}
+		_, ok := f.idOf(name)
+		expect.True(t, ok == want, "idOf(%q) is %v, want %v", name, ok, want)
 	}
 }
 
@@ -136,9 +135,8 @@ func TestOpenUnitsNeedsSystemd(t *testing.T) {
 		t.Log("systemd is PID 1 here; test/vagrant tries the rest")
 		return
 	}
-	if _, err := OpenUnits(t.Context(), UnitOptions{Name: "chatd"}); err == nil || !strings.Contains(err.Error(), "systemd") {
-		t.Errorf("OpenUnits gave %v without systemd", err)
-	}
+	_, err := OpenUnits(t.Context(), UnitOptions{Name: "chatd"})
+	expect.True(t, err != nil && strings.Contains(err.Error(), "systemd"), "OpenUnits gave %v without systemd", err)
 	expect.True(t, expect.Err(OpenUnits(t.Context(), UnitOptions{Name: "../x"})) != nil,
 		"OpenUnits took ../x for a name")
 }

@@ -330,9 +330,8 @@ func TestRests(t *testing.T) {
 		if http2 {
 			want = streamsCost
 		}
-		if got := w.held(); got != want {
-			t.Errorf("%d while a request is answered", got)
-		}
+		got := w.held()
+		expect.True(t, got == want, "%d while a request is answered", got)
 		close(finish)
 		_, _ = io.Copy(io.Discard, a.Body)
 		waitUntil(t, func() bool { return w.held() == idleCost })

@@ -35,9 +35,8 @@ func TestChange(t *testing.T) {
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name,
 		named.String())})
 	w.event(Allowed, "no longer") // it has been told already
-	if k := n.count(); k != 2 {
-		t.Errorf("%d connections", k)
-	}
+	k := n.count()
+	expect.True(t, k == 2, "%d connections", k)
 	wantReset(t, ca)
 	wantEcho(t, cb, "x")
 	wantEcho(t, cn, "x")
@@ -88,9 +87,8 @@ func TestClose(t *testing.T) {
 		all = append(all, c)
 	}
 	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
-	if k := n.count(); k != 0 {
-		t.Errorf("%d connections are left", k)
-	}
+	k := n.count()
+	expect.True(t, k == 0, "%d connections are left", k)
 	for _, c := range all {
 		wantReset(t, c)
 	}
@@ -248,9 +246,8 @@ func TestOpen(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	expect.True(t, second.To() == server.String() && second.Sent == 1, "%+v", second)
-	if other := open(two); other.Count != 0 || other.Connections == nil {
-		t.Errorf("%+v", other)
-	}
+	other := open(two)
+	expect.True(t, other.Count == 0 && other.Connections != nil, "%+v", other)
 	_ = c.Close()
 	w.event(Refused, "")
 	w.event(Allowed, "")

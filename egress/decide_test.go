@@ -64,9 +64,8 @@ func TestRebinding(t *testing.T) {
 		n := w.open(one, fmt.Sprintf("api.example.org:%d", server.Port()), "0.0.0.0/0:1-65535",
 			"udp:127.0.0.1:1-65535", "127.0.0.1:1")
 		wantReset(t, w.dial(n, w.named(n, "api.example.org", server.Port())))
-		if e := <-w.events; e.Verdict == Allowed {
-			t.Errorf("%s: %+v", addr, e)
-		}
+		e := <-w.events
+		expect.True(t, e.Verdict != Allowed, "%s: %+v", addr, e)
 	}
 	w.root.mu.Lock()
 	defer w.root.mu.Unlock()

@@ -148,9 +148,8 @@ func TestSeveralFields(t *testing.T) {
 	})
 	r := w.request("GET", "/", nil)
 	r.Header["X-Api-Key"] = []string{"xxxx", placeholder}
-	if _, body := w.do(w.client(true), r); body != "" {
-		t.Error(body)
-	}
+	_, body := w.do(w.client(true), r)
+	expect.True(t, body == "", "%v", body)
 }
 
 // TestGrantGone: an answer under way has no value when the chat's secrets are gone meanwhile.

@@ -275,9 +275,8 @@ func TestServerFirst(t *testing.T) {
 		echo(c)
 	}))
 	b := make([]byte, 10)
-	if _, err := io.ReadFull(c, b); err != nil || string(b) != "220 mail\r\n" {
-		t.Fatalf("%q, %v", b, err)
-	}
+	_, err := io.ReadFull(c, b)
+	must.True(t, err == nil && string(b) == "220 mail\r\n", "%q, %v", b, err)
 	wantEcho(t, c, "EHLO client.example\r\n")
 }
 
@@ -341,9 +340,8 @@ func TestClientEndsUndecided(t *testing.T) {
 	c := w.byName("api.example.org", listenTCP(t, echo))
 	must.Get(io.WriteString(c, "QUIT"))(t)
 	must.Do(t, c.CloseWrite())
-	if b, err := io.ReadAll(c); string(b) != "QUIT" || err != nil {
-		t.Errorf("%q, %v", b, err)
-	}
+	b, err := io.ReadAll(c)
+	expect.True(t, string(b) == "QUIT" && err == nil, "%q, %v", b, err)
 }
 
 // FuzzServerName: crypto/tls reads anything without harm, and what it reads is kept.
@@ -371,9 +369,8 @@ func TestOtherResolver(t *testing.T) {
 	n := w.open(one)
 	w.dial(n, netip.MustParseAddrPort("127.0.0.1:53")).Close()
 	w.dial(n, netip.MustParseAddrPort("8.8.8.8:53")).Close()
-	if e := w.event(Refused, "own resolver"); e.Addr.String() != "8.8.8.8:53" {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Refused, "own resolver")
+	expect.True(t, e.Addr.String() == "8.8.8.8:53", "%+v", e)
 }
 
 // switches answers each request with 101 and the protocol, and never closes its side.
@@ -421,9 +418,8 @@ func TestSwitchOneOfSeveral(t *testing.T) {
 	c := w.byName("api.example.org", o.addr)
 	b := send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+
 		"\r\nConnection: Upgrade\r\nUpgrade: websocket, foo\r\n\r\n")
-	if a, err := http.ReadResponse(b, nil); err != nil || a.StatusCode != 101 {
-		t.Errorf("%+v, %v", a, err)
-	}
+	a, err := http.ReadResponse(b, nil)
+	expect.True(t, err == nil && a.StatusCode == 101, "%+v, %v", a, err)
 	w.wantOthers()
 }
 
@@ -495,9 +491,8 @@ func TestCloseIsBounded(t *testing.T) {
 	stuck := make(chan struct{})
 	n.all.Go(func() { <-stuck })
 	t.Cleanup(func() { close(stuck) })
-	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Close, Chat: one}); err == nil {
-		t.Error("a chat with something under way is called closed")
-	}
+	_, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Close, Chat: one})
+	expect.True(t, err != nil, "a chat with something under way is called closed")
 	w.wantOthers()
 	again := w.open(one, server.String())
 	again.all.Go(func() { <-stuck })

@@ -118,9 +118,8 @@ func TestMuch(t *testing.T) {
 	}()
 	got, err := io.ReadAll(c)
 	expect.True(t, err == nil && bytes.Equal(got, want), "%d bytes, %v", len(got), err)
-	if e := w.event(Allowed, ""); e.Out != int64(len(want)) || e.In != e.Out {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Allowed, "")
+	expect.True(t, e.Out == int64(len(want)) && e.In == e.Out, "%+v", e)
 }
 
 // TestIdleBurst: what comes after a pause longer than a burst is passed on.

@@ -76,9 +76,8 @@ func TestTallyMerges(t *testing.T) {
 		other := e
 		f(&other)
 		tl.add(other)
-		if n := len(tl.chats[one]) + len(tl.chats[two]); n != i+1 {
-			t.Errorf("%d kinds after %d: %+v", n, i+1, other)
-		}
+		n := len(tl.chats[one]) + len(tl.chats[two])
+		expect.True(t, n == i+1, "%d kinds after %d: %+v", n, i+1, other)
 	}
 }
 
@@ -104,9 +103,8 @@ func TestTallyBound(t *testing.T) {
 		}
 		want[fmt.Sprint(e.Chat, " ", e.Verdict)]++
 		tl.add(e)
-		if n := len(tl.chats[one]); n > maxKinds+3 {
-			t.Fatalf("%d kinds are kept", n)
-		}
+		n := len(tl.chats[one])
+		must.True(t, n <= maxKinds+3, "%d kinds are kept", n)
 	}
 	got := tl.all(t)
 	if fmt.Sprint(counts(got)) != fmt.Sprint(want) {
@@ -128,9 +126,8 @@ func TestReportFits(t *testing.T) {
 		tl.add(Event{Chat: one, Host: fmt.Sprint(i, wide), Why: wide, Verdict: Refused})
 		tl.add(Event{Chat: two, Host: fmt.Sprint(i, wide), Why: wide, Verdict: Refused})
 	}
-	if got := counts(tl.all(t)); len(got) != 2 {
-		t.Errorf("%v", got)
-	}
+	got := counts(tl.all(t))
+	expect.True(t, len(got) == 2, "%v", got)
 }
 
 // TestReports: chatd-root hears of everything once, also of what ended while it was deaf or away,
@@ -193,9 +190,8 @@ func TestTallyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	got = append(got, tl.all(t)...)
-	if n := counts(got)[fmt.Sprint(one, " ", Refused)]; n != 4000 {
-		t.Errorf("%d were told, want 4000", n)
-	}
+	n := counts(got)[fmt.Sprint(one, " ", Refused)]
+	expect.True(t, n == 4000, "%d were told, want 4000", n)
 }
 
 var anyResolver = netip.MustParseAddrPort("127.0.0.53:53")

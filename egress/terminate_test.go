@@ -346,8 +346,7 @@ func TestCertificateIsKept(t *testing.T) {
 		w.s.terminator.leaves.kept[apiHost] = &tls.Certificate{Certificate: kept.Certificate,
 			PrivateKey: kept.PrivateKey, Leaf: &aged}
 		w.do(w.client(true), w.request("GET", "/", nil))
-		if got := w.certificates(); got != i+2 {
-			t.Errorf("of a clock %d years off: it was asked %d times", years, got)
-		}
+		got := w.certificates()
+		expect.True(t, got == i+2, "of a clock %d years off: it was asked %d times", years, got)
 	}
 }

@@ -263,9 +263,8 @@ func TestOtherUpgrades(t *testing.T) {
 		r := w.request("GET", "/", nil)
 		r.Header.Set("Upgrade", protocol)
 		r.Header.Set("Connection", "Upgrade")
-		if _, body := w.do(w.client(false), r); body != `"" ""` {
-			t.Errorf("%s: %s", protocol, body)
-		}
+		_, body := w.do(w.client(false), r)
+		expect.True(t, body == `"" ""`, "%s: %s", protocol, body)
 	}
 }
 
@@ -290,9 +289,8 @@ func TestUpload(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		_, got := w.do(w.client(http2), w.request("PUT", "/", io.NopCloser(body)))
-		if want := fmt.Sprintf("%d %s", size, hex.EncodeToString(sum.Sum(nil))); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		want := fmt.Sprintf("%d %s", size, hex.EncodeToString(sum.Sum(nil)))
+		expect.True(t, got == want, "%s, want %s", got, want)
 		if used := int64(peak.Load()) - int64(before.HeapInuse); used > size/3 {
 			t.Errorf("%d MiB were used", used>>20)
 		}

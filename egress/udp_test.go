@@ -78,9 +78,8 @@ func TestDatagramsSamePort(t *testing.T) {
 		t.Errorf("%d flows", n.count())
 	}
 	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
-	if e := w.event(Allowed, "has ended"); e.Out != sent || e.In != sent {
-		t.Errorf("%+v, want %d bytes", e, sent)
-	}
+	e := w.event(Allowed, "has ended")
+	expect.True(t, e.Out == sent && e.In == sent, "%+v, want %d bytes", e, sent)
 }
 
 func TestDatagrams(t *testing.T) {
@@ -105,10 +104,8 @@ func TestDatagrams(t *testing.T) {
 	n.pass(flowKey{src, server}, []byte("still"))
 	comes(t, ours, "still")
 	w.s.sweep(time.Now().Add(idleUDP + time.Minute))
-	if e := w.event(Allowed, ""); e.Out != 21 || e.In != 21 || !e.UDP || e.Addr != server ||
-		e.Why != "" {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Allowed, "")
+	expect.True(t, e.Out == 21 && e.In == 21 && e.UDP && e.Addr == server && e.Why == "", "%+v", e)
 	w.root.mu.Lock()
 	defer w.root.mu.Unlock()
 	last := w.root.sockets[len(w.root.sockets)-1]
@@ -127,9 +124,8 @@ func TestDatagramsByName(t *testing.T) {
 	n.datagram(key.src, key.dst, []byte("x"))
 	comes(t, ours, "x")
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, entry)})
-	if e := w.event(Allowed, "no longer"); e.Host != "ntp.example.org" {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Allowed, "no longer")
+	expect.True(t, e.Host == "ntp.example.org", "%+v", e)
 	n.datagram(key.src, key.dst, []byte("x")) // its address is private
 	w.event(Refused, "private")
 }
@@ -139,9 +135,8 @@ func TestDatagramsUnlisted(t *testing.T) {
 	n := w.open(one, "192.0.2.1:1-65535", "udp:192.0.2.1:1")
 	src := netip.MustParseAddrPort("127.0.0.1:4000")
 	n.datagram(src, netip.MustParseAddrPort("192.0.2.1:2"), []byte("x"))
-	if e := w.event(Refused, "does not list 192.0.2.1:2"); !e.UDP {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Refused, "does not list 192.0.2.1:2")
+	expect.True(t, e.UDP, "%+v", e)
 	if n.count() != 0 {
 		t.Errorf("%d flows", n.count())
 	}
@@ -160,9 +155,8 @@ func TestFlowsBound(t *testing.T) {
 		n.pass(flowKey{src, server}, []byte("x"))
 	}
 	comes(t, ours, "x")
-	if e := <-w.events; e.Why != errEvicted.Error() {
-		t.Errorf("%+v", e)
-	}
+	e := <-w.events
+	expect.True(t, e.Why == errEvicted.Error(), "%+v", e)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.flows) != maxFlows {
@@ -194,9 +188,8 @@ func wantAddr(t *testing.T, b []byte, want netip.Addr) {
 		return
 	}
 	must.True(t, len(m.Answers) == 1, "%+v", m)
-	if a, ok := m.Answers[0].Body.(*dnsmessage.AResource); !ok || netip.AddrFrom4(a.A) != want {
-		t.Errorf("%+v, want %s", m, want)
-	}
+	a, ok := m.Answers[0].Body.(*dnsmessage.AResource)
+	expect.True(t, ok && netip.AddrFrom4(a.A) == want, "%+v, want %s", m, want)
 }
 
 func TestQuestions(t *testing.T) {

@@ -125,9 +125,8 @@ func TestWeb(t *testing.T) {
 		t.Errorf("%d connections", o.conns)
 	}
 	c.Close()
-	if e := w.event(Allowed, ""); e.Out == 0 || e.In == 0 || e.Host != "api.example.org" {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Allowed, "")
+	expect.True(t, e.Out != 0 && e.In != 0 && e.Host == "api.example.org", "%+v", e)
 }
 
 // sorted is a header without the order of its fields.
@@ -150,9 +149,8 @@ func TestWebAnswer(t *testing.T) {
 	c := w.byName("api.example.org", o.addr)
 	b := send(t, c, "GET / HTTP/1.0\r\nHost: "+o.host+"\r\n\r\n")
 	got, err := io.ReadAll(b)
-	if want := "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"; string(got) != want || err != nil {
-		t.Errorf("%q, %v, want %q", got, err, want)
-	}
+	want := "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	expect.True(t, string(got) == want && err == nil, "%q, %v, want %q", got, err, want)
 }
 
 // TestWebLies: each request must be to the host that the address stands for.
@@ -182,9 +180,8 @@ func TestWebLies(t *testing.T) {
 				t.Errorf("%q", body)
 			}
 			expect.True(t, expect.Err(b.ReadByte()) != nil, "the connection goes on")
-			if got := o.seen(); len(got) != 0 {
-				t.Errorf("%q", got)
-			}
+			got := o.seen()
+			expect.True(t, len(got) == 0, "%q", got)
 			w.event(Refused, "HTTP")
 		})
 	}
@@ -211,9 +208,8 @@ func TestWebRefusesForm(t *testing.T) {
 			if n, err := io.ReadFull(c, b); err == nil && b[9] != '4' && b[9] != '5' {
 				t.Errorf("%q", b[:n])
 			}
-			if got := o.seen(); len(got) != 0 {
-				t.Errorf("%q", got)
-			}
+			got := o.seen()
+			expect.True(t, len(got) == 0, "%q", got)
 			c.Close()
 		})
 	}
@@ -249,9 +245,8 @@ func TestWebLiesLater(t *testing.T) {
 	answer(t, b, 200)
 	answer(t, b, 421)
 	expect.True(t, expect.Err(b.ReadByte()) != nil, "the connection goes on")
-	if got := o.seen(); len(got) != 1 {
-		t.Errorf("%q", got)
-	}
+	got := o.seen()
+	expect.True(t, len(got) == 1, "%q", got)
 	w.event(Refused, "other.example")
 }
 
@@ -260,9 +255,8 @@ func TestWebAbsolute(t *testing.T) {
 	o := newOrigin(t, nil)
 	c := w.byName("api.example.org", o.addr)
 	answer(t, send(t, c, "GET http://"+o.host+"/x HTTP/1.1\r\nHost: other.example\r\n\r\n"), 200)
-	if got := o.seen(); len(got) != 1 || got[0] != "GET /x HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n" {
-		t.Errorf("%q", got)
-	}
+	got := o.seen()
+	expect.True(t, len(got) == 1 && got[0] == "GET /x HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n", "%q", got)
 }
 
 func TestWeb2(t *testing.T) {
@@ -272,9 +266,8 @@ func TestWeb2(t *testing.T) {
 	send(t, c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	wantReset(t, c)
 	w.event(Refused, "HTTP/2")
-	if got := o.seen(); len(got) != 0 {
-		t.Errorf("%q", got)
-	}
+	got := o.seen()
+	expect.True(t, len(got) == 0, "%q", got)
 }
 
 // TestWebUpgrade: after 101 the bytes are the peers' own, and each side may end alone.
@@ -419,9 +412,8 @@ func TestWebCannotReach(t *testing.T) {
 	o := newOrigin(t, func(c *net.TCPConn, _ *http.Request, _ *bufio.Reader) { c.Close() })
 	c := w.byName("api.example.org", o.addr)
 	b := send(t, c, "POST / HTTP/1.1\r\nHost: "+o.host+"\r\nContent-Length: 1\r\n\r\nx")
-	if body := answer(t, b, 502); !strings.Contains(body, o.host) {
-		t.Error(body)
-	}
+	body := answer(t, b, 502)
+	expect.True(t, strings.Contains(body, o.host), "%v", body)
 }
 
 // tiny is a header of the shortest lines, which cost the most memory for each byte.
@@ -466,9 +458,8 @@ func TestWebTinyLines(t *testing.T) {
 	c := w.byName("api.example.org", o.addr)
 	head := "GET / HTTP/1.1\r\nHost: " + o.host + "\r\n"
 	answer(t, send(t, c, head+tiny(6*maxFields)+"\r\n"), http.StatusMisdirectedRequest)
-	if got := o.seen(); len(got) != 0 {
-		t.Errorf("%q", got)
-	}
+	got := o.seen()
+	expect.True(t, len(got) == 0, "%q", got)
 	p := newOrigin(t, func(c *net.TCPConn, _ *http.Request, _ *bufio.Reader) {
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"+
 			tiny(6*maxFields)+"\r\n")
@@ -491,9 +482,8 @@ func TestWebSessions(t *testing.T) {
 	}
 	request := "GET / HTTP/1.1\r\nHost: " + o.host + "\r\n\r\n"
 	b := send(t, c, request)
-	if got := o.seen(); len(got) != 0 {
-		t.Errorf("%q", got)
-	}
+	got := o.seen()
+	expect.True(t, len(got) == 0, "%q", got)
 	<-n.sessions
 	answer(t, b, 200)
 	c.Close()
@@ -506,9 +496,8 @@ func TestWebSessions(t *testing.T) {
 	}
 	costs.mu.Unlock()
 	var others share
-	if ok, _ := costs.take(webMemory-plainCost+1, &share{}, &others, 0); !ok {
-		t.Fatal("no room")
-	}
+	ok, _ := costs.take(webMemory-plainCost+1, &share{}, &others, 0)
+	must.True(t, ok, "no room")
 	enterTimeout = time.Millisecond
 	t.Cleanup(func() { enterTimeout = headerTimeout })
 	d := w.dial(n, w.named(n, "api.example.org", o.addr.Port()))
@@ -546,9 +535,8 @@ func TestWebRedials(t *testing.T) {
 	expect.True(t, !n.redials.Take(), "two more connections took nothing from the allowance")
 	send(t, c, request) // waits, until the chat ends
 	must.Do(t, w.s.close(one))
-	if got := o.seen(); len(got) != 3 {
-		t.Errorf("%d requests", len(got))
-	}
+	got := o.seen()
+	expect.True(t, len(got) == 3, "%d requests", len(got))
 }
 
 // answersAtOnce is how many answers of a model chats of one owner have at a time, and how many chats.
@@ -624,9 +612,8 @@ func TestPipelinedIsCharged(t *testing.T) {
 	must.Get(c.Write(all.Bytes()))(t)
 	for range 3 {
 		path := <-asked
-		if held := w.held(); held != activeCost {
-			t.Errorf("%d while %s is answered", held, path)
-		}
+		held := w.held()
+		expect.True(t, held == activeCost, "%d while %s is answered", held, path)
 		answer <- struct{}{}
 	}
 }

@@ -289,8 +289,7 @@ func (w *world) dial(n *network, dst netip.AddrPort) *net.TCPConn {
 // named is a made-up address of a host.
 func (w *world) named(n *network, host string, port uint16) netip.AddrPort {
 	w.t.Helper()
-	a, _, err := n.book.Addrs(host)
-	must.Do(w.t, err)
+	a := must.First(n.book.Addrs(host))(w.t)
 	return netip.AddrPortFrom(a, port)
 }
 
@@ -346,9 +345,8 @@ func wantEcho(t testing.TB, c *net.TCPConn, text string) {
 	t.Helper()
 	must.Get(io.WriteString(c, text))(t)
 	b := make([]byte, len(text))
-	if _, err := io.ReadFull(c, b); err != nil || string(b) != text {
-		t.Fatalf("%q, %v", b, err)
-	}
+	_, err := io.ReadFull(c, b)
+	must.True(t, err == nil && string(b) == text, "%q, %v", b, err)
 }
 
 // wantReset checks that a connection ends with a reset and without a byte.

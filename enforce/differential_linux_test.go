@@ -100,9 +100,8 @@ func (d *differ) round(t *testing.T) {
 
 // goesOn fails if rules were taken with which a session cannot go on, or another not start.
 func (d *differ) goesOn(t *testing.T, rules string) {
-	if got := d.try(t, []string{"/dev/null", "/proc/self/status"}); !got[0].Write || !got[1].Read {
-		t.Fatalf("the session cannot go on: %+v by rules\n%s", got, rules)
-	}
+	got := d.try(t, []string{"/dev/null", "/proc/self/status"})
+	must.True(t, got[0].Write && got[1].Read, "the session cannot go on: %+v by rules\n%s", got, rules)
 	policy := must.Get(rulefile.Load("rules.yaml", []byte(rules)))(t)
 	for _, agent := range append(policy.Agents(), "*") {
 		rs := must.Get(policy.For(filerules.Scope{Agent: agent, Home: d.home}))(t)

@@ -49,9 +49,8 @@ func TestAttackHeldDirectory(t *testing.T) {
 	}
 	select {
 	case got := <-trying(t, b):
-		if want := (openResult{true, true, true}); got != want {
-			t.Errorf("B: %+v", got)
-		}
+		want := (openResult{true, true, true})
+		expect.True(t, got == want, "B: %+v", got)
 	case <-time.After(longEnough):
 		t.Error("B's open waits for A's directory")
 	}
@@ -84,9 +83,8 @@ func TestLostQuestion(t *testing.T) {
 	go func() { _ = s.k.watch.run() }()
 	select {
 	case got := <-waits:
-		if want := (openResult{false, true, true}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		want := (openResult{false, true, true})
+		expect.True(t, got == want, "%+v, want %+v", got, want)
 	case <-time.After(longEnough):
 		t.Fatal("an open waits for a worker that has ended")
 	}
@@ -269,9 +267,8 @@ func TestRelease(t *testing.T) {
 	s.k.forget(old)
 	s.try(t, nil) // neither it nor another was ended
 	expect.NoError(t, other.Process.Signal(unix.Signal(0)))
-	if left, _ := filepath.Glob(filepath.Join(s.k.dir, "sessions", "*")); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(s.k.dir, "sessions", "*"))
+	expect.True(t, len(left) == 0, "left: %q", left)
 }
 
 // TestBeyondBounds: rules that cannot be kept in bounds are not kept half, but refused, and those
@@ -286,7 +283,6 @@ func TestBeyondBounds(t *testing.T) {
 	_, err = s.hold("access: {deny: [more]}")
 	expect.True(t, err != nil && strings.Contains(err.Error(), "deeper than 1000"),
 		"beyond the bound: %v", err)
-	if got := s.try(t, []string{env}); got[0].Read {
-		t.Error("after rules that could not be kept the old ones are gone")
-	}
+	got := s.try(t, []string{env})
+	expect.True(t, !got[0].Read, "after rules that could not be kept the old ones are gone")
 }

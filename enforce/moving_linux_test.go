@@ -210,9 +210,8 @@ func TestQuickMoves(t *testing.T) {
 				must.Do(t, err)
 			}
 			for _, when := range []string{"moved", "compiled again"} {
-				if got := a.try(t, []string{filepath.Join(a.home, tt.file)})[0]; got.Read || got.Write {
-					t.Errorf("%s: %+v", when, got)
-				}
+				got := a.try(t, []string{filepath.Join(a.home, tt.file)})[0]
+				expect.True(t, !got.Read && !got.Write, "%s: %+v", when, got)
 				_, err = a.hold(rules)
 				must.Do(t, err)
 			}
@@ -248,9 +247,8 @@ func TestOwnTree(t *testing.T) {
 			}
 			must.Do(t, os.Link(at(".env"), at("earlier")))
 			must.Get(s.hold(rules))(t)
-			if m := s.mountsAt(t); len(m) > 0 {
-				t.Errorf("%d mounts are in the home", len(m))
-			}
+			m := s.mountsAt(t)
+			expect.True(t, len(m) == 0, "%d mounts are in the home", len(m))
 			must.Do(t, c.act(at))
 			got := s.reads(t, c.closed, "free")
 			expect.True(t, slices.Equal(got, []bool{false, true}),

@@ -78,9 +78,8 @@ func TestSameNamesWaitOnce(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	must.Do(t, w.readNames())
-	if n := w.sessions[s.order.Chat].backlog.len(); n > 10 {
-		t.Errorf("%d names wait", n)
-	}
+	n := w.sessions[s.order.Chat].backlog.len()
+	expect.True(t, n <= 10, "%d names wait", n)
 }
 
 // TestAttackBehindNoise: a chat makes many names, and nobody looks at them yet: a file that

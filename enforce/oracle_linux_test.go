@@ -140,9 +140,8 @@ func TestLeadsTo(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
 	for p, want := range map[string]string{"m": "f", "d/m": "f", "gone": "n", "d/gone": "n", "d/x/y": "x/y", "m/x": "f/x", "d/gone/x": "n/x"} {
-		if got := leadsTo(filepath.Join(dir, p)); got != filepath.Join(dir, want) {
-			t.Errorf("%s leads to %s, want %s", p, got, want)
-		}
+		got := leadsTo(filepath.Join(dir, p))
+		expect.True(t, got == filepath.Join(dir, want), "%s leads to %s, want %s", p, got, want)
 	}
 	expect.Equal(t, leadsTo(filepath.Join(dir, "round", "x")), "", "a circle leads to")
 }

@@ -204,9 +204,8 @@ func TestAttackFollow(t *testing.T) {
 	if _, ok := w.owners[root]; ok {
 		t.Error("the root of a tree was taken to be where its name is")
 	}
-	if at, _ := s.pathsOf(dirName{deeper, "x"}); len(at) != 1 || at[0] != "/home/a/in/er/x" {
-		t.Errorf("a directory in a directory is at %v", at)
-	}
+	at, _ := s.pathsOf(dirName{deeper, "x"})
+	expect.True(t, len(at) == 1 && at[0] == "/home/a/in/er/x", "a directory in a directory is at %v", at)
 }
 
 // TestFollowMoved: where a directory was found is old once it is moved: what is made in it then has

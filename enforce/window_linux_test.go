@@ -363,8 +363,7 @@ func TestStartMasksStay(t *testing.T) {
 	must.True(t, len(made) == 2, "bubblewrap made the mounts %v, want two", made)
 	for range 2 {
 		must.Get(s.hold("access: {useDefaults: false, deny: [~/note, ~/keys]}"))(t)
-		if now := s.mountsAt(t); !slices.Equal(now, made) {
-			t.Errorf("the mounts are %v, were %v", now, made)
-		}
+		now := s.mountsAt(t)
+		expect.True(t, slices.Equal(now, made), "the mounts are %v, were %v", now, made)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -55,9 +56,8 @@ func trackConnections(b *testing.B) {
 		must.Run(b, exec.Command(line[0], line[1:]...))
 	}
 	b.Cleanup(func() {
-		if out, err := exec.Command("nft", "delete", "table", "inet", "tracked").CombinedOutput(); err != nil {
-			b.Errorf("%v: %s", err, out)
-		}
+		out, err := exec.Command("nft", "delete", "table", "inet", "tracked").CombinedOutput()
+		expect.True(b, err == nil, "%v: %s", err, out)
 	})
 }
 

@@ -130,9 +130,8 @@ func TestChainDrift(t *testing.T) {
 		"shorter":               {map[string][]string{"CHATD": {"a"}, "CHATD-P0": {}}, 1},
 		"longer":                {map[string][]string{"CHATD": {"a", "b", "c"}, "CHATD-P0": {"d"}}, 2},
 	} {
-		if got := chainDrift("IPv4", was, x.now); len(got) != x.want {
-			t.Errorf("%s: %q", name, got)
-		}
+		got := chainDrift("IPv4", was, x.now)
+		expect.True(t, len(got) == x.want, "%s: %q", name, got)
 	}
 }
 

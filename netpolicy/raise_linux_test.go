@@ -38,9 +38,8 @@ func TestRaiseIsTheClosedWall(t *testing.T) {
 			must.Do(t, table.Remove(t.Context()))
 			for range 2 { // once, and again
 				raise(t, table)
-				if got := listing(t, set); got != want {
-					t.Errorf("Raise wrote\n%s\nwant\n%s", got, want)
-				}
+				got := listing(t, set)
+				expect.True(t, got == want, "Raise wrote\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
@@ -55,12 +54,10 @@ func TestRaiseKeepsPolicies(t *testing.T) {
 			apply(t, table, manyPolicies(t, 40))
 			want := listing(t, set)
 			raise(t, beside)
-			if got := listing(t, set); got != want {
-				t.Errorf("Raise made\n%s\nof\n%s", got, want)
-			}
-			if found := drift(t, table); len(found) != 0 {
-				t.Errorf("the daemon finds %q", found)
-			}
+			got := listing(t, set)
+			expect.True(t, got == want, "Raise made\n%s\nof\n%s", got, want)
+			found := drift(t, table)
+			expect.True(t, len(found) == 0, "the daemon finds %q", found)
 		})
 	}
 }
@@ -117,9 +114,8 @@ func TestRaiseWaitsForTheLock(t *testing.T) {
 		for i := range table.sides {
 			table.sides[i].restore = "/bin/false"
 		}
-		if err := table.Raise(t.Context()); err == nil || strings.Count(err.Error(), want) != 4 {
-			t.Errorf("waiting %s: %v", wait, err)
-		}
+		err := table.Raise(t.Context())
+		expect.True(t, err != nil && strings.Count(err.Error(), want) == 4, "waiting %s: %v", wait, err)
 		expect.NoError(t, table.Remove(t.Context()))
 	}
 }
@@ -134,9 +130,8 @@ func TestRaiseWithoutAFamily(t *testing.T) {
 	err := table.Raise(t.Context())
 	expect.True(t, err != nil && strings.Contains(err.Error(), "cannot write the IPv6 chains"),
 		"Raise without ip6tables-restore: %v", err)
-	if output := run(t, "iptables -S OUTPUT 2>/dev/null"); !strings.Contains(output, "-j CHATD") {
-		t.Errorf("IPv4 has no wall: %s", output)
-	}
+	output := run(t, "iptables -S OUTPUT 2>/dev/null")
+	expect.True(t, strings.Contains(output, "-j CHATD"), "IPv4 has no wall: %s", output)
 }
 
 // TestRaiseRefuses: a closed wall refuses immediately, and other users are not affected.

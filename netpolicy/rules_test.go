@@ -46,9 +46,8 @@ func TestFlatten(t *testing.T) {
 		{"around several", []Policy{block(Range{1002, 1003}, Range{1006, 1006}), block(Range{1000, 1009})},
 			[]segment{{Range{1000, 1001}, 1}, {Range{1002, 1003}, 0}, {Range{1004, 1005}, 1}, {Range{1006, 1006}, 0}, {Range{1007, 1009}, 1}}},
 	} {
-		if got := flatten(pureOptions, x.in); !slices.Equal(got, x.want) {
-			t.Errorf("%s: %v, want %v", x.name, got, x.want)
-		}
+		got := flatten(pureOptions, x.in)
+		expect.True(t, slices.Equal(got, x.want), "%s: %v, want %v", x.name, got, x.want)
 	}
 }
 
@@ -259,9 +258,8 @@ func TestCheckRefuses(t *testing.T) {
 	} {
 		p := good
 		change(&p)
-		if err := check(pureOptions, []Policy{p}); !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := check(pureOptions, []Policy{p})
+		expect.True(t, errors.Is(err, chat.ErrInvalid) && strings.HasPrefix(err.Error(), "cannot "), "%s: %v", name, err)
 	}
 	expect.NoError(t, check(pureOptions, []Policy{good}))
 }

@@ -50,9 +50,8 @@ func TestApplyTwiceAndRemove(t *testing.T) {
 			apply(t, table, many)
 			once := ours(t, set)
 			apply(t, table, many)
-			if twice := ours(t, set); twice != once {
-				t.Errorf("a second Apply left\n%s\nafter\n%s", twice, once)
-			}
+			twice := ours(t, set)
+			expect.True(t, twice == once, "a second Apply left\n%s\nafter\n%s", twice, once)
 			if found := drift(t, table); len(found) != 0 {
 				t.Errorf("after Apply: %q", found)
 			}
@@ -76,9 +75,8 @@ func TestRestartKeepsConnections(t *testing.T) {
 	s := serve(t, out, 0, "203.0.113.5", 8000, "tcp")
 	fd := connected(t, uidA, "203.0.113.5", 8000)
 	apply(t, newTable(t, hostTools), testPolicy(t, 9998))
-	if n := len(jumps(lines(run(t, "iptables -S OUTPUT")))); n != 1 {
-		t.Errorf("%d jumps", n)
-	}
+	n := len(jumps(lines(run(t, "iptables -S OUTPUT"))))
+	expect.True(t, n == 1, "%d jumps", n)
 	expect.NoError(t, expect.Err(unix.Write(fd, []byte("still here"))))
 	waitFor(t, func() bool { return s.heard() == "still here" })
 }
@@ -175,16 +173,13 @@ func TestNeitherFamilyWhenOneFails(t *testing.T) {
 		"[ -e " + fake + ".used ] && exec " + good + " \"$@\"\ntouch " + fake + ".used\ncat >/dev/null\nexit 4\n"
 	must.Do(t, os.WriteFile(fake, []byte(script), 0o755))
 	table.sides[1].restore = fake
-	if err := table.Apply(t.Context(), testPolicy(t, 2)); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
-		t.Errorf("error %v", err)
-	}
+	err := table.Apply(t.Context(), testPolicy(t, 2))
+	expect.True(t, err != nil && strings.HasPrefix(err.Error(), "cannot "), "error %v", err)
 	table.sides[1].restore = good
-	if after := ours(t, hostTools); after != before {
-		t.Errorf("left\n%s\nwant\n%s", after, before)
-	}
-	if found := drift(t, table); len(found) != 0 {
-		t.Errorf("after the rollback: %q", found)
-	}
+	after := ours(t, hostTools)
+	expect.True(t, after == before, "left\n%s\nwant\n%s", after, before)
+	found := drift(t, table)
+	expect.True(t, len(found) == 0, "after the rollback: %q", found)
 }
 
 func TestApplyRefusesBeforeTouching(t *testing.T) {
@@ -249,9 +244,8 @@ func TestProbeWithoutRoute(t *testing.T) {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbeWithoutRoute$")
 		cmd.Env = append(os.Environ(), "CHATD_TEST_NO_ROUTE=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		expect.True(t, err == nil, "%v\n%s", err, out)
 		return
 	}
 	table := newTable(t, hostTools)

@@ -127,9 +127,8 @@ func TestReadEntry(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "entry")
 		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 		f := must.Get(os.Open(name))(t)
-		if _, err := readEntry(f); (err == nil) != want {
-			t.Errorf("readEntry(%q) gave %v", text, err)
-		}
+		_, err := readEntry(f)
+		expect.True(t, (err == nil) == want, "readEntry(%q) gave %v", text, err)
 		f.Close()
 	}
 }
@@ -211,9 +210,8 @@ func pair(t *testing.T, say []byte) (*os.File, func()) {
 
 func TestEntryJSON(t *testing.T) {
 	b, err := json.Marshal(plan.Entry{Argv: []string{"bwrap"}, Own: []plan.OwnMount{{Path: "/tmp", Dev: 1, Ino: 2}}, HostShm: 3})
-	if want := `{"argv":["bwrap"],"own":[{"path":"/tmp","dev":1,"ino":2}],"host_shm":3}`; err != nil || string(b) != want {
-		t.Errorf("%s %v, want %s", b, err, want)
-	}
+	want := `{"argv":["bwrap"],"own":[{"path":"/tmp","dev":1,"ino":2}],"host_shm":3}`
+	expect.True(t, err == nil && string(b) == want, "%s %v, want %s", b, err, want)
 }
 
 // TestHomeFix tells an operator who tries chatd below /tmp what is weak there, and why.
@@ -224,8 +222,7 @@ func TestHomeFix(t *testing.T) {
 		"/tmphomes/1":          "chown the home",
 		"/run/chatd/probe/1":   "chown the home",
 	} {
-		if fix := homeFix(home); !strings.Contains(fix, want) {
-			t.Errorf("%s: the fix is %q, want %q", home, fix, want)
-		}
+		fix := homeFix(home)
+		expect.True(t, strings.Contains(fix, want), "%s: the fix is %q, want %q", home, fix, want)
 	}
 }

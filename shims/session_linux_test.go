@@ -139,9 +139,8 @@ func TestManyRuns(t *testing.T) {
 	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sleep", "1000"}, nil))
 	s.reports(t)
 	for i := range 250 {
-		if out, code, _ := join(t, v, s.initPID, v.Plan(v.Home, 1, []string{"true"}, nil)).wait(t); code != 0 {
-			t.Fatalf("run %d: exit %d: %s", i, code, out)
-		}
+		out, code, _ := join(t, v, s.initPID, v.Plan(v.Home, 1, []string{"true"}, nil)).wait(t)
+		must.True(t, code == 0, "run %d: exit %d: %s", i, code, out)
 	}
 }
 

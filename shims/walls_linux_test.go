@@ -235,9 +235,8 @@ func TestOpened(t *testing.T) {
 		{call(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0), "EFAULT"},
 		{call(unix.SYS_BPF, 99, 0, 0), "EPERM"},
 	} {
-		if got, _, _ := runIn(t, v, append([]string{v.Home + "/attack"}, c.attack...)...); got != c.want {
-			t.Errorf("%v: %s, want %s", c.attack, got, c.want)
-		}
+		got, _, _ := runIn(t, v, append([]string{v.Home + "/attack"}, c.attack...)...)
+		expect.True(t, got == c.want, "%v: %s, want %s", c.attack, got, c.want)
 	}
 }
 
@@ -313,9 +312,8 @@ func TestTmpfsSizes(t *testing.T) {
 	v.Limits.ShmSize = 1 << 20
 	for dir, want := range map[string]string{"/dev/shm": "1024", plan.InsideRun: "1024"} {
 		out, _, _ := runIn(t, v, "df", "--output=size", dir)
-		if f := strings.Fields(out); f[len(f)-1] != want {
-			t.Errorf("%s has %s KiB, want %s", dir, out, want)
-		}
+		f := strings.Fields(out)
+		expect.True(t, f[len(f)-1] == want, "%s has %s KiB, want %s", dir, out, want)
 	}
 	out, code, _ := runIn(t, v, "sh", "-c", fmt.Sprintf("head -c 2000000 /dev/zero > %s/x", plan.InsideRun))
 	expect.True(t, code != 0 && strings.Contains(out, "No space"),
@@ -368,9 +366,8 @@ func TestDeniedBesideMuch(t *testing.T) {
 		must.Do(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i%26))+filepath.Base(t.Name())+string(rune(0x4e00+i))), nil, 0o644))
 	}
 	v := plan.View{Home: "/srv/x", Exposed: []chat.Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}, Denied: []string{"/data/secret"}}
-	if got := v.LeftOut(); len(got) > 0 {
-		t.Errorf("left out are %q", got)
-	}
+	got := v.LeftOut()
+	expect.True(t, len(got) == 0, "left out are %q", got)
 	expect.True(t, slices.Contains(v.Rules().Read, "/data"), "nothing is granted instead")
 }
 

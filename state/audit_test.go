@@ -90,9 +90,8 @@ func TestConcurrentEventsMakeOneChain(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(lines(verified(t, s))); n != 1+20*20+20*3 {
-		t.Errorf("%d lines", n)
-	}
+	n := len(lines(verified(t, s)))
+	expect.True(t, n == 1+20*20+20*3, "%d lines", n)
 	expect.NoError(t, s.Flush())
 	verified(t, again(t, s))
 }

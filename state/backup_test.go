@@ -41,9 +41,8 @@ func TestBackupWhileWritten(t *testing.T) {
 			t.Errorf("%d chats, the answer says %d", got.Len(), b.Chats)
 		}
 		for i := range first {
-			if _, err := got.Find("bridge", fmt.Sprint(i)); (err == nil) != (i%3 != 0) {
-				t.Errorf("chat %d, which was there before: %v", i, err)
-			}
+			_, err := got.Find("bridge", fmt.Sprint(i))
+			expect.True(t, (err == nil) == (i%3 != 0), "chat %d, which was there before: %v", i, err)
 		}
 		expect.NoError(t, got.Close())
 	}
@@ -93,9 +92,8 @@ func TestBackupIsOneTar(t *testing.T) {
 	a := admit(t, s, "a")
 	b := must.Get(s.Backup(t.Context()))(t)
 	out, err := exec.Command("tar", "-tf", b.Path).Output()
-	if want := "install.key\naudit.jsonl\nchatd.db\n"; err != nil || string(out) != want {
-		t.Errorf("tar lists %q, %v, want %q", out, err, want)
-	}
+	want := "install.key\naudit.jsonl\nchatd.db\n"
+	expect.True(t, err == nil && string(out) == want, "tar lists %q, %v, want %q", out, err, want)
 	if fi, err := os.Lstat(b.Path); err != nil || fi.Mode() != 0o600 {
 		t.Errorf("%v, %v", fi, err)
 	}

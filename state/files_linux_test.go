@@ -72,9 +72,8 @@ func TestKeyIsMadeOnce(t *testing.T) {
 	if again := again(t, s); string(again.key) != key || len(key) != keySize {
 		t.Errorf("the key changed, or has %d bytes", len(key))
 	}
-	if other := fresh(t); string(other.key) == key {
-		t.Error("two states have one key")
-	}
+	other := fresh(t)
+	expect.True(t, string(other.key) != key, "two states have one key")
 }
 
 // Each of these makes Open fail, with an error that names the file.
@@ -122,9 +121,8 @@ func TestOpenRefusesWhatWasMeddledWith(t *testing.T) {
 				t.Errorf("error %q does not begin with cannot or does not name the file", err)
 			}
 			_, err = os.Lstat(filepath.Join(s.opts.Dir, keyName))
-			if lost := c.what == "lost key"; os.IsNotExist(err) != lost {
-				t.Errorf("key lost %v, yet: %v", lost, err)
-			}
+			lost := c.what == "lost key"
+			expect.True(t, os.IsNotExist(err) == lost, "key lost %v, yet: %v", lost, err)
 		})
 	}
 }

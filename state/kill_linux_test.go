@@ -95,9 +95,8 @@ type witness struct {
 
 func (w *witness) hear(t *testing.T, text string) {
 	var what, ext, id, uid string
-	if n, err := fmt.Sscan(text, &what, &ext, &id, &uid); n != 4 {
-		t.Fatalf("the child says %q (%v)", text, err)
-	}
+	n, err := fmt.Sscan(text, &what, &ext, &id, &uid)
+	must.True(t, n == 4, "the child says %q (%v)", text, err)
 	switch what {
 	case "admitted":
 		if was := w.given[uid]; was != "" && was != ext+", "+id {

@@ -75,22 +75,19 @@ func TestTouchSurvivesAnotherChange(t *testing.T) {
 	used := r.UsedAt.Add(time.Hour)
 	s.Touch(r.ID, used)
 	must.Do(t, s.SetAccount(r.ID, "userdb", event("create", "intent")))
-	if got, err := again(t, s).Get(r.ID); err != nil || !got.UsedAt.Equal(used) || got.Account != "userdb" {
-		t.Errorf("%+v, %v", got, err)
-	}
+	got, err := again(t, s).Get(r.ID)
+	expect.True(t, err == nil && got.UsedAt.Equal(used) && got.Account == "userdb", "%+v, %v", got, err)
 }
 
 func TestRecordsAreCopies(t *testing.T) {
 	s := fresh(t)
 	labels := map[string]string{"team": "a"}
-	r, _, err := s.Admit(chat.Spec{ExternalID: "a", Labels: labels}, event("create", "intent"))
-	must.Do(t, err)
+	r := must.First(s.Admit(chat.Spec{ExternalID: "a", Labels: labels}, event("create", "intent")))(t)
 	labels["team"] = "changed by the caller"
 	r.Labels["team"] = "changed by the receiver"
 	for _, r := range s.All() {
 		r.Labels["team"] = "changed in All"
 	}
-	if got, err := s.Get(r.ID); err != nil || got.Labels["team"] != "a" {
-		t.Errorf("labels: %v, %v", got.Labels, err)
-	}
+	got, err := s.Get(r.ID)
+	expect.True(t, err == nil && got.Labels["team"] == "a", "labels: %v, %v", got.Labels, err)
 }

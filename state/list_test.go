@@ -77,9 +77,8 @@ func TestListFilters(t *testing.T) {
 		{chat.Filter{Label: "team=red"}, 2}, {chat.Filter{Label: "team"}, 3}, {chat.Filter{Label: "vip"}, 1},
 		{chat.Filter{Label: "vip="}, 1}, {chat.Filter{Label: "team="}, 0}, {chat.Filter{Owner: "slack", Label: "team=red"}, 1},
 	} {
-		if _, ids := collect(t, s, c.filter); len(ids) != c.want {
-			t.Errorf("%+v: %d chats, want %d", c.filter, len(ids), c.want)
-		}
+		_, ids := collect(t, s, c.filter)
+		expect.True(t, len(ids) == c.want, "%+v: %d chats, want %d", c.filter, len(ids), c.want)
 	}
 	for _, f := range []chat.Filter{{Limit: -1}, {Label: "=x"}, {Label: "a b"}, {Cursor: "x"}} {
 		_, _, err := s.List(f)

@@ -91,9 +91,8 @@ func TestKillLosesNoLine(t *testing.T) {
 		must.Do(t, s.Audit(event("run", "intent")))
 	}
 	want := verified(t, s)
-	if got := verified(t, open(t, image(t, s, -1))); got != want {
-		t.Errorf("log after the kill\n%s\nwant\n%s", got, want)
-	}
+	got := verified(t, open(t, image(t, s, -1)))
+	expect.True(t, got == want, "log after the kill\n%s\nwant\n%s", got, want)
 }
 
 func TestTornLineIsCutAndSaid(t *testing.T) {
@@ -105,9 +104,8 @@ func TestTornLineIsCutAndSaid(t *testing.T) {
 		o := image(t, s, -1)
 		appendTo(t, filepath.Join(o.Dir, auditName), tail)
 		text := verified(t, open(t, o))
-		if want := fmt.Sprintf("cut off a last line without an end, of %d bytes", len(tail)); !strings.Contains(text, want) {
-			t.Errorf("%s: the log does not say %q:\n%s", what, want, text)
-		}
+		want := fmt.Sprintf("cut off a last line without an end, of %d bytes", len(tail))
+		expect.True(t, strings.Contains(text, want), "%s: the log does not say %q:\n%s", what, want, text)
 		expect.True(t, strings.Contains(text, `"action":"create"`), "%s: the line before is gone", what)
 	}
 }
@@ -149,9 +147,8 @@ func TestMeddlingWhileDown(t *testing.T) {
 			must.Do(t, s.Close())
 		}
 		text := must.Get(os.ReadFile(path))(t)
-		if n := strings.Count(string(text), c.says); n != 1 {
-			t.Errorf("%s: says %q %d times, want once:\n%s", c.what, c.says, n, text)
-		}
+		n := strings.Count(string(text), c.says)
+		expect.True(t, n == 1, "%s: says %q %d times, want once:\n%s", c.what, c.says, n, text)
 	}
 }
 
@@ -176,9 +173,8 @@ func TestUnwritableLog(t *testing.T) {
 	}
 	swap(good)
 	admit(t, s, "b")
-	if n := strings.Count(verified(t, s), `"action":"create"`); n != 2 {
-		t.Errorf("%d create events, want 2", n)
-	}
+	n := strings.Count(verified(t, s), `"action":"create"`)
+	expect.True(t, n == 2, "%d create events, want 2", n)
 	expect.NoError(t, bad.Close())
 }
 
@@ -207,8 +203,7 @@ func TestOpenRefusesBrokenRecords(t *testing.T) {
 		reap(t, s, admit(t, s, "first").ID)
 		r := admit(t, s, "a")
 		must.Do(t, s.Close())
-		db, _, err := openDB(filepath.Join(s.opts.Dir, dbName), false)
-		must.Do(t, err)
+		db := must.First(openDB(filepath.Join(s.opts.Dir, dbName), false))(t)
 		must.Do(t, db.Update(func(tx *bbolt.Tx) error { return breakIt(tx, r) }))
 		must.Do(t, db.Close())
 		if got, err := Open(s.opts); err == nil {

@@ -59,9 +59,8 @@ func TestRotate(t *testing.T) {
 	for i := range 200 {
 		want = append(want, fmt.Sprint(i))
 	}
-	if got := numbers(t, s); !slices.Equal(got, want) {
-		t.Errorf("the log has %v", got)
-	}
+	got := numbers(t, s)
+	expect.True(t, slices.Equal(got, want), "the log has %v", got)
 	paths := auditFiles(t, s)
 	must.True(t, len(paths) >= 5, "200 events made %q", paths)
 	for i, path := range paths {
@@ -84,9 +83,8 @@ func TestRotate(t *testing.T) {
 func TestNoRotation(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir()})
 	tell(t, s, 0, 100)
-	if paths := auditFiles(t, s); len(paths) != 1 {
-		t.Errorf("without a limit: %q", paths)
-	}
+	paths := auditFiles(t, s)
+	expect.True(t, len(paths) == 1, "without a limit: %q", paths)
 	for _, o := range []Options{{Dir: t.TempDir(), AuditMax: -1}, {Dir: t.TempDir(), AuditKeep: -1}} {
 		_, err := Open(o)
 		wantErr(t, fmt.Sprintf("%+v", o), err, chat.ErrInvalid)
@@ -192,17 +190,14 @@ func TestKilledWhileRotating(t *testing.T) {
 			s := open(t, Options{Dir: dir, AuditMax: 2000, AuditKeep: 2})
 			expect.Is(t, expect.Err(os.Lstat(filepath.Join(dir, newName))), fs.ErrNotExist, "left aside")
 			text := verified(t, s)
-			if n := strings.Count(text, fmt.Sprintf(`"action":"create","outcome":"intent","chat":"%s"`, idOfUID(t, s, last))); n != 1 {
-				t.Errorf("the last create is in the log %d times", n)
-			}
+			n := strings.Count(text, fmt.Sprintf(`"action":"create","outcome":"intent","chat":"%s"`, idOfUID(t, s, last)))
+			expect.True(t, n == 1, "the last create is in the log %d times", n)
 			expect.True(t, !strings.Contains(text, `"trouble"`), "it found trouble: %s", text)
 			tell(t, s, 0, 60)
-			if got := numbers(t, s); got[len(got)-1] != "59" {
-				t.Errorf("afterwards the log has %v", got)
-			}
-			if paths := auditFiles(t, s); len(paths) != 2+1 {
-				t.Errorf("afterwards there are %q", paths)
-			}
+			got := numbers(t, s)
+			expect.True(t, got[len(got)-1] == "59", "afterwards the log has %v", got)
+			paths := auditFiles(t, s)
+			expect.True(t, len(paths) == 2+1, "afterwards there are %q", paths)
 			verified(t, again(t, s))
 		})
 	}

@@ -35,8 +35,7 @@ func TestSchedulesLiveAsTheirChat(t *testing.T) {
 		t.Errorf("after a restart: %+v, %v", all, err)
 	}
 	reap(t, s, a.ID)
-	again, _, err := s.Admit(chat.Spec{ExternalID: "a"}, event("create", "intent"))
-	must.Do(t, err)
+	again := must.First(s.Admit(chat.Spec{ExternalID: "a"}, event("create", "intent")))(t)
 	if all, err := s.Schedules(again.ID); err != nil || len(all) != 0 {
 		t.Errorf("the next chat of this name has %+v, %v", all, err)
 	}
@@ -51,9 +50,8 @@ func TestSchedulesLiveAsTheirChat(t *testing.T) {
 	if err := s.EachSchedule(func(r Record, x Schedule) { seen += string(r.ID) + x.ID }); err != nil || seen != string(b.ID)+"z" {
 		t.Errorf("each: %q, %v", seen, err)
 	}
-	if text := verified(t, s); strings.Count(text, `"action":"schedule"`) != 4 {
-		t.Errorf("the audit log has %s", text)
-	}
+	text := verified(t, s)
+	expect.True(t, strings.Count(text, `"action":"schedule"`) == 4, "the audit log has %s", text)
 }
 
 func TestSchedulesRefuse(t *testing.T) {

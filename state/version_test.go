@@ -55,9 +55,8 @@ func refusesVersion(t *testing.T, o Options, version int) {
 			}
 		}
 	}
-	if after := sums(t, dir); !reflect.DeepEqual(before, after) {
-		t.Errorf("the refused state changed:\n%v\n%v", before, after)
-	}
+	after := sums(t, dir)
+	expect.True(t, reflect.DeepEqual(before, after), "the refused state changed:\n%v\n%v", before, after)
 }
 
 func putVersion(t testing.TB, dir, word string) {

@@ -35,9 +35,8 @@ func TestEveryKey(t *testing.T) {
 		want.WriteByte(b)
 	}
 	for _, part := range [][]string{keys[:50], keys[50:]} {
-		if f, err := term.Press(t.Context(), "", part, If{}); err != nil || f.Done != len(part) {
-			t.Fatalf("%+v, %v", f, err)
-		}
+		f, err := term.Press(t.Context(), "", part, If{})
+		must.True(t, err == nil && f.Done == len(part), "%+v, %v", f, err)
 	}
 	text := "é😀 '#{pid}'\n"
 	must.Get(term.TypeKeys(t.Context(), text, If{}))(t)

@@ -17,9 +17,8 @@ func TestFlat(t *testing.T) {
 	for key, want := range map[string]uint64{
 		"oom_kill": 12, "none": 0, "low": 0, "max": 1<<64 - 1,
 	} {
-		if got, err := flat(text, key); got != want || err != nil {
-			t.Errorf("%s = %d, %v, want %d", key, got, err, want)
-		}
+		got, err := flat(text, key)
+		expect.True(t, got == want && err == nil, "%s = %d, %v, want %d", key, got, err, want)
 	}
 	expect.True(t, expect.Err(flat(text, "bad")) != nil, "a word was read as a number")
 }

@@ -92,9 +92,8 @@ func TestClientChases(t *testing.T) {
 	if got, err := u.client(1).Addrs(t.Context(), "n32"); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("9 queries find %v, %v, want ErrUnavailable", got, err)
 	}
-	if n := len(u.queries()); n != 2*maxChase {
-		t.Errorf("%d queries, want %d", n, 2*maxChase)
-	}
+	n := len(u.queries())
+	expect.True(t, n == 2*maxChase, "%d queries, want %d", n, 2*maxChase)
 }
 
 // What somebody else could have sent is passed over, and the right answer that follows is used.
@@ -333,9 +332,8 @@ func TestClientCache(t *testing.T) {
 				}
 				first := ask()
 				time.Sleep(test.want - time.Nanosecond)
-				if n := ask(); n != first {
-					t.Errorf("%d queries within %s, want %d", n, test.want, first)
-				}
+				n := ask()
+				expect.True(t, n == first, "%d queries within %s, want %d", n, test.want, first)
 				time.Sleep(time.Nanosecond)
 				expect.True(t, ask() != first, "it is kept for more than %s", test.want)
 			})
@@ -356,9 +354,8 @@ func TestCacheBound(t *testing.T) {
 	c := cache{}
 	for i := range 2 * maxCached {
 		c.put(fmt.Sprint(i), result{ttl: time.Minute}, now)
-		if _, ok := c.get(fmt.Sprint(i), now); !ok || len(c) > maxCached {
-			t.Fatalf("name %d is kept: %v, of %d", i, ok, len(c))
-		}
+		_, ok := c.get(fmt.Sprint(i), now)
+		must.True(t, ok && len(c) <= maxCached, "name %d is kept: %v, of %d", i, ok, len(c))
 	}
 	c.put("new", result{}, now.Add(time.Hour))
 	expect.True(t, len(c) == 1, "%d names are kept after their time", len(c))
@@ -409,9 +406,8 @@ func TestClientShares(t *testing.T) {
 		for range 9 {
 			expect.NoError(t, <-errs)
 		}
-		if n := len(u.queries()); n != 2 {
-			t.Errorf("%d queries, want 2", n)
-		}
+		n := len(u.queries())
+		expect.True(t, n == 2, "%d queries, want 2", n)
 	})
 }
 
@@ -452,9 +448,8 @@ func TestClientBounded(t *testing.T) {
 			go func() { _, _ = c.Addrs(ctx, fmt.Sprintf("n%d.example.com", i)) }()
 		}
 		synctest.Wait()
-		if n := len(u.queries()); n != 2*maxLookups {
-			t.Errorf("%d simultaneous queries, want %d", n, 2*maxLookups)
-		}
+		n := len(u.queries())
+		expect.True(t, n == 2*maxLookups, "%d simultaneous queries, want %d", n, 2*maxLookups)
 		cancel()
 		synctest.Wait()
 		if len(c.flights) != 0 || len(c.slots) != 0 || u.open != 0 {
@@ -516,9 +511,8 @@ func TestClientSockets(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", tcp.Addr().String())
 	}
 	got, err := NewClient(ClientOptions{Servers: 1, Dial: dial}).Addrs(t.Context(), host)
-	if want := addrs("198.18.1.0", "fd63:6861:7464::100"); err != nil || !slices.Equal(got, want) {
-		t.Errorf("found %v, %v, want %v", got, err, want)
-	}
+	want := addrs("198.18.1.0", "fd63:6861:7464::100")
+	expect.True(t, err == nil && slices.Equal(got, want), "found %v, %v, want %v", got, err, want)
 }
 
 func question(name string, kind dnsmessage.Type) []dnsmessage.Question {

@@ -112,9 +112,8 @@ func pack(t testing.TB, m dnsmessage.Message) []byte {
 
 func unpack(t testing.TB, packed []byte) (m dnsmessage.Message) {
 	t.Helper()
-	if err := m.Unpack(packed); err != nil {
-		t.Fatalf("the answer %x: %v", packed, err)
-	}
+	err := m.Unpack(packed)
+	must.True(t, err == nil, "the answer %x: %v", packed, err)
 	return m
 }
 
@@ -214,9 +213,8 @@ func (test answerTest) run(t *testing.T) {
 		expect.True(t, a.Header.Name == q.Questions[0].Name && a.Header.TTL == answerTTL,
 			"the record is of %v", a.Header)
 	}
-	if up := f.up.queries(); len(up) > 0 != test.asks {
-		t.Errorf("the host's servers were asked %v", up)
-	}
+	up := f.up.queries()
+	expect.True(t, len(up) > 0 == test.asks, "the host's servers were asked %v", up)
 	tells := test.code != 0 || test.name == "empty.example.net"
 	if told := len(f.told) > 0; told != tells {
 		t.Errorf("told %v", f.told)
@@ -393,9 +391,8 @@ func TestAnswerDrops(t *testing.T) {
 	response := query1(host, typeA)
 	response.Response = true
 	for _, msg := range [][]byte{nil, {1}, {1, 2}, make([]byte, 11), pack(t, response)} {
-		if got := newFixture(t).Answer(t.Context(), msg, true); got != nil {
-			t.Errorf("%x is answered: %x", msg, got)
-		}
+		got := newFixture(t).Answer(t.Context(), msg, true)
+		expect.True(t, got == nil, "%x is answered: %x", msg, got)
 	}
 	packed := pack(t, query1(host, typeA))
 	for n := 12; n < len(packed); n++ {

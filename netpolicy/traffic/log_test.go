@@ -115,9 +115,8 @@ func TestAllEntriesAreBounded(t *testing.T) {
 		}
 		w.Add(id(i), all)
 	}
-	if got := w.Of(b); len(got.Entries) != 1 {
-		t.Errorf("a quiet chat has %+v", got)
-	}
+	got := w.Of(b)
+	expect.True(t, len(got.Entries) == 1, "a quiet chat has %+v", got)
 	n := 0
 	for _, k := range w.chats {
 		n += len(k.entries)
@@ -155,9 +154,8 @@ func TestAuditIsBounded(t *testing.T) {
 	expect.Equal(t, w.audited(a), hours*60*10*3, "the lines tell of … refusals")
 	want := map[string]string{"host": "quiet.example", "port": "443", "count": "1",
 		"why": "not listed"}
-	if got := fmt.Sprint(w.lines[b]); got != fmt.Sprint([]map[string]string{want}) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	got := fmt.Sprint(w.lines[b])
+	expect.True(t, got == fmt.Sprint([]map[string]string{want}), "%v, want %v", got, want)
 }
 
 // TestAuditAlike: alike refusals are one line, and one each hour with how many more there were. A
@@ -173,9 +171,8 @@ func TestAuditAlike(t *testing.T) {
 	}
 	want := func(want ...string) {
 		t.Helper()
-		if got := hosts(); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%q, want %q", got, want)
-		}
+		got := hosts()
+		expect.True(t, fmt.Sprint(got) == fmt.Sprint(want), "%q, want %q", got, want)
 	}
 	for i := range 60 { // another reason is no other destination
 		e := w.refused("often.example", 2)
@@ -234,9 +231,8 @@ func TestAuditKeepsLines(t *testing.T) {
 		if len(w.lines[a]) != before+1 {
 			t.Errorf("at %v a new destination has no line", w.at)
 		}
-		if k := len(w.chats[a].audited.known); k > maxPlaces {
-			t.Errorf("%d destinations are known", k)
-		}
+		k := len(w.chats[a].audited.known)
+		expect.True(t, k <= maxPlaces, "%d destinations are known", k)
 	}
 	w.Flush(true)
 	if w.audited(a) != n {
@@ -260,9 +256,8 @@ func TestAuditClock(t *testing.T) {
 		}
 	}
 	w.Flush(true)
-	if n := w.audited(a); n != 404 {
-		t.Errorf("%d are told", n)
-	}
+	n := w.audited(a)
+	expect.True(t, n == 404, "%d are told", n)
 }
 
 // TestAuditEnds: what is beyond the lines is told when its hour is over, when the chat is reaped,
@@ -304,7 +299,6 @@ func TestAuditDetail(t *testing.T) {
 		{"address": "192.0.2.1", "port": "443", "udp": "true", "count": "1", "why": "not listed"},
 		{"host": "evil.example", "count": "1", "why": "not listed"},
 	}
-	if got := fmt.Sprint(w.lines[a]); got != fmt.Sprint(want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	got := fmt.Sprint(w.lines[a])
+	expect.True(t, got == fmt.Sprint(want), "%v, want %v", got, want)
 }

@@ -152,8 +152,7 @@ func contentOf(t *testing.T, path string, size int64) string {
 	}
 	must.Do(t, err)
 	defer f.Close()
-	pieces, _, err := extents(f, size)
-	must.Do(t, err)
+	pieces := must.First(extents(f, size))(t)
 	var says string
 	for _, x := range pieces {
 		b := make([]byte, x.size)
@@ -213,9 +212,8 @@ func TestRoundTrip(t *testing.T) {
 	expect.True(t, st.Mode&0o7777 == 0o755, "the set-uid file has mode %o", st.Mode)
 	must.Do(t, os.Chmod(filepath.Join(to, "closed"), 0o700))
 	must.Do(t, os.Chmod(filepath.Join(to, "closed/first"), 0o600))
-	if b, err := os.ReadFile(filepath.Join(to, "closed/first")); string(b) != "1" {
-		t.Errorf("the closed file has %q, %v", b, err)
-	}
+	b, err := os.ReadFile(filepath.Join(to, "closed/first"))
+	expect.True(t, string(b) == "1", "the closed file has %q, %v", b, err)
 }
 
 // isOwner is true for a user that owns its files. As root it runs the test again as such a user.

@@ -92,9 +92,8 @@ func TestServeFailures(t *testing.T) {
 	put1(t, w.home+"/.env", "x")
 	_, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: ".env"}, nil, 100)
 	var d *filewire.Denial
-	if want := (filewire.Denial{Tool: filewire.ReadFileTool, Op: filewire.Read, Path: w.home + "/.env", Rule: "**/.env", Place: "defaults", Layer: "access"}); !errors.As(err, &d) || *d != want {
-		t.Errorf("%+v, %v", d, err)
-	}
+	want := (filewire.Denial{Tool: filewire.ReadFileTool, Op: filewire.Read, Path: w.home + "/.env", Rule: "**/.env", Place: "defaults", Layer: "access"})
+	expect.True(t, errors.As(err, &d) && *d == want, "%+v, %v", d, err)
 	_, _, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "../outside/secret"}, nil, 100)
 	wantDenied(t, err, filewire.RuleWorkspace, pathOutside)
 	_, _, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "none"}, nil, 100)
@@ -171,9 +170,8 @@ func TestRequests(t *testing.T) {
 		expect.True(t, errors.Is(err, chat.ErrInvalid) && a.Message == "",
 			"%.60q: %+v, %v", line, a, err)
 	}
-	if got := ls(t, w.home); len(got) > 0 {
-		t.Errorf("left %v", got)
-	}
+	got := ls(t, w.home)
+	expect.True(t, len(got) == 0, "left %v", got)
 	var out bytes.Buffer
 	line := `{"tool":"write_file","parameters":{"path":"f","content":"\ud83d\ude00\\ud800"}}` + "\n"
 	if err := w.Serve(strings.NewReader(line), &out); err != nil || cat(t, w.home+"/f") != `😀\ud800` {
@@ -308,9 +306,8 @@ func TestRequestForm(t *testing.T) {
 	req, err := filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{Path: "config/settings.json"})
 	must.Do(t, err)
 	line, err := json.Marshal(req)
-	if want := `{"tool":"read_file","parameters":{"path":"config/settings.json"}}`; err != nil || string(line) != want {
-		t.Errorf("%s, %v", line, err)
-	}
+	want := `{"tool":"read_file","parameters":{"path":"config/settings.json"}}`
+	expect.True(t, err == nil && string(line) == want, "%s, %v", line, err)
 	expect.Is(t, expect.Err(filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{})), chat.ErrInvalid,
 		"a request that cannot be meant")
 	if !slices.Equal([]filewire.Tool{filewire.ReadFileTool, filewire.WriteFileTool, filewire.EditFileTool, filewire.AppendFileTool, filewire.ListDirTool}, []filewire.Tool{"read_file", "write_file", "edit_file", "append_file", "list_dir"}) {

@@ -212,9 +212,8 @@ func TestArguments(t *testing.T) {
 	}
 	expect.Is(t, expect.Err(w.write("long", strings.Repeat("x", filewire.MaxText+1))), chat.ErrInvalid,
 		"content of more than MaxText")
-	if got := ls(t, w.home); len(got) > 0 {
-		t.Errorf("refused, and yet there is %v", got)
-	}
+	got := ls(t, w.home)
+	expect.True(t, len(got) == 0, "refused, and yet there is %v", got)
 	expect.Is(t, expect.Err(w.write(strings.Repeat("x", 300), "x")), chat.ErrInvalid,
 		"a name of 300 bytes")
 }
@@ -279,9 +278,8 @@ func TestNotRegular(t *testing.T) {
 				"list_dir of %s", path)
 		})
 	}
-	if got := ls(t, w.home); !slices.Equal(got, []string{"dir", "fifo", "link", "socket"}) {
-		t.Errorf("left %v", got)
-	}
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, []string{"dir", "fifo", "link", "socket"}), "left %v", got)
 }
 
 // TestOpenFiles: no tool leaves a descriptor open, whatever came of it.
@@ -314,9 +312,8 @@ func TestOpenFiles(t *testing.T) {
 			t.Fatal("opened a file as a root")
 		}
 	}
-	if after := len(ls(t, "/proc/self/fd")); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
-	}
+	after := len(ls(t, "/proc/self/fd"))
+	expect.True(t, after <= before, "%d descriptors before, %d after", before, after)
 }
 
 type failingReader struct{}

@@ -115,9 +115,8 @@ func TestWorkspaceByLink(t *testing.T) {
 	defer alias.Close()
 	put1(t, w.home+"/f", "x")
 	for _, p := range []string{"f", w.out + "/alias/f", w.home + "/f"} {
-		if got, a, err := (world{Tools: alias}).read(filewire.ReadFile{Path: p}); err != nil || got != "x" || a.Path != w.home+"/f" {
-			t.Errorf("%s: %q, %+v, %v", p, got, a, err)
-		}
+		got, a, err := (world{Tools: alias}).read(filewire.ReadFile{Path: p})
+		expect.True(t, err == nil && got == "x" && a.Path == w.home+"/f", "%s: %q, %+v, %v", p, got, a, err)
 	}
 }
 
@@ -171,9 +170,8 @@ func TestOutside(t *testing.T) {
 			if can := strings.Contains(c.want, writes); can != (writeErr == nil) || can != (appendErr == nil) {
 				t.Errorf("write: %v, append: %v", writeErr, appendErr)
 			}
-			if _, err := w.edit(out+c.path, "secret", "secret"); (err == nil) != (c.want == reads+writes) {
-				t.Errorf("edit: %v", err)
-			}
+			_, err := w.edit(out+c.path, "secret", "secret")
+			expect.True(t, (err == nil) == (c.want == reads+writes), "edit: %v", err)
 		})
 	}
 }
@@ -219,9 +217,8 @@ func TestCheck(t *testing.T) {
 		"refused, and yet written")
 	asked = nil
 	must.Do(t, expect.Err(w.read(filewire.ReadFile{Path: "./x/../open/f"})))
-	if want := []string{"read " + w.home + "/open/f", "read " + w.home + "/denied.d/f"}; fmt.Sprint(asked) != fmt.Sprint(want) {
-		t.Errorf("asked %v, want %v", asked, want)
-	}
+	want := []string{"read " + w.home + "/open/f", "read " + w.home + "/denied.d/f"}
+	expect.True(t, fmt.Sprint(asked) == fmt.Sprint(want), "asked %v, want %v", asked, want)
 	mkdir(t, w.home+"/unread")
 	expect.True(t, expect.Err(w.list(filewire.ListDir{Path: "unread"})) != nil,
 		"list_dir asks for read, and got through")
@@ -417,9 +414,8 @@ func TestMovedParent(t *testing.T) {
 	p := must.Get(w.find(filewire.Read, "open/f"))(t)
 	defer p.close()
 	must.Do(t, os.Rename(w.home+"/open", w.home+"/denied"))
-	if f, _, err := p.open(unix.O_RDONLY); !errors.Is(err, errMoved) {
-		t.Errorf("opened %v, %v", f, err)
-	}
+	f, _, err := p.open(unix.O_RDONLY)
+	expect.True(t, errors.Is(err, errMoved), "opened %v, %v", f, err)
 	q := must.Get(w.find(filewire.Write, "denied/new"))(t)
 	defer q.close()
 	tmp := must.Get(q.createTemp())(t)

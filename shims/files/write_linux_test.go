@@ -53,9 +53,8 @@ func TestModes(t *testing.T) {
 		} {
 			must.Do(t, os.Chmod(w.home+"/"+name, mode))
 			must.Do(t, do())
-			if got := modeOf(t, w.home+"/"+name); got.Perm() != mode.Perm() {
-				t.Errorf("%s has mode %v, want %v", name, got, mode)
-			}
+			got := modeOf(t, w.home+"/"+name)
+			expect.True(t, got.Perm() == mode.Perm(), "%s has mode %v, want %v", name, got, mode)
 		}
 	}
 	a, err := w.write("mode-755", "x")
@@ -242,9 +241,8 @@ func TestAppendMeetsEdit(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			if _, err := w.edit("f", fmt.Sprintf("mark-%02d\n", i), fmt.Sprintf("done-%02d\n", i)); err != nil {
-				t.Error(err)
-			}
+			_, err := w.edit("f", fmt.Sprintf("mark-%02d\n", i), fmt.Sprintf("done-%02d\n", i))
+			expect.True(t, err == nil, "%v", err)
 		})
 		all.Go(func() {
 			expect.NoError(t, expect.Err(w.append("f", fmt.Sprintf("line-%02d\n", i))))
@@ -305,9 +303,8 @@ func TestRunningProgram(t *testing.T) {
 	must.Do(t, cmd.Start())
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	if _, err := w.write("prog", "new"); err != nil || modeOf(t, w.home+"/prog") != 0o755 {
-		t.Errorf("write: %v", err)
-	}
+	_, err := w.write("prog", "new")
+	expect.True(t, err == nil && modeOf(t, w.home+"/prog") == 0o755, "write: %v", err)
 }
 
 var points = []string{"temp.made", "temp.filled", "temp.synced", "exchanged", "renamed", "dir.synced"}
@@ -396,9 +393,8 @@ func TestSweep(t *testing.T) {
 	atOnce(t, func() { expect.NoError(t, expect.Err(w.write("f", "x"))) })
 	kept = append(kept, ".tmp-19-1700000000000000000", ".tmp-20-1700000000000000000", ".tmp-21-1700000000000000000", "f")
 	slices.Sort(kept)
-	if got := ls(t, w.home); !slices.Equal(got, kept) {
-		t.Errorf("got  %v\nwant %v", got, kept)
-	}
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, kept), "got  %v\nwant %v", got, kept)
 }
 
 // TestReplace: a file that takes the target's place at the last moment is replaced only if it is
@@ -433,9 +429,8 @@ func TestReplace(t *testing.T) {
 				if after := modeOf(t, w.home+"/f").String(); before != "nothing" && after != before {
 					t.Errorf("%s became %s", before, after)
 				}
-				if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
-					t.Errorf("left %v", got)
-				}
+				got := ls(t, w.home)
+				expect.True(t, slices.Equal(got, []string{"f"}), "left %v", got)
 			})
 		}
 	}
@@ -474,9 +469,8 @@ func TestSyncOrder(t *testing.T) {
 	} {
 		events = nil
 		must.Get(c.do())(t)
-		if got := strings.Join(events, "|"); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
+		got := strings.Join(events, "|")
+		expect.True(t, got == c.want, "got  %s\nwant %s", got, c.want)
 	}
 }
 

@@ -31,6 +31,9 @@ func Get[V any](v V, err error) func(testing.TB) V {
 	}
 }
 
+// First is Get of a call with two values, and returns the first.
+func First[V, W any](v V, _ W, err error) func(testing.TB) V { return Get(v, err) }
+
 // Run runs a command, and ends the test with what it wrote if it fails.
 func Run(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()

@@ -157,8 +157,7 @@ func TestLongAgents(t *testing.T) {
 	d := agentsDaemon(t, "")
 	for name, a := range realAgents {
 		t.Run(name, func(t *testing.T) {
-			c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile})
-			must.Do(t, err)
+			c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile}))(t)
 			t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 			drivenAgent{t: t, d: d, c: c, m: m, agent: a}.all()
 		})

@@ -50,8 +50,7 @@ func TestLongAgentHooks(t *testing.T) {
 	text = fmt.Appendf(text, "profiles: {ruled: {access_file: %s, commands: ['*']}}\n", rules)
 	must.Do(t, os.WriteFile(config, text, 0o600))
 	d := startDaemonOf(t, opt, config, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "hooked", Profile: "ruled"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "hooked", Profile: "ruled"}))(t)
 	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)); endEnforcer(t, opt) })
 	putFile(t, c, "closed/k", secret)
 	putFile(t, c, "open/k", "open to all\n")
@@ -268,8 +267,7 @@ type ownTrial struct {
 // trialIn makes the chat, with a file that the profile's default rules deny.
 func trialIn(t *testing.T, d *daemon, m *model, name, profile string) ownTrial {
 	t.Helper()
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: profile})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: profile}))(t)
 	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	must.Do(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte(secret), 0o644))
 	return ownTrial{t, d, c, m}

@@ -39,9 +39,8 @@ func TestFailingUnarchiveSpendsNoUID(t *testing.T) {
 	for range 3 {
 		expect.True(t, expect.Err(m.Unarchive(ctx, a.Name)) != nil, "unarchived without a file")
 	}
-	if after := create(t, m, "after", "default"); after.UID != before.UID+1 {
-		t.Errorf("the uids %d to %d are spent", before.UID+1, after.UID-1)
-	}
+	after := create(t, m, "after", "default")
+	expect.True(t, after.UID == before.UID+1, "the uids %d to %d are spent", before.UID+1, after.UID-1)
 }
 
 // TestUnreadableArchiveCostsOneUID: an archive that is damaged at the same size, or is not for the
@@ -101,8 +100,7 @@ func TestKeptArchivesAreBounded(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	m := open(t, opt)
 	ctx := stranger(t.Context())
-	c, _, err := m.Create(ctx, chat.Spec{ExternalID: "greedy"})
-	must.Do(t, err)
+	c := must.First(m.Create(ctx, chat.Spec{ExternalID: "greedy"}))(t)
 	var calls sync.WaitGroup
 	for range 6 {
 		calls.Go(func() { _, _ = m.Archive(ctx, c.ID, chat.ToArchive{Keep: true}) }) // some fail
@@ -228,8 +226,7 @@ func TestArchiveKilled(t *testing.T) {
 // make is a new chat with a file.
 func (k *archiveKilling) make(t *testing.T, external string) chat.Chat {
 	t.Helper()
-	c, _, err := k.Create(t.Context(), chat.Spec{ExternalID: external})
-	must.Do(t, err)
+	c := must.First(k.Create(t.Context(), chat.Spec{ExternalID: external}))(t)
 	must.Get(k.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo kept >~/kept"}))(t)
 	return c
 }
@@ -287,9 +284,8 @@ func (k *archiveKilling) reap(t *testing.T, c chat.Chat) {
 	for _, a := range k.archivesOf(t, c.ID) {
 		must.Do(t, k.RemoveArchive(t.Context(), a.Name))
 	}
-	if left := archiveFiles(t, k.opt); len(left) > 0 {
-		t.Errorf("of archives there is %q", left)
-	}
+	left := archiveFiles(t, k.opt)
+	expect.True(t, len(left) == 0, "of archives there is %q", left)
 }
 
 func (k *archiveKilling) inUnarchive(t *testing.T, point string) {
@@ -337,9 +333,8 @@ func (k *archiveKilling) whilePacking(t *testing.T) {
 	k.kill()
 	expect.True(t, <-ended != nil, "the archive was done")
 	k.daemon = startDaemonOf(k.t, k.opt, k.config, string(k.orders))
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("there are processes %v", left)
-	}
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "there are processes %v", left)
 	k.whole(t, c.ID)
 	if all := k.archivesOf(t, c.ID); len(all) > 0 {
 		t.Errorf("archived are %+v", all)

@@ -48,9 +48,8 @@ func TestAttackScheduleSlots(t *testing.T) {
 	must.Do(t, err)
 	clock.move(31 * time.Second)
 	clock.move(9 * time.Second)
-	if got := waitScheduled(t, k, c.ID, s.ID, 1); got.Last.Output != "done\n" {
-		t.Errorf("%+v", got.Last)
-	}
+	got := waitScheduled(t, k, c.ID, s.ID, 1)
+	expect.True(t, got.Last.Output == "done\n", "%+v", got.Last)
 }
 
 // TestAttackForeignOwner: a bridge that names another owner makes nothing, and stands in the

@@ -131,9 +131,8 @@ func TestAttackShare(t *testing.T) {
 	})
 	t.Logf("A's 100 processes got %v, B's one %v", gotA, gotB)
 	expect.True(t, gotB >= gotA/2, "A's 100 processes got %v of a CPU, B's one %v", gotA, gotB)
-	if n := usage(t, a).Pids; n < 100 {
-		t.Errorf("control: A has %d tasks", n)
-	}
+	n := usage(t, a).Pids
+	expect.True(t, n >= 100, "control: A has %d tasks", n)
 }
 
 // spin has a chat spin until the test ends, and returns once all its processes are there.

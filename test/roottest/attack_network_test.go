@@ -133,9 +133,8 @@ func TestAttackOutside(t *testing.T) {
 		for who, i := range map[string]inmate{"none": none, "web": web} {
 			expect.Equal(t, i.try(t, "devices"), "ok lo", "a chat of %s has", who)
 		}
-		if got := asHost(t, "devices"); !strings.Contains(got, wireName) {
-			t.Errorf("control: root sees %s", got)
-		}
+		got := asHost(t, "devices")
+		expect.True(t, strings.Contains(got, wireName), "control: root sees %s", got)
 	})
 	t.Run("from outside", func(t *testing.T) { outsideIn(t, p, web) })
 }
@@ -171,9 +170,8 @@ func outsideIn(t *testing.T, p *peer, a inmate) {
 	for _, own := range []string{"127.0.0.1:" + port4, "[::1]:" + port6} {
 		outcomes(t, "control: A itself", a.try(t, "dial", own), "ok")
 	}
-	if got := p.do(t, attack); strings.HasPrefix(got, "ok") {
-		t.Errorf("the peer by %s: got %s", attack, got)
-	}
+	got := p.do(t, attack)
+	expect.True(t, !strings.HasPrefix(got, "ok"), "the peer by %s: got %s", attack, got)
 }
 
 // TestAttackHostNetwork: chat A tries what the host's network would give it, were it in that.
@@ -509,9 +507,8 @@ func TestAttackFlows(t *testing.T) {
 			m := open(t, opt)
 			a, b := inmateOf(t, m, "greedy", "named"), inmateOf(t, m, "other", "named")
 			before := trackedNow(t)
-			if got := a.try(t, "flows", strconv.Itoa(many), "203.0.113.2:123"); got != "ok done" {
-				t.Fatal(got)
-			}
+			got := a.try(t, "flows", strconv.Itoa(many), "203.0.113.2:123")
+			must.True(t, got == "ok done", "%v", got)
 			outcomes(t, "another chat, by name", b.try(t, "say", "api.example.test:7000", "x"), "ok")
 			if n := trackedNow(t) - before; n < c.from || n > c.to {
 				t.Errorf("%d more flows are tracked, want %d to %d", n, c.from, c.to)

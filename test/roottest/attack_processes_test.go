@@ -448,8 +448,7 @@ func TestAttackKilledStarts(t *testing.T) {
 	opt := attackOptions(t)
 	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "killed"}))(t)
 	defer func() { expect.NoError(t, d.Reap(context.Background(), c.ID)) }()
 	rounds := 6
 	if testing.Short() {
@@ -464,9 +463,8 @@ func TestAttackKilledStarts(t *testing.T) {
 			known[r.ID] = r
 		}
 		for _, id := range began {
-			if _, ok := known[id]; !ok {
-				t.Errorf("round %d: run %s, which was answered, is not there", round, id)
-			}
+			_, ok := known[id]
+			expect.True(t, ok, "round %d: run %s, which was answered, is not there", round, id)
 		}
 		for _, r := range list.Runs {
 			if r.State == chat.RunRunning {

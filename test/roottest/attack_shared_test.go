@@ -65,9 +65,8 @@ func TestAttackShared(t *testing.T) {
 	}
 	expect.Equal(t, lockOutHost(t, a, "/usr/bin/env"), "ok free",
 		"flock of a chat on the host's /usr/bin/env")
-	if through, what := seeOpens(t, m); through {
-		t.Error(what)
-	}
+	through, what := seeOpens(t, m)
+	expect.True(t, !through, "%v", what)
 	t.Run("what lies in an exposed tree", func(t *testing.T) { leadsNowhere(t, a, dir) })
 	t.Run("what the host changes", func(t *testing.T) { seesChanges(t, a, dir) })
 	t.Run("counters", func(t *testing.T) { countersAreMasked(t, a) })
@@ -176,9 +175,8 @@ func seesChanges(t *testing.T, a inmate, dir string) {
 func countersAreMasked(t *testing.T, a inmate) {
 	for _, p := range []string{"/proc/vmstat", "/proc/interrupts", "/proc/softirqs", "/proc/locks", "/proc/zoneinfo", "/proc/buddyinfo",
 		"/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr", "/proc/sys/fs/dentry-state", "/proc/sys/kernel/pty/nr", "/proc/key-users", "/proc/modules", "/proc/cgroups"} {
-		if got := a.sh(t, "cat "+p+" 2>/dev/null | wc -c"); got != "0" {
-			t.Errorf("A reads %s bytes of %s", got, p)
-		}
+		got := a.sh(t, "cat "+p+" 2>/dev/null | wc -c")
+		expect.True(t, got == "0", "A reads %s bytes of %s", got, p)
 	}
 	expect.Equal(t, a.sh(t, "ls -A /proc/pressure /proc/fs /proc/irq 2>/dev/null | grep -v : | tr -d '\n'"), "",
 		"A sees")

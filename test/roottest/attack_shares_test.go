@@ -65,9 +65,8 @@ func TestAttackShareOfUIDs(t *testing.T) {
 		t.Errorf("findings: %q", host.Findings)
 	}
 	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
-	if n := strings.Count(string(log), `"rule":"owner_shares.uids"`); n != 1 {
-		t.Errorf("%d lines of audit for four refusals in a minute, want 1", n)
-	}
+	n := strings.Count(string(log), `"rule":"owner_shares.uids"`)
+	expect.True(t, n == 1, "%d lines of audit for four refusals in a minute, want 1", n)
 }
 
 // TestAttackShareOfChats: chats that are there.
@@ -163,8 +162,7 @@ func TestAttackForeignProfile(t *testing.T) {
 	if !strings.Contains(string(log), `"outcome":"denied"`) || !strings.Contains(string(log), `"rule":"bridges"`) {
 		t.Errorf("audit log: %s", log)
 	}
-	honest, _, err := m.Create(asBridge(t.Context(), "honest"), spec)
-	must.Do(t, err)
+	honest := must.First(m.Create(asBridge(t.Context(), "honest"), spec))(t)
 	spec.Owner = "greedy"
 	expect.Is(t, expect.Err(m.Create(operator(t.Context()), spec)), nil, "an operator")
 	expect.True(t, honest.Profile == "web", "%+v", honest)
@@ -187,8 +185,7 @@ func TestProfileIsKept(t *testing.T) {
 	m := must.Get(openManager(t.Context(), opt))(t)
 	no := false
 	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}
-	c, _, err := m.Create(ctx, spec)
-	must.Do(t, err)
+	c := must.First(m.Create(ctx, spec))(t)
 	must.Do(t, m.Close())
 	m2 := open(t, forBridges(opt, "bob"))
 	found, created, err := m2.Create(ctx, spec)

@@ -25,11 +25,11 @@ func everyTool(ctx context.Context, m *manager, id chat.ID, name string) map[fil
 	content := &strings.Builder{}
 	begin := func(filewire.Answer) io.Writer { return content }
 	out := map[filewire.Tool]error{
-		filewire.ReadFileTool:   second(m.ReadFile(ctx, id, filewire.ReadFile{Path: name}, begin)),
-		filewire.ListDirTool:    second(m.ListDir(ctx, id, filewire.ListDir{Path: name}, begin)),
-		filewire.EditFileTool:   second(m.EditFile(ctx, id, filewire.EditFile{Path: name, OldText: "secret", NewText: text})),
-		filewire.AppendFileTool: second(m.AppendFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
-		filewire.WriteFileTool:  second(m.WriteFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
+		filewire.ReadFileTool:   expect.Err(m.ReadFile(ctx, id, filewire.ReadFile{Path: name}, begin)),
+		filewire.ListDirTool:    expect.Err(m.ListDir(ctx, id, filewire.ListDir{Path: name}, begin)),
+		filewire.EditFileTool:   expect.Err(m.EditFile(ctx, id, filewire.EditFile{Path: name, OldText: "secret", NewText: text})),
+		filewire.AppendFileTool: expect.Err(m.AppendFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
+		filewire.WriteFileTool:  expect.Err(m.WriteFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
 	}
 	if content.Len() > 0 {
 		out["content"] = errors.New(content.String())

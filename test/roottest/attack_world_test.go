@@ -250,9 +250,8 @@ func newPeer(t testing.TB) *peer {
 		"addr add 169.254.213.1/16 dev " + wireName, "addr add 203.0.113.1/24 dev " + wireName,
 		"addr add fd13:213::1/64 dev " + wireName + " nodad", "addr add 2001:db8:213::1/64 dev " + wireName + " nodad",
 	}))
-	if got := p.do(t, "up wire"); got != "ok" {
-		t.Fatal(got)
-	}
+	got := p.do(t, "up wire")
+	must.True(t, got == "ok", "%v", got)
 	return p
 }
 

@@ -108,9 +108,8 @@ func TestBackground(t *testing.T) {
 	if err != nil || len(got.Frames) != 2 || got.Frames[0].Text != "later\n" || got.Cursor != "10-4" || got.State != chat.RunEnded {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if n := supervisors(t); len(n) != 0 {
-		t.Errorf("supervisors are left: %v", n)
-	}
+	n := supervisors(t)
+	expect.True(t, len(n) == 0, "supervisors are left: %v", n)
 }
 
 // TestRunsOfOthers: the run of another chat is as one that is not there, for every act.
@@ -232,9 +231,8 @@ func TestBackgroundRestart(t *testing.T) {
 	if e := awaitRun(t, m, c.ID, long.ID); e.Result.Exit != 0 || e.Result.Stdout != "got one\ngot two\nend\n" {
 		t.Errorf("%+v %+v", e.State, e.Result)
 	}
-	if leaves := runLeaves(t, opt); len(leaves) != 0 {
-		t.Errorf("leaves are left: %v", leaves)
-	}
+	leaves := runLeaves(t, opt)
+	expect.True(t, len(leaves) == 0, "leaves are left: %v", leaves)
 }
 
 // runLeaves are the cgroups of runs of this test's daemon.
@@ -270,12 +268,10 @@ func TestBackgroundEnds(t *testing.T) {
 	}
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "sleep 1000"}) // wakes it
 	must.Do(t, m.Reap(ctx, c.ID))
-	if left, err := os.ReadDir(filepath.Join(opt.Run, "runs")); err != nil || len(left) != 0 {
-		t.Errorf("left of the runs: %v, %v", left, err)
-	}
-	if n := supervisors(t); len(n) != 0 {
-		t.Errorf("supervisors are left: %v", n)
-	}
+	left, err := os.ReadDir(filepath.Join(opt.Run, "runs"))
+	expect.True(t, err == nil && len(left) == 0, "left of the runs: %v, %v", left, err)
+	n := supervisors(t)
+	expect.True(t, len(n) == 0, "supervisors are left: %v", n)
 	expect.Is(t, expect.Err(m.ShowRun(ctx, c.ID, r.ID)), chat.ErrNotFound, "")
 }
 

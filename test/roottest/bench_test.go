@@ -119,13 +119,10 @@ func pss(b *testing.B, pid string) int {
 	return kB
 }
 
-func second[T any](_ T, err error) error { return err }
-
 func asleep(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
 	no := false
-	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no})
-	must.Do(t, err)
+	c := must.First(m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no}))(t)
 	return c
 }
 

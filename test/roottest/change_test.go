@@ -92,9 +92,8 @@ func TestChangeLimits(t *testing.T) {
 		!slices.Equal(got.OldPlan, []string{"limits.nofile"}) || got.Labels["k"] != "v" {
 		t.Errorf("%+v", got)
 	}
-	if now := run(t, m, c.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout; now != began {
-		t.Errorf("another session: %s, was %s", now, began)
-	}
+	now := run(t, m, c.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout
+	expect.True(t, now == began, "another session: %s, was %s", now, began)
 	if n := len(auditLines(t, opt, `"patch"`, string(c.ID), `"limits.pids_max":"77"`)); n != 2 {
 		t.Errorf("%d lines in the audit log, want intent and done", n)
 	}
@@ -158,9 +157,8 @@ func TestChangeMemoryHeld(t *testing.T) {
 		!slices.Contains(got.OldPlan, "limits.memory_max") || pidsMax(t, c.ID) != "88" {
 		t.Errorf("forced: %+v, old plan %v, pids %s", got.Changed, got.OldPlan, pidsMax(t, c.ID))
 	}
-	if n := len(auditLines(t, opt, `"patch"`, `"failed"`, string(c.ID), `"force":"true"`)); n != 1 {
-		t.Errorf("%d lines of what waits", n)
-	}
+	n := len(auditLines(t, opt, `"patch"`, `"failed"`, string(c.ID), `"force":"true"`))
+	expect.True(t, n == 1, "%d lines of what waits", n)
 	h, err := m.Host(ctx)
 	expect.True(t, err == nil && strings.Contains(strings.Join(h.Findings, "\n"), "memory_max"),
 		"findings %v, %v", h.Findings, err)
@@ -178,10 +176,8 @@ func TestChangeMemoryHeld(t *testing.T) {
 // refused is audited.
 func TestChangeByBridge(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["web"]
-	p.Bridges = []string{"ada"}
-	opt.Profiles["web"] = p
-	closed := p
+	edit(opt, "web", func(p *chat.Profile) { p.Bridges = []string{"ada"} })
+	closed := opt.Profiles["web"]
 	closed.Name, closed.Bridges = "closed", []string{}
 	opt.Profiles["closed"] = closed
 	m := open(t, opt)
@@ -214,9 +210,8 @@ func TestChangeByBridge(t *testing.T) {
 		expect.Is(t, expect.Err(m.Patch(as(c.by), c.id, p)), c.want, "%s %s", c.by, c.text)
 	}
 	for rule, n := range map[string]int{"limits": 2, "bridges": 1, "egress_may_add": 1} {
-		if got := auditLines(t, opt, `"patch"`, `"denied"`, `"rule":"`+rule+`"`); len(got) != n {
-			t.Errorf("%s: %d refusals are audited, want %d", rule, len(got), n)
-		}
+		got := auditLines(t, opt, `"patch"`, `"denied"`, `"rule":"`+rule+`"`)
+		expect.True(t, len(got) == n, "%s: %d refusals are audited, want %d", rule, len(got), n)
 	}
 	// An operator may more, and a bridge keeps what it was given.
 	patched(t, m, ada.ID, `{"limits":{"memory_max":536870912}}`)
@@ -297,7 +292,7 @@ func TestChangeProfile(t *testing.T) {
 	if now, err := m.Get(ctx, lone.ID); err != nil || !now.Awake || !slices.Contains(now.OldPlan, "network") {
 		t.Errorf("after a restart, without a network: awake %v, old plan %v, %v", now.Awake, now.OldPlan, err)
 	}
-	must.Do(t, errors.Join(second(m.Sleep(ctx, lone.ID)), second(m.Wake(ctx, lone.ID))))
+	must.Do(t, errors.Join(expect.Err(m.Sleep(ctx, lone.ID)), expect.Err(m.Wake(ctx, lone.ID))))
 	outcomes(t, "with a network", lone.try(t, "say", "api.example.test:7000", "x"), "ok")
 	must.Get(m.Sleep(ctx, a.ID))(t)
 	woken, err := m.Wake(ctx, a.ID)
@@ -351,8 +346,7 @@ func TestPatchKilled(t *testing.T) {
 	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "killed"}))(t)
 	d.kill()
 	for point, text := range map[string]string{
 		"patch.record.after": `{"limits":{"pids_max":55},"env":{"A":"patch.record.after"}}`,

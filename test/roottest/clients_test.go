@@ -11,6 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	words "github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -192,18 +193,16 @@ func (c realClient) works(t *testing.T, s *servers, a inmate) {
 			t.Errorf("the server has %s, the chat pushed %s", head, r.Stdout)
 		}
 	}
-	if e := explained(t, a, c.to, c.port); e.Verdict != "allow" {
-		t.Errorf("explain of what works: %+v", e)
-	}
+	e := explained(t, a, c.to, c.port)
+	expect.True(t, e.Verdict == "allow", "explain of what works: %+v", e)
 }
 
 // isRefused asks a name that is not listed: by its shim, if there is one, and by PATH without. The
 // program says what the network told it.
 func (c realClient) isRefused(t *testing.T, a inmate) {
 	const other = "other.example.test"
-	if e := explained(t, a, other, c.port); e.Verdict != "deny" {
-		t.Errorf("explain of what is refused: %+v", e)
-	}
+	e := explained(t, a, other, c.port)
+	expect.True(t, e.Verdict == "deny", "explain of what is refused: %+v", e)
 	command := c.at(other)
 	want := strings.ReplaceAll(c.refused, "HOST", other)
 	for _, path := range []string{"", "PATH=/usr/bin; "} {

@@ -26,8 +26,7 @@ func TestLongDevServers(t *testing.T) {
 	needsRoot(t)
 	installAgents(t, "http-server@14", "serve@14", "vite@5", "vitest@2")
 	d := shippedDaemon(t, options(t), t.TempDir())
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "dev", Profile: "agent"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "dev", Profile: "agent"}))(t)
 	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	for name, start := range devServers {
 		script := "mkdir " + name + " && cd " + name + " && echo it answers >index.html && { " + start + ` >out 2>&1 & }

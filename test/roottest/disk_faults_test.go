@@ -24,9 +24,7 @@ import (
 // onSmallDisks puts a small file system under the state and another under the homes.
 func onSmallDisks(t *testing.T, opt provision.Options) {
 	t.Helper()
-	if onHost() {
-		t.Skip("the state's directory is a mount that PAM knows: test/vagrant fills the machine's own disk")
-	}
+	needsNamespaces(t, "the state's directory is a mount that PAM knows: test/vagrant fills the machine's own disk")
 	for _, dir := range []string{opt.State, opt.Homes} {
 		must.Do(t, os.MkdirAll(dir, 0o711))
 		must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,nr_inodes=4000,mode=711"))
@@ -184,9 +182,7 @@ type brokenDisk struct {
 
 func newBrokenDisk(t *testing.T, at string) *brokenDisk {
 	t.Helper()
-	if onHost() {
-		t.Skip("the state's directory is a mount that PAM knows")
-	}
+	needsNamespaces(t, "the state's directory is a mount that PAM knows")
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		missing(t, "loop devices")
 	}
@@ -418,7 +414,6 @@ func (d cutDisk) cut(t *testing.T) {
 	defer f.Close()
 	noLogFlush := uint32(2)
 	const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN, linux/fs/ext4/ext4.h
-	if _, _, no := unix.Syscall(unix.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&noLogFlush))); no != 0 {
-		t.Fatal(no)
-	}
+	_, _, no := unix.Syscall(unix.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&noLogFlush)))
+	must.True(t, no == 0, "%v", no)
 }

@@ -44,9 +44,8 @@ func TestDiskIsCounted(t *testing.T) {
 	opt := withDisk(options(t))
 	m := open(t, opt)
 	c := create(t, m, "counted", "narrow")
-	if got := strings.TrimSpace(run(t, m, c.ID, "head -c 3500000 /dev/zero >f; echo $?").Stdout); got != "0" {
-		t.Fatalf("a chat below its limit cannot write: %s", got)
-	}
+	got := strings.TrimSpace(run(t, m, c.ID, "head -c 3500000 /dev/zero >f; echo $?").Stdout)
+	must.True(t, got == "0", "a chat below its limit cannot write: %s", got)
 	until(t, "80 % are reported", func() bool { return strings.Contains(auditText(t, opt), "(disk_max, inodes_max): 8") })
 	if d := disk(t, m, c); d == nil || d.Bytes < 3_500_000 || d.Inodes == 0 || d.Percent < 80 || d.CountedAt == nil {
 		t.Errorf("it has %+v", d)
@@ -64,9 +63,8 @@ func TestDiskIsCounted(t *testing.T) {
 	const write = "head -c 100000 /dev/zero >g; stat -c %s g"
 	expect.Equal(t, strings.TrimSpace(run(t, m, c.ID, write).Stdout), "4096",
 		"a chat far over its limit wrote a file of … bytes")
-	if r := run(t, m, c.ID, "rm f g /tmp/f"); r.Exit != 0 {
-		t.Errorf("it cannot remove files: %+v", r)
-	}
+	r := run(t, m, c.ID, "rm f g /tmp/f")
+	expect.True(t, r.Exit == 0, "it cannot remove files: %+v", r)
 	until(t, "it can write", func() bool { return strings.TrimSpace(run(t, m, c.ID, write).Stdout) == "100000" })
 	expect.True(t, isAwake(t, m, c), "it was put to sleep again")
 	must.Do(t, m.Reap(operator(t.Context()), c.ID))
@@ -124,9 +122,8 @@ func TestFileSize(t *testing.T) {
 		}
 		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "file too large"),
 			"%s: write_file: %v, want that the file is too large", profile, err)
-		if left, _ := filepath.Glob(filepath.Join(c.Home, "*big*")); len(left) > 0 {
-			t.Errorf("%s: write_file left %v", profile, left)
-		}
+		left, _ := filepath.Glob(filepath.Join(c.Home, "*big*"))
+		expect.True(t, len(left) == 0, "%s: write_file left %v", profile, left)
 		if r := run(t, m, c.ID, "ls -A | grep -c tmp"); strings.TrimSpace(r.Stdout) != "0" {
 			t.Errorf("%s: write_file left %+v", profile, r)
 		}
@@ -199,9 +196,8 @@ func TestBlockIO(t *testing.T) {
 	check("awake", c.ID, true)
 	check("without a bound", plain.ID, false)
 	check("before it has one", old.ID, false)
-	if r := run(t, m, c.ID, "dd if=/dev/zero of=f bs=1M count=4 conv=fsync 2>/dev/null && stat -c %s f"); r.Stdout != "4194304\n" {
-		t.Errorf("a write under the bound: %+v", r)
-	}
+	r := run(t, m, c.ID, "dd if=/dev/zero of=f bs=1M count=4 conv=fsync 2>/dev/null && stat -c %s f")
+	expect.True(t, r.Stdout == "4194304\n", "a write under the bound: %+v", r)
 	must.Get(m.Sleep(ctx, c.ID))(t)
 	if found := ioBounds(t, c.ID); len(found) > 0 {
 		t.Errorf("asleep there is %v", found)

@@ -66,9 +66,8 @@ func TestEgressOfOneChat(t *testing.T) {
 			expect.Is(t, err, chat.ErrDenied, "%s", text)
 		}
 		log := must.Get(os.ReadFile(opt.State + "/audit.jsonl"))(t)
-		if n := strings.Count(string(log), `"rule":"egress_may_add"`); n != 5 {
-			t.Errorf("%d refusals are audited, want 5", n)
-		}
+		n := strings.Count(string(log), `"rule":"egress_may_add"`)
+		expect.True(t, n == 5, "%d refusals are audited, want 5", n)
 		expect.Is(t, tryPatch(t, m, a.ID, `{"egress_remove": ["example.org:443"]}`), chat.ErrInvalid, "")
 		outcomes(t, "what was", a.try(t, "say", "ssh.example.test:22", "x"), "ok")
 	})
@@ -159,9 +158,8 @@ func TestOwnNetworkLog(t *testing.T) {
 	if l := egressLog(t, m, a.ID); l.Totals.Allowed != 1 || l.Totals.Refused < 3 {
 		t.Errorf("%+v", l)
 	}
-	if lines := auditLines(t, opt, `"egress"`, `"api.example.test"`, "7000"); len(lines) > 0 {
-		t.Errorf("audited, and was allowed: %s", lines)
-	}
+	lines := auditLines(t, opt, `"egress"`, `"api.example.test"`, "7000")
+	expect.True(t, len(lines) == 0, "audited, and was allowed: %s", lines)
 	if l := egressLog(t, m, b.ID); len(l.Entries) > 0 {
 		t.Errorf("the neighbour has %+v", l)
 	}
@@ -184,10 +182,8 @@ func lastConnections(t *testing.T, m *manager, a inmate) {
 	}
 	must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
 	l := egressLog(t, m, a.ID)
-	if e := told(l, chat.EgressAllowed, "ssh.example.test:22"); e.Count != 1 ||
-		e.Received != int64(len("SSH-2.0-test\r\n")) {
-		t.Errorf("asleep: %+v", l)
-	}
+	e := told(l, chat.EgressAllowed, "ssh.example.test:22")
+	expect.True(t, e.Count == 1 && e.Received == int64(len("SSH-2.0-test\r\n")), "asleep: %+v", l)
 	expect.True(t, l.Open.Count == 0 && l.Open.Unknown == "", "asleep, open: %+v", l.Open)
 }
 
@@ -257,7 +253,6 @@ func TestOwnNetworkLogFlood(t *testing.T) {
 	lines := auditLines(t, opt, `"egress"`, `"denied"`, string(a.ID))
 	expect.True(t, len(lines) >= 21 && len(lines) <= 21+more,
 		"%d lines, want 21 to %d", len(lines), 21+more)
-	if last := lines[len(lines)-1]; !strings.Contains(last, "beyond the chat's lines: 20") {
-		t.Error(last)
-	}
+	last := lines[len(lines)-1]
+	expect.True(t, strings.Contains(last, "beyond the chat's lines: 20"), "%v", last)
 }

@@ -30,8 +30,7 @@ func TestEnvironment(t *testing.T) {
 		Env: map[string]string{"FROM_PROFILE": "p", "BOTH": "profile"}}
 	m := open(t, opt)
 	spec := chat.Spec{ExternalID: "x", Profile: "plain", Env: map[string]string{"FROM_CHAT": "c d", "BOTH": "chat"}}
-	c, _, err := m.Create(operator(t.Context()), spec)
-	must.Do(t, err)
+	c := must.First(m.Create(operator(t.Context()), spec))(t)
 	const vars = `printf '%s.%s.%s|' "$FROM_PROFILE" "$FROM_CHAT" "$BOTH"; echo`
 	tryAll(t, m, c, []want{
 		{vars, "p.c d.chat|"},
@@ -111,8 +110,7 @@ func TestShellIsDefault(t *testing.T) {
 	no := false
 	spec := func(profile string) chat.Spec { return chat.Spec{ExternalID: "x", Profile: profile, Awake: &no} }
 	ctx := operator(t.Context())
-	c, _, err := m.Create(ctx, spec(chat.ShellProfile))
-	must.Do(t, err)
+	c := must.First(m.Create(ctx, spec(chat.ShellProfile)))(t)
 	for _, name := range []string{"", chat.DefaultProfile, chat.ShellProfile} {
 		if again, created, err := m.Create(ctx, spec(name)); err != nil || created || again.ID != c.ID || again.Profile != chat.DefaultProfile {
 			t.Errorf("%q: %+v, %v, %v", name, again, created, err)
@@ -138,9 +136,8 @@ func TestInsideNamesNothing(t *testing.T) {
 	}
 	mounts := a.sh(t, "cat /proc/self/mountinfo")
 	for _, dir := range []string{"profiles", "bin"} {
-		if p := filepath.Join(opt.State, dir); strings.Contains(mounts, p) {
-			t.Errorf("mountinfo names %s:\n%s", p, mounts)
-		}
+		p := filepath.Join(opt.State, dir)
+		expect.True(t, !strings.Contains(mounts, p), "mountinfo names %s:\n%s", p, mounts)
 	}
 }
 
@@ -164,9 +161,8 @@ func TestSettingsInside(t *testing.T) {
 	expect.True(t, found != 0,
 		"this host has no settings to look at: want at least /etc/ssl/openssl.cnf")
 	if _, err := os.Stat("/usr/bin/java"); err == nil {
-		if got := a.sh(t, "java -XX:+UseSerialGC -Xmx32m -version 2>&1"); !strings.Contains(got, "version") {
-			t.Errorf("java says %s", got)
-		}
+		got := a.sh(t, "java -XX:+UseSerialGC -Xmx32m -version 2>&1")
+		expect.True(t, strings.Contains(got, "version"), "java says %s", got)
 	}
 }
 
@@ -183,9 +179,8 @@ func TestSanitizersAndAgent(t *testing.T) {
 			t.Logf("the host has no %s", program)
 			continue
 		}
-		if r := run(t, m, c.ID, script); r.Exit != 0 {
-			t.Errorf("%s: exit %d: %s %s", program, r.Exit, r.Stdout, r.Stderr)
-		}
+		r := run(t, m, c.ID, script)
+		expect.True(t, r.Exit == 0, "%s: exit %d: %s %s", program, r.Exit, r.Stdout, r.Stderr)
 	}
 }
 

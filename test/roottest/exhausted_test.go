@@ -31,9 +31,7 @@ type squeezed struct {
 
 func squeeze(t *testing.T, controller string, files ...string) *squeezed {
 	t.Helper()
-	if onHost() {
-		t.Skip("this daemon is a service, whose cgroup is systemd's")
-	}
+	needsNamespaces(t, "this daemon is a service, whose cgroup is systemd's")
 	opt := options(t)
 	name := opt.Cgroup + "-squeezed"
 	s := &squeezed{t: t, opt: opt, dir: filepath.Join("/sys/fs/cgroup", controller, name)}
@@ -81,7 +79,7 @@ func (s *squeezed) used(file string) int {
 func (s *squeezed) again() {
 	s.t.Helper()
 	until(s.t, "chatd answers or has ended", func() bool {
-		return s.isOver() || second(s.Status(s.t.Context())) == nil
+		return s.isOver() || expect.Err(s.Status(s.t.Context())) == nil
 	})
 	if s.isOver() {
 		s.ends++
@@ -98,18 +96,17 @@ func TestTasksRunOut(t *testing.T) {
 	needsRoot(t)
 	leaveOrphansToInit(t)
 	s := squeeze(t, "pids", "pids.max")
-	c, _, err := s.Create(t.Context(), chat.Spec{ExternalID: "before"})
-	must.Do(t, err)
+	c := must.First(s.Create(t.Context(), chat.Spec{ExternalID: "before"}))(t)
 	failed := 0
 	for more := range 6 { // so that each step meets the bound
 		external, errs := fmt.Sprint("more ", more), []error{}
 		for _, call := range []func() error{
-			func() error { return second2(s.Create(t.Context(), chat.Spec{ExternalID: external})) },
-			func() error { return second(s.Run(t.Context(), c.ID, brief)) },
-			func() error { return second(s.Sleep(t.Context(), c.ID)) },
-			func() error { return second(s.Wake(t.Context(), c.ID)) },
-			func() error { return second(s.List(t.Context(), chat.Filter{Limit: 10})) },
-			func() error { return second(s.StartRun(t.Context(), c.ID, brief)) },
+			func() error { return expect.Err(s.Create(t.Context(), chat.Spec{ExternalID: external})) },
+			func() error { return expect.Err(s.Run(t.Context(), c.ID, brief)) },
+			func() error { return expect.Err(s.Sleep(t.Context(), c.ID)) },
+			func() error { return expect.Err(s.Wake(t.Context(), c.ID)) },
+			func() error { return expect.Err(s.List(t.Context(), chat.Filter{Limit: 10})) },
+			func() error { return expect.Err(s.StartRun(t.Context(), c.ID, brief)) },
 		} {
 			s.bound(strconv.Itoa(s.used("pids.current") + more))
 			errs = append(errs, call())
@@ -127,8 +124,7 @@ func TestTasksRunOut(t *testing.T) {
 				t.Errorf("with %d tasks more: %v", more, err)
 			}
 		}
-		made, _, err := s.Create(t.Context(), chat.Spec{ExternalID: external})
-		must.Do(t, err)
+		made := must.First(s.Create(t.Context(), chat.Spec{ExternalID: external}))(t)
 		whole(t, s.opt, made)
 	}
 	expect.True(t, failed != 0, "no call failed: the bound was not met")
@@ -147,18 +143,17 @@ func TestMemoryRunsOut(t *testing.T) {
 	if strings.HasSuffix(s.file, "limit_in_bytes") {
 		current, free = "memory.usage_in_bytes", "-1"
 	}
-	c, _, err := s.Create(t.Context(), chat.Spec{ExternalID: "before"})
-	must.Do(t, err)
+	c := must.First(s.Create(t.Context(), chat.Spec{ExternalID: "before"}))(t)
 	failed := 0
 	for more := range 5 {
 		external := fmt.Sprint("more ", more)
 		s.bound(strconv.Itoa(s.used(current) + more<<19))
 		for _, call := range []func() error{
-			func() error { return second2(s.Create(t.Context(), chat.Spec{ExternalID: external})) },
-			func() error { return second(s.Run(t.Context(), c.ID, brief)) },
-			func() error { return second(s.Sleep(t.Context(), c.ID)) },
-			func() error { return second(s.Wake(t.Context(), c.ID)) },
-			func() error { return second(s.StartRun(t.Context(), c.ID, brief)) },
+			func() error { return expect.Err(s.Create(t.Context(), chat.Spec{ExternalID: external})) },
+			func() error { return expect.Err(s.Run(t.Context(), c.ID, brief)) },
+			func() error { return expect.Err(s.Sleep(t.Context(), c.ID)) },
+			func() error { return expect.Err(s.Wake(t.Context(), c.ID)) },
+			func() error { return expect.Err(s.StartRun(t.Context(), c.ID, brief)) },
 		} {
 			if call() != nil {
 				failed++
@@ -166,8 +161,7 @@ func TestMemoryRunsOut(t *testing.T) {
 		}
 		s.bound(free)
 		s.again()
-		made, _, err := s.Create(t.Context(), chat.Spec{ExternalID: external})
-		must.Do(t, err)
+		made := must.First(s.Create(t.Context(), chat.Spec{ExternalID: external}))(t)
 		whole(t, s.opt, made)
 	}
 	expect.True(t, failed != 0, "no call failed: the bound was not met")
@@ -180,8 +174,7 @@ func TestMemoryRunsOut(t *testing.T) {
 func TestDescriptorsRunOut(t *testing.T) {
 	opt := options(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "before"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "before"}))(t)
 	failed := 0
 	for more := 0; more < 40; more += 2 { // so that each step meets the bound
 		was := boundDescriptors(t, d.cmd.Process.Pid, more)
@@ -260,7 +253,7 @@ func TestNoMappings(t *testing.T) {
 		must.Do(t, unix.Prlimit(pid, unix.RLIMIT_AS, &bound, nil))
 		failed += useWhileScarce(t.Context(), d, more)
 		until(t, "chatd answers or has ended", func() bool {
-			return d.isOver() || second(d.Status(t.Context())) == nil
+			return d.isOver() || expect.Err(d.Status(t.Context())) == nil
 		})
 		if d.isOver() {
 			ends++
@@ -270,8 +263,7 @@ func TestNoMappings(t *testing.T) {
 			must.Do(t, unix.Prlimit(pid, unix.RLIMIT_AS, &bound, nil))
 		}
 		for i := range scarceCallers {
-			c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint("scarce ", i)})
-			must.Do(t, err)
+			c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint("scarce ", i)}))(t)
 			whole(t, opt, c)
 		}
 	}
@@ -296,13 +288,13 @@ func useWhileScarce(ctx context.Context, d *daemon, round int) (failed int) {
 			for n := 0; n < 4 && err == nil; n++ {
 				switch (round + i + n) % 4 {
 				case 0:
-					err = second(d.Sleep(ctx, c.ID))
+					err = expect.Err(d.Sleep(ctx, c.ID))
 				case 1:
-					err = second(d.StartRun(ctx, c.ID, brief))
+					err = expect.Err(d.StartRun(ctx, c.ID, brief))
 				case 2:
-					err = second(d.Wake(ctx, c.ID))
+					err = expect.Err(d.Wake(ctx, c.ID))
 				case 3:
-					err = second(d.Run(ctx, c.ID, brief))
+					err = expect.Err(d.Run(ctx, c.ID, brief))
 				}
 			}
 			mu.Lock()

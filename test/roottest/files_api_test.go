@@ -53,9 +53,9 @@ func TestAppendsOverTheAPI(t *testing.T) {
 				want = append(want, line)
 				all.Go(func() error {
 					if i%2 == 0 {
-						return second(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Stream: true}, strings.NewReader(line)))
+						return expect.Err(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Stream: true}, strings.NewReader(line)))
 					}
-					return second(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Content: &line}, nil))
+					return expect.Err(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Content: &line}, nil))
 				})
 			}
 			must.Do(t, all.Wait())
@@ -126,7 +126,7 @@ func TestKillAmidWrite(t *testing.T) {
 	chats := d.chatsOf(t, "killed")
 	collectAfterKill(t, chats)
 	write := func(id chat.ID, text string) error {
-		return second(d.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Content: &text}, nil))
+		return expect.Err(d.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Content: &text}, nil))
 	}
 	for phase, c := range chats {
 		must.Do(t, write(c.ID, "old"))
@@ -154,9 +154,8 @@ func TestKillAmidWrite(t *testing.T) {
 	}
 	for phase, c := range chats {
 		must.Do(t, write(c.ID, "last"))
-		if left, _ := filepath.Glob(filepath.Join(c.Home, ".tmp-*")); len(left) > 0 {
-			t.Errorf("%s: left %v", phase, left)
-		}
+		left, _ := filepath.Glob(filepath.Join(c.Home, ".tmp-*"))
+		expect.True(t, len(left) == 0, "%s: left %v", phase, left)
 		now := must.Get(d.Get(t.Context(), c.ID))(t)
 		if now.Awake != (phase == "awake") || phase == "asleep" && len(pidsOf(c.UID)) > 0 {
 			t.Errorf("%s: awake is %v, processes %v", phase, now.Awake, pidsOf(c.UID))
@@ -202,20 +201,19 @@ func TestReapAmidWrite(t *testing.T) {
 		r, w := io.Pipe()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- second(d.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+		go func() { done <- expect.Err(d.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
 		must.Get(w.Write(make([]byte, 100_000)))(t)
 		cancel()
 		_ = w.CloseWithError(context.Canceled)
 		expect.True(t, <-done != nil, "%s: a caller who left was told that all is well", phase)
-		must.Do(t, within(t, phase, func() error { return second(d.Wake(t.Context(), c.ID)) }))
+		must.Do(t, within(t, phase, func() error { return expect.Err(d.Wake(t.Context(), c.ID)) }))
 		var left []string
 		comes(func() bool { // the daemon sees a moment later that the caller left
 			left, _ = filepath.Glob(filepath.Join(c.Home, ".tmp-*"))
 			return len(left) == 0
 		})
-		if _, err := os.Stat(filepath.Join(c.Home, "f")); err == nil || len(left) > 0 {
-			t.Errorf("%s: left %v, the file: %v", phase, left, err)
-		}
+		_, err := os.Stat(filepath.Join(c.Home, "f"))
+		expect.True(t, err != nil && len(left) == 0, "%s: left %v, the file: %v", phase, left, err)
 		must.Do(t, d.Reap(t.Context(), c.ID))
 		gone(t, opt, c)
 	}
@@ -231,7 +229,7 @@ func TestReapEndsOneShotSessions(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()
 	done := make(chan error, 1)
-	go func() { done <- second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+	go func() { done <- expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
 	must.Get(w.Write([]byte("half")))(t)
 	must.Do(t, within(t, "reap", func() error { return m.Reap(ctx, c.ID) }))
 	if err := <-done; !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "reaped") {
@@ -250,13 +248,13 @@ func TestOneShotSessionsAreBounded(t *testing.T) {
 	a, b := asleep(t, m, "one-shot session a"), asleep(t, m, "one-shot session b")
 	r, w := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- second(m.WriteFile(ctx, a.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+	go func() { done <- expect.Err(m.WriteFile(ctx, a.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
 	must.Get(w.Write([]byte("half")))(t)
 	expect.Is(t, expect.Err(get(t, m, b.ID, "f")), chat.ErrBusy, "a second one-shot session")
 	expect.Is(t, expect.Err(m.Wake(ctx, b.ID)), chat.ErrBusy, "a wake beside a one-shot session")
 	must.Do(t, within(t, "reconcile", func() error { m.Reconcile(ctx); return nil }))
 	woken := make(chan error, 1)
-	go func() { woken <- second(m.Wake(ctx, a.ID)) }()
+	go func() { woken <- expect.Err(m.Wake(ctx, a.ID)) }()
 	must.Do(t, w.Close())
 	must.Do(t, <-done)
 	must.Do(t, <-woken)
@@ -273,17 +271,16 @@ func TestFileMaxInAChat(t *testing.T) {
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
 		ctx := operator(t.Context())
 		write := func(n int64) error {
-			return second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, io.LimitReader(rand.NewChaCha8([32]byte{}), n)))
+			return expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, io.LimitReader(rand.NewChaCha8([32]byte{}), n)))
 		}
 		expect.Is(t, write(1<<20+1), chat.ErrInvalid, "too much")
-		if left, _ := os.ReadDir(c.Home); slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "f" || strings.HasPrefix(e.Name(), ".tmp-") }) {
-			t.Errorf("left %v", left)
-		}
+		left, _ := os.ReadDir(c.Home)
+		expect.True(t, !slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "f" || strings.HasPrefix(e.Name(), ".tmp-") }), "left %v", left)
 		must.Do(t, write(1<<20))
 		must.Do(t, os.WriteFile(filepath.Join(c.Home, "g"), make([]byte, 1<<20+1), 0o644))
 		var n counter
 		read := func(a filewire.ReadFile) error {
-			return second(m.ReadFile(ctx, c.ID, a, func(filewire.Answer) io.Writer { return &n }))
+			return expect.Err(m.ReadFile(ctx, c.ID, a, func(filewire.Answer) io.Writer { return &n }))
 		}
 		if err := read(filewire.ReadFile{Path: "g", Stream: true}); !errors.Is(err, chat.ErrInvalid) || n > 0 {
 			t.Errorf("all of what is too large: %d bytes, %v", n, err)

@@ -63,9 +63,8 @@ func inBothPhases(t *testing.T, m *manager, f func(t *testing.T, c chat.Chat)) {
 	t.Run("awake", func(t *testing.T) {
 		c := create(t, m, "awake "+t.Name(), "default")
 		f(t, c)
-		if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
-			t.Errorf("afterwards: awake is %v, %v", got.Awake, err)
-		}
+		got, err := m.Get(operator(t.Context()), c.ID)
+		expect.True(t, err == nil && got.Awake, "afterwards: awake is %v, %v", got.Awake, err)
 	})
 	t.Run("asleep", func(t *testing.T) {
 		c := asleep(t, m, "asleep "+t.Name())
@@ -77,12 +76,10 @@ func inBothPhases(t *testing.T, m *manager, f func(t *testing.T, c chat.Chat)) {
 // isAsleep: no session, and no process of its uid.
 func isAsleep(t testing.TB, m *manager, c chat.Chat) {
 	t.Helper()
-	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Awake {
-		t.Errorf("afterwards: awake is %v, %v", got.Awake, err)
-	}
-	if pids := pidsOf(c.UID); len(pids) > 0 {
-		t.Errorf("processes of a chat that is asleep: %v", pids)
-	}
+	got, err := m.Get(operator(t.Context()), c.ID)
+	expect.True(t, err == nil && !got.Awake, "afterwards: awake is %v, %v", got.Awake, err)
+	pids := pidsOf(c.UID)
+	expect.True(t, len(pids) == 0, "processes of a chat that is asleep: %v", pids)
 }
 
 // TestFileTools: the five tools do what they say, awake or asleep, and the files
@@ -210,9 +207,8 @@ func TestToolsByTheKernel(t *testing.T) {
 	c := create(t, m, "shut", "default")
 	run(t, m, c.ID, "mkdir shut; echo x >shut/f; chmod 0 shut")
 	var d *filewire.Denial
-	if _, err := get(t, m, c.ID, "shut/f"); !errors.As(err, &d) || d.Rule != filewire.RuleKernel || d.Place != "EACCES" {
-		t.Errorf("%#v", err)
-	}
+	_, err := get(t, m, c.ID, "shut/f")
+	expect.True(t, errors.As(err, &d) && d.Rule == filewire.RuleKernel && d.Place == "EACCES", "%#v", err)
 	if len(auditLines(t, opt, "read_file", "denied", "kernel", "shut/f", "the chat's side")) != 1 {
 		t.Error("it is not audited")
 	}
@@ -251,8 +247,7 @@ func TestToolsOfAgents(t *testing.T) {
 	opt.Profiles["default"] = p
 	m := open(t, opt)
 	ctx := operator(t.Context())
-	reader, _, err := m.Create(ctx, chat.Spec{ExternalID: "reads", Agent: "reader"})
-	must.Do(t, err)
+	reader := must.First(m.Create(ctx, chat.Spec{ExternalID: "reads", Agent: "reader"}))(t)
 	other := create(t, m, "does all", "default")
 	text := "x"
 	putFile(t, reader, "e", text)
@@ -383,10 +378,10 @@ func TestShareCrosswise(t *testing.T) {
 		var all errgroup
 		for range 4 {
 			all.Go(func() error {
-				return second(m.Share(operator(t.Context()), a.ID, chat.Share{Path: "f", To: b.ID}))
+				return expect.Err(m.Share(operator(t.Context()), a.ID, chat.Share{Path: "f", To: b.ID}))
 			})
 			all.Go(func() error {
-				return second(m.Share(operator(t.Context()), b.ID, chat.Share{Path: "g", To: a.ID}))
+				return expect.Err(m.Share(operator(t.Context()), b.ID, chat.Share{Path: "g", To: a.ID}))
 			})
 		}
 		return all.Wait()

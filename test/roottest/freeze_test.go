@@ -47,7 +47,7 @@ func counting(t *testing.T, m *manager, opt provision.Options, c chat.Chat) stri
 func holds(t *testing.T, m *manager, id chat.ID) {
 	t.Helper()
 	until(t, "an operator freezes it", func() bool {
-		err := second(m.Freeze(operator(t.Context()), id))
+		err := expect.Err(m.Freeze(operator(t.Context()), id))
 		if errors.Is(err, chat.ErrWrongPhase) {
 			must.Get(m.Wake(operator(t.Context()), id))(t)
 			return false
@@ -78,18 +78,15 @@ func standsStill(t *testing.T, what, file string) {
 	t.Helper()
 	was := sizeOf(t, file)
 	time.Sleep(2 * time.Second)
-	if now := sizeOf(t, file); now != was {
-		t.Errorf("%s: it counted %d times while it is frozen", what, now-was)
-	}
+	now := sizeOf(t, file)
+	expect.True(t, now == was, "%s: it counted %d times while it is frozen", what, now-was)
 }
 
 // TestFreezeAfter: a chat that nobody uses is frozen after freeze_after. It runs no code, whoever
 // looks, and is awake. Its next input thaws it once and is typed once, and what it did goes on.
 func TestFreezeAfter(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["default"]
-	p.FreezeAfter = chat.Duration(5 * time.Second)
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.FreezeAfter = chat.Duration(5 * time.Second) })
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	c, works := create(t, m, "idle", "default"), create(t, m, "works", "default")
@@ -112,7 +109,7 @@ func TestFreezeAfter(t *testing.T) {
 	typed := filepath.Join(opt.Homes, string(c.ID), "typed")
 	until(t, "the input is typed", func() bool { return sizeOf(t, typed) > 0 })
 	counts(t, file)
-	if is := frozenIs(t, m, c.ID); is != "" && time.Since(used) < p.FreezeAfter.D() {
+	if is := frozenIs(t, m, c.ID); is != "" && time.Since(used) < opt.Profiles["default"].FreezeAfter.D() {
 		t.Errorf("used, it is frozen %s", is)
 	}
 	audit := auditText(t, opt)
@@ -122,9 +119,8 @@ func TestFreezeAfter(t *testing.T) {
 	} {
 		expect.True(t, strings.Contains(audit, want), "the audit log lacks %s", want)
 	}
-	if n := sizeOf(t, typed); n != int64(len("typed\n")) {
-		t.Errorf("%d bytes were typed", n)
-	}
+	n := sizeOf(t, typed)
+	expect.True(t, n == int64(len("typed\n")), "%d bytes were typed", n)
 	until(t, "it is frozen again", isFrozen)
 	must.Get(m.Sleep(ctx, c.ID))(t)
 	expect.True(t, !isAwake(t, m, c), "it does not sleep")
@@ -163,9 +159,8 @@ func TestInputsThawOnce(t *testing.T) {
 		"%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
 	audit := auditText(t, opt)
 	expect.Equal(t, strings.Count(audit, `"action":"thaw"`), 1, "it was thawed … times")
-	if n := strings.Count(audit, wake); n != woken {
-		t.Errorf("it woke %d times", n-woken)
-	}
+	n := strings.Count(audit, wake)
+	expect.True(t, n == woken, "it woke %d times", n-woken)
 }
 
 // TestEachUseThaws: whatever uses a frozen chat finds it thawed; nothing hangs. A run of its
@@ -180,9 +175,9 @@ func TestEachUseThaws(t *testing.T) {
 	for _, none := range []string{"screen", "write", "list"} { // file tools meet no process of the chat's
 		delete(uses, none)
 	}
-	uses["wake"] = func(ctx context.Context) error { return second(m.Wake(ctx, c.ID)) }
+	uses["wake"] = func(ctx context.Context) error { return expect.Err(m.Wake(ctx, c.ID)) }
 	uses["thaw"] = func(ctx context.Context) error {
-		return second(m.Thaw(asBridge(ctx, "root"), c.ID))
+		return expect.Err(m.Thaw(asBridge(ctx, "root"), c.ID))
 	}
 	uses["attach"] = func(ctx context.Context) error {
 		ctx, detach := context.WithCancel(ctx)
@@ -199,7 +194,7 @@ func TestEachUseThaws(t *testing.T) {
 			return err
 		}
 		d := chat.DueSchedule{Chat: c.ID, ID: s.ID, At: next, Now: next.Add(time.Minute)}
-		return second(m.BeginDue(ctx, d))
+		return expect.Err(m.BeginDue(ctx, d))
 	}
 	for what, use := range uses {
 		var err error
@@ -214,7 +209,7 @@ func TestEachUseThaws(t *testing.T) {
 	}
 	must.Get(m.Sleep(ctx, c.ID))(t)
 	for what, err := range map[string]error{
-		"freeze": second(m.Freeze(ctx, c.ID)), "thaw": second(m.Thaw(ctx, c.ID)),
+		"freeze": expect.Err(m.Freeze(ctx, c.ID)), "thaw": expect.Err(m.Thaw(ctx, c.ID)),
 	} {
 		expect.Is(t, err, chat.ErrWrongPhase, "%s of a sleeping chat", what)
 	}
@@ -224,9 +219,7 @@ func TestEachUseThaws(t *testing.T) {
 // loses nothing of it. Nobody uses it, it does not sleep by itself, and its owner cannot thaw it.
 func TestFrozenByOperator(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["default"]
-	p.SleepAfter = chat.Duration(5 * time.Second)
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.SleepAfter = chat.Duration(5 * time.Second) })
 	m := open(t, opt)
 	ctx, own := operator(t.Context()), asBridge(t.Context(), "root")
 	c, beside := create(t, m, "eats", "default"), create(t, m, "beside it", "web")
@@ -247,7 +240,7 @@ func TestFrozenByOperator(t *testing.T) {
 		return errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "frozen")
 	}
 	refused := calls(m, c.ID)
-	refused["wake"] = func(ctx context.Context) error { return second(m.Wake(ctx, c.ID)) }
+	refused["wake"] = func(ctx context.Context) error { return expect.Err(m.Wake(ctx, c.ID)) }
 	answers(t, "the held chat", refused, busy)
 	answers(t, "the held chat", looks(m, c.ID), fine)
 	answers(t, "the chat beside it", calls(m, beside.ID), fine)
@@ -292,8 +285,7 @@ func TestFrozenSurvivesKill(t *testing.T) {
 	must.Do(t, os.WriteFile(config, text, 0o600))
 	d := startDaemonOf(t, opt, config, "")
 	made := func(external string) (chat.Chat, string) {
-		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: external})
-		must.Do(t, err)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: external}))(t)
 		const loop = "exec 5<><(:); while :; do echo >> count; read -t 0.2 -u 5; done &"
 		must.Do(t, d.Input(t.Context(), c.ID, chat.Input{Text: loop, Enter: true}))
 		file := filepath.Join(opt.Homes, string(c.ID), "count")
@@ -498,16 +490,16 @@ func calls(m *manager, id chat.ID) map[string]func(context.Context) error {
 	text := "text"
 	return map[string]func(context.Context) error{
 		"run": func(ctx context.Context) error {
-			return second(m.Run(ctx, id, chat.RunSpec{Command: "true", Timeout: chat.Duration(5 * time.Second)}))
+			return expect.Err(m.Run(ctx, id, chat.RunSpec{Command: "true", Timeout: chat.Duration(5 * time.Second)}))
 		},
-		"background": func(ctx context.Context) error { return second(m.StartRun(ctx, id, chat.RunSpec{Command: "true"})) },
+		"background": func(ctx context.Context) error { return expect.Err(m.StartRun(ctx, id, chat.RunSpec{Command: "true"})) },
 		"write": func(ctx context.Context) error {
-			return second(m.WriteFile(ctx, id, filewire.WriteFile{Path: "f", Content: &text}, nil))
+			return expect.Err(m.WriteFile(ctx, id, filewire.WriteFile{Path: "f", Content: &text}, nil))
 		},
 		"list": func(ctx context.Context) error {
-			return second(m.ListDir(ctx, id, filewire.ListDir{}, func(filewire.Answer) io.Writer { return &bytes.Buffer{} }))
+			return expect.Err(m.ListDir(ctx, id, filewire.ListDir{}, func(filewire.Answer) io.Writer { return &bytes.Buffer{} }))
 		},
-		"screen": func(ctx context.Context) error { return second(m.Screen(ctx, id)) },
+		"screen": func(ctx context.Context) error { return expect.Err(m.Screen(ctx, id)) },
 		"input":  func(ctx context.Context) error { return m.Input(ctx, id, chat.Input{Enter: true}) },
 	}
 }
@@ -515,11 +507,11 @@ func calls(m *manager, id chat.ID) map[string]func(context.Context) error {
 // looks are what must answer whatever a chat does.
 func looks(m *manager, id chat.ID) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"get":  func(ctx context.Context) error { return second(m.Get(ctx, id)) },
-		"ls":   func(ctx context.Context) error { return second(m.List(ctx, chat.Filter{})) },
-		"runs": func(ctx context.Context) error { return second(m.Runs(ctx, id)) },
-		"ps":   func(ctx context.Context) error { return second(m.Processes(ctx, id)) },
-		"log":  func(ctx context.Context) error { return second(m.Log(ctx, id, -1)) },
+		"get":  func(ctx context.Context) error { return expect.Err(m.Get(ctx, id)) },
+		"ls":   func(ctx context.Context) error { return expect.Err(m.List(ctx, chat.Filter{})) },
+		"runs": func(ctx context.Context) error { return expect.Err(m.Runs(ctx, id)) },
+		"ps":   func(ctx context.Context) error { return expect.Err(m.Processes(ctx, id)) },
+		"log":  func(ctx context.Context) error { return expect.Err(m.Log(ctx, id, -1)) },
 		"the minute's look": func(ctx context.Context) error {
 			m.Reconcile(ctx)
 			return nil
@@ -624,7 +616,7 @@ func TestUnkillableChat(t *testing.T) {
 	}
 	answers(t, "the chat", calls(m, a.ID), fine)
 	slept := make(chan error, 1)
-	go func() { slept <- second(m.Sleep(ctx, a.ID)) }()
+	go func() { slept <- expect.Err(m.Sleep(ctx, a.ID)) }()
 	answers(t, "the chat beside it", calls(m, b.ID), fine)
 	answers(t, "a chat that cannot sleep", looks(m, a.ID), fine)
 	thaw()

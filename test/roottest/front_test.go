@@ -163,9 +163,9 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 		// there is whether the chat is there afterwards, and awake whether it has a session.
 		there, awake bool
 	}{
-		{"create", func(s chat.Spec, _ chat.ID) error { return second2(d.Create(ctx, s)) }, true, false},
-		{"wake", func(_ chat.Spec, id chat.ID) error { return second(d.Wake(ctx, id)) }, true, true},
-		{"sleep", func(_ chat.Spec, id chat.ID) error { return second(d.Sleep(ctx, id)) }, true, false},
+		{"create", func(s chat.Spec, _ chat.ID) error { return expect.Err(d.Create(ctx, s)) }, true, false},
+		{"wake", func(_ chat.Spec, id chat.ID) error { return expect.Err(d.Wake(ctx, id)) }, true, true},
+		{"sleep", func(_ chat.Spec, id chat.ID) error { return expect.Err(d.Sleep(ctx, id)) }, true, false},
 		{"reap", func(_ chat.Spec, id chat.ID) error { return d.Reap(ctx, id) }, false, false},
 	} {
 		for _, point := range points[c.verb] {
@@ -176,9 +176,7 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 				spec := chat.Spec{ExternalID: point, Awake: &no}
 				made := chat.Chat{}
 				if !strings.HasPrefix(point, "create.") {
-					var err error
-					made, _, err = d.Create(ctx, spec)
-					must.Do(t, err)
+					made = must.First(d.Create(ctx, spec))(t)
 				}
 				if strings.HasPrefix(point, "sleep.") || strings.HasPrefix(point, "reap.") {
 					must.Get(d.Wake(ctx, made.ID))(t)
@@ -215,8 +213,6 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 // After a shorter one it waits longer each time: five seconds in the end.
 const frontSettles = 1100 * time.Millisecond
 
-func second2[A, B any](_ A, _ B, err error) error { return err }
-
 // greedyName ends the name of this program where it is a front that takes memory.
 const greedyName = "greedy-front"
 
@@ -238,9 +234,7 @@ func greedyFront() int {
 // TestFrontMemory: a front has a cgroup of its own, beside chatd's and the chats', with a bound on
 // memory and tasks. One that takes more is ended, and chatd-root goes on.
 func TestFrontMemory(t *testing.T) {
-	if onHost() {
-		t.Skip("this daemon is in no unit with Delegate=yes: test/vagrant looks at chatd.service")
-	}
+	needsNamespaces(t, "this daemon is in no unit with Delegate=yes: test/vagrant looks at chatd.service")
 	d := startDaemon(t, options(t), "")
 	front, root := frontOf(t, d.cmd.Process.Pid), d.cmd.Process.Pid
 	for file, want := range map[string]string{"memory": "1073741824", "pids": "512"} {

@@ -101,9 +101,7 @@ func TestGuardFileRules(t *testing.T) {
 		}
 		expect.Is(t, expect.Err(k.Run(ctx, free.ID, spec)), nil, "without a guard: %+v", spec)
 	}
-	if r := run(t, m, c.ID, "echo x >keyring; cat keyring"); r.Stdout != "x\n" {
-		t.Errorf("%+v", r)
-	}
+	prints(t, m, c.ID, "echo x >keyring; cat keyring", "x\n")
 	e, err := k.Explain(ctx, c.ID, chat.Question{Command: "sudo cat keys/a"})
 	if err != nil || e.Verdict != "deny" || e.Guard == nil || e.Guard.Verdict != "deny" || e.Guard.Rule != "privileges" || e.Guard.Message != guard.MessagePattern {
 		t.Errorf("%+v, %+v, %v", e, e.Guard, err)

@@ -70,9 +70,7 @@ func isAwake(t *testing.T, m *manager, c chat.Chat) bool {
 // terminal a program runs is not. The log and the audit log say why, and the next input wakes it.
 func TestSleepAfter(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["default"]
-	p.SleepAfter = chat.Duration(5 * time.Second)
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.SleepAfter = chat.Duration(5 * time.Second) })
 	m := open(t, opt)
 	works, idle, other := create(t, m, "works", "default"), create(t, m, "idle", "default"), create(t, m, "other", "web")
 	program(t, m, works)
@@ -108,7 +106,7 @@ func TestMakesRoom(t *testing.T) {
 	if err != nil && (!errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "1 in use within 10s")) {
 		t.Errorf("right after the use of the others: %v", err)
 	}
-	until(t, "the idle chat makes room", func() bool { return second(m.Wake(ctx, third.ID)) == nil })
+	until(t, "the idle chat makes room", func() bool { return expect.Err(m.Wake(ctx, third.ID)) == nil })
 	if isAwake(t, m, first) || !isAwake(t, m, works) {
 		t.Errorf("awake are: the idle one %t, the one at work %t", isAwake(t, m, first), isAwake(t, m, works))
 	}
@@ -149,7 +147,7 @@ func TestMemoryMakesRoom(t *testing.T) {
 	// The one at work gets more when the other becomes idle, and none sleeps for what cannot be.
 	most := fmt.Sprint(opt.MaxAwakeMemory)
 	grow := func(to string) error {
-		return second(patchAs(ctx, t, m, works.ID, `{"limits":{"memory_max":`+to+`}}`))
+		return expect.Err(patchAs(ctx, t, m, works.ID, `{"limits":{"memory_max":`+to+`}}`))
 	}
 	expect.Is(t, grow(most), chat.ErrBusy, "more memory while others are at work")
 	must.Do(t, m.Input(ctx, third.ID, chat.Input{Keys: []string{"C-c"}}))

@@ -116,8 +116,7 @@ func (k *enforcerKills) ruled(t *testing.T, external string) chat.Chat {
 	t.Helper()
 	no := false
 	spec := chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no}
-	c, _, err := k.Create(t.Context(), spec)
-	must.Do(t, err)
+	c := must.First(k.Create(t.Context(), spec))(t)
 	for _, name := range []string{"note", "many/f", "other", "w/.env"} {
 		putFile(t, c, name, secret)
 	}
@@ -153,7 +152,7 @@ func (k *enforcerKills) verbs() []killedVerb {
 		{"wake", func(t *testing.T) {
 			must.Get(k.Sleep(t.Context(), k.subject.ID))(t)
 		}, func(t *testing.T) error {
-			return second(k.Wake(t.Context(), k.subject.ID))
+			return expect.Err(k.Wake(t.Context(), k.subject.ID))
 		}, k.awakeAndShut},
 		{"reload", awake, k.reload, k.awakeAndShut},
 		{"worker", awake, func(t *testing.T) error {
@@ -176,7 +175,7 @@ func (k *enforcerKills) verbs() []killedVerb {
 		}},
 		{"run", awake, func(t *testing.T) error { return k.try(t) }, k.awakeAndShut},
 		{"sleep", awake, func(t *testing.T) error {
-			return second(k.Sleep(t.Context(), k.subject.ID))
+			return expect.Err(k.Sleep(t.Context(), k.subject.ID))
 		}, none},
 		{"reap", func(t *testing.T) {
 			k.made++

@@ -80,7 +80,7 @@ func (l *underLoad) pack(ctx context.Context, d *daemon, c chat.Chat) error {
 	l.mu.Lock()
 	l.archiving[c.ID] = append(l.archiving[c.ID], maps.Clone(l.acknowledged[l.home(c)]))
 	l.mu.Unlock()
-	return second(d.Archive(ctx, c.ID, chat.ToArchive{}))
+	return expect.Err(d.Archive(ctx, c.ID, chat.ToArchive{}))
 }
 
 // checkArchives looks for what was acknowledged before a chat was archived in the archives of
@@ -113,9 +113,8 @@ func (l *underLoad) checkArchive(t *testing.T, a chat.Archive) {
 func (l *underLoad) unpack(t *testing.T, a chat.Archive) {
 	t.Helper()
 	c := must.Get(l.Unarchive(t.Context(), a.Name))(t)
-	if was, ok := l.given[c.UID]; ok {
-		t.Errorf("uid %d was chat %s before, and is chat %s", c.UID, was, c.ID)
-	}
+	was, ok := l.given[c.UID]
+	expect.True(t, !ok, "uid %d was chat %s before, and is chat %s", c.UID, was, c.ID)
 	l.given[c.UID] = c.ID
 	b, err := os.ReadFile(c.Home + "/numbers")
 	must.Do(t, ignoreGone(err))
@@ -186,8 +185,7 @@ func metByRoot(t *testing.T, d *daemon, f failpoints) map[string][]string {
 	t.Helper()
 	of, no := map[string][]string{}, false
 	for _, point := range f.met(t, func() {
-		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "points", Awake: &no})
-		must.Do(t, err)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "points", Awake: &no}))(t)
 		must.Get(d.Wake(t.Context(), c.ID))(t)
 		must.Get(d.Sleep(t.Context(), c.ID))(t)
 		must.Get(d.Wake(t.Context(), c.ID))(t)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -125,11 +126,11 @@ func (l *underLoad) use(ctx context.Context, d *daemon, which, external, profile
 	case 2, 3:
 		return l.pack(ctx, d, c)
 	case 0:
-		return second(d.Sleep(ctx, c.ID))
+		return expect.Err(d.Sleep(ctx, c.ID))
 	case 1, 4:
 		return d.Reap(ctx, c.ID)
 	case 5, 6:
-		return second(d.StartRun(ctx, c.ID, chat.RunSpec{Command: "sleep 1000"}))
+		return expect.Err(d.StartRun(ctx, c.ID, chat.RunSpec{Command: "sleep 1000"}))
 	}
 	return l.write(ctx, d, c)
 }

@@ -167,13 +167,13 @@ func TestKillAtEveryStep(t *testing.T) {
 	}{
 		{verb: "create", there: true},
 		{verb: "wake", do: func(d *daemon, ctx context.Context, id chat.ID) error {
-			return second(d.Wake(ctx, id))
+			return expect.Err(d.Wake(ctx, id))
 		}, there: true},
 		{verb: "sleep", do: func(d *daemon, ctx context.Context, id chat.ID) error {
-			return errors.Join(second(d.Wake(ctx, id)), second(d.Sleep(ctx, id)))
+			return errors.Join(expect.Err(d.Wake(ctx, id)), expect.Err(d.Sleep(ctx, id)))
 		}, there: true},
 		{verb: "reap", do: func(d *daemon, ctx context.Context, id chat.ID) error {
-			return errors.Join(second(d.Wake(ctx, id)), d.Reap(ctx, id))
+			return errors.Join(expect.Err(d.Wake(ctx, id)), d.Reap(ctx, id))
 		}},
 	} {
 		for _, point := range points[c.verb] {
@@ -232,8 +232,7 @@ func (k *killing) afterwards(t *testing.T, point string, c chat.Chat, there bool
 		must.Do(t, k.Reap(t.Context(), c.ID))
 	}
 	gone(t, k.opt, c)
-	if other, ok := k.seen[c.UID]; ok {
-		t.Errorf("uid %d was chat %s before", c.UID, other)
-	}
+	other, ok := k.seen[c.UID]
+	expect.True(t, !ok, "uid %d was chat %s before", c.UID, other)
 	k.seen[c.UID] = c.ID
 }

@@ -177,9 +177,8 @@ func (c offCase) falls(t *testing.T, m *manager, layers map[chat.LayerName]chat.
 	if l := layers[c.layer]; l.State != chat.LayerWeaker && l.State != chat.LayerOff {
 		t.Errorf("its probe says %s: %s", l.State, l.Probe)
 	}
-	if got := c.attack(t, m); !strings.HasPrefix(got, "ok") {
-		t.Errorf("the attack does not go through: %s", got)
-	}
+	got := c.attack(t, m)
+	expect.True(t, strings.HasPrefix(got, "ok"), "the attack does not go through: %s", got)
 }
 
 // holds sees the wall stand and the attack fail at it.
@@ -187,9 +186,8 @@ func (c offCase) holds(t *testing.T, m *manager, layers map[chat.LayerName]chat.
 	if l, want := layers[c.layer], promised(t, c.layer); l.State != want {
 		t.Errorf("its probe says %s, want %s: %s", l.State, want, l.Probe)
 	}
-	if got := c.attack(t, m); strings.HasPrefix(got, "ok") {
-		t.Errorf("the attack goes through: %s", got)
-	}
+	got := c.attack(t, m)
+	expect.True(t, !strings.HasPrefix(got, "ok"), "the attack goes through: %s", got)
 }
 
 // openWithout is a daemon that lacks the walls, with profiles more: one

@@ -32,9 +32,8 @@ func TestLife(t *testing.T) {
 			t.Errorf("create %q: %+v", external, c)
 		}
 		whole(t, opt, c)
-		if r := run(t, m, c.ID, "id -u; pwd; echo $HOME"); r.Stdout != fmt.Sprintf("%d\n%s\n%s\n", c.UID, c.Home, c.Home) || r.Exit != 0 {
-			t.Errorf("run in %s: %+v", c.ID, r)
-		}
+		r := run(t, m, c.ID, "id -u; pwd; echo $HOME")
+		expect.True(t, r.Stdout == fmt.Sprintf("%d\n%s\n%s\n", c.UID, c.Home, c.Home) && r.Exit == 0, "run in %s: %+v", c.ID, r)
 		must.Do(t, m.Reap(ctx, c.ID))
 		gone(t, opt, c)
 		expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "a reaped chat")
@@ -59,12 +58,10 @@ func TestTerminal(t *testing.T) {
 	expect.Is(t, expect.Err(m.Screen(ctx, c.ID)), chat.ErrWrongPhase, "screen of a chat asleep")
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo again", Enter: true}))
 	waitScreen(t, m, c.ID, "again")
-	if got, err := m.Sleep(ctx, c.ID); err != nil || got.Awake {
-		t.Errorf("sleep: %+v, %v", got, err)
-	}
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("asleep with processes %v", left)
-	}
+	got, err := m.Sleep(ctx, c.ID)
+	expect.True(t, err == nil && !got.Awake, "sleep: %+v, %v", got, err)
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "asleep with processes %v", left)
 }
 
 // TestScreenMeetsTheEnd: a caller that reads a screen while its shell ends is told that the chat is
@@ -77,7 +74,7 @@ func TestScreenMeetsTheEnd(t *testing.T) {
 		must.Get(m.Wake(ctx, c.ID))(t)
 		leave(t, m, c.ID)
 		err := error(nil)
-		until(t, "the screen is gone", func() bool { err = second(m.Screen(ctx, c.ID)); return err != nil })
+		until(t, "the screen is gone", func() bool { err = expect.Err(m.Screen(ctx, c.ID)); return err != nil })
 		expect.True(t, errors.Is(err, chat.ErrWrongPhase), "%v, want ErrWrongPhase", err)
 		waitAwake(t, m, c.ID, false)
 	}
@@ -183,20 +180,19 @@ func TestOwners(t *testing.T) {
 		return chat.WithCaller(t.Context(), chat.Caller{Name: name, UID: 1000, Role: chat.RoleBridge})
 	}
 	spec := chat.Spec{ExternalID: "shared name", Awake: &no}
-	a, _, err := m.Create(bridge("one"), spec)
-	must.Do(t, err)
+	a := must.First(m.Create(bridge("one"), spec))(t)
 	b, created, err := m.Create(bridge("two"), spec)
 	must.Do(t, err)
 	expect.True(t, created && a.ID != b.ID && a.UID != b.UID,
 		"two owners share a chat: %s %s", a.ID, b.ID)
 	for name, err := range map[string]error{
-		"get":   second(m.Get(bridge("two"), a.ID)),
-		"wake":  second(m.Wake(bridge("two"), a.ID)),
-		"sleep": second(m.Sleep(bridge("two"), a.ID)),
-		"run":   second(m.Run(bridge("two"), a.ID, chat.RunSpec{Command: "true"})),
+		"get":   expect.Err(m.Get(bridge("two"), a.ID)),
+		"wake":  expect.Err(m.Wake(bridge("two"), a.ID)),
+		"sleep": expect.Err(m.Sleep(bridge("two"), a.ID)),
+		"run":   expect.Err(m.Run(bridge("two"), a.ID, chat.RunSpec{Command: "true"})),
 		"input": m.Input(bridge("two"), a.ID, chat.Input{Text: "x"}),
 		"reap":  m.Reap(bridge("two"), a.ID),
-		"none":  second(m.Get(t.Context(), a.ID)),
+		"none":  expect.Err(m.Get(t.Context(), a.ID)),
 	} {
 		expect.True(t, errors.Is(err, chat.ErrNotFound),
 			"%s of another owner's chat: %v, want ErrNotFound", name, err)
@@ -309,9 +305,8 @@ func TestReconcileMends(t *testing.T) {
 			t.Errorf("%s: findings %v", name, found)
 		}
 	}
-	if r := run(t, m, c.ID, "true"); r.Exit != 0 {
-		t.Errorf("after all that: %+v", r)
-	}
+	r := run(t, m, c.ID, "true")
+	expect.True(t, r.Exit == 0, "after all that: %+v", r)
 	// chatd reports what it does not know, and does not remove it.
 	stray := filepath.Join(opt.Homes, "ffffffffffffffff")
 	must.Do(t, os.Mkdir(stray, 0o700))
@@ -341,9 +336,7 @@ func TestBashrcThatExits(t *testing.T) {
 	must.Get(m.Sleep(ctx, c.ID))(t)
 	must.Get(m.Wake(ctx, c.ID))(t)
 	waitScreen(t, m, c.ID, "left ~/.bashrc out")
-	if r := run(t, m, c.ID, "rm ~/.bashrc; echo mended"); r.Stdout != "mended\n" {
-		t.Errorf("%+v", r)
-	}
+	prints(t, m, c.ID, "rm ~/.bashrc; echo mended", "mended\n")
 	must.Get(m.Sleep(ctx, c.ID))(t)
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo $((6*7))", Enter: true}))
 	waitScreen(t, m, c.ID, "42")

@@ -32,7 +32,7 @@ func TestListPages(t *testing.T) {
 	ctx := operator(t.Context())
 	no, want := false, 6
 	for i := range want {
-		must.Do(t, second2(m.Create(ctx, chat.Spec{ExternalID: fmt.Sprint(i), Awake: &no})))
+		must.Do(t, expect.Err(m.Create(ctx, chat.Spec{ExternalID: fmt.Sprint(i), Awake: &no})))
 	}
 	seen := map[chat.ID]bool{}
 	pages := 0

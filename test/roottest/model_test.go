@@ -350,13 +350,13 @@ func (h *history) cutOff(rt *rapid.T) {
 	call := func(ctx context.Context) error {
 		switch verb {
 		case "create":
-			return second2(h.Create(ctx, spec))
+			return expect.Err(h.Create(ctx, spec))
 		case "wake":
-			return second(h.Wake(ctx, e.chat.ID))
+			return expect.Err(h.Wake(ctx, e.chat.ID))
 		case "sleep":
-			return second(h.Sleep(ctx, e.chat.ID))
+			return expect.Err(h.Sleep(ctx, e.chat.ID))
 		case "write":
-			return second(h.Run(ctx, e.chat.ID, chat.RunSpec{Command: command}))
+			return expect.Err(h.Run(ctx, e.chat.ID, chat.RunSpec{Command: command}))
 		}
 		return h.Reap(ctx, e.chat.ID)
 	}

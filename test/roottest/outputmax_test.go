@@ -66,8 +66,7 @@ func outputMax(t *testing.T, size int) {
 	opt := attackOptions(t)
 	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "output max"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "output max"}))(t)
 	printed, n := numbers(3 * size)
 	prints := fmt.Sprintf("seq %d; seq %d >&2", n, n)
 	spec := chat.RunSpec{Command: prints, OutputMax: int64(size)}
@@ -198,8 +197,7 @@ func TestOutputMaxKept(t *testing.T) {
 func TestOutputMaxMemory(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "memory"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "memory"}))(t)
 	defer func() { must.Do(t, d.Reap(context.Background(), c.ID)) }()
 	spec := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", chat.MaxOutputMax), OutputMax: chat.MaxOutputMax}
 	front := frontOf(t, d.cmd.Process.Pid)

@@ -199,9 +199,8 @@ func TestOwnNetworkEgressKilled(t *testing.T) {
 		must.True(t, len(killed) == 1, "chatd-egress is %v", killed)
 		signalAll(killed, syscall.SIGKILL)
 		outcomes(t, "after", a.try(t, "say", "api.example.test:7000", "x"), "ok")
-		if got := a.try(t, "lookup", "api.example.test"); got != addrs {
-			t.Errorf("the name is %s, and was %s", got, addrs)
-		}
+		got := a.try(t, "lookup", "api.example.test")
+		expect.True(t, got == addrs, "the name is %s, and was %s", got, addrs)
 	}
 }
 
@@ -248,9 +247,8 @@ func TestOwnNetworkEnds(t *testing.T) {
 	for _, who := range []string{"self", pid} {
 		fds, _ := filepath.Glob("/proc/" + who + "/fd/*")
 		for _, fd := range fds {
-			if to, _ := os.Readlink(fd); to == ns || strings.Contains(to, "names-") {
-				t.Errorf("%s holds %s", who, to)
-			}
+			to, _ := os.Readlink(fd)
+			expect.True(t, to != ns && !strings.Contains(to, "names-"), "%s holds %s", who, to)
 		}
 	}
 	must.Get(m.Wake(operator(t.Context()), a.ID))(t)

@@ -86,9 +86,8 @@ func TestExcusedAccount(t *testing.T) {
 func TestExcusedLandlock(t *testing.T) {
 	opt := options(t)
 	opt.LandlockABI = 60
-	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) {
-		t.Fatalf("Landlock ABI 60: %v, want ErrUnsupported", err)
-	}
+	_, err := openManager(t.Context(), opt)
+	must.True(t, errors.Is(err, chat.ErrUnsupported), "Landlock ABI 60: %v, want ErrUnsupported", err)
 	opt.AllowMissing = []chat.LayerName{chat.LayerLandlock}
 	m := open(t, opt)
 	c := create(t, m, "without landlock", "default")
@@ -140,9 +139,8 @@ func TestRollbackOfWake(t *testing.T) {
 	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || !strings.Contains(err.Error(), "chatd-shim") {
 		t.Errorf("wake without chatd-shim: %v, want an error that names it", err)
 	}
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("processes %v are left", left)
-	}
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "processes %v are left", left)
 	must.Do(t, os.Rename(shim+".away", shim))
 	whole(t, opt, c)
 	if got, err := m.Wake(operator(t.Context()), c.ID); err != nil || !got.Awake {
@@ -175,9 +173,8 @@ func TestCreateCallsNoIptables(t *testing.T) {
 			"%s still works: this test would show nothing", name)
 	}
 	c := create(t, m, "no iptables", "web")
-	if r := run(t, m, c.ID, "true"); r.Exit != 0 {
-		t.Errorf("%+v", r)
-	}
+	r := run(t, m, c.ID, "true")
+	expect.True(t, r.Exit == 0, "%+v", r)
 	must.Do(t, m.Reap(operator(t.Context()), c.ID))
 }
 
@@ -192,11 +189,11 @@ func TestUsedAt(t *testing.T) {
 		return got.UsedAt
 	}
 	for name, look := range map[string]func() error{
-		"get":    func() error { return second(m.Get(ctx, c.ID)) },
-		"list":   func() error { return second(m.List(ctx, chat.Filter{})) },
-		"screen": func() error { return second(m.Screen(ctx, c.ID)) },
-		"host":   func() error { return second(m.Host(ctx)) },
-		"sleep":  func() error { return second(m.Sleep(ctx, c.ID)) },
+		"get":    func() error { return expect.Err(m.Get(ctx, c.ID)) },
+		"list":   func() error { return expect.Err(m.List(ctx, chat.Filter{})) },
+		"screen": func() error { return expect.Err(m.Screen(ctx, c.ID)) },
+		"host":   func() error { return expect.Err(m.Host(ctx)) },
+		"sleep":  func() error { return expect.Err(m.Sleep(ctx, c.ID)) },
 	} {
 		if name == "sleep" {
 			continue // last: see below
@@ -208,7 +205,7 @@ func TestUsedAt(t *testing.T) {
 		}
 	}
 	for name, use := range map[string]func() error{
-		"run":    func() error { return second(m.Run(ctx, c.ID, chat.RunSpec{Command: "true"})) },
+		"run":    func() error { return expect.Err(m.Run(ctx, c.ID, chat.RunSpec{Command: "true"})) },
 		"input":  func() error { return m.Input(ctx, c.ID, chat.Input{Enter: true}) },
 		"create": func() error { _, _, err := m.Create(ctx, chat.Spec{ExternalID: "used"}); return err },
 	} {
@@ -240,14 +237,11 @@ func TestSkeleton(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(skeleton, "bin", "hello"), []byte("#!/bin/sh\necho hello\n"), 0o755))
 	must.Do(t, os.Chmod(filepath.Join(skeleton, "bin", "hello"), 0o4755|os.ModeSetuid))
 	must.Do(t, os.Symlink("/etc/shadow", filepath.Join(skeleton, "link")))
-	p := opt.Profiles["default"]
-	p.Skeleton = skeleton
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.Skeleton = skeleton })
 	m := open(t, opt)
 	c := create(t, m, "skeleton", "default")
-	if r := run(t, m, c.ID, "~/bin/hello; readlink ~/link; cat ~/link; find ~ -perm /6000; find ~ ! -user $(id -u)"); r.Stdout != "hello\n/etc/shadow\n" {
-		t.Errorf("%+v", r)
-	}
+	r := run(t, m, c.ID, "~/bin/hello; readlink ~/link; cat ~/link; find ~ -perm /6000; find ~ ! -user $(id -u)")
+	expect.True(t, r.Stdout == "hello\n/etc/shadow\n", "%+v", r)
 	expect.True(t, expect.Err(unix.Open(filepath.Join(skeleton, "gone"), 0, 0)) != nil,
 		"the skeleton was changed")
 }
@@ -325,9 +319,8 @@ func TestDefaultLimits(t *testing.T) {
 	if !seen["pids.max"] || !seen["memory.max"] && !seen["memory.limit_in_bytes"] || !seen["cpu.max"] && !seen["cpu.cfs_quota_us"] {
 		t.Errorf("limits found: %v", seen)
 	}
-	if r := run(t, m, c.ID, "ulimit -n; ulimit -c; ulimit -l; df --output=size -B1 /dev/shm | tail -1 | tr -d ' '"); r.Stdout != "1024\n0\n64\n16777216\n" {
-		t.Errorf("limits of a process: %+v", r)
-	}
+	r := run(t, m, c.ID, "ulimit -n; ulimit -c; ulimit -l; df --output=size -B1 /dev/shm | tail -1 | tr -d ' '")
+	expect.True(t, r.Stdout == "1024\n0\n64\n16777216\n", "limits of a process: %+v", r)
 }
 
 // TestWallBeforeAccount: a uid of the range that no chat has is walled already.
@@ -364,14 +357,12 @@ func TestDemo(t *testing.T) {
 func TestDoctorFails(t *testing.T) {
 	opt := options(t)
 	opt.Shim += "-gone"
-	if _, err := provision.Doctor(t.Context(), opt); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("without chatd-shim: %v", err)
-	}
+	_, err := provision.Doctor(t.Context(), opt)
+	must.True(t, errors.Is(err, os.ErrNotExist), "without chatd-shim: %v", err)
 	made := must.Get(filepath.Glob("/sys/fs/cgroup/*/" + opt.Cgroup + "-doctor"))(t)
 	more := must.Get(filepath.Glob("/sys/fs/cgroup/" + opt.Cgroup + "-doctor"))(t)
-	if left := append(made, more...); len(left) > 0 {
-		t.Errorf("left %v", left)
-	}
+	left := append(made, more...)
+	expect.True(t, len(left) == 0, "left %v", left)
 }
 
 // TestDoctorAlone tries a host without a daemon, by the real program.
@@ -446,9 +437,8 @@ func TestEveryProcessIsInItsCgroup(t *testing.T) {
 		}
 	}
 	must.Do(t, m.Reap(operator(t.Context()), c.ID))
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("processes %v outlived the chat", left)
-	}
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "processes %v outlived the chat", left)
 }
 
 // TestAtWorkIsNotIdle: used_at moves as long as a chat is at work, however the work was begun,
@@ -485,11 +475,11 @@ func TestAtWorkIsNotIdle(t *testing.T) {
 	foreground("a run", func(ctx context.Context, started func(string)) error {
 		spec := spec
 		spec.Started = started
-		return second(m.Run(ctx, c.ID, spec))
+		return expect.Err(m.Run(ctx, c.ID, spec))
 	})
 	foreground("an attached client", func(ctx context.Context, started func(string)) error {
 		a := chat.Attach{TTY: chat.TTY{Rows: 24, Cols: 80}, ReadOnly: true, Started: started}
-		return second(m.Attach(ctx, c.ID, a, func(string, []byte) {}))
+		return expect.Err(m.Attach(ctx, c.ID, a, func(string, []byte) {}))
 	})
 	r := startRun(t, m, c.ID, spec)
 	moves("a background run")

@@ -100,9 +100,8 @@ func TestReloadAdopted(t *testing.T) {
 	opt.Profiles = withGuard(opt, "guarded", func(p *chat.Profile) { p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^rm keep"}} })
 	m = open(t, opt)
 	putFile(t, c, "keep", "x")
-	if out := run(t, m, c.ID, "sh try.sh 2>&1").Stdout; !strings.Contains(out, "code 126") {
-		t.Errorf("%q", out)
-	}
+	out := run(t, m, c.ID, "sh try.sh 2>&1").Stdout
+	expect.True(t, strings.Contains(out, "code 126"), "%q", out)
 }
 
 // TestVariablesOfDaemon: what a variable of chatd serve sets is in force, and is still after the
@@ -110,8 +109,7 @@ func TestReloadAdopted(t *testing.T) {
 func TestVariablesOfDaemon(t *testing.T) {
 	t.Setenv("CHATD_PROFILES_DEFAULT_GUARD_CUSTOM_DENY_PATTERNS", "^echo w")
 	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "by a variable"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "by a variable"}))(t)
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	denied := func(when string) {
 		t.Helper()
@@ -139,8 +137,7 @@ func TestReloadDaemon(t *testing.T) {
 	}
 	write("preset: default")
 	d := startDaemonOn(t, config)
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "own"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "own"}))(t)
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	verdict := func() string {
 		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})

@@ -25,14 +25,12 @@ func TestRestoredHost(t *testing.T) {
 	opt := options(t)
 	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
-	a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	must.Do(t, err)
+	a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	must.Get(d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "echo before >note"}))(t)
 	leader := firstProcess(t, a)
 	b, err := d.Backup(t.Context())
 	must.True(t, err == nil && b.Chats == 1 && filepath.Dir(b.Path) == opt.State, "%+v, %v", b, err)
-	later, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "later"})
-	must.Do(t, err)
+	later := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "later"}))(t)
 	d.kill()
 	aside := filepath.Join(opt.State, "before")
 	must.Do(t, os.Mkdir(aside, 0o700))
@@ -72,9 +70,8 @@ func TestRestoredHost(t *testing.T) {
 	if must.Do(t, err); again.ID != later.ID {
 		t.Errorf("the conversation's id is %s, want %s: the key is another", again.ID, later.ID)
 	}
-	if out := chatdAnswers(t, "audit", "--verify", "--state", opt.State); !strings.Contains(out, "lines hold") {
-		t.Error(out)
-	}
+	out := chatdAnswers(t, "audit", "--verify", "--state", opt.State)
+	expect.True(t, strings.Contains(out, "lines hold"), "%v", out)
 	for _, c := range []chat.Chat{a, again} {
 		must.Do(t, d.Reap(context.WithoutCancel(t.Context()), c.ID))
 	}
@@ -122,8 +119,7 @@ func TestLostWhileDown(t *testing.T) {
 			opt := options(t)
 			leaveOrphansToInit(t)
 			d := startDaemon(t, opt, "")
-			a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
-			must.Do(t, err)
+			a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 			must.Get(d.AddSchedule(t.Context(), a.ID, chat.ScheduleSpec{
 				Every: chat.Duration(30 * time.Minute), Command: "true"}))(t)
 			bg := must.Get(d.StartRun(t.Context(), a.ID, chat.RunSpec{Command: "echo over"}))(t)

@@ -94,17 +94,17 @@ func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Cha
 	}
 	begin := func(filewire.Answer) io.Writer { return io.Discard }
 	k := front(t, m)
-	tell("run", second(k.Run(ctx, c.ID, chat.RunSpec{Command: "cat vault/key"})))
-	tell("run argv", second(k.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"cat", "vault/key"}})))
-	tell("read_file", second(m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: "vault/key"}, begin)))
-	tell("read_file by a link", second(m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: "link/key"}, begin)))
-	tell("list_dir", second(m.ListDir(ctx, c.ID, filewire.ListDir{Path: "vault"}, begin)))
+	tell("run", expect.Err(k.Run(ctx, c.ID, chat.RunSpec{Command: "cat vault/key"})))
+	tell("run argv", expect.Err(k.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"cat", "vault/key"}})))
+	tell("read_file", expect.Err(m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: "vault/key"}, begin)))
+	tell("read_file by a link", expect.Err(m.ReadFile(ctx, c.ID, filewire.ReadFile{Path: "link/key"}, begin)))
+	tell("list_dir", expect.Err(m.ListDir(ctx, c.ID, filewire.ListDir{Path: "vault"}, begin)))
 	text := "x"
-	tell("write_file", second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "vault/new", Content: &text}, nil)))
-	tell("append_file", second(m.AppendFile(ctx, c.ID, filewire.WriteFile{Path: "vault/new", Content: &text}, nil)))
-	tell("share from", second(m.Share(ctx, c.ID, chat.Share{Path: "vault/key", To: other.ID, ToPath: "key"})))
-	tell("share by a link", second(m.Share(ctx, c.ID, chat.Share{Path: "link/key", To: other.ID, ToPath: "key"})))
-	tell("share to", second(m.Share(ctx, other.ID, chat.Share{Path: "open", To: c.ID, ToPath: "vault/new"})))
+	tell("write_file", expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "vault/new", Content: &text}, nil)))
+	tell("append_file", expect.Err(m.AppendFile(ctx, c.ID, filewire.WriteFile{Path: "vault/new", Content: &text}, nil)))
+	tell("share from", expect.Err(m.Share(ctx, c.ID, chat.Share{Path: "vault/key", To: other.ID, ToPath: "key"})))
+	tell("share by a link", expect.Err(m.Share(ctx, c.ID, chat.Share{Path: "link/key", To: other.ID, ToPath: "key"})))
+	tell("share to", expect.Err(m.Share(ctx, other.ID, chat.Share{Path: "open", To: c.ID, ToPath: "vault/new"})))
 	for _, q := range []chat.Question{{Path: "vault/key", Op: "read"}, {Path: "link/key", Op: "read"}, {Command: "cat vault/key"}} {
 		e, err := k.Explain(ctx, c.ID, q)
 		expect.True(t, err == nil && e.Verdict == "deny", "explain %+v: %+v, %v", q, e, err)
@@ -119,9 +119,7 @@ func TestTerseOnEveryWay(t *testing.T) {
 	needsRoot(t)
 	const rules = "access: {useDefaults: false, messages: %s, deny: ['~/vaul?/**']}\n"
 	opt := ruledOptions(t, fmt.Sprintf(rules, "vague"))
-	p := opt.Profiles["ruled"]
-	p.Guard = chat.DefaultGuard()
-	opt.Profiles["ruled"] = p
+	edit(opt, "ruled", func(p *chat.Profile) { p.Guard = chat.DefaultGuard() })
 	m := open(t, opt)
 	t.Cleanup(func() { endEnforcer(t, opt) })
 	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "bridge", Role: chat.RoleBridge})
@@ -200,8 +198,7 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 func asleepFor(ctx context.Context, t *testing.T, m *manager) chat.Chat {
 	t.Helper()
 	no := false
-	c, _, err := m.Create(ctx, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: &no})
-	must.Do(t, err)
+	c := must.First(m.Create(ctx, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: &no}))(t)
 	return c
 }
 
@@ -240,9 +237,7 @@ func TestRefusedToolsAreLogged(t *testing.T) {
 	for level, want := range map[slog.Level]int{slog.LevelInfo: 2, slog.LevelWarn: 0} {
 		t.Run(level.String(), func(t *testing.T) {
 			opt := ruledOptions(t, "access:\n  useDefaults: false\n  deny: ['~/keys/**']\n")
-			p := opt.Profiles["ruled"]
-			p.ToolsOff = []string{chat.ToolWriteFile}
-			opt.Profiles["ruled"] = p
+			edit(opt, "ruled", func(p *chat.Profile) { p.ToolsOff = []string{chat.ToolWriteFile} })
 			var log lockedBuffer
 			opt.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
 			m := open(t, opt)

@@ -344,7 +344,7 @@ func waitingRun(t *testing.T, m *manager, c chat.Chat, command string) (goOn fun
 	must.Do(t, err)
 	return func() (printed string) {
 		t.Helper()
-		must.Do(t, errors.Join(second(pipe.WriteString("\n")), pipe.Close()))
+		must.Do(t, errors.Join(expect.Err(pipe.WriteString("\n")), pipe.Close()))
 		until(t, "the run has tried", func() bool {
 			b := must.Get(os.ReadFile(out))(t)
 			printed = string(b)

@@ -34,9 +34,8 @@ func TestRulesOfSharedMemory(t *testing.T) {
 		t.Errorf("with rules: %q", got)
 	}
 	for name, want := range map[string]string{"/dev/shm/k.pem": "deny", "/dev/shm/keys/k": "deny", "/dev/shm/f": "allow"} {
-		if e, err := m.Explain(operator(t.Context()), ruled.ID, chat.Question{Path: name, Op: "bash"}); err != nil || e.Verdict != want {
-			t.Errorf("explain of %s: %+v, %v", name, e, err)
-		}
+		e, err := m.Explain(operator(t.Context()), ruled.ID, chat.Question{Path: name, Op: "bash"})
+		expect.True(t, err == nil && e.Verdict == want, "explain of %s: %+v, %v", name, e, err)
 	}
 }
 
@@ -44,9 +43,7 @@ func TestRulesOfSharedMemory(t *testing.T) {
 // /usr/local does on many hosts, and in that mount too.
 func TestRulesOfASubmount(t *testing.T) {
 	needsRoot(t)
-	if onHost() {
-		t.Skip("mounts over /usr/local, which is the machine's")
-	}
+	needsNamespaces(t, "mounts over /usr/local, which is the machine's")
 	must.Do(t, unix.Mount("tmpfs", "/usr/local", "tmpfs", 0, "mode=0755"))
 	t.Cleanup(func() { must.Do(t, unix.Unmount("/usr/local", unix.MNT_DETACH)) })
 	put := func(name string) {
@@ -91,9 +88,8 @@ mount -t overlay one -o lowerdir=/usr:empty one; mount -t overlay two -o lowerdi
 	must.Run(t, exec.Command("sh", "-c", script, dir))
 	t.Cleanup(func() {
 		for _, at := range []string{"/usr", filepath.Join(dir, "two"), filepath.Join(dir, "one")} {
-			if out, err := exec.Command("umount", "-l", at).CombinedOutput(); err != nil {
-				t.Errorf("umount %s: %v: %s", at, err, out)
-			}
+			out, err := exec.Command("umount", "-l", at).CombinedOutput()
+			expect.True(t, err == nil, "umount %s: %v: %s", at, err, out)
 		}
 	})
 }
@@ -113,20 +109,15 @@ func TestRulesOverOverlays(t *testing.T) {
 	key, other := filepath.Join(dir, "sub", "x", "host.key"), filepath.Join(dir, "sub", "xx", "innocent")
 	must.Do(t, os.WriteFile(key, []byte("secret"), 0o644))
 	must.Do(t, os.Link(key, other))
-	p := opt.Profiles["ruled"]
-	p.ExposePaths = opt.Profiles["reader"].ExposePaths
-	opt.Profiles["ruled"] = p
+	edit(opt, "ruled", func(p *chat.Profile) { p.ExposePaths = opt.Profiles["reader"].ExposePaths })
 	m := open(t, opt)
 	for _, name := range []string{"first", "second", "third"} {
 		c := create(t, m, "overlay rules "+name, "ruled")
 		for _, f := range []string{key, other} {
-			if r := run(t, m, c.ID, "cat "+f); r.Exit == 0 || r.Stdout != "" {
-				t.Errorf("the %s chat reads %s: %+v", name, f, r)
-			}
+			r := run(t, m, c.ID, "cat "+f)
+			expect.True(t, r.Exit != 0 && r.Stdout == "", "the %s chat reads %s: %+v", name, f, r)
 		}
-		if r := run(t, m, c.ID, "cat "+dir+"/file01"); r.Stdout != "x" {
-			t.Errorf("the %s chat does not read what is allowed: %+v", name, r)
-		}
+		prints(t, m, c.ID, "cat "+dir+"/file01", "x")
 	}
 }
 
@@ -225,9 +216,7 @@ mv eN/x FILE; [ DIR = . ] || { mv DIR movedN; cat movedN/*; cat movedN/.env; }`)
 // profiles wake, and what their rules close stays closed.
 func TestRulesOnOverlay(t *testing.T) {
 	needsRoot(t)
-	if onHost() {
-		t.Skip("NOT TRIED: mounts over directories of the machine's")
-	}
+	needsNamespaces(t, "NOT TRIED: mounts over directories of the machine's")
 	opt := options(t)
 	overlay(t, filepath.Join(opt.State, "tmp"), filepath.Join(opt.State, "vartmp"), opt.Homes)
 	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
@@ -237,8 +226,7 @@ func TestRulesOnOverlay(t *testing.T) {
 			os.WriteFile(file, []byte(secret), 0o644)))
 	}
 	d := shippedDaemon(t, opt, skeleton)
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "on overlay", Profile: "agent"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "on overlay", Profile: "agent"}))(t)
 	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	sh := func(script string) chat.RunResult {
 		t.Helper()

@@ -242,9 +242,8 @@ func TestPolicyCheckCounts(t *testing.T) {
 			Valid  bool
 			Errors []struct{ Place, Why string }
 		}
-		if jsonErr := json.Unmarshal(out, &got); jsonErr != nil {
-			t.Fatalf("policy check: %v, %v: %s", err, jsonErr, out)
-		}
+		jsonErr := json.Unmarshal(out, &got)
+		must.True(t, jsonErr == nil, "policy check: %v, %v: %s", err, jsonErr, out)
 		if !refused {
 			expect.True(t, err == nil && got.Valid, "with %s files: %v: %s", files, err, out)
 			continue

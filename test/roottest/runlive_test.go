@@ -226,8 +226,7 @@ func TestBackgroundKilledDaemon(t *testing.T) {
 	opt := attackOptions(t)
 	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "kill"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "kill"}))(t)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "echo before; sleep 1; yes 0123456 | head -c 3000000; exit 11"})
 	must.Do(t, err)
 	foreground := newCLIRun(opt, nil, "run", string(c.ID), "-c", "echo ready; exec sleep 4321")
@@ -241,8 +240,7 @@ func TestBackgroundKilledDaemon(t *testing.T) {
 	if got.State != chat.RunEnded || got.Result.Exit != 11 || got.Result.StdoutBytes != 3000007 || !strings.HasPrefix(got.Result.Stdout, "before\n") {
 		t.Errorf("%s, exit %d, %d bytes", got.State, got.Result.Exit, got.Result.StdoutBytes)
 	}
-	if leaves := runLeaves(t, opt); len(leaves) != 0 {
-		t.Errorf("the run of a caller who was cut off is left: %v", leaves)
-	}
+	leaves := runLeaves(t, opt)
+	expect.True(t, len(leaves) == 0, "the run of a caller who was cut off is left: %v", leaves)
 	must.Do(t, d.Reap(t.Context(), c.ID))
 }

@@ -231,9 +231,8 @@ func TestRunTo(t *testing.T) {
 	if err != nil || r.Exit != 3 || got != [2]int64{size, 4} || r.StdoutBytes != size || r.Stdout != "" || r.Truncated {
 		t.Errorf("%+v, %v, got %d", r, err, got)
 	}
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 8<<20 {
-		t.Errorf("the daemon holds %d bytes more", grown)
-	}
+	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	expect.True(t, grown <= 8<<20, "the daemon holds %d bytes more", grown)
 }
 
 // endingBody is the body of a request whose context ends when it is closed, as that of net/http
@@ -258,9 +257,8 @@ func TestInputOfARunThatEnds(t *testing.T) {
 	defer end()
 	body, keepsOpen := io.Pipe()
 	defer keepsOpen.Close()
-	if err := m.WriteStdin(ctx, c.ID, r.ID, endingBody{body, end}, true); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("%v, want wrong phase", err)
-	}
+	err := m.WriteStdin(ctx, c.ID, r.ID, endingBody{body, end}, true)
+	expect.True(t, errors.Is(err, chat.ErrWrongPhase), "%v, want wrong phase", err)
 }
 
 // endedAgo has a background run that has ended, ended so long ago.

@@ -139,9 +139,7 @@ func withSecret(t testing.TB, egress ...string) (provision.Options, *lockedBuffe
 	host := must.Get(chat.ParseAllow("api.example.test:8443"))(t)
 	opt.Secrets = map[string]words.Spec{"api": {File: file, Hosts: []chat.Allow{host},
 		Header: header, Env: "API_KEY"}}
-	p := opt.Profiles["named"]
-	p.Secrets, p.Commands = []string{"api"}, []string{"*"}
-	opt.Profiles["named"] = p
+	edit(opt, "named", func(p *chat.Profile) { p.Secrets, p.Commands = []string{"api"}, []string{"*"} })
 	return opt, log
 }
 
@@ -324,8 +322,7 @@ func TestSecretsDaemon(t *testing.T) {
 	must.Do(t, f.Close())
 	d := startDaemonOn(t, config)
 	t.Cleanup(func() { endEgress(t, opt) })
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "named"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "named"}))(t)
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	program := filepath.Join(c.Home, attackName)
 	must.Do(t, os.Link(attacker(t), program))

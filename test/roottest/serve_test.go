@@ -119,8 +119,7 @@ func TestUpgradeUnderARun(t *testing.T) {
 	a := activate(t)
 	d := a.serve(t, "", a.file)
 	d.waitUp(t)
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "upgrade"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "upgrade"}))(t)
 	ended := make(chan error, 1)
 	go func() {
 		r, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "touch begun; sleep 1234567"})

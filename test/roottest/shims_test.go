@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -70,9 +71,8 @@ func TestShims(t *testing.T) {
 		if rule == "" {
 			continue
 		}
-		if line := strings.TrimSpace(r.Stderr); !strings.HasPrefix(line, "chatd: ") || !strings.HasSuffix(line, "(rule "+rule+")") || strings.Contains(line, "\n") {
-			t.Errorf("%s: said %q", text, line)
-		}
+		line := strings.TrimSpace(r.Stderr)
+		expect.True(t, strings.HasPrefix(line, "chatd: ") && strings.HasSuffix(line, "(rule "+rule+")") && !strings.Contains(line, "\n"), "%s: said %q", text, line)
 	}
 }
 
@@ -123,9 +123,8 @@ func TestGainingProgramsGainNothing(t *testing.T) {
 		cmd.Env = []string{"LD_SHOW_AUXV=1", "PATH=/usr/bin:/bin"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, _ := cmd.CombinedOutput()
-		if other := auxv(string(out), p); other["AT_SECURE:"] == "0" {
-			t.Errorf("control: %s gains nothing on the host either", p)
-		}
+		other := auxv(string(out), p)
+		expect.True(t, other["AT_SECURE:"] != "0", "control: %s gains nothing on the host either", p)
 		if _, err := os.Lstat(filepath.Join(opt.State, "profiles", "default", "bin", filepath.Base(p))); err == nil && info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != fs.ModeSetgid {
 			t.Errorf("%s is linked in the PATH", p)
 		}

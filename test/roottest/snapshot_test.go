@@ -25,9 +25,7 @@ import (
 // for it.
 func onReflinks(t *testing.T, opt provision.Options) {
 	t.Helper()
-	if onHost() {
-		t.Skip("the homes are the machine's: test/vagrant has its own test")
-	}
+	needsNamespaces(t, "the homes are the machine's: test/vagrant has its own test")
 	for _, need := range []string{"/usr/sbin/mkfs.xfs", "/dev/loop-control"} {
 		if _, err := os.Stat(need); err != nil {
 			missing(t, need)
@@ -239,21 +237,19 @@ func TestSnapshotEndsWithItsCaller(t *testing.T) {
 			ran := make(chan error, 1)
 			go func() {
 				came := chat.RunSpec{Command: "echo came >~/came"}
-				ran <- second(m.Run(operator(t.Context()), c.ID, came))
+				ran <- expect.Err(m.Run(operator(t.Context()), c.ID, came))
 			}()
 			if name == "leaves" {
 				cancel()
 			}
-			if o := <-ended; !errors.Is(o.err, want) {
-				t.Errorf("%v", o.err)
-			}
+			o := <-ended
+			expect.True(t, errors.Is(o.err, want), "%v", o.err)
 			must.Do(t, <-ran)
 			countsOn(t, c, at)
 			noClone(t, opt)
 			expect.Equal(t, run(t, m, c.ID, "cat ~/came").Stdout, "came\n", "the run wrote")
-			if left := archiveFiles(t, opt); len(left) > 0 {
-				t.Errorf("of the archive there is %q", left)
-			}
+			left := archiveFiles(t, opt)
+			expect.True(t, len(left) == 0, "of the archive there is %q", left)
 		})
 	}
 }
@@ -362,9 +358,8 @@ func (k *archiveKilling) inSnapshot(t *testing.T, point string) {
 		return len(left) == 0
 	})
 	k.whole(t, c.ID)
-	if all := k.archivesOf(t, c.ID); len(all) > 0 {
-		t.Errorf("archived are %+v", all)
-	}
+	all := k.archivesOf(t, c.ID)
+	expect.True(t, len(all) == 0, "archived are %+v", all)
 	a, err := k.Archive(t.Context(), c.ID, chat.ToArchive{Keep: true})
 	expect.True(t, err == nil && a.Snapshot, "the archive is %+v, %v", a, err)
 	k.reap(t, c)

@@ -355,16 +355,16 @@ var soakVerbs = []struct {
 	do   func(*lifeSoak, context.Context, chat.ID) error
 }{
 	{"wake", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
-		return second(s.Wake(ctx, id))
+		return expect.Err(s.Wake(ctx, id))
 	}},
 	{"sleep", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
-		return second(s.Sleep(ctx, id))
+		return expect.Err(s.Sleep(ctx, id))
 	}},
 	{"get", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
-		return second(s.Get(ctx, id))
+		return expect.Err(s.Get(ctx, id))
 	}},
 	{"list", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
-		return second(s.List(ctx, chat.Filter{Limit: 50}))
+		return expect.Err(s.List(ctx, chat.Filter{Limit: 50}))
 	}},
 	{"run", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
 		r, err := s.Run(ctx, id, chat.RunSpec{Command: "echo here; head -c 50000 /dev/zero > z"})
@@ -382,15 +382,15 @@ var soakVerbs = []struct {
 	}},
 	{"input", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
 		line := chat.Input{Text: "echo", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
-		return second(s.InputWait(ctx, id, line))
+		return expect.Err(s.InputWait(ctx, id, line))
 	}},
 	{"write", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
 		file := filewire.WriteFile{Path: "written", Stream: true}
-		return second(s.WriteFile(ctx, id, file, strings.NewReader("text")))
+		return expect.Err(s.WriteFile(ctx, id, file, strings.NewReader("text")))
 	}},
 	{"patch", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
 		value := fmt.Sprint(rand.IntN(9))
-		return second(s.Patch(ctx, id, chat.Patch{Labels: map[string]*string{"soak": &value}}))
+		return expect.Err(s.Patch(ctx, id, chat.Patch{Labels: map[string]*string{"soak": &value}}))
 	}},
 	{"schedule", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
 		added, err := s.AddSchedule(ctx, id, chat.ScheduleSpec{Cron: "0 0 1 1 *", Command: "true"})

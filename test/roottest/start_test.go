@@ -200,7 +200,7 @@ func TestStartsAreLimited(t *testing.T) {
 	must.Do(t, os.Chown(filepath.Join(slow.Home, ".bashrc"), int(slow.UID), int(slow.UID)))
 	woken := make(chan error, 1)
 	began := time.Now()
-	go func() { woken <- second(m.Wake(ctx, slow.ID)) }()
+	go func() { woken <- expect.Err(m.Wake(ctx, slow.ID)) }()
 	waitFile(t, filepath.Join(slow.Home, "begun"))
 	r, err := m.Run(ctx, other.ID, chat.RunSpec{Command: "true"})
 	expect.True(t, err == nil && r.Exit == 0, "the chat beside it: %+v, %v", r, err)
@@ -247,8 +247,7 @@ func TestKilledRightAfterCreate(t *testing.T) {
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	for _, external := range []string{"first", "second", "third"} {
-		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: external})
-		must.Do(t, err)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: external}))(t)
 		d.kill()
 		d = startDaemon(t, opt, "")
 		got, err := d.Get(t.Context(), c.ID)
@@ -257,9 +256,8 @@ func TestKilledRightAfterCreate(t *testing.T) {
 		if got, err = d.Sleep(t.Context(), c.ID); err != nil || got.Awake {
 			t.Errorf("sleep: awake %t, %v", got.Awake, err)
 		}
-		if left := pidsOf(c.UID); len(left) > 0 {
-			t.Errorf("it sleeps, and has processes %v", left)
-		}
+		left := pidsOf(c.UID)
+		expect.True(t, len(left) == 0, "it sleeps, and has processes %v", left)
 		must.Do(t, d.Reap(t.Context(), c.ID))
 		gone(t, opt, c)
 	}
@@ -269,9 +267,7 @@ func TestKilledRightAfterCreate(t *testing.T) {
 // to a session that lives on, and nothing when there is none; when that session ends, the enforcer
 // does.
 func TestServeLeavesNothing(t *testing.T) {
-	if onHost() {
-		t.Skip("the enforcer and the slice are units of systemd's")
-	}
+	needsNamespaces(t, "the enforcer and the slice are units of systemd's")
 	leaveOrphansToInit(t)
 	opt := ruledOptions(t, "access: {useDefaults: false}")
 	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
@@ -284,8 +280,7 @@ func TestServeLeavesNothing(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	d := startDaemonOn(t, config)
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"}))(t)
 	for _, pid := range strings.Fields(enforcers()) {
 		expect.Equal(t, string(must.Get(os.ReadFile("/proc/"+pid+"/comm"))(t)), "chatd-enforce\n",
 			"top shows the enforcer as")
@@ -303,9 +298,8 @@ func TestServeLeavesNothing(t *testing.T) {
 	must.Do(t, d.Reap(t.Context(), c.ID))
 	end()
 	until(t, "the enforcer without a session ends", func() bool { return enforcers() == "" })
-	if left := baseCgroups(t, opt.Cgroup); len(left) > 0 {
-		t.Errorf("left are the cgroups %v", left)
-	}
+	left := baseCgroups(t, opt.Cgroup)
+	expect.True(t, len(left) == 0, "left are the cgroups %v", left)
 }
 
 // baseCgroups are the cgroups of a daemon of that name, except for that of the process itself.
@@ -337,9 +331,7 @@ func initOf(t *testing.T, opt provision.Options, id chat.ID) int {
 // as one whose directory is on a host that is down. It returns what ends it.
 func silentNameService(t *testing.T) (end func()) {
 	t.Helper()
-	if onHost() {
-		t.Skip("the host's own name services answer")
-	}
+	needsNamespaces(t, "the host's own name services answer")
 	const dir = "/run/systemd"
 	must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
 	must.Do(t, os.Mkdir(filepath.Join(dir, "userdb"), 0o755))
@@ -366,13 +358,12 @@ func TestSilentNameService(t *testing.T) {
 	awake, asleep := create(t, m, "awake", "default"), asleep(t, m, "asleep")
 	answers := silentNameService(t)
 	failed := make(chan error, 1)
-	go func() { failed <- second2(m.Create(ctx, chat.Spec{ExternalID: "silent"})) }()
+	go func() { failed <- expect.Err(m.Create(ctx, chat.Spec{ExternalID: "silent"})) }()
 	if page, err := m.List(ctx, chat.Filter{Limit: 10}); err != nil || len(page.Chats) < 2 {
 		t.Errorf("ls: %d chats, %v", len(page.Chats), err)
 	}
-	if r := run(t, m, awake.ID, "echo on; id -un"); !strings.HasPrefix(r.Stdout, "on\n") {
-		t.Errorf("a run: %+v", r)
-	}
+	r := run(t, m, awake.ID, "echo on; id -un")
+	expect.True(t, strings.HasPrefix(r.Stdout, "on\n"), "a run: %+v", r)
 	must.Get(m.Sleep(ctx, awake.ID))(t)
 	must.Get(m.Wake(ctx, awake.ID))(t)
 	must.Get(m.Wake(ctx, asleep.ID))(t)

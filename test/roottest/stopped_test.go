@@ -37,18 +37,15 @@ func TestStoppedChat(t *testing.T) {
 	each(unix.SIGSTOP)
 	t.Cleanup(func() { each(unix.SIGCONT) })
 	for range 2 {
-		if r := run(t, m, b.ID, "echo said >~/f; cat ~/f"); r.Stdout != "said\n" {
-			t.Errorf("the other's run: %+v", r)
-		}
+		prints(t, m, b.ID, "echo said >~/f; cat ~/f", "said\n")
 		must.Get(m.Sleep(ctx, b.ID))(t)
 		must.Get(m.Wake(ctx, b.ID))(t)
 	}
 	c := create(t, m, "new", "default")
 	run(t, m, c.ID, "true")
 	must.Do(t, m.Reap(ctx, c.ID))
-	if all := len(supervisors(t)); all != 1 {
-		t.Errorf("%d supervisors, want the stopped one", all)
-	}
+	all := len(supervisors(t))
+	expect.True(t, all == 1, "%d supervisors, want the stopped one", all)
 	each(unix.SIGCONT)
 	run(t, m, a.ID, "touch ~/go")
 	if r := awaitRun(t, m, a.ID, r.ID); r.Result == nil || r.Result.Stdout != "went\n" {
@@ -61,8 +58,7 @@ func TestStoppedChat(t *testing.T) {
 // stopped: it sends no sign of life (TestWatchdog).
 func TestStoppedRoot(t *testing.T) {
 	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "while sleep 0.1; do echo x >>~/grows; done"})
 	must.Do(t, err)
 	front, root := frontOf(t, d.cmd.Process.Pid), d.cmd.Process.Pid
@@ -91,9 +87,8 @@ func TestStoppedRoot(t *testing.T) {
 	}
 	must.Do(t, unix.Kill(root, unix.SIGCONT))
 	expect.Equal(t, <-asked, "late <nil>\n", "what was asked meanwhile")
-	if now := frontOf(t, root); now != front {
-		t.Errorf("the front is process %d, was %d", now, front)
-	}
+	now := frontOf(t, root)
+	expect.True(t, now == front, "the front is process %d, was %d", now, front)
 	must.Do(t, d.EndRun(t.Context(), c.ID, r.ID))
 	must.Do(t, d.Reap(t.Context(), c.ID))
 }
@@ -104,8 +99,7 @@ func TestStoppedFront(t *testing.T) {
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	defer d.kill()
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "until [ -e ~/go ]; do sleep 0.1; done; echo went"})
 	must.Do(t, err)
 	stopped := frontOf(t, d.cmd.Process.Pid)
@@ -161,9 +155,8 @@ func TestStoppedEnforcer(t *testing.T) {
 		t.Errorf("the enforcers are %v, were %v", now, hung)
 	}
 	for _, c := range []chat.Chat{kept, later} {
-		if r := run(t, m, c.ID, "echo x >.env; cat .env"); r.Exit == 0 {
-			t.Errorf("a denied file is read: %+v", r)
-		}
+		r := run(t, m, c.ID, "echo x >.env; cat .env")
+		expect.True(t, r.Exit != 0, "a denied file is read: %+v", r)
 	}
 	st, err := m.Status(ctx)
 	if must.Do(t, err); len(st.Failures) == 0 || !strings.Contains(st.Failures[0].Error, "opens that it decides wait") {
@@ -187,13 +180,11 @@ func TestStartBesideStoppedEnforcer(t *testing.T) {
 	t.Cleanup(func() { signalAll(hung, syscall.SIGCONT) })
 	m = open(t, opt)
 	for _, c := range []chat.Chat{kept, free} {
-		if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
-			t.Errorf("chat %s: awake %v, %v", c.ExternalID, got.Awake, err)
-		}
+		got, err := m.Get(operator(t.Context()), c.ID)
+		expect.True(t, err == nil && got.Awake, "chat %s: awake %v, %v", c.ExternalID, got.Awake, err)
 	}
-	if r := run(t, m, kept.ID, "echo x >.env; cat .env"); r.Exit == 0 {
-		t.Errorf("a denied file is read: %+v", r)
-	}
+	r := run(t, m, kept.ID, "echo x >.env; cat .env")
+	expect.True(t, r.Exit != 0, "a denied file is read: %+v", r)
 }
 
 // TestEgressStopped: nobody is told that a chat's connections are cut by a chatd-egress that does
@@ -241,8 +232,7 @@ func TestStoppedArchiver(t *testing.T) {
 	ctx := operator(t.Context())
 	no := false
 	of := func(owner, name string) chat.Chat {
-		c, _, err := m.Create(ctx, chat.Spec{Owner: owner, ExternalID: name, Awake: &no})
-		must.Do(t, err)
+		c := must.First(m.Create(ctx, chat.Spec{Owner: owner, ExternalID: name, Awake: &no}))(t)
 		return c
 	}
 	a, b := of("ada", "a"), of("bob", "b")
@@ -270,13 +260,9 @@ func TestStoppedArchiver(t *testing.T) {
 	}
 	must.Get(m.Archive(ctx, b.ID, chat.ToArchive{Keep: true}))(t)
 	other := of("ada", "other")
-	if r := run(t, m, other.ID, "echo here"); r.Stdout != "here\n" {
-		t.Errorf("another chat of its owner: %+v", r)
-	}
+	prints(t, m, other.ID, "echo here", "here\n")
 	leave()
 	expect.True(t, <-ended != nil, "an archive that was stopped was made")
 	until(t, "it is gone", func() bool { return unix.Kill(stopped, 0) != nil })
-	if r := run(t, m, a.ID, "cat ~/kept"); r.Stdout != "kept\n" {
-		t.Errorf("its chat: %+v", r)
-	}
+	prints(t, m, a.ID, "cat ~/kept", "kept\n")
 }

@@ -46,8 +46,7 @@ func passedBy(t *testing.T, pid int, line string) (all int64) {
 func TestRootReadsNoOutput(t *testing.T) {
 	const size = 64 << 20
 	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "prints"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "prints"}))(t)
 	prints := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)}
 	root := d.cmd.Process.Pid
 	for name, run := range map[string]func() (chat.RunResult, error){
@@ -85,9 +84,8 @@ func TestRootReadsNoOutput(t *testing.T) {
 		res, err := run()
 		expect.True(t, err == nil && res.StdoutBytes == size,
 			"%s: %d bytes, %v", name, res.StdoutBytes, err)
-		if read := readBy(t, root) - before; read > size/16 {
-			t.Errorf("%s: chatd-root has read %d bytes of %d", name, read, size)
-		}
+		read := readBy(t, root) - before
+		expect.True(t, read <= size/16, "%s: chatd-root has read %d bytes of %d", name, read, size)
 	}
 	must.Do(t, d.Reap(t.Context(), c.ID))
 }
@@ -98,10 +96,8 @@ func TestRootCopiesNoFile(t *testing.T) {
 	const size = 64 << 20
 	d := startDaemon(t, options(t), "")
 	no := false
-	a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "awake"})
-	must.Do(t, err)
-	b, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no})
-	must.Do(t, err)
+	a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "awake"}))(t)
+	b := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no}))(t)
 	name := filewire.WriteFile{Path: "f", Stream: true}
 	nowhere := func(filewire.Answer) io.Writer { return io.Discard }
 	whole := filewire.ReadFile{Path: "f", Stream: true}
@@ -147,10 +143,8 @@ func TestRootCopiesNoFile(t *testing.T) {
 func TestFrontKilledUnderTools(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	no := false
-	a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "awake"})
-	must.Do(t, err)
-	b, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no})
-	must.Do(t, err)
+	a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "awake"}))(t)
+	b := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no}))(t)
 	fds := descriptorsOf(t, d.cmd.Process.Pid)
 	for _, id := range []chat.ID{a.ID, b.ID, a.ID, b.ID} {
 		front, result := frontOf(t, d.cmd.Process.Pid), make(chan error, 1)
@@ -199,8 +193,7 @@ func (s *signalling) Read(p []byte) (int, error) {
 // and all that it printed is there; one that a caller waited for ends.
 func TestFrontKilledUnderRuns(t *testing.T) {
 	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "killed"}))(t)
 	back := must.Get(d.StartRun(t.Context(), c.ID, chat.RunSpec{
 		Command: "for i in $(seq 3000); do echo $i; [ $((i % 100)) -gt 0 ] || sleep 0.1; done",
 	}))(t)

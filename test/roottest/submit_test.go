@@ -73,9 +73,8 @@ func TestSubmit(t *testing.T) {
 	says(t, m, c.ID, since, "SUBMITTED<é 'k'>")
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"down", "y", "enter"}}))
 	says(t, m, c.ID, since, "SUBMITTED<y>")
-	if got := printed(t, m, c.ID, since); !strings.Contains(got, "DOWN") {
-		t.Errorf("keys came at once: %q", got)
-	}
+	got := printed(t, m, c.ID, since)
+	expect.True(t, strings.Contains(got, "DOWN"), "keys came at once: %q", got)
 	// Many at once: each is submitted whole.
 	since = endOfLog(t, m, c.ID)
 	var all sync.WaitGroup

@@ -326,8 +326,7 @@ func TestVerifyFindsWhatReapLeaves(t *testing.T) {
 	d := startDaemonOf(t, opt, config, "")
 	awake := false
 	create := func(external string) chat.Chat {
-		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: external, Awake: &awake})
-		must.Do(t, err)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: external, Awake: &awake}))(t)
 		return c
 	}
 	gone, stays, last := create("leaves a file"), create("stays"), create("last")

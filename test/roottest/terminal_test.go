@@ -255,15 +255,12 @@ func TestLogWriter(t *testing.T) {
 			}
 			_, err := m.InputWait(ctx, c.ID, chat.Input{Text: "true", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt, Max: chat.Duration(time.Second)}})
 			expect.True(t, errors.Is(err, chat.ErrWrongPhase) == gone, "waiting gave %v", err)
-			if got := typed(t, m, other.ID, "echo $((6*7))"); !strings.Contains(got.Text, "42") {
-				t.Errorf("the other chat: %+v", got)
-			}
-			if n := diskOf(t, filepath.Join(opt.State, "logs", string(c.ID))); n > chat.LogSize {
-				t.Errorf("%d bytes on the disk", n)
-			}
-			if r := run(t, m, c.ID, "ls -l /opt/chatd/log; ls "+filepath.Join(opt.State, "logs")); !strings.Contains(fmt.Sprint(r), "No such file") {
-				t.Errorf("the log's directory is seen: %+v", r)
-			}
+			got := typed(t, m, other.ID, "echo $((6*7))")
+			expect.True(t, strings.Contains(got.Text, "42"), "the other chat: %+v", got)
+			n := diskOf(t, filepath.Join(opt.State, "logs", string(c.ID)))
+			expect.True(t, n <= chat.LogSize, "%d bytes on the disk", n)
+			r := run(t, m, c.ID, "ls -l /opt/chatd/log; ls "+filepath.Join(opt.State, "logs"))
+			expect.True(t, strings.Contains(fmt.Sprint(r), "No such file"), "the log's directory is seen: %+v", r)
 			must.Do(t, m.Reap(ctx, c.ID))
 		})
 	}
@@ -307,9 +304,8 @@ func TestTerminalOverSleep(t *testing.T) {
 		texts := map[string]int{"before-1\n": 1, "before-100\n": 1, "above is what": round + 1,
 			"no log of this terminal": 0} // the writer began as soon as it was asked to
 		for want, times := range texts {
-			if n := strings.Count(s.Text, want); n != times {
-				t.Errorf("round %d: %q is there %d times in %q", round, want, n, s.Text)
-			}
+			n := strings.Count(s.Text, want)
+			expect.True(t, n == times, "round %d: %q is there %d times in %q", round, want, n, s.Text)
 		}
 		expect.Equal(t, typed(t, m, c.ID, "tmux show -wv window-size").Plain, "",
 			"window-size of its own")
@@ -435,15 +431,13 @@ func TestAttach(t *testing.T) {
 	// The program that owns the operator's terminal filters the output, see package termsafe.
 	since := endOfLog(t, m, c.ID)
 	typeIn(run, `printf '\033]52;c;aGk=\a\033]0;t\a'; echo har''mless`+"\r")
-	if seen := termsafe.String(a.sees(t, "harmless"), termsafe.Full); strings.Contains(seen, "\x1b]") || strings.Contains(seen, "\x1b[c") || strings.Contains(seen, "\x1b[>") {
-		t.Errorf("came through: %q", seen)
-	}
+	seen := termsafe.String(a.sees(t, "harmless"), termsafe.Full)
+	expect.True(t, !strings.Contains(seen, "\x1b]") && !strings.Contains(seen, "\x1b[c") && !strings.Contains(seen, "\x1b[>"), "came through: %q", seen)
 	a.end()
 	expect.Is(t, <-a.over, nil, "letting go")
 	promptAfter(t, m, c.ID, since, "harmless")
-	if got := typed(t, m, c.ID, "echo still $((6*7))"); !strings.Contains(got.Text, "still 42") {
-		t.Errorf("after letting go: %+v", got)
-	}
+	got := typed(t, m, c.ID, "echo still $((6*7))")
+	expect.True(t, strings.Contains(got.Text, "still 42"), "after letting go: %+v", got)
 	leave(t, m, c.ID)
 	expect.Is(t, <-looks.over, nil, "the end of the session")
 	expect.Is(t, expect.Err(m.Attach(ctx, c.ID, chat.Attach{}, nil)), chat.ErrInvalid, "without a size")

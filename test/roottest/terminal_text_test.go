@@ -125,9 +125,8 @@ func TestTerm(t *testing.T) {
 	const show = "echo $TERM $COLORTERM; infocmp >/dev/null && echo known"
 	want := typed(t, m, c.ID, show).Plain
 	r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: show, TTY: &chat.TTY{Rows: 24, Cols: 80}})
-	if got := strings.TrimSpace(strings.ReplaceAll(r.Stdout, "\r", "")); err != nil || got != want || want != "tmux-256color truecolor\nknown" {
-		t.Errorf("in a run %q, in the terminal %q: %v", got, want, err)
-	}
+	got := strings.TrimSpace(strings.ReplaceAll(r.Stdout, "\r", ""))
+	expect.True(t, err == nil && got == want && want == "tmux-256color truecolor\nknown", "in a run %q, in the terminal %q: %v", got, want, err)
 }
 
 // TestTextPressesNoKey: a text with the end mark of a bracketed paste stays in its frame: bash, which
@@ -152,12 +151,10 @@ func TestTextPressesNoKey(t *testing.T) {
 // terminal wraps it.
 func TestPatternAcrossTheWrap(t *testing.T) {
 	m := open(t, options(t))
-	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "wraps"})
-	must.Do(t, err)
+	c := must.First(m.Create(operator(t.Context()), chat.Spec{ExternalID: "wraps"}))(t)
 	wait := chat.Wait{Until: chat.UntilScreen, Pattern: "^x{115}a long word$"}
-	if got := answered(t, m, c.ID, "printf '%0115d' 0 | tr 0 x; echo a long word; sleep 1000", wait); got.Until != chat.UntilScreen {
-		t.Errorf("the wait ended by %s: %q", got.Until, got.Plain)
-	}
+	got := answered(t, m, c.ID, "printf '%0115d' 0 | tr 0 x; echo a long word; sleep 1000", wait)
+	expect.True(t, got.Until == chat.UntilScreen, "the wait ended by %s: %q", got.Until, got.Plain)
 }
 
 // scripts are words whose characters a renderer must not lose: marks, joiners, selectors.
@@ -168,8 +165,7 @@ const scripts = "हिन्दी ที่นี่ தமிழ் e\u0301 1
 func TestPlainIsWhatWasPrinted(t *testing.T) {
 	needsRoot(t)
 	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "prints scripts"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "prints scripts"}))(t)
 	long := strings.Repeat("wide 漢 ", 60) + "END"
 	text := scripts + "\n" + long + "\nlast"
 	must.Do(t, os.WriteFile(filepath.Join(c.Home, "text"), []byte(text+"\n"), 0o644))

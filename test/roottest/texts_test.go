@@ -189,8 +189,7 @@ func TestTexts(t *testing.T) {
 	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "texts"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "texts"}))(t)
 	w := textWays{d, c.ID, filepath.Join(opt.Run, "chatd.sock")}
 	for _, text := range texts {
 		t.Run(text.name, func(t *testing.T) {

@@ -37,8 +37,7 @@ func TestThings(t *testing.T) {
 	needsRoot(t)
 	opt := options(t)
 	d := shippedDaemon(t, opt, t.TempDir())
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "things", Profile: "agent"})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "things", Profile: "agent"}))(t)
 	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	outside := outsideHome(t)
 	tried := 0

@@ -96,18 +96,15 @@ func toolsOn(t *testing.T, m *manager, c chat.Chat, name string, awake, bash boo
 // process, awake and asleep: no program of the host, no network and nothing of chatd.
 func TestToolsSeeLittle(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["default"]
-	p.AllowReadOutsideWorkspace = true
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.AllowReadOutsideWorkspace = true })
 	m := open(t, opt)
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
 		home := strings.SplitN(c.Home, "/", 3)[1]
 		want := []string{"DIR:  " + home, "DIR:  proc", "DIR:  tmp", "DIR:  var"}
 		slices.Sort(want)
 		want = slices.Compact(want)
-		if got := listed(t, m, c.ID, "/"); !slices.Equal(got, want) {
-			t.Errorf("a tool sees %q, want %q", got, want)
-		}
+		got := listed(t, m, c.ID, "/")
+		expect.True(t, slices.Equal(got, want), "a tool sees %q, want %q", got, want)
 		for _, entry := range listed(t, m, c.ID, "/proc") {
 			pid := strings.TrimPrefix(entry, "DIR:  ")
 			if strings.Trim(pid, "0123456789") == "" && pid != "1" {

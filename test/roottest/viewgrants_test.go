@@ -38,9 +38,8 @@ func TestGrants(t *testing.T) {
 		{"cat /sys/class/net/lo/address", "00:00:00:00:00:00"}, {"echo x >/sys/class/net/lo/address", readOnly}, {"ls /sys/class/net/lo/mtu", "No such file"},
 		{"head -c 9 /proc/cpuinfo", "processor"}, {"grep -c localhost /etc/hosts", "2"}, {"echo x >/tmp/picoclaw-1.txt", ""},
 	})
-	if b, err := os.ReadFile(s.at("x/out.log")); string(b) != "out\nmore\n" {
-		t.Errorf("on the host there is %q, %v", b, err)
-	}
+	b, err := os.ReadFile(s.at("x/out.log"))
+	expect.True(t, string(b) == "out\nmore\n", "on the host there is %q, %v", b, err)
 	grantedToTools(t, m, c, s)
 }
 
@@ -278,10 +277,8 @@ func TestSourceSwappedLater(t *testing.T) {
 
 func refusedWake(t *testing.T, m *manager, c chat.Chat, why string) {
 	t.Helper()
-	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("wake: %v, want %s", err, why)
-	}
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("a chat that may not wake has processes %v", left)
-	}
+	_, err := m.Wake(operator(t.Context()), c.ID)
+	expect.True(t, err != nil && strings.Contains(err.Error(), why), "wake: %v, want %s", err, why)
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "a chat that may not wake has processes %v", left)
 }

@@ -210,8 +210,7 @@ func TestPlanIsForOperators(t *testing.T) {
 	opt.Profiles["shop"] = shop
 	m := open(t, opt)
 	bridge := chat.WithCaller(context.Background(), chat.Caller{Name: "one", UID: 1000, Role: chat.RoleBridge})
-	c, _, err := m.Create(bridge, chat.Spec{ExternalID: "mine", Profile: "shop"})
-	must.Do(t, err)
+	c := must.First(m.Create(bridge, chat.Spec{ExternalID: "mine", Profile: "shop"}))(t)
 	expect.Is(t, expect.Err(m.Plan(bridge, c.ID)), chat.ErrDenied, "a bridge's own chat")
 	other := chat.WithCaller(context.Background(), chat.Caller{Name: "two", UID: 1001, Role: chat.RoleBridge})
 	expect.Is(t, expect.Err(m.Plan(other, c.ID)), chat.ErrNotFound, "another's chat")
@@ -268,8 +267,7 @@ func TestExposeForAll(t *testing.T) {
 	must.Do(t, f.Close())
 	d := startDaemonOn(t, config)
 	for profile, w := range map[string]string{"default": "kept\nhello\ninner\n", "own": "logo\nhello\ninner\n"} {
-		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: profile, Profile: profile})
-		must.Do(t, err)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: profile, Profile: profile}))(t)
 		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "ls /opt/a /opt/b | grep -v -e : -e '^$'"})
 		expect.True(t, err == nil && r.Stdout == w, "%s: %q, %v; want %q", profile, r.Stdout, err, w)
 		p, err := d.Plan(t.Context(), c.ID)

@@ -300,3 +300,25 @@ func inRuns(uid uint32) (found []int) {
 	}
 	return found
 }
+
+// prints runs a shell command in the chat, and expects what it prints.
+func prints(t testing.TB, m *manager, id chat.ID, command, want string) {
+	t.Helper()
+	r := run(t, m, id, command)
+	expect.True(t, r.Stdout == want, "%q: %+v, want %q", command, r, want)
+}
+
+// edit changes a profile of that name.
+func edit(opt provision.Options, name string, change func(*chat.Profile)) {
+	p := opt.Profiles[name]
+	change(&p)
+	opt.Profiles[name] = p
+}
+
+// needsNamespaces skips a test that cannot be on a machine whose namespaces are the host's.
+func needsNamespaces(t testing.TB, why string) {
+	t.Helper()
+	if onHost() {
+		t.Skip(why)
+	}
+}

@@ -37,9 +37,8 @@ func TestHostArchive(t *testing.T) {
 		t.Errorf("uid %d, %+v", back.UID, r)
 	}
 	must.Do(t, asker.RemoveArchive(ctx, a.Name))
-	if left, err := os.ReadDir(archivesDir); err != nil || len(left) > 0 {
-		t.Errorf("there is %v, %v", left, err)
-	}
+	left, err := os.ReadDir(archivesDir)
+	expect.True(t, err == nil && len(left) == 0, "there is %v, %v", left, err)
 }
 
 // snapshots makes kept archives where homes have reflinks: of a snapshot while the chat goes on,
@@ -65,17 +64,15 @@ func snapshots(t *testing.T) {
 	at := beats()
 	eventually(t, timeout, "its program goes on", func() bool { return beats() > at })
 	expect.Equal(t, property(t, unitOf(c.ID), "MainPID"), began, "its session was %s and", began)
-	if units := output(t, "systemctl", "list-units", "--all", "--plain", "--no-legend",
-		"chatd-????????????????.service"); strings.Count(units, "\n") > 0 {
-		t.Errorf("units are left:\n%s", units)
-	}
+	units := output(t, "systemctl", "list-units", "--all", "--plain", "--no-legend",
+		"chatd-????????????????.service")
+	expect.True(t, strings.Count(units, "\n") <= 0, "units are left:\n%s", units)
 	left, err := os.ReadDir(snapshotsDir)
 	expect.True(t, err == nil && len(left) == 0, "clones are left: %v, %v", left, err)
 	must.Do(t, reap(c.ID))
 	must.Get(asker.Unarchive(ctx, a.Name))(t)
-	if r := run(t, c.ID, "cat f && test -s beats"); r.Stdout != "kept\n" || r.Exit != 0 {
-		t.Errorf("it came back with %+v", r)
-	}
+	r := run(t, c.ID, "cat f && test -s beats")
+	expect.True(t, r.Stdout == "kept\n" && r.Exit == 0, "it came back with %+v", r)
 	must.Do(t, asker.RemoveArchive(ctx, a.Name))
 	must.Do(t, reap(c.ID))
 	withoutRoom(t)
@@ -87,9 +84,8 @@ func withoutRoom(t *testing.T) {
 	ctx, cancel := bounded(5 * time.Minute)
 	defer cancel()
 	c := create(t, "narrow")
-	if r := run(t, c.ID, "touch $(seq 60) && head -c 5M /dev/zero >f"); r.Exit != 0 {
-		t.Fatalf("%+v", r)
-	}
+	r := run(t, c.ID, "touch $(seq 60) && head -c 5M /dev/zero >f")
+	must.True(t, r.Exit == 0, "%+v", r)
 	a := must.Get(asker.Archive(ctx, c.ID, chat.ToArchive{Keep: true}))(t)
 	expect.True(t, !a.Snapshot && strings.Contains(a.Slept, "quota") && !get(t, c.ID).Awake,
 		"with a full quota: %+v", a)

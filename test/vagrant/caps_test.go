@@ -194,9 +194,8 @@ func TestHostProcInside(t *testing.T) {
 	a, b := create(t, ""), create(t, "")
 	said(t, b.ID, "true")
 	for line := range strings.Lines(said(t, a.ID, "ps -e -o uid=,comm=")) {
-		if f := strings.Fields(line); f[0] != fmt.Sprint(a.UID) {
-			t.Errorf("the chat sees %s", line)
-		}
+		f := strings.Fields(line)
+		expect.True(t, f[0] == fmt.Sprint(a.UID), "the chat sees %s", line)
 	}
 	h := host(t)
 	for _, l := range h.Layers {

@@ -179,9 +179,8 @@ func TestAfterCut(t *testing.T) {
 	uids := map[uint32]chat.ID{}
 	for _, c := range all(t) {
 		now[c.ID] = c
-		if other, ok := uids[c.UID]; ok {
-			t.Errorf("chats %s and %s have the uid %d", c.ID, other, c.UID)
-		}
+		other, ok := uids[c.UID]
+		expect.True(t, !ok, "chats %s and %s have the uid %d", c.ID, other, c.UID)
 		uids[c.UID] = c.ID
 		expect.Equal(t, c.Phase, chat.Ready, "chat %s", c.ID)
 	}
@@ -250,9 +249,8 @@ func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
 	known := map[string]bool{}
 	for _, c := range now {
 		known[string(c.ID)], known[c.User], known[fmt.Sprint(c.UID)] = true, true, true
-		if out, err := try(timeout, "getent", "passwd", fmt.Sprint(c.UID)); err != nil || !strings.HasPrefix(out, c.User+":") {
-			t.Errorf("the account of %s: %s %v", c.ID, out, err)
-		}
+		out, err := try(timeout, "getent", "passwd", fmt.Sprint(c.UID))
+		expect.True(t, err == nil && strings.HasPrefix(out, c.User+":"), "the account of %s: %s %v", c.ID, out, err)
 		expect.Equal(t, output(t, "stat", "-c", "%a %u %g", c.Home), fmt.Sprintf("700 %d %d", c.UID, c.UID),
 			"%s", c.Home)
 	}

@@ -48,9 +48,8 @@ func fill(t *testing.T, how func(dir string) error) (free func()) {
 	t.Helper()
 	dir := filepath.Join(homesDir, ".fill")
 	must.Do(t, os.Mkdir(dir, 0o700))
-	if err := how(dir); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
+	err := how(dir)
+	must.True(t, errors.Is(err, unix.ENOSPC), "the disk is not full: %v", err)
 	return func() { must.Do(t, os.RemoveAll(dir)) }
 }
 
@@ -137,13 +136,11 @@ func places(t testing.TB) string {
 // sleeps and reaps, and the reap gives the room back.
 func TestHostFullRestart(t *testing.T) {
 	full, other := create(t, "default"), create(t, "default")
-	if err := takeBlocks(full.Home); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
+	err := takeBlocks(full.Home)
+	must.True(t, errors.Is(err, unix.ENOSPC), "the disk is not full: %v", err)
 	output(t, "systemctl", "restart", service)
-	if c := get(t, other.ID); !c.Awake {
-		t.Errorf("after the restart %+v sleeps", c)
-	}
+	c := get(t, other.ID)
+	expect.True(t, c.Awake, "after the restart %+v sleeps", c)
 	worksOnFullDisk(t, full.ID, other.ID)
 }
 
@@ -171,9 +168,8 @@ func TestBeforeFullReboot(t *testing.T) {
 		ids = append(ids, c.ID)
 	}
 	output(t, "sync")
-	if err := takeBlocks(filepath.Join(homesDir, string(ids[0]))); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
+	err := takeBlocks(filepath.Join(homesDir, string(ids[0])))
+	must.True(t, errors.Is(err, unix.ENOSPC), "the disk is not full: %v", err)
 	output(t, "sync")
 }
 
@@ -209,9 +205,8 @@ func TestHostTmp(t *testing.T) {
 			if got := run(t, a.ID, "cat "+outside.Name()); got.Exit == 0 {
 				t.Errorf("the chat reads the host's %s", outside.Name())
 			}
-			if _, err := os.Lstat(mine); !os.IsNotExist(err) {
-				t.Errorf("the chat's file is in the host's %s: %v", dir, err)
-			}
+			_, err := os.Lstat(mine)
+			expect.True(t, os.IsNotExist(err), "the chat's file is in the host's %s: %v", dir, err)
 			instance := filepath.Join(parent, a.User, filepath.Base(mine))
 			expect.Equal(t, content(t, instance), "secret", "%s has", instance)
 		})
@@ -223,9 +218,8 @@ func TestHostTmp(t *testing.T) {
 func checkShm(t *testing.T, a, b chat.Chat) {
 	expect.Equal(t, said(t, a.ID, "stat -f -c %T /dev/shm; echo x > /dev/shm/e2e"), "tmpfs", "/dev/shm")
 	expect.True(t, run(t, b.ID, "cat /dev/shm/e2e").Exit != 0, "another chat reads /dev/shm")
-	if _, err := os.Lstat("/dev/shm/e2e"); !os.IsNotExist(err) {
-		t.Errorf("it is the host's: %v", err)
-	}
+	_, err := os.Lstat("/dev/shm/e2e")
+	expect.True(t, os.IsNotExist(err), "it is the host's: %v", err)
 	r := run(t, a.ID, "head -c 40m /dev/zero > /dev/shm/big")
 	expect.True(t, r.Exit != 0 && strings.Contains(r.Stderr, "No space left"),
 		"40 MiB fit into /dev/shm: %+v", r)
@@ -242,9 +236,8 @@ func TestHostPAMNamespace(t *testing.T) {
 			t.Errorf("no mount of %s/%s on %s in the session's namespace:\n%s", parent, c.User, dir, mounts)
 		}
 	}
-	if own := content(t, "/proc/self/mountinfo"); strings.Contains(own, c.User) {
-		t.Errorf("the mounts reach the host:\n%s", own)
-	}
+	own := content(t, "/proc/self/mountinfo")
+	expect.True(t, !strings.Contains(own, c.User), "the mounts reach the host:\n%s", own)
 	expect.True(t, strings.Contains(content(t, "/etc/pam.d/chatd"), "pam_namespace.so"),
 		"/etc/pam.d/chatd does not call pam_namespace")
 }
@@ -272,7 +265,6 @@ func TestHostTmpParents(t *testing.T) {
 
 func checkClosed(t testing.TB, dir string) {
 	t.Helper()
-	if got := output(t, "stat", "-c", "%a %u %g", dir); got != "0 0 0" {
-		t.Errorf("%s is %s (mode, uid, gid), want 0 0 0", dir, got)
-	}
+	got := output(t, "stat", "-c", "%a %u %g", dir)
+	expect.True(t, got == "0 0 0", "%s is %s (mode, uid, gid), want 0 0 0", dir, got)
 }

@@ -74,9 +74,8 @@ func TestHostMemory(t *testing.T) {
 	expect.True(t, r.OOMKilled && !strings.Contains(r.Stdout, "fits") && r.Signal == "SIGKILL",
 		"a hog of 100 MiB below 64: %+v", r)
 	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
-	if got := namesIn(t, c, "bash"); got != shells || got == "" {
-		t.Errorf("the terminal's shell was %q and is %q", shells, got)
-	}
+	got := namesIn(t, c, "bash")
+	expect.True(t, got == shells && got != "", "the terminal's shell was %q and is %q", shells, got)
 	expect.Equal(t, namesIn(t, c, "sleep"), "", "the rest of the run lives")
 	expect.Equal(t, said(t, c.ID, `python3 -c 'x = b"x" * (8 << 20); print("fits")'`), "fits", "8 MiB")
 	expect.True(t, counter(t, "oom_kill", cgroupOf(t, unitOf(c.ID)), "memory.events") >= 1,
@@ -176,9 +175,8 @@ func TestHostFreeze(t *testing.T) {
 		output(t, "systemctl", "stop", "--", unitOf(c.ID))
 	}
 	eventually(t, timeout, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
-	if left := pidsOf(t, c.UID); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	left := pidsOf(t, c.UID)
+	expect.True(t, len(left) == 0, "processes are left: %v", left)
 	input(t, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true})
 	eventually(t, timeout, "the input wakes it", func() bool {
 		return strings.Contains(screen(t, c.ID), "woken-42")
@@ -293,9 +291,8 @@ func TestHostQuotaOfHomes(t *testing.T) {
 				r := run(t, c.ID, "head -c 9M /dev/zero >"+file)
 				expect.True(t, strings.Contains(r.Stderr, refusedByQuota), "%s: %+v", file, r)
 			}
-			if d := get(t, c.ID).Disk; d == nil || d.Percent != 100 || d.Bytes < 12<<20 {
-				t.Errorf("full on both: %+v", d)
-			}
+			d := get(t, c.ID).Disk
+			expect.True(t, d != nil && d.Percent == 100 && d.Bytes >= 12<<20, "full on both: %+v", d)
 			must.Do(t, reap(c.ID))
 			expect.Equal(t, quotaOf(t, c, homesDir), "", "after reap the kernel has")
 			if kind.name == "xfs" {

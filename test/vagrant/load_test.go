@@ -179,9 +179,8 @@ func TestHostRestartUnderLoad(t *testing.T) {
 		expect.Equal(t, said(t, id, "echo alive"), "alive", "a run says")
 	}
 	leftNothing(t, made)
-	if h := host(t); len(h.Findings) > 0 {
-		t.Errorf("findings: %q", h.Findings)
-	}
+	h := host(t)
+	expect.True(t, len(h.Findings) == 0, "findings: %q", h.Findings)
 }
 
 // life is one chat from its first message to its end.

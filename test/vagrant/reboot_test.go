@@ -180,9 +180,8 @@ func checkRebooted(t *testing.T, made []chat.Chat) {
 		}
 		expect.True(t, missing("/run/chatd/sessions/"+string(was.ID)),
 			"chat %s has a session of before the reboot", was.ID)
-		if out := output(t, "getent", "passwd", was.User); !strings.Contains(out, fmt.Sprintf(":%d:%d:", was.UID, was.UID)) {
-			t.Errorf("the account of %s: %s", was.ID, out)
-		}
+		out := output(t, "getent", "passwd", was.User)
+		expect.True(t, strings.Contains(out, fmt.Sprintf(":%d:%d:", was.UID, was.UID)), "the account of %s: %s", was.ID, out)
 	}
 	var mu sync.Mutex
 	each(2, 6, func(i int) {
@@ -229,9 +228,8 @@ func checkBootWall(t *testing.T, uid uint32) {
 		"nobody got through %v times: the probe shows nothing", through)
 	wall := entered(t, "chatd-wall.service")
 	for _, later := range []string{"network-pre.target", probeUnit, "systemd-networkd.service", "network.target", service} {
-		if at := entered(t, later); at < wall {
-			t.Errorf("%s at %d µs, before the wall at %d", later, at, wall)
-		}
+		at := entered(t, later)
+		expect.True(t, at >= wall, "%s at %d µs, before the wall at %d", later, at, wall)
 	}
 	if got[0].At < wall {
 		t.Errorf("the probe began at %d µs, before the wall at %d", got[0].At, wall)

@@ -74,9 +74,8 @@ func reader(name string) string {
 func reads(t *testing.T, c chat.Chat, name string, want bool) {
 	t.Helper()
 	r := run(t, c.ID, reader(name))
-	if got := strings.Contains(r.Stdout, secret); got != want {
-		t.Errorf("%s can be read: %t, want %t: %+v", name, got, want, r)
-	}
+	got := strings.Contains(r.Stdout, secret)
+	expect.True(t, got == want, "%s can be read: %t, want %t: %+v", name, got, want, r)
 }
 
 // reload gives chatd other rules as an operator does.

@@ -118,9 +118,8 @@ func TestHostFront(t *testing.T) {
 	for _, want := range []string{"CapEff:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
 		expect.True(t, strings.Contains(status, want), "its status lacks %q:\n%s", want, status)
 	}
-	if entry := output(t, "getent", "passwd", "chatd"); !strings.Contains(entry, "/usr/sbin/nologin") {
-		t.Errorf("its user is %s", entry)
-	}
+	entry := output(t, "getent", "passwd", "chatd")
+	expect.True(t, strings.Contains(entry, "/usr/sbin/nologin"), "its user is %s", entry)
 }
 
 // user is an ordinary user of the machine, for controls: it has what a chat has

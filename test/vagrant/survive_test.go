@@ -52,9 +52,8 @@ func sameSession(t *testing.T, c chat.Chat, before session, text string) {
 	t.Helper()
 	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
 	expect.True(t, get(t, c.ID).Awake, "chatd does not know the session any more")
-	if got := screen(t, c.ID); !strings.Contains(got, text) {
-		t.Errorf("%q is not on the screen any more:\n%s", text, got)
-	}
+	got := screen(t, c.ID)
+	expect.True(t, strings.Contains(got, text), "%q is not on the screen any more:\n%s", text, got)
 	expect.Equal(t, said(t, c.ID, "echo alive"), "alive", "a run says")
 }
 
@@ -104,9 +103,8 @@ func TestHostStop(t *testing.T) {
 	before := sessionOf(t, c.ID)
 	output(t, "systemctl", "stop", "--", unitOf(c.ID))
 	eventually(t, timeout, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
-	if left := pidsOf(t, c.UID); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	left := pidsOf(t, c.UID)
+	expect.True(t, len(left) == 0, "processes are left: %v", left)
 	input(t, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true})
 	eventually(t, timeout, "the input wakes it", func() bool { return strings.Contains(screen(t, c.ID), "woken-42") })
 	if after := sessionOf(t, c.ID); after.invocation == before.invocation {

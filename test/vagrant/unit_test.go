@@ -60,9 +60,8 @@ func TestHostServiceUnit(t *testing.T) {
 	if n := len(strings.Fields(got["CapabilityBoundingSet"])); n == 0 || n > 13 {
 		t.Errorf("%d capabilities: %s", n, got["CapabilityBoundingSet"])
 	}
-	if h := host(t); !strings.Contains(h.Backend, "systemd") {
-		t.Errorf("backend %q, want systemd", h.Backend)
-	}
+	h := host(t)
+	expect.True(t, strings.Contains(h.Backend, "systemd"), "backend %q, want systemd", h.Backend)
 }
 
 // TestHostCgroup reads the limits where the kernel keeps them, also after

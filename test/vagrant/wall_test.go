@@ -77,12 +77,10 @@ func TestHostWallInside(t *testing.T) {
 	useOutside(t)
 	c := create(t, "web")
 	const ask = `python3 -c 'import socket,sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 10).recv(9))' %s %s`
-	if got := said(t, c.ID, fmt.Sprintf(ask, outsideV4, "8000")); !strings.Contains(got, "outside") {
-		t.Errorf("what the profile allows: %q", got)
-	}
-	if r := run(t, c.ID, fmt.Sprintf(ask, outsideV4, "8001")); r.Exit == 0 || !strings.Contains(r.Stderr, "Connection reset") {
-		t.Errorf("what it does not allow: %+v", r)
-	}
+	got := said(t, c.ID, fmt.Sprintf(ask, outsideV4, "8000"))
+	expect.True(t, strings.Contains(got, "outside"), "what the profile allows: %q", got)
+	r := run(t, c.ID, fmt.Sprintf(ask, outsideV4, "8001"))
+	expect.True(t, r.Exit != 0 && strings.Contains(r.Stderr, "Connection reset"), "what it does not allow: %+v", r)
 }
 
 // TestHostWallUnit: the wall stands without chatd too, and chatd wall does not
