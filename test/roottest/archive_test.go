@@ -153,7 +153,7 @@ func kept(t *testing.T, m *manager, external string) chat.Chat {
 	return c
 }
 
-// TestArchiveDeep: a tree of 2,000 directories in one another, whose paths are longer than a system
+// TestArchiveDeep: a tree of 1,250 directories in one another, whose paths are longer than a system
 // call takes, comes back to the byte, in a chat with as few descriptors as a profile may give. One
 // with a path that no archive has is refused by that path, the chat stays, and its reap leaves
 // nothing of it.

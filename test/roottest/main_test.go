@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config/configfile"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -35,6 +37,9 @@ func TestMain(m *testing.M) {
 	}
 	if os.Args[0] == takenOverName {
 		os.Exit(takenOverEgress())
+	}
+	if os.Args[0] == "chatd-config" {
+		os.Exit(configStep())
 	}
 	if os.Args[0] == hostileName {
 		os.Exit(hostileFront())
@@ -59,6 +64,15 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(code)
+}
+
+// configStep is an honest config step: a chatd-root that has this program as its front starts it so.
+func configStep() int {
+	if err := configfile.Step(os.Args[2:], os.Stdin, os.Stdout); err != nil {
+		fmt.Print(err)
+		return chat.ExitCode(err)
+	}
+	return 0
 }
 
 // runInside builds the programs and runs this binary again, in new namespaces or
