@@ -208,9 +208,8 @@ func TestBoundOwn(t *testing.T) {
 					"%s is %q, want %s: %v", file, got, want, err)
 			}
 		}
-		if ids, err := f.IDs(); err != nil || len(ids) > 0 {
-			t.Errorf("chats are %v, %v", ids, err)
-		}
+		ids, err := f.IDs()
+		expect.True(t, err == nil && len(ids) == 0, "chats are %v, %v", ids, err)
 		expect.Is(t, f.RemoveBase(), chat.ErrBusy, "with a front inside")
 		must.Do(t, cmd.Process.Kill())
 		_ = cmd.Wait()

@@ -70,9 +70,8 @@ func TestDriftOfBlockIO(t *testing.T) {
 	start(t, f, idA, "session", "exec sleep 1000")
 	for i, foreignly := range []string{"none", "other"} {
 		must.Do(t, f.Limit(idA, slow()))
-		if got, err := f.Drift(idA, slow()); err != nil || len(got) > 0 {
-			t.Errorf("as it is: %v, %v", got, err)
-		}
+		got, err := f.Drift(idA, slow())
+		expect.True(t, err == nil && len(got) == 0, "as it is: %v, %v", got, err)
 		v1, v2 := []string{" 0", " 7340032"}[i], []string{"max", "7340032"}[i]
 		foreign(t, f, idA, "blkio", "blkio.throttle.write_bps_device", "io.max", disk+v1, disk+" wbps="+v2)
 		if got, err := f.Drift(idA, slow()); err != nil || !slices.Equal(got, []string{"io_write_bps"}) {

@@ -94,9 +94,8 @@ func TestBlockIOFiles(t *testing.T) {
 			expect.True(t, err == nil && slices.Contains(inside, session.Process.Pid),
 				"the session is not bounded: inside are %v, %v", inside, err)
 		}
-		if got := ioFiles(t, f, idA); got != strings.ReplaceAll(want, "D", disk) {
-			t.Errorf("%+v is %q, want %q", c.io, got, want)
-		}
+		got := ioFiles(t, f, idA)
+		expect.True(t, got == strings.ReplaceAll(want, "D", disk), "%+v is %q, want %q", c.io, got, want)
 	}
 	must.Do(t, f.Kill(killCtx(t), idA))
 	must.Do(t, f.Remove(idA))

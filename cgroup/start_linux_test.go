@@ -154,9 +154,8 @@ func TestManySimultaneousStarts(t *testing.T) {
 	}
 	checkThreads(t, f)
 	await(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
-	if ids, err := f.IDs(); err != nil || len(ids) != 0 {
-		t.Errorf("left: %v, %v", ids, err)
-	}
+	ids, err := f.IDs()
+	expect.True(t, err == nil && len(ids) == 0, "left: %v, %v", ids, err)
 }
 
 func startMany(t *testing.T, f *FS, ids []chat.ID) {
@@ -260,9 +259,8 @@ func TestStormJoinsTheCPUCgroup(t *testing.T) {
 		if err != nil || serr != nil || st.Flags&sys.Exiting != 0 {
 			continue
 		}
-		if !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)) {
-			t.Errorf("pid %d: %s", pid, b)
-		}
+		expect.True(t, strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)),
+			"pid %d: %s", pid, b)
 	}
 }
 
@@ -272,9 +270,8 @@ func TestQuotaStaysAfterStarts(t *testing.T) {
 	f := open(t)
 	must.Do(t, f.Create(idA, limits()))
 	start(t, f, idA, "session", "while :; do :; done")
-	if u, err := f.Usage(idA); err != nil || u.Throttled != 0 {
-		t.Fatalf("before LimitCPU: %+v, %v", u, err)
-	}
+	u, err := f.Usage(idA)
+	must.True(t, err == nil && u.Throttled == 0, "before LimitCPU: %+v, %v", u, err)
 	l := limits()
 	l.CPUQuota, l.CPUPeriod = chat.Duration(5*time.Millisecond), chat.Duration(50*time.Millisecond)
 	must.Do(t, f.LimitCPU(idA, l))

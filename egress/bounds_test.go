@@ -36,9 +36,8 @@ func TestBudget(t *testing.T) {
 			n++
 		}
 	}
-	if n := got(&owners[0], &share{}); n != all/2 {
-		t.Errorf("the first chat got %d of %d", n, all)
-	}
+	n := got(&owners[0], &share{})
+	expect.True(t, n == all/2, "the first chat got %d of %d", n, all)
 	for range 100 {
 		got(&owners[0], &share{})
 	}

@@ -251,9 +251,8 @@ func TestOpen(t *testing.T) {
 	_ = c.Close()
 	w.event(Refused, "")
 	w.event(Allowed, "")
-	if got := open(one); got.Count != 1 || got.Connections[0].To() != server.String() {
-		t.Errorf("%+v", got)
-	}
+	got = open(one)
+	expect.True(t, got.Count == 1 && got.Connections[0].To() == server.String(), "%+v", got)
 }
 
 // TestCarriedIsReported: chatd-root hears how many connections there are when that changes, and

@@ -467,9 +467,8 @@ func TestClientLeavesSwitched(t *testing.T) {
 	c := w.byName("api.example.org", o.addr)
 	b := send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+
 		"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-	if a, err := http.ReadResponse(b, nil); err != nil || a.StatusCode != 101 {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	a, err := http.ReadResponse(b, nil)
+	must.True(t, err == nil && a.StatusCode == 101, "%+v, %v", a, err)
 	go func() { _, _ = io.Copy(io.Discard, b) }() // it reads, and so resets nothing
 	must.Do(t, c.CloseWrite())
 	select {

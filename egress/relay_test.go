@@ -36,9 +36,8 @@ func TestHalfClose(t *testing.T) {
 	if err = errors.Join(err, c.CloseWrite()); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := io.ReadAll(c); string(b) != "all of this" || err != nil {
-		t.Errorf("%q, %v", b, err)
-	}
+	b, err := io.ReadAll(c)
+	expect.True(t, string(b) == "all of this" && err == nil, "%q, %v", b, err)
 	w.event(Allowed, "")
 }
 
@@ -51,9 +50,8 @@ func TestServerHalfClose(t *testing.T) {
 		b, _ := io.ReadAll(c)
 		got <- string(b)
 	})
-	if b, err := io.ReadAll(c); string(b) != "over" || err != nil {
-		t.Errorf("%q, %v", b, err)
-	}
+	b, err := io.ReadAll(c)
+	expect.True(t, string(b) == "over" && err == nil, "%q, %v", b, err)
 	must.Get(io.WriteString(c, "still here"))(t)
 	c.Close()
 	expect.Equal(t, <-got, "still here", "")

@@ -140,9 +140,8 @@ func TestOtherHosts(t *testing.T) {
 	c := w.client(true)
 	r := w.request("GET", "/", nil)
 	r.URL.Host = "other.example.org:" + portOf(addr)
-	if _, err := c.Do(r); err == nil || !strings.Contains(err.Error(), "unknown authority") {
-		t.Errorf("another host: %v", err)
-	}
+	_, err := c.Do(r)
+	expect.True(t, err != nil && strings.Contains(err.Error(), "unknown authority"), "another host: %v", err)
 	c.Transport.(*http.Transport).TLSClientConfig.RootCAs = pool(t, authorities().outside)
 	w.do(c, r)
 	// The chat two has the same list and no secret.
@@ -162,9 +161,8 @@ func TestGrantsChange(t *testing.T) {
 		fmt.Fprint(w, r.Header.Get("X-Api-Key") == apiValue)
 	})
 	c := w.client(false)
-	if _, body := w.do(c, w.request("GET", "/", nil)); body != "true" {
-		t.Error(body)
-	}
+	_, body := w.do(c, w.request("GET", "/", nil))
+	expect.True(t, body == "true", "%v", body)
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: w.n.allowed()})
 	if _, body := w.do(c, w.request("GET", "/", nil)); body != "false" { // over the open connection
 		t.Error(body)
@@ -173,9 +171,8 @@ func TestGrantsChange(t *testing.T) {
 		Grants: []secret.Grant{{Name: "api", Placeholder: anothers}}})
 	r := w.request("GET", "/", nil)
 	r.Header.Set("X-Api-Key", anothers)
-	if _, body := w.do(c, r); body != "true" {
-		t.Error(body)
-	}
+	_, body = w.do(c, r)
+	expect.True(t, body == "true", "%v", body)
 }
 
 // TestRotation: the next request has the new value; the former one is still taken out of answers.
@@ -197,9 +194,8 @@ func TestRotation(t *testing.T) {
 	for range 2 { // read again without a change
 		w.setValue("x-api-key: $", next)
 		_, body := w.do(c, w.request("GET", "/", nil))
-		if body != "true "+strings.Repeat("*", len(apiValue))+" "+strings.Repeat("*", len(next)) {
-			t.Error(body)
-		}
+		expect.Equal(t, body, "true "+strings.Repeat("*", len(apiValue))+" "+strings.Repeat("*", len(next)),
+			"")
 	}
 	w.s.secrets.set(nil) // forgets what was
 	w.setValue("x-api-key: $", "")

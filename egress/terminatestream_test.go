@@ -68,13 +68,11 @@ func TestEchoes(t *testing.T) {
 		}
 		r = w.request("GET", "/codings", nil)
 		r.Header.Set("Accept-Encoding", "br, zstd")
-		if _, body := w.do(c, r); body != "identity" {
-			t.Errorf("the server is asked for %q", body)
-		}
+		_, body := w.do(c, r)
+		expect.True(t, body == "identity", "the server is asked for %q", body)
 		r.Header.Set("Accept-Encoding", "gzip, deflate, br")
-		if _, body := w.do(c, r); body != "gzip" {
-			t.Errorf("the server is asked for %q", body)
-		}
+		_, body = w.do(c, r)
+		expect.True(t, body == "gzip", "the server is asked for %q", body)
 	})
 }
 
@@ -243,15 +241,13 @@ func TestWebSocket(t *testing.T) {
 	want := bytes.Join([][]byte{frame(textFrame, "key "+stars[:10]), frame(fin|ping, stars),
 		frame(fin|more, stars[10:])}, nil)
 	read := make([]byte, len(want))
-	if _, err := io.ReadFull(b, read); err != nil || !bytes.Equal(read, want) {
-		t.Errorf("%q, %v, want %q", read, err, want)
-	}
+	_, err = io.ReadFull(b, read)
+	expect.True(t, err == nil && bytes.Equal(read, want), "%q, %v, want %q", read, err, want)
 	fmt.Fprint(c, "hello\n")
 	want = frame(fin|textFrame, "hello\n"+apiValue[:1])
 	read = make([]byte, len(want))
-	if _, err := io.ReadFull(b, read); err != nil || !bytes.Equal(read, want) {
-		t.Errorf("%q, %v, want %q", read, err, want)
-	}
+	_, err = io.ReadFull(b, read)
+	expect.True(t, err == nil && bytes.Equal(read, want), "%q, %v, want %q", read, err, want)
 }
 
 // TestOtherUpgrades: no other protocol is switched to.

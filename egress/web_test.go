@@ -286,9 +286,8 @@ func TestWebUpgrade(t *testing.T) {
 	}
 	send(t, c, "GET \x00 bytes")
 	must.Do(t, c.CloseWrite())
-	if got, err := io.ReadAll(b); string(got) != "helloGET \x00 bytes" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
+	got, err := io.ReadAll(b)
+	expect.True(t, string(got) == "helloGET \x00 bytes" && err == nil, "%q, %v", got, err)
 	w.event(Allowed, "")
 }
 
@@ -300,10 +299,8 @@ func TestWebUpgradeHides(t *testing.T) {
 		c := w.byName("api.example.org", o.addr)
 		answer(t, send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+
 			"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAA\r\n\r\n"), 200)
-		if got := o.seen(); len(got) != 1 ||
-			got[0] != "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n" {
-			t.Errorf("%q", got)
-		}
+		got := o.seen()
+		expect.True(t, len(got) == 1 && got[0] == "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n", "%q", got)
 		c.Close()
 	}
 }
@@ -336,9 +333,8 @@ func TestWebStreams(t *testing.T) {
 		}
 	}
 	send(t, c, "0\r\n\r\n")
-	if got, err := io.ReadAll(r.Body); len(got) > 0 || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
+	got, err := io.ReadAll(r.Body)
+	expect.True(t, len(got) == 0 && err == nil, "%q, %v", got, err)
 }
 
 // TestWebUpload: a long body of either form arrives whole.

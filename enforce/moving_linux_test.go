@@ -38,9 +38,8 @@ func TestAttackMoving(t *testing.T) {
 	}
 	for _, elsewhere := range []string{filepath.Dir(s.home), s.home + "-shm"} {
 		h := must.Get(handleAt(elsewhere, home.fsid))(t)
-		if at, err := home.pathOf(h); !errors.Is(err, errElsewhere) {
-			t.Errorf("%s is at %q: %v", elsewhere, at, err)
-		}
+		at, err := home.pathOf(h)
+		expect.True(t, errors.Is(err, errElsewhere), "%s is at %q: %v", elsewhere, at, err)
 	}
 	must.Do(t, errors.Join(os.RemoveAll(a), os.RemoveAll(b)))
 	if at, err := home.pathOf(dir); !errors.Is(err, errElsewhere) && at == "" {
@@ -87,9 +86,8 @@ func TestNamedDeleted(t *testing.T) {
 	makeFree(t, filepath.Join(dir, ".env"))
 	must.Do(t, os.Rename(filepath.Join(dir, ".env"), filepath.Join(dir, "open")))
 	makeFree(t, filepath.Join(dir, "other"))
-	if got := s.reads(t, "d (deleted)/open", "d (deleted)/other"); !slices.Equal(got, []bool{false, true}) {
-		t.Errorf("what was .env and another file are read: %v", got)
-	}
+	got := s.reads(t, "d (deleted)/open", "d (deleted)/other")
+	expect.True(t, slices.Equal(got, []bool{false, true}), "what was .env and another file are read: %v", got)
 }
 
 // TestMaskMountsStay: by the same rules nothing is unmasked because a directory around it has

@@ -44,12 +44,10 @@ func TestTurns(t *testing.T) {
 		pause := must.Get(w.turn())(t)
 		expect.True(t, pause >= 0, "nobody waits any more")
 	}
-	if n := quiet.backlog.len(); n > 0 {
-		t.Errorf("%d names of B wait after a turn of each", n)
-	}
-	if n := noisy.backlog.len(); n < many-2*turnSize {
-		t.Errorf("%d of A's %d names wait after a turn of each", n, many)
-	}
+	n := quiet.backlog.len()
+	expect.True(t, n <= 0, "%d names of B wait after a turn of each", n)
+	n = noisy.backlog.len()
+	expect.True(t, n >= many-2*turnSize, "%d of A's %d names wait after a turn of each", n, many)
 	// One that has used its share is passed over, and says when its turn is.
 	noisy.names.spend(time.Now(), time.Hour)
 	before := noisy.backlog.len()
@@ -127,9 +125,8 @@ func TestWorkerEndsBehind(t *testing.T) {
 	for waits := true; waits; {
 		must.Get(w.turn())(t)
 		waits = w.sessions[s.order.Chat].backlog.len() > 0
-		if recorded := exists(w.backlogFile(s.order.Chat)); recorded != waits {
-			t.Fatalf("something waits: %t; a later worker is told: %t", waits, recorded)
-		}
+		recorded := exists(w.backlogFile(s.order.Chat))
+		must.True(t, recorded == waits, "something waits: %t; a later worker is told: %t", waits, recorded)
 	}
 	must.Do(t, os.WriteFile(w.backlogFile(s.order.Chat), nil, 0o600))
 	expect.True(t, w.openJournal(&watchedSession{session: s.k.named(s.order.Chat)}) != nil,
@@ -171,9 +168,8 @@ func TestRefusals(t *testing.T) {
 	for id, left := range want {
 		expect.True(t, left == 0, "%d opens of chat %s are not accounted for", left, id)
 	}
-	if a := r.take(); len(a.Refused) != 0 {
-		t.Errorf("handed out twice: %d chats", len(a.Refused))
-	}
+	a := r.take()
+	expect.True(t, len(a.Refused) == 0, "handed out twice: %d chats", len(a.Refused))
 }
 
 // event is one event as fanotify(7) writes it.

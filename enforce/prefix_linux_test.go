@@ -73,9 +73,8 @@ func TestSwappedPrefix(t *testing.T) {
 		followed = followed || got[2] == openResult{}
 	}
 	close(stop)
-	if n := <-swapped; n < looks || looks == 0 {
-		t.Errorf("%d swaps, %d looks", n, looks)
-	}
+	n := <-swapped
+	expect.True(t, n >= looks && looks != 0, "%d swaps, %d looks", n, looks)
 	expect.True(t, followed, "where the link led meanwhile was never seen")
 }
 
@@ -198,12 +197,10 @@ func TestAttackFollow(t *testing.T) {
 	if len(s.denied) != 1 || s.denied[name("file")].class != filerules.Closed {
 		t.Errorf("denied: %v", s.denied)
 	}
-	if by, ok := w.owners[beside]; !ok || len(by) > 0 {
-		t.Errorf("what is beside is seen by %v, %t", by, ok)
-	}
-	if _, ok := w.owners[root]; ok {
-		t.Error("the root of a tree was taken to be where its name is")
-	}
+	by, ok := w.owners[beside]
+	expect.True(t, ok && len(by) == 0, "what is beside is seen by %v, %t", by, ok)
+	_, ok = w.owners[root]
+	expect.True(t, !ok, "the root of a tree was taken to be where its name is")
 	at, _ := s.pathsOf(dirName{deeper, "x"})
 	expect.True(t, len(at) == 1 && at[0] == "/home/a/in/er/x", "a directory in a directory is at %v", at)
 }

@@ -103,9 +103,8 @@ func TestNoWindow(t *testing.T) {
 			if k := s.k.named(s.order.Chat); len(k.masks)+len(k.hiddenMasks) > 0 {
 				t.Errorf("masks are left: %v, %v", k.masks, k.hiddenMasks)
 			}
-			if got := s.try(t, tries); !got[0].Read || !got[1].Read || !got[2].Read {
-				t.Errorf("without rules: %+v", got)
-			}
+			got := s.try(t, tries)
+			expect.True(t, got[0].Read && got[1].Read && got[2].Read, "without rules: %+v", got)
 		})
 	}
 }
@@ -141,18 +140,16 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 			makeFree(t, made)
 			must.Do(t, os.Rename(made, moved))
 			s.begun(t, tt.during)
-			if got := s.try(t, []string{moved})[0]; got.Read {
-				t.Errorf("while they change: %+v", got)
-			}
+			got := s.try(t, []string{moved})[0]
+			expect.True(t, !got.Read, "while they change: %+v", got)
 			if tt.after == tt.during {
 				s.settled(t, tt.after)
 			} else {
 				_, err = s.hold(tt.after)
 				must.Do(t, err)
 			}
-			if got := s.try(t, []string{moved})[0]; got.Read != tt.opens {
-				t.Errorf("then: %+v", got)
-			}
+			got = s.try(t, []string{moved})[0]
+			expect.True(t, got.Read == tt.opens, "then: %+v", got)
 		})
 	}
 }
@@ -283,9 +280,8 @@ func TestExceptionsStay(t *testing.T) {
 	must.Do(t, os.Remove(exception("a")))
 	makeFree(t, filepath.Join(exception("a"), "pub")) // what was a file is a directory
 	look()
-	if got := s.try(t, []string{key, filepath.Join(exception("a"), "pub"), exception("b")}); got[0] != (openResult{}) || got[1] != free || got[2] != free {
-		t.Errorf("after it was replaced: %+v", got)
-	}
+	got = s.try(t, []string{key, filepath.Join(exception("a"), "pub"), exception("b")})
+	expect.True(t, got[0] == (openResult{}) && got[1] == free && got[2] == free, "after it was replaced: %+v", got)
 }
 
 // begunMasked is a session in which bubblewrap masks names of the home.
@@ -328,14 +324,12 @@ func (s *inside) reads(t *testing.T, names ...string) (all []bool) {
 func TestStartMasks(t *testing.T) {
 	s := begunMasked(t, "note", "keys/", "other")
 	names := func() []string { return []string{"note", "keys/in", "other"} }
-	if got := s.reads(t, names()...); slices.Contains(got, true) {
-		t.Fatalf("before the enforcer: %v", got)
-	}
+	got := s.reads(t, names()...)
+	must.True(t, !slices.Contains(got, true), "before the enforcer: %v", got)
 	deny := "access: {useDefaults: false, deny: [~/note, ~/keys]}"
 	a := must.Get(s.hold(deny))(t)
-	if got := s.reads(t, names()...); !slices.Equal(got, []bool{false, false, true}) {
-		t.Errorf("by rules about two of three: %v", got)
-	}
+	got = s.reads(t, names()...)
+	expect.True(t, slices.Equal(got, []bool{false, false, true}), "by rules about two of three: %v", got)
 	first := s.mountsAt(t)
 	expect.True(t, a.Masks == 2 && len(first) == 2,
 		"%d masks are reported, %d mounts are there, want the two of bubblewrap's", a.Masks, len(first))

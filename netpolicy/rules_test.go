@@ -78,9 +78,8 @@ func FuzzFlatten(f *testing.F) {
 			if got := policyOf(t, segments, uid); got != want {
 				t.Fatalf("uid %d has policy %d, want %d: %v of %v", uid, got, want, segments, all)
 			}
-			if got := walk(t, treeRules(segments, all), uid); got != want {
-				t.Fatalf("uid %d walks to policy %d, want %d", uid, got, want)
-			}
+			got := walk(t, treeRules(segments, all), uid)
+			must.True(t, got == want, "uid %d walks to policy %d, want %d", uid, got, want)
 		}
 	})
 }
@@ -153,18 +152,15 @@ func TestPolicyOrder(t *testing.T) {
 		"-A CHATD-P3 -d 10.0.0.0/8 -p tcp -m tcp --dport 80:81 -j ACCEPT", "-A CHATD-P3 -j CHATD-DENY",
 		"-A CHATD-P3 ! -o lo -d 0.0.0.0/0 -p tcp -m tcp --dport 443 -j ACCEPT",
 	}
-	if got := policyRules(ipv4, "CHATD-P3", p); !slices.Equal(got, want) {
-		t.Errorf("got\n%s", strings.Join(got, "\n"))
-	}
-	if got := policyRules(ipv6, "CHATD-P3", p); len(got) != 1 {
-		t.Errorf("IPv6 got\n%s", strings.Join(got, "\n"))
-	}
+	got := policyRules(ipv4, "CHATD-P3", p)
+	expect.True(t, slices.Equal(got, want), "got\n%s", strings.Join(got, "\n"))
+	got = policyRules(ipv6, "CHATD-P3", p)
+	expect.True(t, len(got) == 1, "IPv6 got\n%s", strings.Join(got, "\n"))
 	p.Outside = []chat.Allow{p.Egress[1], p.Egress[2]}
 	want[0] = strings.Replace(want[0], "CHATD-P3 ", "CHATD-P3 ! -o lo ", 1)
 	want[2] = strings.Replace(want[2], "CHATD-P3 ", "CHATD-P3 ! -o lo ", 1)
-	if got := policyRules(ipv4, "CHATD-P3", p); !slices.Equal(got, want) {
-		t.Errorf("only outside, got\n%s", strings.Join(got, "\n"))
-	}
+	got = policyRules(ipv4, "CHATD-P3", p)
+	expect.True(t, slices.Equal(got, want), "only outside, got\n%s", strings.Join(got, "\n"))
 }
 
 // TestNamedPolicy: a name opens its ports on every public address of both families, once for each

@@ -43,18 +43,16 @@ func TestApplyTwiceAndRemove(t *testing.T) {
 	for name, set := range backends() {
 		t.Run(name, func(t *testing.T) {
 			table := newTable(t, set)
-			if found := drift(t, table); len(found) != 1 {
-				t.Errorf("before Apply: %q", found)
-			}
+			found := drift(t, table)
+			expect.True(t, len(found) == 1, "before Apply: %q", found)
 			many := manyPolicies(t, 40)
 			apply(t, table, many)
 			once := ours(t, set)
 			apply(t, table, many)
 			twice := ours(t, set)
 			expect.True(t, twice == once, "a second Apply left\n%s\nafter\n%s", twice, once)
-			if found := drift(t, table); len(found) != 0 {
-				t.Errorf("after Apply: %q", found)
-			}
+			found = drift(t, table)
+			expect.True(t, len(found) == 0, "after Apply: %q", found)
 			apply(t, table, many[:1])
 			if left := ours(t, set); strings.Contains(left, "CHATD-P1 ") || strings.Contains(left, "CHATD-T") {
 				t.Errorf("chains of policies that are gone: %s", left)

@@ -204,9 +204,8 @@ func serve(t testing.TB, p *place, uid uint32, host string, port int, proto stri
 			return unix.Close(fd)
 		})
 	}()
-	if err := <-ready; err != nil {
-		t.Fatalf("cannot serve %s %s:%d as %d: %v", proto, host, port, uid, err)
-	}
+	err := <-ready
+	must.True(t, err == nil, "cannot serve %s %s:%d as %d: %v", proto, host, port, uid, err)
 	t.Cleanup(func() {
 		close(stop)
 		<-finished

@@ -116,9 +116,8 @@ func TestConfineExitCodes(t *testing.T) {
 					"a plan that cannot be read was reported: %+v", reports)
 				return
 			}
-			if n := len(reports); n == 0 || !strings.Contains(reports[n-1].Error, c.want) {
-				t.Errorf("reports: %+v", reports)
-			}
+			n := len(reports)
+			expect.True(t, n != 0 && strings.Contains(reports[n-1].Error, c.want), "reports: %+v", reports)
 		})
 	}
 }

@@ -181,18 +181,16 @@ func TestFileTool(t *testing.T) {
 		{"no request", string(line), `cannot read the request`},
 	} {
 		var out bytes.Buffer
-		if err := serveFileTool(strings.NewReader(c.in), &out); err != nil || !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "\n") != 1 {
-			t.Errorf("%s: %v, %q", c.name, err, out.String())
-		}
+		err := serveFileTool(strings.NewReader(c.in), &out)
+		expect.True(t, err == nil && strings.Contains(out.String(), c.want) && strings.Count(out.String(), "\n") == 1, "%s: %v, %q", c.name, err, out.String())
 	}
 	for _, bad := range []string{
 		"", "\n", "{}", write("x"), `{"workspace":"/"} {}` + "\n", `{"workspace":"/","check":true}` + "\n", `{"workspace":7}` + "\n",
 		`{"workspace":"` + strings.Repeat("x", plan.MaxFileTool) + `"}` + "\n",
 	} {
 		var out bytes.Buffer
-		if err := serveFileTool(strings.NewReader(bad), &out); !errors.Is(err, chat.ErrInvalid) || out.Len() > 0 {
-			t.Errorf("%.40q: %v, %q", bad, err, out.String())
-		}
+		err := serveFileTool(strings.NewReader(bad), &out)
+		expect.True(t, errors.Is(err, chat.ErrInvalid) && out.Len() <= 0, "%.40q: %v, %q", bad, err, out.String())
 	}
 	for _, workspace := range []string{"", "relative", home + "/missing"} {
 		line := must.Get(plan.FileTool{Workspace: workspace}.Line())(t)

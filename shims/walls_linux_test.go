@@ -49,17 +49,15 @@ func TestWallsStopAttacks(t *testing.T) {
 	}...) {
 		t.Run(c.name, func(t *testing.T) {
 			argv := append([]string{v.Home + "/attack"}, c.attack...)
-			if got, _, _ := runIn(t, v, argv...); got != c.want {
-				t.Errorf("with every wall: %s, want %s", got, c.want)
-			}
+			got, _, _ := runIn(t, v, argv...)
+			expect.True(t, got == c.want, "with every wall: %s, want %s", got, c.want)
 			if c.wall == "" {
 				return
 			}
 			open := v
 			open.Without = []chat.LayerName{c.wall}
-			if got, _, _ := runIn(t, open, argv...); got != c.without {
-				t.Errorf("without %s: %s, want %s", c.wall, got, c.without)
-			}
+			got, _, _ = runIn(t, open, argv...)
+			expect.True(t, got == c.without, "without %s: %s, want %s", c.wall, got, c.without)
 		})
 	}
 }
@@ -286,9 +284,8 @@ func TestProbe(t *testing.T) {
 		})
 	}
 	must.Do(t, os.Chmod(v.Home, 0o755))
-	if got := layerOf(probe(t), chat.LayerHome); got.State == chat.LayerOn {
-		t.Errorf("home with mode 0755: %s", got.Probe)
-	}
+	got := layerOf(probe(t), chat.LayerHome)
+	expect.True(t, got.State != chat.LayerOn, "home with mode 0755: %s", got.Probe)
 }
 
 // What a session may write, exactly. Landlock is left out, because it hides
@@ -302,9 +299,8 @@ func TestWritablePlaces(t *testing.T) {
 	got := strings.Split(out, "\n")
 	slices.Sort(want)
 	slices.Sort(got)
-	if code != 0 || !slices.Equal(got, want) {
-		t.Errorf("exit %d, writable:\n%s\nwant:\n%s", code, strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	expect.True(t, code == 0 && slices.Equal(got, want),
+		"exit %d, writable:\n%s\nwant:\n%s", code, strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
 func TestTmpfsSizes(t *testing.T) {
@@ -351,9 +347,8 @@ func TestDeniedIsLeftOut(t *testing.T) {
 			v    plan.View
 			want string
 		}{"denied": {v, c.want}, "not denied": {granted, "ok"}, "without Landlock": {open, "ok"}} {
-			if got, _, _ := runIn(t, tt.v, v.Home+"/attack", c.do, c.path); got != tt.want {
-				t.Errorf("%s: %s %s: %s, want %s", name, c.do, c.path, got, tt.want)
-			}
+			got, _, _ := runIn(t, tt.v, v.Home+"/attack", c.do, c.path)
+			expect.True(t, got == tt.want, "%s: %s %s: %s, want %s", name, c.do, c.path, got, tt.want)
 		}
 	}
 }
@@ -385,11 +380,9 @@ func TestMasked(t *testing.T) {
 	for _, c := range []struct{ do, path, want string }{
 		{"read", "/keys/k", "EACCES"}, {"list", "/keys", "EACCES"}, {"read", "/note", "EACCES"}, {"read", "/open", "ok"},
 	} {
-		if got, _, _ := runIn(t, masked, v.Home+"/attack", c.do, v.Home+c.path); got != c.want {
-			t.Errorf("%s %s: %s, want %s", c.do, c.path, got, c.want)
-		}
-		if got, _, _ := runIn(t, v, v.Home+"/attack", c.do, v.Home+c.path); got != "ok" {
-			t.Errorf("without masks: %s %s: %s", c.do, c.path, got)
-		}
+		got, _, _ := runIn(t, masked, v.Home+"/attack", c.do, v.Home+c.path)
+		expect.True(t, got == c.want, "%s %s: %s, want %s", c.do, c.path, got, c.want)
+		got, _, _ = runIn(t, v, v.Home+"/attack", c.do, v.Home+c.path)
+		expect.True(t, got == "ok", "without masks: %s %s: %s", c.do, c.path, got)
 	}
 }

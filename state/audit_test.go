@@ -120,8 +120,7 @@ func TestVerifyFindsTheBrokenLine(t *testing.T) {
 		return b
 	}
 	chained := func(seq uint64) []byte { // to line 1, with the right prev
-		b, err := line{Seq: seq, Prev: hashLine(bytes.TrimSuffix(part(1), []byte("\n")))}.encode()
-		must.Do(t, err)
+		b := must.Get(line{Seq: seq, Prev: hashLine(bytes.TrimSuffix(part(1), []byte("\n")))}.encode())(t)
 		return append(append(part(1), b...), '\n')
 	}
 	for _, c := range []struct {

@@ -61,9 +61,8 @@ func TestFilesArePrivateWhateverTheUmask(t *testing.T) {
 			t.Errorf("%s: mode %v, %v", name, fi.Mode(), err)
 		}
 	}
-	if _, err := os.Lstat(filepath.Join(s.opts.Dir, keyName+".new")); !os.IsNotExist(err) {
-		t.Errorf("the key's draft is left: %v", err)
-	}
+	_, err := os.Lstat(filepath.Join(s.opts.Dir, keyName+".new"))
+	expect.True(t, os.IsNotExist(err), "the key's draft is left: %v", err)
 }
 
 func TestKeyIsMadeOnce(t *testing.T) {

@@ -137,9 +137,8 @@ func killOne(t *testing.T, dir string, w *witness, after int, delay time.Duratio
 			time.AfterFunc(delay, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
 		}
 	}
-	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Fatalf("the child ended by itself: %v", err)
-	}
+	err := cmd.Wait()
+	must.True(t, err != nil && strings.Contains(err.Error(), "killed"), "the child ended by itself: %v", err)
 	s := must.Get(Open(Options{Dir: dir, BlockSize: 64, AuditMax: 3000}))(t)
 	w.compare(t, s)
 	expect.NoError(t, s.Close())

@@ -75,9 +75,8 @@ func TestRotate(t *testing.T) {
 	whole, err := VerifyAudit(paths...)
 	expect.True(t, err == nil && whole == len(lines(verified(t, s))),
 		"the files have %d lines, %v", whole, err)
-	if entries, err := os.ReadDir(s.opts.Dir); err != nil || len(entries) != len(paths)+3 {
-		t.Errorf("left beside the log: %v, %v", entries, err)
-	}
+	entries, err := os.ReadDir(s.opts.Dir)
+	expect.True(t, err == nil && len(entries) == len(paths)+3, "left beside the log: %v, %v", entries, err)
 }
 
 func TestNoRotation(t *testing.T) {

@@ -31,14 +31,12 @@ func TestSchedulesLiveAsTheirChat(t *testing.T) {
 	must.Get(s.ChangeSchedule(a.ID, "a", func(x *Schedule) { x.Runs = 7 }))(t)
 	s = again(t, s)
 	all, err := s.Schedules(a.ID)
-	if err != nil || len(all) != 3 || all[0].ID+all[1].ID+all[2].ID != "zam" || all[1].Runs != 7 {
-		t.Errorf("after a restart: %+v, %v", all, err)
-	}
+	expect.True(t, err == nil && len(all) == 3 && all[0].ID+all[1].ID+all[2].ID == "zam" && all[1].Runs == 7,
+		"after a restart: %+v, %v", all, err)
 	reap(t, s, a.ID)
 	again := must.First(s.Admit(chat.Spec{ExternalID: "a"}, event("create", "intent")))(t)
-	if all, err := s.Schedules(again.ID); err != nil || len(all) != 0 {
-		t.Errorf("the next chat of this name has %+v, %v", all, err)
-	}
+	all, err = s.Schedules(again.ID)
+	expect.True(t, err == nil && len(all) == 0, "the next chat of this name has %+v, %v", all, err)
 	left := 0
 	if err := s.db.View(func(tx *bbolt.Tx) error {
 		left = tx.Bucket(scheduleBucket).Stats().KeyN
@@ -71,9 +69,8 @@ func TestSchedulesRefuse(t *testing.T) {
 	must.Do(t, s.SetPhase(b.ID, chat.Reaping, event("reap", "intent")))
 	wantErr(t, "a chat that is reaping", s.AddSchedule(b.ID, daily("x", 0), event("schedule", "done")), chat.ErrWrongPhase)
 	must.Do(t, s.RemoveSchedule(a.ID, "x", event("unschedule", "done")))
-	if all, err := s.Schedules(a.ID); err != nil || len(all) != 0 {
-		t.Errorf("after remove: %+v, %v", all, err)
-	}
+	all, err := s.Schedules(a.ID)
+	expect.True(t, err == nil && len(all) == 0, "after remove: %+v, %v", all, err)
 }
 
 // A chat has at most 32; the oldest that is over is replaced, one that runs is not.

@@ -266,9 +266,8 @@ func TestPatchIsWhole(t *testing.T) {
 		s = again(t, s)
 	}
 	must.Do(t, patch(`{"limits":{"pids_max":null}}`))
-	if got, err := s.Get(r.ID); err != nil || len(got.Limits) != 0 {
-		t.Errorf("%+v, %v", got.Limits, err)
-	}
+	got, err := s.Get(r.ID)
+	expect.True(t, err == nil && len(got.Limits) == 0, "%+v, %v", got.Limits, err)
 }
 
 // TestUnarchive: a chat of an archive has all that its record had, under a new uid; a crash before
@@ -291,9 +290,8 @@ func TestUnarchive(t *testing.T) {
 		"while it is unarchived")
 	s = again(t, s)
 	rec, err = s.Get(rec.ID)
-	if err != nil || rec.Unarchives != name || rec.Phase != chat.Creating || rec.UID == former.UID {
-		t.Fatalf("it is %+v, %v", rec, err)
-	}
+	must.True(t, err == nil && rec.Unarchives == name && rec.Phase == chat.Creating && rec.UID != former.UID,
+		"it is %+v, %v", rec, err)
 	sched := Schedule{Schedule: chat.Schedule{ID: "s1", Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour)}}}
 	must.Do(t, s.Unarchived(rec.ID, former.Env, []Schedule{sched}, event("unarchive", "done")))
 	s = again(t, s)

@@ -71,9 +71,8 @@ func TestChangedRange(t *testing.T) {
 	must.Do(t, expect.Err(s.EnsureBlock("a")))
 	must.Do(t, s.Close())
 	s = open(t, Options{Dir: s.opts.Dir, UIDs: Range{96, 200}, BlockSize: 8})
-	if blocks, _, err := s.EnsureBlock("b"); err != nil || fmt.Sprint(blocks) != "[120-127]" {
-		t.Errorf("%v, %v", blocks, err)
-	}
+	blocks, _, err := s.EnsureBlock("b")
+	expect.True(t, err == nil && fmt.Sprint(blocks) == "[120-127]", "%v, %v", blocks, err)
 	for _, r := range []Range{{0, 10}, {10, 10}, {10, 9}, {1, 1 << 31}} {
 		_, err := Open(Options{Dir: t.TempDir(), UIDs: r})
 		wantErr(t, r.String(), err, chat.ErrInvalid)

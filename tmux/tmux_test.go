@@ -31,14 +31,12 @@ func TestKeyName(t *testing.T) {
 		"pgdn": "PgDn", "pageup": "PgUp", "f1": "F1", "f12": "F12", "ctrl-x": "C-x", "alt-x": "M-x", "shift-tab": "S-Tab",
 		"ctrl-alt-left": "C-M-Left", "C-up": "C-Up", "ctrl-;": "C-;", "ctrl--": "C--", "C-c": "C-c", "Up": "Up", "x": "x",
 	} {
-		if got, known := KeyName(name); got != want || !known {
-			t.Errorf("KeyName(%q) = %q, %v, want %q", name, got, known, want)
-		}
+		got, known := KeyName(name)
+		expect.True(t, got == want && known, "KeyName(%q) = %q, %v, want %q", name, got, known, want)
 	}
 	for _, name := range []string{"", "ctrl-", "ctrl-C-c", "ctrl-ctrl-c", "f0", "f13", "f01", "Ctrl-c", "kill-server", "up;", "-l", "ctrl-é", "alt-\n"} {
-		if key, known := KeyName(name); known {
-			t.Errorf("KeyName(%q) is %q", name, key)
-		}
+		key, known := KeyName(name)
+		expect.True(t, !known, "KeyName(%q) is %q", name, key)
 	}
 }
 

@@ -81,13 +81,11 @@ func TestIfShell(t *testing.T) {
 	term := start(t, "bash", "--norc", "--noprofile", "-i")
 	waitScreen(t, term, "$")
 	yes, no := true, false
-	if f, err := term.Type(t.Context(), "echo $((40+1))", true, If{Shell: &yes}); err != nil || !f.Shell() {
-		t.Errorf("at the prompt: %+v, %v", f, err)
-	}
+	f, err := term.Type(t.Context(), "echo $((40+1))", true, If{Shell: &yes})
+	expect.True(t, err == nil && f.Shell(), "at the prompt: %+v, %v", f, err)
 	waitScreen(t, term, "\n41")
-	if f, err := term.Type(t.Context(), "echo $((40+3))", true, If{Shell: &no}); !errors.Is(err, ErrUnmet) || f.Program != "bash" {
-		t.Errorf("while no shell is in front: %+v, %v", f, err)
-	}
+	f, err = term.Type(t.Context(), "echo $((40+3))", true, If{Shell: &no})
+	expect.True(t, errors.Is(err, ErrUnmet) && f.Program == "bash", "while no shell is in front: %+v, %v", f, err)
 	must.Get(term.Type(t.Context(), "exec cat", true, If{}))(t)
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := term.Type(t.Context(), "here", true, If{Program: "cat"}); err == nil || time.Now().After(deadline) {

@@ -42,9 +42,8 @@ func TestFiles(t *testing.T) {
 		"pids.max": "max\n", "cgroup.events": "populated 1\nfrozen 0\n",
 	})
 	expect.Equal(t, must.Get(ReadNumber(dir, "pids.max"))(t), 1<<64-1, "pids.max")
-	if full, err := Populated(dir); err != nil || !full {
-		t.Errorf("populated: %v, %v", full, err)
-	}
+	full, err := Populated(dir)
+	expect.True(t, err == nil && full, "populated: %v, %v", full, err)
 	expect.NoError(t, Write(dir, "pids.max", "20\n"))
 	expect.Equal(t, must.Get(ReadNumber(dir, "pids.max"))(t), 20, "written")
 	_, readErr := ReadFlat(dir, "none", "key")
@@ -63,16 +62,13 @@ func TestMembers(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"cgroup.procs": "1\n2\n", "a/cgroup.procs": "", "a/b/cgroup.procs": "3\n",
 	})
-	if pids, err := Members(dir); err != nil || !slices.Equal(pids, []int{1, 2, 3}) {
-		t.Errorf("members: %v, %v", pids, err)
-	}
-	if pids, err := Processes(dir); err != nil || !slices.Equal(pids, []int{1, 2}) {
-		t.Errorf("its own: %v, %v", pids, err)
-	}
+	pids, err := Members(dir)
+	expect.True(t, err == nil && slices.Equal(pids, []int{1, 2, 3}), "members: %v, %v", pids, err)
+	pids, err = Processes(dir)
+	expect.True(t, err == nil && slices.Equal(pids, []int{1, 2}), "its own: %v, %v", pids, err)
 	bad := tree(t, map[string]string{"cgroup.procs": "1\nx\n"})
-	if pids, err := Members(bad); err == nil {
-		t.Errorf("a word is a process: %v", pids)
-	}
+	pids, err = Members(bad)
+	expect.True(t, err != nil, "a word is a process: %v", pids)
 }
 
 // TestDirectories: a tree is made and removed again and again, and nothing but directories is.

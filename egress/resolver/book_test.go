@@ -71,9 +71,8 @@ func TestBookTorn(t *testing.T) {
 			must.Do(t, b.Close())
 		}
 		text, err := os.ReadFile(path)
-		if want := "a.example.com\nc.example.com\n"; err != nil || string(text) != want {
-			t.Errorf("the file has %q, %v, want %q", text, err, want)
-		}
+		want := "a.example.com\nc.example.com\n"
+		expect.True(t, err == nil && string(text) == want, "the file has %q, %v, want %q", text, err, want)
 	}
 }
 
@@ -149,9 +148,8 @@ func TestBookOthers(t *testing.T) {
 			t.Errorf("%s is of %s", a, host)
 		}
 	}
-	if _, ok := b.Host(netip.Addr{}); ok || MadeUp(netip.Addr{}) {
-		t.Error("no address is made up")
-	}
+	_, ok := b.Host(netip.Addr{})
+	expect.True(t, !ok && !MadeUp(netip.Addr{}), "no address is made up")
 	for _, p := range []netip.Prefix{V4Names, V6Names} {
 		expect.True(t, !chat.Public(p.Addr()), "%s is of the internet", p)
 	}

@@ -85,13 +85,11 @@ func TestClientChases(t *testing.T) {
 	}
 	u := &upstream{t: t, say: one}
 	got, err := u.client(1).Addrs(t.Context(), "n33")
-	if want := addrs("192.0.2.1", "2001:db8::1"); err != nil || !slices.Equal(got, want) {
-		t.Errorf("8 queries find %v, %v, want %v", got, err, want)
-	}
+	want := addrs("192.0.2.1", "2001:db8::1")
+	expect.True(t, err == nil && slices.Equal(got, want), "8 queries find %v, %v, want %v", got, err, want)
 	u = &upstream{t: t, say: one}
-	if got, err := u.client(1).Addrs(t.Context(), "n32"); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("9 queries find %v, %v, want ErrUnavailable", got, err)
-	}
+	got, err = u.client(1).Addrs(t.Context(), "n32")
+	expect.True(t, errors.Is(err, ErrUnavailable), "9 queries find %v, %v, want ErrUnavailable", got, err)
 	n := len(u.queries())
 	expect.True(t, n == 2*maxChase, "%d queries, want %d", n, 2*maxChase)
 }
@@ -279,9 +277,8 @@ func TestClientTCP(t *testing.T) {
 		return zone{host: many}.say(q, server, udp)
 	}
 	got, err := u.client(1).Addrs(t.Context(), host)
-	if err != nil || len(got) != maxFamilyAddrs || got[0] != netip.MustParseAddr("192.0.2.0") {
-		t.Errorf("found %v, %v", got, err)
-	}
+	expect.True(t, err == nil && len(got) == maxFamilyAddrs && got[0] == netip.MustParseAddr("192.0.2.0"),
+		"found %v, %v", got, err)
 	u.say = func(q dnsmessage.Message, _ int, _ bool) []dnsmessage.Message {
 		m := says(q, 0)
 		m.Truncated = true

@@ -416,9 +416,8 @@ func TestAnswerMany(t *testing.T) {
 		for i := range 200 {
 			for _, kind := range []dnsmessage.Type{typeA, typeAAAA} {
 				all.Go(func() {
-					if m := f.ask(t, query1(fmt.Sprintf("n%d.test", i), kind)); len(m.Answers) != 1 {
-						t.Errorf("name %d, %s: %s, %v", i, kind, m.RCode, m.Answers)
-					}
+					m := f.ask(t, query1(fmt.Sprintf("n%d.test", i), kind))
+					expect.True(t, len(m.Answers) == 1, "name %d, %s: %s, %v", i, kind, m.RCode, m.Answers)
 				})
 			}
 		}
@@ -498,9 +497,8 @@ func FuzzAnswer(f *testing.F) {
 // checkAnswer checks what holds for the answer to any bytes.
 func checkAnswer(t *testing.T, msg, answer []byte) {
 	m := unpack(t, answer)
-	if len(answer) > 512 || !m.Response || m.Truncated || string(answer[:2]) != string(msg[:2]) {
-		t.Errorf("the answer has %d bytes, and the header %+v", len(answer), m.Header)
-	}
+	expect.True(t, len(answer) <= 512 && m.Response && !m.Truncated && string(answer[:2]) == string(msg[:2]),
+		"the answer has %d bytes, and the header %+v", len(answer), m.Header)
 	for _, r := range m.Answers {
 		name := strings.ToLower(strings.TrimSuffix(m.Questions[0].Name.String(), "."))
 		text := value(dnsmessage.Message{Answers: []dnsmessage.Resource{r}})

@@ -54,9 +54,8 @@ func TestServeTCPBounds(t *testing.T) {
 		f := newFixture(t)
 		c, ended := f.serve(t.Context())
 		for i := range maxQueries {
-			if _, err := exchangeTCP(t, c, packed); err != nil {
-				t.Fatalf("query %d: %v", i+1, err)
-			}
+			_, err := exchangeTCP(t, c, packed)
+			must.True(t, err == nil, "query %d: %v", i+1, err)
 		}
 		expect.True(t, expect.Err(exchangeTCP(t, c, packed)) != nil,
 			"query %d is answered", maxQueries+1)
@@ -139,11 +138,9 @@ func TestServeTCPContext(t *testing.T) {
 
 func TestFrame(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeFrame(&b, make([]byte, maxMessage+1)); err == nil || b.Len() > 0 {
-		t.Errorf("a message that is too long is written: %v", err)
-	}
-	if err := writeFrame(&b, []byte("abc")); err != nil || b.String() != "\x00\x03abc" {
-		t.Errorf("wrote %q, %v", b.String(), err)
-	}
+	err := writeFrame(&b, make([]byte, maxMessage+1))
+	expect.True(t, err != nil && b.Len() <= 0, "a message that is too long is written: %v", err)
+	err = writeFrame(&b, []byte("abc"))
+	expect.True(t, err == nil && b.String() == "\x00\x03abc", "wrote %q, %v", b.String(), err)
 	expect.Equal(t, string(must.Get(readFrame(&b, 3))(t)), "abc", "read")
 }

@@ -46,7 +46,6 @@ func TestEscaped(t *testing.T) {
 	} {
 		expect.True(t, slices.Contains(texts, want), "%s: %s is not known", of, want)
 	}
-	if got := Escaped("sk-proj-0123_4567"); len(got) != 1 {
-		t.Errorf("a value without marks: %s", fmt.Sprint(got))
-	}
+	got := Escaped("sk-proj-0123_4567")
+	expect.True(t, len(got) == 1, "a value without marks: %s", fmt.Sprint(got))
 }

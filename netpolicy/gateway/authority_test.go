@@ -72,9 +72,8 @@ func TestIssue(t *testing.T) {
 func TestSameAfterRestart(t *testing.T) {
 	later := now.Add(24 * time.Hour)
 	a, b := made(t, "seed", now), made(t, "seed", later)
-	if !a.key.Equal(b.key) || bytes.Equal(a.Certificate(), made(t, "other", now).Certificate()) {
-		t.Error("the key is not that of the seed")
-	}
+	expect.True(t, a.key.Equal(b.key) && !bytes.Equal(a.Certificate(), made(t, "other", now).Certificate()),
+		"the key is not that of the seed")
 	const host = "api.example.org"
 	expect.NoError(t, errors.Join(trusts(b, issued(t, a, host, now), host, later),
 		trusts(a, issued(t, b, host, later), host, later)))
@@ -121,9 +120,8 @@ func TestKeyStore(t *testing.T) {
 	trust := made(t, "seed", now).Trust(made(t, "host", now).Certificate())
 	b := trust.JKS
 	want := "\xfe\xed\xfe\xed\x00\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00\x02\x00\x04ca-0"
-	if !bytes.HasPrefix(b, []byte(want)) || bytes.Count(b, []byte("\x00\x05X.509\x00\x00")) != 2 {
-		t.Errorf("%q", b)
-	}
+	expect.True(t, bytes.HasPrefix(b, []byte(want)) && bytes.Count(b, []byte("\x00\x05X.509\x00\x00")) == 2,
+		"%q", b)
 	keytool, err := exec.LookPath("keytool")
 	if err != nil {
 		t.Log("the host has no keytool")

@@ -93,9 +93,8 @@ func TestReportsOfOpenChats(t *testing.T) {
 	g.closing = c
 	report := uplink.Call{Verb: uplink.Events, Report: rand.Uint64(), Events: []uplink.Event{
 		refusedEvent(a, nil), refusedEvent(b, nil), refusedEvent(c, nil), refusedEvent("", nil)}}
-	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
-		t.Error(answer.Error)
-	}
+	_, answer := g.answer(t.Context(), report, nil)
+	expect.True(t, answer.Error == "", "%v", answer.Error)
 	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" { // told again
 		t.Error(answer.Error)
 	}
@@ -203,13 +202,11 @@ func TestConnections(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()
 	g := followed(t, dir)
-	if o := g.Connections(t.Context(), a); o.Count != 0 || o.Unknown != "" || o.Connections == nil {
-		t.Errorf("of a chat that sleeps: %+v", o)
-	}
+	o := g.Connections(t.Context(), a)
+	expect.True(t, o.Count == 0 && o.Unknown == "" && o.Connections != nil, "of a chat that sleeps: %+v", o)
 	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	if o := g.Connections(t.Context(), a); o.Unknown == "" || o.Connections == nil {
-		t.Errorf("without chatd-egress: %+v", o)
-	}
+	o = g.Connections(t.Context(), a)
+	expect.True(t, o.Unknown != "" && o.Connections != nil, "without chatd-egress: %+v", o)
 	egress := newCarrier(t, dir)
 	until(t, g.Answers)
 	egress.heard("hello", "open "+string(a)+" +++")
@@ -228,10 +225,8 @@ func TestConnections(t *testing.T) {
 	good := chat.NewEgressOpen([]chat.EgressConnection{{Since: time.Now(), Host: "a.example",
 		Port: 443}})
 	set(&good)
-	if o := g.Connections(t.Context(), a); o.Unknown != "" || o.Count != 1 ||
-		o.Connections[0].To() != "a.example:443" {
-		t.Errorf("%+v", o)
-	}
+	o = g.Connections(t.Context(), a)
+	expect.True(t, o.Unknown == "" && o.Count == 1 && o.Connections[0].To() == "a.example:443", "%+v", o)
 }
 
 // TestResolve: chatd-egress looks up for open chats, and its error is the answer.
@@ -334,9 +329,8 @@ func TestFlows(t *testing.T) {
 	for i := range 3000 {
 		now = now.Add(time.Second)
 		must.Do(t, f.take(chat.ID(fmt.Sprint(i)), fmt.Sprint(i)))
-		if n := len(f.of); n > 2*130 {
-			t.Fatalf("%d counts are kept", n)
-		}
+		n := len(f.of)
+		must.True(t, n <= 2*130, "%d counts are kept", n)
 	}
 }
 

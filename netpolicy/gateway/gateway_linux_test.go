@@ -128,10 +128,9 @@ func TestSocketsFor(t *testing.T) {
 			}
 		})
 	}
-	if _, err := egress.ask(uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("192.0.2.1:123"),
-		Remote: client}); err != nil {
-		t.Error(err)
-	}
+	_, err := egress.ask(uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("192.0.2.1:123"),
+		Remote: client})
+	expect.True(t, err == nil, "%v", err)
 }
 
 // TestNoProgram: what cannot be started is reported, and sessions begin: their connections wait.

@@ -88,9 +88,8 @@ func TestConnectionsTellWhereTheyGo(t *testing.T) {
 		}
 		expect.NoError(t, expect.Err(got.Write([]byte("back"))))
 		b := make([]byte, 4)
-		if _, err := conn.Read(b); err != nil || string(b) != "back" {
-			t.Errorf("from %s: %q, %v", to, b, err)
-		}
+		_, err = conn.Read(b)
+		expect.True(t, err == nil && string(b) == "back", "from %s: %q, %v", to, b, err)
 		expect.NoError(t, errors.Join(conn.Close(), got.Close()))
 	}
 }

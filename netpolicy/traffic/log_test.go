@@ -61,12 +61,10 @@ func TestMinutes(t *testing.T) {
 		t.Errorf("%+v", got.Entries)
 	}
 	w.Forget(a)
-	if got := w.Of(a); got.Entries == nil || len(got.Entries) != 0 || got.Totals.Refused != 0 {
-		t.Errorf("%+v is left", got)
-	}
-	if got := w.Of(b); got.Totals.Refused != 3 {
-		t.Errorf("%+v", got)
-	}
+	got = w.Of(a)
+	expect.True(t, got.Entries != nil && len(got.Entries) == 0 && got.Totals.Refused == 0, "%+v is left", got)
+	got = w.Of(b)
+	expect.True(t, got.Totals.Refused == 3, "%+v", got)
 }
 
 // TestEntriesAreBounded: a chat has its last entries, and does not take those of others. The totals
@@ -85,9 +83,8 @@ func TestEntriesAreBounded(t *testing.T) {
 		got.Totals != (chat.EgressTotals{Failed: 5000}) {
 		t.Errorf("%d entries, totals %+v", n, got.Totals)
 	}
-	if got := w.Of(b); len(got.Entries) != 1 {
-		t.Errorf("%+v", got)
-	}
+	got = w.Of(b)
+	expect.True(t, len(got.Entries) == 1, "%+v", got)
 }
 
 // TestEntryGoesOn: of entries, those are kept that were counted last.
@@ -273,9 +270,8 @@ func TestAuditEnds(t *testing.T) {
 			w.Add(a, []chat.EgressEvent{w.refused(fmt.Sprint(i), 1)})
 		}
 		w.Flush(false)
-		if n := len(w.lines[a]); n != maxLines {
-			t.Errorf("%s: %d lines before", name, n)
-		}
+		n := len(w.lines[a])
+		expect.True(t, n == maxLines, "%s: %d lines before", name, n)
 		end(w)
 		w.Flush(true)
 		if n := len(w.lines[a]); n != maxLines+1 || w.audited(a) != 100 {

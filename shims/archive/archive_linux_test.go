@@ -201,9 +201,8 @@ func TestRoundTrip(t *testing.T) {
 	checked := must.Get(Check(bytes.NewReader(stream), "", wide))(t)
 	unpacked := must.Get(Unpack(openDirectory(t, to), bytes.NewReader(stream), "", wide))(t)
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(to, "closed"), 0o700) })
-	if fmt.Sprint(packed) != fmt.Sprint(checked) || fmt.Sprint(packed) != fmt.Sprint(unpacked) {
-		t.Errorf("packed %+v, checked %+v, unpacked %+v", packed, checked, unpacked)
-	}
+	expect.True(t, fmt.Sprint(packed) == fmt.Sprint(checked) && fmt.Sprint(packed) == fmt.Sprint(unpacked),
+		"packed %+v, checked %+v, unpacked %+v", packed, checked, unpacked)
 	same(t, want, describe(t, to))
 	expect.True(t, packed.Left == 0 && packed.Entries >= 60 && len(stream) <= 1<<20,
 		"%+v in %d bytes", packed, len(stream))

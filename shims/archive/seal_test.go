@@ -40,14 +40,12 @@ func sealed(t *testing.T, recipients, identity string) {
 	for _, key := range keys {
 		var out bytes.Buffer
 		got, err := Open(bytes.NewReader(stream.Bytes()), &out, key, 100)
-		if err != nil || out.String() != text || got.SHA256 != s.SHA256 {
-			t.Errorf("opened %q, %+v, %v", out.String(), got, err)
-		}
+		expect.True(t, err == nil && out.String() == text && got.SHA256 == s.SHA256,
+			"opened %q, %+v, %v", out.String(), got, err)
 		expect.Is(t, expect.Err(Open(bytes.NewReader(stream.Bytes()), &out, key, int64(len(text)-1))), chat.ErrInvalid,
 			"over its bound")
-		if _, err := Open(bytes.NewReader(stream.Bytes()[:stream.Len()-1]), &out, key, 100); err == nil {
-			t.Error("a stream that is cut off is opened")
-		}
+		_, err = Open(bytes.NewReader(stream.Bytes()[:stream.Len()-1]), &out, key, 100)
+		expect.True(t, err != nil, "a stream that is cut off is opened")
 	}
 	if recipients == "" {
 		return

@@ -71,9 +71,8 @@ func TestChecked(t *testing.T) {
 		got.Reset()
 		_, err := w.exchange(t, filewire.ReadFileTool, filewire.ReadFile{Path: "l"}, x)
 		var d *filewire.Denial
-		if !errors.As(err, &d) || d.Place != "rules.yaml:7" || got.Len() > 0 {
-			t.Errorf("%s denied: %v, %q", deny, err, got.String())
-		}
+		expect.True(t, errors.As(err, &d) && d.Place == "rules.yaml:7" && got.Len() <= 0,
+			"%s denied: %v, %q", deny, err, got.String())
 	}
 	deny = "/new/dir/f"
 	for _, tool := range []filewire.Tool{filewire.WriteFileTool, filewire.AppendFileTool} {
@@ -200,9 +199,8 @@ func TestResolve(t *testing.T) {
 		names = append(names, fmt.Sprintf("%s/in/%d", h, i))
 		want[names[len(names)-1]] = fmt.Sprintf("%s/d/%d", h, i)
 	}
-	if got := w.resolved(t, names); !maps.Equal(got, want) {
-		t.Errorf("%d names, want %d", len(got), len(want))
-	}
+	got := w.resolved(t, names)
+	expect.True(t, maps.Equal(got, want), "%d names, want %d", len(got), len(want))
 	err := filewire.Send(discard{}, filewire.Request{Tool: filewire.ResolveTool, Links: []string{strings.Repeat("/x", filewire.MaxNames)}})
 	expect.Is(t, err, chat.ErrUnsupported, "too many names")
 	fine := `{"size":0,"bytes":0}` + "\n"

@@ -38,12 +38,10 @@ func TestPages(t *testing.T) {
 			t.Errorf("by %d: %d bytes", length, got.Len())
 		}
 	}
-	if got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: 5000}); err != nil || got != "" || a.Truncated {
-		t.Errorf("beyond the end: %q, %+v, %v", got, a, err)
-	}
-	if got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: filewire.MaxOffset}); err != nil || got != "" || a.Truncated {
-		t.Errorf("far beyond the end: %q, %+v, %v", got, a, err)
-	}
+	got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: 5000})
+	expect.True(t, err == nil && got == "" && !a.Truncated, "beyond the end: %q, %+v, %v", got, a, err)
+	got, a, err = w.read(filewire.ReadFile{Path: "f", Offset: filewire.MaxOffset})
+	expect.True(t, err == nil && got == "" && !a.Truncated, "far beyond the end: %q, %+v, %v", got, a, err)
 }
 
 // TestBounded: without a stream no more than a page comes, however large the
@@ -57,15 +55,12 @@ func TestBounded(t *testing.T) {
 		if err != nil || len(got) > filewire.MaxPage || len(got) < filewire.MaxPage-3 || !utf8.ValidString(got) || !a.Truncated || a.NextOffset != int64(len(got)) {
 			t.Fatalf("a page of %d bytes, %+v, %v", len(got), a, err)
 		}
-		if next, _, err := w.read(filewire.ReadFile{Path: "f", Offset: a.NextOffset}); err != nil || !strings.HasPrefix(content[len(got):], next) {
-			t.Fatalf("the next page is another: %v", err)
-		}
-		if got, _, err := w.read(filewire.ReadFile{Path: "f", Length: filewire.MaxPage}); err != nil || len(got) != filewire.MaxPage {
-			t.Fatalf("a length that is given: %d bytes, %v", len(got), err)
-		}
-		if got, a, err := w.read(filewire.ReadFile{Path: "f", Stream: true}); err != nil || len(got) != 3*filewire.MaxPage+1 || !a.Truncated {
-			t.Fatalf("a stream: %d bytes, %v", len(got), err)
-		}
+		next, _, err := w.read(filewire.ReadFile{Path: "f", Offset: a.NextOffset})
+		must.True(t, err == nil && strings.HasPrefix(content[len(got):], next), "the next page is another: %v", err)
+		got, _, err = w.read(filewire.ReadFile{Path: "f", Length: filewire.MaxPage})
+		must.True(t, err == nil && len(got) == filewire.MaxPage, "a length that is given: %d bytes, %v", len(got), err)
+		got, a, err = w.read(filewire.ReadFile{Path: "f", Stream: true})
+		must.True(t, err == nil && len(got) == 3*filewire.MaxPage+1 && a.Truncated, "a stream: %d bytes, %v", len(got), err)
 	}
 	put1(t, w.home+"/f", strings.Repeat("\x80", 2*filewire.MaxPage))
 	if got, _, err := w.read(filewire.ReadFile{Path: "f"}); err != nil || len(got) != filewire.MaxPage {
@@ -177,9 +172,8 @@ func TestListErrors(t *testing.T) {
 	w := newWorld(t)
 	mkdir(t, w.home+"/d/e")
 	link(t, w.home+"/d", w.home+"/link")
-	if got, a, err := w.list(filewire.ListDir{Path: "link"}); err != nil || got != "DIR:  e\n" || a.Path != w.home+"/d" {
-		t.Errorf("%q, %+v, %v", got, a, err)
-	}
+	got, a, err := w.list(filewire.ListDir{Path: "link"})
+	expect.True(t, err == nil && got == "DIR:  e\n" && a.Path == w.home+"/d", "%q, %+v, %v", got, a, err)
 	put1(t, w.home+"/f", "")
 	expect.Is(t, expect.Err(w.list(filewire.ListDir{Path: "f"})), chat.ErrInvalid, "a file")
 	for _, p := range []string{"none", "d/none/e"} {

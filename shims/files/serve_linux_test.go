@@ -66,17 +66,15 @@ func TestServe(t *testing.T) {
 	must.True(t, err == nil && a.Message == "File edited: f" && strings.Contains(a.Diff, "-two\n+2\n"),
 		"%+v, %v", a, err)
 	_, a, err = w.called(t, filewire.AppendFileTool, filewire.WriteFile{Path: "f", Stream: true}, bytes.NewReader(data), 0)
-	if err != nil || a.Message != "Appended to f" || a.Offset != 6 || a.Bytes != int64(len(data)) {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(t, err == nil && a.Message == "Appended to f" && a.Offset == 6 && a.Bytes == int64(len(data)),
+		"%+v, %v", a, err)
 	got, a, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Stream: true}, nil, 1<<30)
 	must.True(t, err == nil && got == "one\n2\n"+string(data) && !a.Truncated,
 		"%d bytes, %+v, %v", len(got), a, err)
 	got, a, err = w.called(t, filewire.ListDirTool, filewire.ListDir{}, nil, 100)
 	must.True(t, err == nil && got == "FILE: f\n" && a.Entries == 1, "%q, %+v, %v", got, a, err)
-	if got, a, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Offset: 1 << 40}, nil, 100); err != nil || got != "" || a.Bytes != 0 {
-		t.Fatalf("nothing: %q, %+v, %v", got, a, err)
-	}
+	got, a, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Offset: 1 << 40}, nil, 100)
+	must.True(t, err == nil && got == "" && a.Bytes == 0, "nothing: %q, %+v, %v", got, a, err)
 }
 
 // TestServeFailures: kinds, messages and denials come through as they are.
@@ -101,20 +99,17 @@ func TestServeFailures(t *testing.T) {
 	_, _, err = w.called(t, filewire.WriteFileTool, filewire.WriteFile{Path: ".env", Stream: true}, io.LimitReader(zeros{}, 50<<20), 100)
 	expect.Is(t, err, chat.ErrDenied, "a refusal while the content is still coming")
 	put1(t, w.home+"/f", "12345")
-	if _, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 4); err == nil || !strings.Contains(err.Error(), "more content than the limit") {
-		t.Errorf("more content than the caller takes: %v", err)
-	}
-	if got, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 5); err != nil || got != "12345" {
-		t.Errorf("as much as the caller takes: %q, %v", got, err)
-	}
+	_, _, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 4)
+	expect.True(t, err != nil && strings.Contains(err.Error(), "more content than the limit"), "more content than the caller takes: %v", err)
+	got, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 5)
+	expect.True(t, err == nil && got == "12345", "as much as the caller takes: %q, %v", got, err)
 	for word, kind := range map[string]error{"invalid": chat.ErrInvalid, "denied": chat.ErrDenied, "not_found": chat.ErrNotFound, "exists": chat.ErrExists,
 		"wrong_phase": chat.ErrWrongPhase, "unsupported": chat.ErrUnsupported, "busy": chat.ErrBusy} {
 		f := filewire.FailureOf(fmt.Errorf("x: %w", kind))
 		expect.True(t, f.Kind == word && errors.Is(f, kind), "%v became %+v", kind, f)
 	}
-	if f := filewire.FailureOf(errors.New("x")); f.Kind != "internal" || f.Unwrap() != nil {
-		t.Errorf("%+v", f)
-	}
+	f := filewire.FailureOf(errors.New("x"))
+	expect.True(t, f.Kind == "internal" && f.Unwrap() == nil, "%+v", f)
 }
 
 // TestSenderGone: content that its sender could not finish is not written, and the sender's error

@@ -157,9 +157,8 @@ func TestMessages(t *testing.T) {
 	a, err = w.append("output/results.txt", ".")
 	must.True(t, err == nil && a.Message == "Appended to output/results.txt",
 		"append_file: %q, %v", a.Message, err)
-	if got := cat(t, w.home+"/output/results.txt"); got != "Analysis complete\nTotal: 43 items." {
-		t.Fatalf("the file holds %q", got)
-	}
+	got := cat(t, w.home+"/output/results.txt")
+	must.True(t, got == "Analysis complete\nTotal: 43 items.", "the file holds %q", got)
 	mkdir(t, w.home+"/src/components")
 	mkdir(t, w.home+"/src/utils")
 	put1(t, w.home+"/src/main.go", "")
@@ -207,9 +206,8 @@ func TestArguments(t *testing.T) {
 		expect.True(t, errors.Is(err, chat.ErrInvalid) && strings.HasPrefix(err.Error(), "cannot "),
 			"%s: %v", name, err)
 	}
-	if err := (filewire.WriteFile{Path: "f"}).Validate(); !strings.Contains(err.Error(), `"f": content is missing`) {
-		t.Error(err)
-	}
+	err := (filewire.WriteFile{Path: "f"}).Validate()
+	expect.True(t, strings.Contains(err.Error(), `"f": content is missing`), "%v", err)
 	expect.Is(t, expect.Err(w.write("long", strings.Repeat("x", filewire.MaxText+1))), chat.ErrInvalid,
 		"content of more than MaxText")
 	got := ls(t, w.home)
@@ -308,9 +306,8 @@ func TestOpenFiles(t *testing.T) {
 		tools, err := Open(filewire.Options{Workspace: w.home, Roots: []string{w.tmp}, ReadOutside: true})
 		must.Do(t, err)
 		must.Do(t, tools.Close())
-		if _, err := Open(filewire.Options{Workspace: w.home, Roots: []string{w.home + "/d/f"}}); err == nil {
-			t.Fatal("opened a file as a root")
-		}
+		_, err = Open(filewire.Options{Workspace: w.home, Roots: []string{w.home + "/d/f"}})
+		must.True(t, err != nil, "opened a file as a root")
 	}
 	after := len(ls(t, "/proc/self/fd"))
 	expect.True(t, after <= before, "%d descriptors before, %d after", before, after)

@@ -82,18 +82,14 @@ func TestLinksInside(t *testing.T) {
 		}
 		os.Remove(file)
 		want := p
-		if a, err := w.write(p, p); err != nil || a.Path != file || !a.Created {
-			t.Fatalf("write %s: %+v, %v, want %s", p, a, err, file)
-		}
-		if _, err := w.append(p, "+"); err != nil {
-			t.Fatalf("append %s: %v", p, err)
-		}
-		if _, err := w.edit(p, "+", "."); err != nil {
-			t.Fatalf("edit %s: %v", p, err)
-		}
-		if got, _, err := w.read(filewire.ReadFile{Path: p}); err != nil || got != want+"." || cat(t, file) != want+"." {
-			t.Fatalf("read %s: %q, %v", p, got, err)
-		}
+		a, err := w.write(p, p)
+		must.True(t, err == nil && a.Path == file && a.Created, "write %s: %+v, %v, want %s", p, a, err, file)
+		_, err = w.append(p, "+")
+		must.True(t, err == nil, "append %s: %v", p, err)
+		_, err = w.edit(p, "+", ".")
+		must.True(t, err == nil, "edit %s: %v", p, err)
+		got, _, err := w.read(filewire.ReadFile{Path: p})
+		must.True(t, err == nil && got == want+"." && cat(t, file) == want+".", "read %s: %q, %v", p, got, err)
 	}
 	for name, target := range links {
 		expect.Equal(t, must.Get(os.Readlink(w.home+"/"+name))(t), target, "link %s became", name)

@@ -78,9 +78,8 @@ func TestHardLink(t *testing.T) {
 	}
 	put1(t, w.home+"/append", "old")
 	os.Link(w.home+"/append", w.home+"/other-append")
-	if _, err := w.append("append", "new"); err != nil || cat(t, w.home+"/other-append") != "oldnew" {
-		t.Errorf("append: %v", err)
-	}
+	_, err := w.append("append", "new")
+	expect.True(t, err == nil && cat(t, w.home+"/other-append") == "oldnew", "append: %v", err)
 }
 
 // TestBinary: any bytes pass through a stream, in and out, with their hash.
@@ -92,12 +91,10 @@ func TestBinary(t *testing.T) {
 	must.True(t, err == nil && a.SHA256 == hex.EncodeToString(sum[:]) && a.Size == int64(len(data)),
 		"%+v, %v", a, err)
 	got, a, err := w.read(filewire.ReadFile{Path: "b", Stream: true, Hash: true})
-	if err != nil || got != string(data) || a.SHA256 != hex.EncodeToString(sum[:]) || a.Truncated {
-		t.Fatalf("read %d bytes, %+v, %v", len(got), a, err)
-	}
-	if a, err := w.AppendFile(filewire.WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data)); err != nil || a.SHA256 != hex.EncodeToString(sum[:]) {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(t, err == nil && got == string(data) && a.SHA256 == hex.EncodeToString(sum[:]) && !a.Truncated,
+		"read %d bytes, %+v, %v", len(got), a, err)
+	a, err = w.AppendFile(filewire.WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data))
+	must.True(t, err == nil && a.SHA256 == hex.EncodeToString(sum[:]), "%+v, %v", a, err)
 	expect.True(t, cat(t, w.home+"/b") == string(data)+string(data), "append_file changed the content")
 	put1(t, w.home+"/e", "a\xff\x00b\xffc")
 	if a, err := w.edit("e", "b", "ü"); err != nil || cat(t, w.home+"/e") != "a\xff\x00ü\xffc" || a.Diff != "" || a.DiffOmitted != "binary" {
@@ -138,9 +135,8 @@ func TestCutOff(t *testing.T) {
 	}
 	put1(t, w.home+"/f", strings.Repeat("x", 3<<20))
 	expect.Is(t, expect.Err(w.append("f", "y")), chat.ErrInvalid, "an append beyond the bound")
-	if _, err := w.AppendFile(filewire.WriteFile{Path: "f2", Stream: true}, io.LimitReader(zeros{}, 3<<20)); err != nil {
-		t.Errorf("an append up to the bound: %v", err)
-	}
+	_, err := w.AppendFile(filewire.WriteFile{Path: "f2", Stream: true}, io.LimitReader(zeros{}, 3<<20))
+	expect.True(t, err == nil, "an append up to the bound: %v", err)
 }
 
 type iotestErr struct{ err error }
@@ -250,9 +246,8 @@ func TestAppendMeetsEdit(t *testing.T) {
 	}
 	all.Wait()
 	got := cat(t, w.home+"/f")
-	if strings.Count(got, "done-") != 40 || strings.Count(got, "line-") != 40 || len(got) != 80*8 {
-		t.Errorf("%d edits and %d appends of 40 are there", strings.Count(got, "done-"), strings.Count(got, "line-"))
-	}
+	expect.True(t, strings.Count(got, "done-") == 40 && strings.Count(got, "line-") == 40 && len(got) == 80*8,
+		"%d edits and %d appends of 40 are there", strings.Count(got, "done-"), strings.Count(got, "line-"))
 	if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
 		t.Errorf("left %v", got)
 	}
@@ -274,9 +269,8 @@ func TestSimultaneousWriters(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
-		t.Errorf("left %v", got)
-	}
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, []string{"f"}), "left %v", got)
 }
 
 // TestLockHeld: while a process holds the lock forever, a caller gives up after LockWait.

@@ -44,14 +44,12 @@ func TestCannot(t *testing.T) {
 		Credential:  &syscall.Credential{Uid: anyUID, Gid: anyUID},
 		AmbientCaps: []uintptr{unix.CAP_DAC_READ_SEARCH},
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	expect.True(t, err == nil, "%v\n%s", err, out)
 	cmd = exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), confinedEnv+"="+dir)
-	if out, err := cmd.CombinedOutput(); err == nil {
-		t.Errorf("it confines itself as root, with every capability: %s", out)
-	}
+	out, err = cmd.CombinedOutput()
+	expect.True(t, err != nil, "it confines itself as root, with every capability: %s", out)
 }
 
 // TestCould: without confine the acts of TestCannot are allowed.

@@ -73,16 +73,14 @@ func TestMounts(t *testing.T) {
 	same("of four it walks", walked, "/srv")
 	same("of four it leaves out", left, "/proc", "/net", merged)
 	mounts[0].Kind = "overlay"
-	if walked, _ := chooseMounts(mounts, []string{"/"}); len(walked) != 1 {
-		t.Error("it leaves out a root that is an overlay")
-	}
+	walked, _ = chooseMounts(mounts, []string{"/"})
+	expect.True(t, len(walked) == 1, "it leaves out a root that is an overlay")
 	for _, circle := range [][2]int{{20, 21}, {21, 20}} {
 		m := sys.Mount{ID: circle[0], Parent: circle[1], Kind: "ext4", Path: "/circle"}
 		mounts = append(mounts, m)
 	}
-	if walked, _ := chooseMounts(mounts, []string{"/circle"}); len(walked) != 0 {
-		t.Error("it walks mounts that no root carries")
-	}
+	walked, _ = chooseMounts(mounts, []string{"/circle"})
+	expect.True(t, len(walked) == 0, "it walks mounts that no root carries")
 }
 
 // inMounts runs act in a mount namespace of its own, with the mounts there.
@@ -161,9 +159,8 @@ func TestWalk(t *testing.T) {
 		for _, name := range []string{"-rf", "a/b/c/x", "a/y1", "a/y2", "bad\xff", "new\nline"} {
 			want = append(want, filepath.Join(top, name))
 		}
-		if !slices.Equal(finds, want) || len(unseen) > 0 || end.Error != "" || end.Entries != 11 {
-			t.Errorf("%q, %q, %+v", finds, unseen, end)
-		}
+		expect.True(t, slices.Equal(finds, want) && len(unseen) == 0 && end.Error == "" && end.Entries == 11,
+			"%q, %q, %+v", finds, unseen, end)
 		// The same files on a second mount are not walked again, nor is one that is hidden.
 		finds, _, _ = walkOf(t, under(other, top+"/mount", top+"/file"))
 		expect.True(t, len(finds) == 1, "of one file system that is mounted twice: %q", finds)
@@ -221,9 +218,8 @@ func TestNobodyReads(t *testing.T) {
 		mounts, err := sys.ReadMounts("/proc/thread-self/mountinfo")
 		check(t, err)
 		end := newWalk(under(top), func(chat.StrayLine) error { return unix.EPIPE }).all(mounts)
-		if end.Entries != 2 || !strings.Contains(end.Error, "cannot report a file: broken pipe") {
-			t.Errorf("%+v", end)
-		}
+		expect.True(t, end.Entries == 2 && strings.Contains(end.Error, "cannot report a file: broken pipe"),
+			"%+v", end)
 	})
 }
 

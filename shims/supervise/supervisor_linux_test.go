@@ -22,8 +22,7 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kill := must.Get(os.Create(filepath.Join(t.TempDir(), "kill")))(t)
 			defer kill.Close()
-			command, err := os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{})
-			must.Do(t, err)
+			command := must.Get(os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{}))(t)
 			m := &supervisor{
 				spec: plan.SupervisorSpec{Deadline: c.deadline, Last: time.Now().Add(2 * time.Hour)}, pid: command.Pid, kill: kill,
 				moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{}),

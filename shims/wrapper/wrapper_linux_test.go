@@ -76,13 +76,11 @@ func TestRunShim(t *testing.T) {
 		out, _ := cmd.CombinedOutput()
 		return string(out), cmd.ProcessState.ExitCode()
 	}
-	if out, code := call("sudo", "-n", "true"); code != plan.ExitRefused || !strings.HasPrefix(out, "chatd: sudo refused: ") || strings.Count(out, "\n") != 1 || !strings.Contains(out, "(rule never)") {
-		t.Errorf("sudo: %d, %q", code, out)
-	}
+	out, code := call("sudo", "-n", "true")
+	expect.True(t, code == plan.ExitRefused && strings.HasPrefix(out, "chatd: sudo refused: ") && strings.Count(out, "\n") == 1 && strings.Contains(out, "(rule never)"), "sudo: %d, %q", code, out)
 	must.Do(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
-	if out, code := call("rm", "f"); code != 0 || out != "" {
-		t.Errorf("rm: %d, %q", code, out)
-	}
+	out, code = call("rm", "f")
+	expect.True(t, code == 0 && out == "", "rm: %d, %q", code, out)
 	expect.True(t, expect.Err(os.Stat(filepath.Join(dir, "f"))) != nil, "rm did not run")
 	if out, code := call("rm", "f"); code != 1 || !strings.Contains(out, "cannot remove 'f'") {
 		t.Errorf("rm of nothing: %d, %q", code, out)

@@ -262,9 +262,8 @@ func (a drivenAgent) waitsForOutput() {
 		return err == nil && strings.Contains(s.Text, answerTo(text))
 	}
 	until(a.t, "the answer to "+text, answered)
-	if asked, _ := a.m.take(); !slices.Equal(asked, []string{text}) {
-		a.t.Errorf("the model was asked %q, want once %q", asked, text)
-	}
+	asked, _ := a.m.take()
+	expect.True(a.t, slices.Equal(asked, []string{text}), "the model was asked %q, want once %q", asked, text)
 }
 
 // usesItsShell: a command that the model wants runs in the chat, as the chat.

@@ -127,14 +127,12 @@ func (a hooked) all() {
 			a.t.Errorf("%s: made %v, the model is told %s", asked, exists(made)(), got)
 		}
 	}
-	if got := a.asks(a.reads(filepath.Join(a.c.Home, "open/k")), a.env); !strings.Contains(got, "open to all") {
-		a.t.Errorf("an open file: the model is told %s", got)
-	}
+	got := a.asks(a.reads(filepath.Join(a.c.Home, "open/k")), a.env)
+	expect.True(a.t, strings.Contains(got, "open to all"), "an open file: the model is told %s", got)
 	asked := "run: touch made; cat open/k"
 	without := append(a.env, "PATH=/usr/local/bin:/usr/bin:/bin")
-	if got := a.asks(asked, without); exists(made)() {
-		a.t.Errorf("without chatd: made, the model is told %s", got)
-	}
+	got = a.asks(asked, without)
+	expect.True(a.t, !exists(made)(), "without chatd: made, the model is told %s", got)
 	if got := a.asks(asked, a.env); !strings.Contains(got, "open to all") || !exists(made)() {
 		a.t.Errorf("%s: made %v, the model is told %s", asked, exists(made)(), got)
 	}

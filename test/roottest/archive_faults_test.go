@@ -168,9 +168,8 @@ func TestExpiryFollowsRecords(t *testing.T) {
 	again := must.Get(openManager(t.Context(), opt))(t)
 	*m = *again
 	a := archiveChat(t, m, c, true)
-	if earliest := made.Add(opt.Archives.Expire); a.ExpiresAt.Before(earliest) {
-		t.Errorf("expires at %v, want %v or later", a.ExpiresAt, earliest)
-	}
+	earliest := made.Add(opt.Archives.Expire)
+	expect.True(t, !a.ExpiresAt.Before(earliest), "expires at %v, want %v or later", a.ExpiresAt, earliest)
 }
 
 // archiveConfig is a config file with a directory for archives.
@@ -299,9 +298,8 @@ func (k *archiveKilling) inUnarchive(t *testing.T, point string) {
 		_, err := k.Get(t.Context(), c.ID)
 		return errors.Is(err, chat.ErrNotFound)
 	})
-	if left, err := filepath.Glob(k.opt.Homes + "/[^.]*"); err != nil || len(left) > 0 {
-		t.Errorf("there are homes: %v, %v", left, err)
-	}
+	left, err := filepath.Glob(k.opt.Homes + "/[^.]*")
+	expect.True(t, err == nil && len(left) == 0, "there are homes: %v, %v", left, err)
 	host := must.Get(k.Host(t.Context()))(t)
 	for _, f := range host.Findings {
 		expect.True(t, !strings.Contains(f, string(c.ID)), "it is found for ever: %s", f)
@@ -336,8 +334,7 @@ func (k *archiveKilling) whilePacking(t *testing.T) {
 	left := pidsOf(c.UID)
 	expect.True(t, len(left) == 0, "there are processes %v", left)
 	k.whole(t, c.ID)
-	if all := k.archivesOf(t, c.ID); len(all) > 0 {
-		t.Errorf("archived are %+v", all)
-	}
+	all := k.archivesOf(t, c.ID)
+	expect.True(t, len(all) == 0, "archived are %+v", all)
 	k.reap(t, c)
 }

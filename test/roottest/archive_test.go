@@ -165,8 +165,7 @@ func TestArchiveDeep(t *testing.T) {
 	c := kept(t, m, "deep")
 	const tell = `find deep -printf '%P %y %m %s %n %T@\n' | sort | sha256sum; find deep -type f -printf '%s ' -execdir cat {} + `
 	long := func(command string) chat.RunResult {
-		r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)})
-		must.Do(t, err)
+		r := must.Get(m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)}))(t)
 		return r
 	}
 	before := long(`mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5; do

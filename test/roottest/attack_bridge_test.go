@@ -27,8 +27,7 @@ func asBridge(ctx context.Context, name string) context.Context {
 func sleepingOf(t testing.TB, m *manager, bridge, external string) chat.Chat {
 	t.Helper()
 	no := false
-	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no})
-	must.Do(t, err)
+	c := must.First(m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no}))(t)
 	return c
 }
 

@@ -107,9 +107,8 @@ func TestAttackBombs(t *testing.T) {
 		})
 	})
 	t.Logf("A took %v of CPU time in %v", (usage(t, a).CPU - before.CPU).D(), time.Since(began))
-	if u := usage(t, b); u.OOMKills+u.PidsRefused > 0 {
-		t.Errorf("B suffers from A's bombs: %+v", u)
-	}
+	u := usage(t, b)
+	expect.True(t, u.OOMKills+u.PidsRefused <= 0, "B suffers from A's bombs: %+v", u)
 }
 
 // TestAttackShare: 100 processes of A get no more of a CPU than one of B, also where
@@ -281,9 +280,8 @@ func TestAttackFullDisk(t *testing.T) {
 	}
 	must.Do(t, m.Reap(ctx, a.ID))
 	clock.move(70 * time.Second)
-	if got := waitScheduled(t, k, b.ID, s.ID, 1); got.Last.Output != "on\n" {
-		t.Errorf("%+v", got.Last)
-	}
+	got := waitScheduled(t, k, b.ID, s.ID, 1)
+	expect.True(t, got.Last.Output == "on\n", "%+v", got.Last)
 	if got := run(t, m, b.ID, "echo on"); got.Stdout != "on\n" {
 		t.Errorf("%+v", got)
 	}

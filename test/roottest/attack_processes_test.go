@@ -258,12 +258,10 @@ func reapWithin(t testing.TB, m *manager, c chat.Chat) {
 	t.Helper()
 	expect.Is(t, within(t, "reap", func() error { return m.Reap(operator(context.Background()), c.ID) }), nil,
 		"reap")
-	if _, err := os.Lstat(c.Home); !os.IsNotExist(err) {
-		t.Errorf("%s is left: %v", c.Home, err)
-	}
-	if out, err := exec.Command("pgrep", "-U", fmt.Sprint(c.UID)).Output(); err == nil {
-		t.Errorf("processes are left of uid %d: %s", c.UID, out)
-	}
+	_, err := os.Lstat(c.Home)
+	expect.True(t, os.IsNotExist(err), "%s is left: %v", c.Home, err)
+	out, err := exec.Command("pgrep", "-U", fmt.Sprint(c.UID)).Output()
+	expect.True(t, err != nil, "processes are left of uid %d: %s", c.UID, out)
 }
 
 // unanswered makes sure that looking and typing come back with an error, that a
@@ -416,9 +414,8 @@ func TestAttackBombsInTheBackground(t *testing.T) {
 		t.Errorf("left: %v, %v", left, supervisors(t))
 	}
 	r := startRun(t, m, a.ID, chat.RunSpec{Command: "exit 7"})
-	if got := awaitRun(t, m, a.ID, r.ID); got.Result.Exit != 7 {
-		t.Errorf("afterwards: %+v", got.Result)
-	}
+	got := awaitRun(t, m, a.ID, r.ID)
+	expect.True(t, got.Result.Exit == 7, "afterwards: %+v", got.Result)
 }
 
 // beginMany begins short runs, and returns those that began.

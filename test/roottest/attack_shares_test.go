@@ -54,9 +54,8 @@ func TestAttackShareOfUIDs(t *testing.T) {
 	}
 	expect.Is(t, expect.Err(tryCreate(t, m, "honest", "x")), nil, "another bridge")
 	no := false
-	if _, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no}); err != nil {
-		t.Errorf("an operator, for the greedy one: %v", err)
-	}
+	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no})
+	expect.True(t, err == nil, "an operator, for the greedy one: %v", err)
 	host := must.Get(m.Host(operator(t.Context())))(t)
 	if !slices.Contains(host.Shares, chat.ShareUse{Owner: "greedy", Share: "uids", Used: 4, Limit: 3}) {
 		t.Errorf("shares: %+v", host.Shares)
@@ -191,9 +190,8 @@ func TestProfileIsKept(t *testing.T) {
 	found, created, err := m2.Create(ctx, spec)
 	expect.True(t, err == nil && !created && found.ID == c.ID,
 		"found again: %+v, %v, %v", found, created, err)
-	if r, err := m2.Run(ctx, c.ID, chat.RunSpec{Command: "true"}); err != nil || r.Exit != 0 {
-		t.Errorf("run: %+v, %v", r, err)
-	}
+	r, err := m2.Run(ctx, c.ID, chat.RunSpec{Command: "true"})
+	expect.True(t, err == nil && r.Exit == 0, "run: %+v, %v", r, err)
 	must.Do(t, m2.Reap(ctx, c.ID))
 	expect.Is(t, expect.Err(m2.Create(ctx, spec)), chat.ErrDenied, "after its end")
 }

@@ -201,9 +201,8 @@ func TestHostileTalk(t *testing.T) {
 				_, copied := said.ReadFrom(s.Out)
 				return filewire.Answer{}, errors.Join(err, copied)
 			})
-		if strings.Contains(said.String(), "secret") {
-			t.Errorf("the tool reads another file: %q", said.String())
-		}
+		expect.True(t, !strings.Contains(said.String(), "secret"),
+			"the tool reads another file: %q", said.String())
 		expect.True(t, expect.Err(os.Lstat(filepath.Join(c.Home, "made"))) != nil,
 			"the tool makes another file")
 		said.Reset()
@@ -214,8 +213,7 @@ func TestHostileTalk(t *testing.T) {
 				x := filewire.Exchange{Begin: begin, Limit: 100}
 				return filewire.Speak(s.In, s.Out, x)
 			})
-		if !errors.Is(err, chat.ErrDenied) || said.Len() > 0 {
-			t.Errorf("a rule that is passed over: %v, %q", err, said.String())
-		}
+		expect.True(t, errors.Is(err, chat.ErrDenied) && said.Len() <= 0,
+			"a rule that is passed over: %v, %q", err, said.String())
 	})
 }

@@ -97,9 +97,8 @@ func TestBackground(t *testing.T) {
 		}
 		out.Write(f.Bytes())
 	})
-	if err != nil || res.Exit != 7 || out.String() != "out\nlater\n" || errs.String() != "err\n" {
-		t.Errorf("%+v, %v, %q, %q", res, err, &out, &errs)
-	}
+	expect.True(t, err == nil && res.Exit == 7 && out.String() == "out\nlater\n" && errs.String() == "err\n",
+		"%+v, %v, %q, %q", res, err, &out, &errs)
 	ended := awaitRun(t, m, c.ID, r.ID)
 	if ended.State != chat.RunEnded || ended.Result.Exit != 7 || ended.Result.Stdout != "out\nlater\n" || ended.Result.StderrBytes != 4 || ended.Result.WallMS < 300 || ended.Result.MemoryPeak == 0 {
 		t.Errorf("%+v %+v", ended, ended.Result)
@@ -155,9 +154,8 @@ func TestBackgroundInput(t *testing.T) {
 	for i, piece := range []string{"one ", "two "} {
 		expect.NoError(t, m.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader(piece)), i == 1))
 	}
-	if e := awaitRun(t, m, c.ID, r.ID); e.Result.Stdout != "one two closed\n" || e.Result.Exit != 0 {
-		t.Errorf("%+v", e.Result)
-	}
+	e := awaitRun(t, m, c.ID, r.ID)
+	expect.True(t, e.Result.Stdout == "one two closed\n" && e.Result.Exit == 0, "%+v", e.Result)
 	expect.Is(t, m.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader("x")), false), chat.ErrWrongPhase,
 		"it has ended")
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "trap 'echo usr1' USR1; trap 'echo int; exit 3' INT; echo ready; while :; do sleep 0.05; done"})
@@ -165,19 +163,16 @@ func TestBackgroundInput(t *testing.T) {
 	must.Do(t, m.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "USR1"}))
 	awaitOutput(t, m, c.ID, r.ID, "usr1")
 	must.Do(t, m.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "SIGINT"}))
-	if e := awaitRun(t, m, c.ID, r.ID); e.Result.Exit != 3 {
-		t.Errorf("%+v", e.Result)
-	}
+	e = awaitRun(t, m, c.ID, r.ID)
+	expect.True(t, e.Result.Exit == 3, "%+v", e.Result)
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "(setsid sleep 1000 &); trap '' TERM; echo deaf; while :; do sleep 1; done", Grace: chat.Duration(200 * time.Millisecond)})
 	awaitOutput(t, m, c.ID, r.ID, "deaf")
 	must.Do(t, m.EndRun(ctx, c.ID, r.ID))
-	if e := awaitRun(t, m, c.ID, r.ID); e.Result.Signal != "SIGKILL" || e.Result.TimedOut {
-		t.Errorf("%+v", e.Result)
-	}
+	e = awaitRun(t, m, c.ID, r.ID)
+	expect.True(t, e.Result.Signal == "SIGKILL" && !e.Result.TimedOut, "%+v", e.Result)
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "sleep 1000", Timeout: chat.Duration(300 * time.Millisecond)})
-	if e := awaitRun(t, m, c.ID, r.ID); e.Result.Signal != "SIGTERM" || !e.Result.TimedOut {
-		t.Errorf("%+v", e.Result)
-	}
+	e = awaitRun(t, m, c.ID, r.ID)
+	expect.True(t, e.Result.Signal == "SIGTERM" && e.Result.TimedOut, "%+v", e.Result)
 }
 
 // deafRun is a background run that is deaf to SIGTERM by the time that its own is over.
@@ -221,12 +216,10 @@ func TestBackgroundRestart(t *testing.T) {
 	if e := awaitRun(t, m, c.ID, over.ID); e.State != chat.RunEnded || !e.Result.TimedOut || e.Result.Signal != "SIGKILL" {
 		t.Errorf("%+v %+v", e.State, e.Result)
 	}
-	if e := awaitRun(t, m, c.ID, done.ID); e.State != chat.RunEnded || e.Result.Stdout != "done\n" {
-		t.Errorf("%+v %+v", e.State, e.Result)
-	}
-	if e, err := m.ShowRun(ctx, c.ID, long.ID); err != nil || e.State != chat.RunRunning {
-		t.Fatalf("%+v, %v", e, err)
-	}
+	e := awaitRun(t, m, c.ID, done.ID)
+	expect.True(t, e.State == chat.RunEnded && e.Result.Stdout == "done\n", "%+v %+v", e.State, e.Result)
+	e, err := m.ShowRun(ctx, c.ID, long.ID)
+	must.True(t, err == nil && e.State == chat.RunRunning, "%+v, %v", e, err)
 	must.Do(t, m.WriteStdin(ctx, c.ID, long.ID, io.NopCloser(strings.NewReader("two\n")), true))
 	if e := awaitRun(t, m, c.ID, long.ID); e.Result.Exit != 0 || e.Result.Stdout != "got one\ngot two\nend\n" {
 		t.Errorf("%+v %+v", e.State, e.Result)
@@ -263,9 +256,8 @@ func TestBackgroundEnds(t *testing.T) {
 	if e := awaitRun(t, m, c.ID, r.ID); e.State != chat.RunEnded || e.Result.Signal != "SIGKILL" || e.Result.Stdout != "on\n" {
 		t.Errorf("%+v %+v", e.State, e.Result)
 	}
-	if e := awaitRun(t, m, c.ID, done.ID); e.Result.Stdout != "done\n" {
-		t.Errorf("%+v", e)
-	}
+	e := awaitRun(t, m, c.ID, done.ID)
+	expect.True(t, e.Result.Stdout == "done\n", "%+v", e)
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "sleep 1000"}) // wakes it
 	must.Do(t, m.Reap(ctx, c.ID))
 	left, err := os.ReadDir(filepath.Join(opt.Run, "runs"))

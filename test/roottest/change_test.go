@@ -94,9 +94,8 @@ func TestChangeLimits(t *testing.T) {
 	}
 	now := run(t, m, c.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout
 	expect.True(t, now == began, "another session: %s, was %s", now, began)
-	if n := len(auditLines(t, opt, `"patch"`, string(c.ID), `"limits.pids_max":"77"`)); n != 2 {
-		t.Errorf("%d lines in the audit log, want intent and done", n)
-	}
+	n := len(auditLines(t, opt, `"patch"`, string(c.ID), `"limits.pids_max":"77"`))
+	expect.True(t, n == 2, "%d lines in the audit log, want intent and done", n)
 	t.Run("drift", func(t *testing.T) {
 		path, _ := kernelLimit(t, c.ID, "pids.max", "pids.max")
 		must.Do(t, os.WriteFile(path, []byte("max"), 0))
@@ -167,9 +166,8 @@ func TestChangeMemoryHeld(t *testing.T) {
 		m.Reconcile(ctx)
 		return memoryMax(t, c.ID) == "33554432"
 	})
-	if now, err := m.Get(ctx, c.ID); err != nil || len(now.OldPlan) > 0 {
-		t.Errorf("old plan %v, %v", now.OldPlan, err)
-	}
+	now, err = m.Get(ctx, c.ID)
+	expect.True(t, err == nil && len(now.OldPlan) == 0, "old plan %v, %v", now.OldPlan, err)
 }
 
 // TestChangeByBridge: a bridge changes its own chat within what its profiles give, and what is
@@ -286,9 +284,8 @@ func TestChangeProfile(t *testing.T) {
 	now, err := m.Get(ctx, a.ID)
 	expect.True(t, err == nil && slices.Equal(now.OldPlan, []string{"allow_netlink", "env"}),
 		"after a restart: old plan %v, %v", now.OldPlan, err)
-	if r := run(t, m, a.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout; r != began {
-		t.Errorf("another session: %q, was %q", r, began)
-	}
+	r := run(t, m, a.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout
+	expect.True(t, r == began, "another session: %q, was %q", r, began)
 	if now, err := m.Get(ctx, lone.ID); err != nil || !now.Awake || !slices.Contains(now.OldPlan, "network") {
 		t.Errorf("after a restart, without a network: awake %v, old plan %v, %v", now.Awake, now.OldPlan, err)
 	}
@@ -298,9 +295,8 @@ func TestChangeProfile(t *testing.T) {
 	woken, err := m.Wake(ctx, a.ID)
 	expect.True(t, err == nil && len(woken.OldPlan) == 0, "woken: %v, %v", woken.OldPlan, err)
 	check("woken")
-	if r := run(t, m, a.ID, "echo $OF; cat file; id -u").Stdout; !strings.HasPrefix(r, "other\nkept\n") {
-		t.Errorf("woken: %q", r)
-	}
+	r = run(t, m, a.ID, "echo $OF; cat file; id -u").Stdout
+	expect.True(t, strings.HasPrefix(r, "other\nkept\n"), "woken: %q", r)
 	// Back again, and to one without a network.
 	patched(t, m, a.ID, `{"profile":"named"}`)
 	outcomes(t, "back", a.try(t, "say", "api.example.test:7000", "x"), "ok")

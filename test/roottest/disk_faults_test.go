@@ -97,9 +97,8 @@ func TestAttackFullRestart(t *testing.T) {
 			must.Do(t, m.Reap(ctx, a.ID))
 			until(t, "B can wake", func() bool { _, err = m.Wake(ctx, b.ID); return err == nil || !errors.Is(err, chat.ErrBusy) })
 			must.Do(t, err)
-			if got := run(t, m, b.ID, "echo on"); got.Stdout != "on\n" {
-				t.Errorf("%+v", got)
-			}
+			got := run(t, m, b.ID, "echo on")
+			expect.True(t, got.Stdout == "on\n", "%+v", got)
 			must.Do(t, m.Reap(ctx, b.ID))
 		})
 	}

@@ -106,9 +106,8 @@ func TestFileSize(t *testing.T) {
 		c := create(t, m, "file size "+profile, profile)
 		const fill = "ulimit -f unlimited 2>/dev/null; " +
 			"head -c 3M /dev/zero >f; echo $? $(stat -c %s f); rm f"
-		if r := run(t, m, c.ID, fill); strings.TrimSpace(r.Stdout) != want {
-			t.Errorf("%s: a run: %+v, want %s", profile, r, want)
-		}
+		r := run(t, m, c.ID, fill)
+		expect.True(t, strings.TrimSpace(r.Stdout) == want, "%s: a run: %+v, want %s", profile, r, want)
 		in := chat.Input{Text: fill, Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
 		got, err := m.InputWait(operator(t.Context()), c.ID, in)
 		expect.True(t, err == nil && strings.Contains(got.Text, want),
@@ -124,9 +123,8 @@ func TestFileSize(t *testing.T) {
 			"%s: write_file: %v, want that the file is too large", profile, err)
 		left, _ := filepath.Glob(filepath.Join(c.Home, "*big*"))
 		expect.True(t, len(left) == 0, "%s: write_file left %v", profile, left)
-		if r := run(t, m, c.ID, "ls -A | grep -c tmp"); strings.TrimSpace(r.Stdout) != "0" {
-			t.Errorf("%s: write_file left %+v", profile, r)
-		}
+		r = run(t, m, c.ID, "ls -A | grep -c tmp")
+		expect.True(t, strings.TrimSpace(r.Stdout) == "0", "%s: write_file left %+v", profile, r)
 	}
 }
 
@@ -199,9 +197,8 @@ func TestBlockIO(t *testing.T) {
 	r := run(t, m, c.ID, "dd if=/dev/zero of=f bs=1M count=4 conv=fsync 2>/dev/null && stat -c %s f")
 	expect.True(t, r.Stdout == "4194304\n", "a write under the bound: %+v", r)
 	must.Get(m.Sleep(ctx, c.ID))(t)
-	if found := ioBounds(t, c.ID); len(found) > 0 {
-		t.Errorf("asleep there is %v", found)
-	}
+	found := ioBounds(t, c.ID)
+	expect.True(t, len(found) == 0, "asleep there is %v", found)
 	must.Get(m.Wake(ctx, c.ID))(t)
 	check("awake again", c.ID, true)
 

@@ -155,14 +155,12 @@ func TestOwnNetworkLog(t *testing.T) {
 		return e.Count == 1 && e.Sent == int64(len("hello\n")) &&
 			e.Received == int64(len("outside heard hello\n"))
 	})
-	if l := egressLog(t, m, a.ID); l.Totals.Allowed != 1 || l.Totals.Refused < 3 {
-		t.Errorf("%+v", l)
-	}
+	l := egressLog(t, m, a.ID)
+	expect.True(t, l.Totals.Allowed == 1 && l.Totals.Refused >= 3, "%+v", l)
 	lines := auditLines(t, opt, `"egress"`, `"api.example.test"`, "7000")
 	expect.True(t, len(lines) == 0, "audited, and was allowed: %s", lines)
-	if l := egressLog(t, m, b.ID); len(l.Entries) > 0 {
-		t.Errorf("the neighbour has %+v", l)
-	}
+	l = egressLog(t, m, b.ID)
+	expect.True(t, len(l.Entries) == 0, "the neighbour has %+v", l)
 	_, err := m.EgressLog(asBridge(t.Context(), "other"), a.ID)
 	expect.Is(t, err, chat.ErrNotFound, "another bridge")
 	t.Run("a session's last connections", func(t *testing.T) { lastConnections(t, m, a) })
@@ -177,9 +175,8 @@ func lastConnections(t *testing.T, m *manager, a inmate) {
 		"exec 3<>/dev/tcp/ssh.example.test/22; read line <&3; touch connected; cat <&3"}})
 	until(t, "the connection stands", exists(a.in("connected")))
 	open := egressLog(t, m, a.ID).Open
-	if open.Count != 1 || open.Unknown != "" || open.Connections[0].To() != "ssh.example.test:22" {
-		t.Errorf("open: %+v", open)
-	}
+	expect.True(t, open.Count == 1 && open.Unknown == "" && open.Connections[0].To() == "ssh.example.test:22",
+		"open: %+v", open)
 	must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
 	l := egressLog(t, m, a.ID)
 	e := told(l, chat.EgressAllowed, "ssh.example.test:22")

@@ -90,16 +90,14 @@ func TestProgramsInstalledLater(t *testing.T) {
 	opt.Profiles["plain"] = chat.Profile{Name: "plain", Limits: chat.DefaultLimits(), Commands: []string{"sh", name}}
 	m := open(t, opt)
 	c := create(t, m, "x", "plain")
-	if r := run(t, m, c.ID, name); r.Exit != 127 {
-		t.Fatalf("before: %+v", r)
-	}
+	r := run(t, m, c.ID, name)
+	must.True(t, r.Exit == 127, "before: %+v", r)
 	must.Do(t, os.WriteFile(filepath.Join("/usr/local/bin", name), []byte("#!/bin/sh\necho here\n"), 0o755))
 	tryAll(t, m, c, []want{{name, "here\n"}})
 	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	must.Do(t, os.Remove(filepath.Join("/usr/local/bin", name)))
-	if r := run(t, m, c.ID, name); r.Exit != 127 {
-		t.Errorf("after: %+v", r)
-	}
+	r = run(t, m, c.ID, name)
+	expect.True(t, r.Exit == 127, "after: %+v", r)
 }
 
 // TestShellIsDefault: the shipped name and that of older configs and records mean one profile,
@@ -119,9 +117,8 @@ func TestShellIsDefault(t *testing.T) {
 	must.Do(t, m.Close())
 	opt.Profiles[chat.ShellProfile] = chat.Profile{Name: chat.ShellProfile, Limits: chat.DefaultLimits(), Commands: []string{"sh"}}
 	m = open(t, opt)
-	if _, _, err := m.Create(ctx, spec(chat.ShellProfile)); !errors.Is(err, chat.ErrExists) || !strings.Contains(err.Error(), "shell") {
-		t.Errorf("with a profile of that name: %v", err)
-	}
+	_, _, err := m.Create(ctx, spec(chat.ShellProfile))
+	expect.True(t, errors.Is(err, chat.ErrExists) && strings.Contains(err.Error(), "shell"), "with a profile of that name: %v", err)
 }
 
 // TestInsideNamesNothing: what a run reads of itself names neither the host's cgroups nor

@@ -33,8 +33,7 @@ func (d *daemon) chatsOf(t testing.TB, name string) map[string]chat.Chat {
 	out := map[string]chat.Chat{}
 	for _, phase := range []string{"awake", "asleep"} {
 		awake := phase == "awake"
-		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name + " " + phase, Awake: &awake})
-		must.Do(t, err)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: name + " " + phase, Awake: &awake}))(t)
 		out[phase] = c
 	}
 	return out
@@ -94,9 +93,8 @@ func TestBytesOverTheAPI(t *testing.T) {
 	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid)))(t)
 	var kB int
 	_, after, _ := strings.Cut(string(b), "VmHWM:")
-	if _, err := fmt.Sscan(after, &kB); err != nil || kB > 128<<10 {
-		t.Errorf("the daemon had %d kB at most, %v", kB, err)
-	}
+	_, err := fmt.Sscan(after, &kB)
+	expect.True(t, err == nil && kB <= 128<<10, "the daemon had %d kB at most, %v", kB, err)
 }
 
 // halfSent is a body of which a part was sent when it returns; finish ends it.
@@ -285,9 +283,8 @@ func TestFileMaxInAChat(t *testing.T) {
 		if err := read(filewire.ReadFile{Path: "g", Stream: true}); !errors.Is(err, chat.ErrInvalid) || n > 0 {
 			t.Errorf("all of what is too large: %d bytes, %v", n, err)
 		}
-		if err := read(filewire.ReadFile{Path: "g", Stream: true, Offset: 1}); err != nil || n != 1<<20 {
-			t.Errorf("a part of it: %d bytes, %v", n, err)
-		}
+		err := read(filewire.ReadFile{Path: "g", Stream: true, Offset: 1})
+		expect.True(t, err == nil && n == 1<<20, "a part of it: %d bytes, %v", n, err)
 	})
 }
 

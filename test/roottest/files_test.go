@@ -209,9 +209,8 @@ func TestToolsByTheKernel(t *testing.T) {
 	var d *filewire.Denial
 	_, err := get(t, m, c.ID, "shut/f")
 	expect.True(t, errors.As(err, &d) && d.Rule == filewire.RuleKernel && d.Place == "EACCES", "%#v", err)
-	if len(auditLines(t, opt, "read_file", "denied", "kernel", "shut/f", "the chat's side")) != 1 {
-		t.Error("it is not audited")
-	}
+	expect.True(t, len(auditLines(t, opt, "read_file", "denied", "kernel", "shut/f", "the chat's side")) == 1,
+		"it is not audited")
 }
 
 // TestToolGrants: what the profile grants beyond the workspace, and no more.
@@ -272,9 +271,8 @@ func TestToolsOfAgents(t *testing.T) {
 		},
 	} {
 		expect.Is(t, act(reader.ID), chat.ErrDenied, "%s of the reader", what)
-		if err := act(other.ID); errors.Is(err, chat.ErrDenied) {
-			t.Errorf("%s of the other: %v", what, err)
-		}
+		err := act(other.ID)
+		expect.True(t, !errors.Is(err, chat.ErrDenied), "%s of the other: %v", what, err)
 	}
 	putFile(t, reader, "r", "to read")
 	expect.Equal(t, must.Get(get(t, m, reader.ID, "r"))(t), "to read", "the reader reads")
@@ -333,9 +331,8 @@ func TestShare(t *testing.T) {
 			if err != nil || got.SHA256 != hex.EncodeToString(sum[:]) || got.Bytes != int64(len(big)) || got.ToPath != to.Home+"/"+name {
 				t.Errorf("%d to %d: %+v, %v", i, j, got, err)
 			}
-			if b, err := os.ReadFile(filepath.Join(to.Home, name)); err != nil || string(b) != big {
-				t.Errorf("%d to %d: %d bytes, %v", i, j, len(b), err)
-			}
+			b, err := os.ReadFile(filepath.Join(to.Home, name))
+			expect.True(t, err == nil && string(b) == big, "%d to %d: %d bytes, %v", i, j, len(b), err)
 			if len(auditLines(t, opt, `"share"`, `"done"`, got.SHA256, string(from.ID), string(to.ID), name, `"root"`)) != 2 {
 				t.Errorf("%d to %d is not audited for both", i, j)
 			}
@@ -355,12 +352,10 @@ func TestShare(t *testing.T) {
 		}
 		expect.Is(t, expect.Err(m.Share(ctx, from.ID, chat.Share{Path: "missing", To: to.ID, ToPath: "new/x"})), chat.ErrNotFound,
 			"what is not there")
-		if left, _ := filepath.Glob(filepath.Join(to.Home, "new*")); len(left) > 0 {
-			t.Errorf("left %v", left)
-		}
-		if left, _ := filepath.Glob(filepath.Join(to.Home, "*/.tmp-*")); len(left) > 0 {
-			t.Errorf("left %v", left)
-		}
+		left, _ := filepath.Glob(filepath.Join(to.Home, "new*"))
+		expect.True(t, len(left) == 0, "left %v", left)
+		left, _ = filepath.Glob(filepath.Join(to.Home, "*/.tmp-*"))
+		expect.True(t, len(left) == 0, "left %v", left)
 	}
 	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "other", Role: chat.RoleBridge})
 	expect.Is(t, expect.Err(m.Share(bridge, chats[0].ID, chat.Share{Path: "d/f", To: chats[1].ID})), chat.ErrNotFound,

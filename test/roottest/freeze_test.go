@@ -439,9 +439,8 @@ func TestFrozenTraffic(t *testing.T) {
 	})
 	// The server's socket, both of chatd-egress and the chat's have buffers, and splice(2) a pipe.
 	most := 2*(buffer(t, "tcp_rmem")+buffer(t, "tcp_wmem")) + 1<<20
-	if n := sent.Load() - before; n > most {
-		t.Errorf("%d bytes were taken for a chat that stands still, want %d at most", n, most)
-	}
+	n := sent.Load() - before
+	expect.True(t, n <= most, "%d bytes were taken for a chat that stands still, want %d at most", n, most)
 	before = sent.Load()
 	must.Get(m.Thaw(ctx, a.ID))(t)
 	until(t, "the download goes on", more(before+32<<20))
@@ -554,9 +553,8 @@ func TestFrozenChat(t *testing.T) {
 	answers(t, "the frozen chat", calls(m, a.ID), busy)
 	answers(t, "the frozen chat", looks(m, a.ID), fine)
 	answers(t, "the chat beside it", calls(m, b.ID), fine)
-	if r := <-ended; r.EndedBy != chat.EndedByTimeout {
-		t.Errorf("a run that was frozen: %+v", r)
-	}
+	r := <-ended
+	expect.True(t, r.EndedBy == chat.EndedByTimeout, "a run that was frozen: %+v", r)
 	must.Get(m.Sleep(ctx, a.ID))(t)
 	answers(t, "the chat that slept", calls(m, a.ID), func(err error) bool {
 		return err == nil || errors.Is(err, chat.ErrWrongPhase) // its screen, if that was first

@@ -110,9 +110,8 @@ func TestMakesRoom(t *testing.T) {
 	if isAwake(t, m, first) || !isAwake(t, m, works) {
 		t.Errorf("awake are: the idle one %t, the one at work %t", isAwake(t, m, first), isAwake(t, m, works))
 	}
-	if audit := auditText(t, opt); !strings.Contains(audit, "another chat needed its place") {
-		t.Errorf("the audit log says\n%s", audit)
-	}
+	audit := auditText(t, opt)
+	expect.True(t, strings.Contains(audit, "another chat needed its place"), "the audit log says\n%s", audit)
 	program(t, m, third)
 	_, err = m.Wake(ctx, first.ID)
 	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "max_awake: put one to sleep (2 at work (") {
@@ -141,9 +140,8 @@ func TestMemoryMakesRoom(t *testing.T) {
 		"the idle one is awake, or the one at work is not")
 	program(t, m, third)
 	_, err := m.Wake(ctx, first.ID)
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "exceeds max_awake_memory") {
-		t.Errorf("all are at work: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "exceeds max_awake_memory"),
+		"all are at work: %v", err)
 	// The one at work gets more when the other becomes idle, and none sleeps for what cannot be.
 	most := fmt.Sprint(opt.MaxAwakeMemory)
 	grow := func(to string) error {
@@ -151,9 +149,8 @@ func TestMemoryMakesRoom(t *testing.T) {
 	}
 	expect.Is(t, grow(most), chat.ErrBusy, "more memory while others are at work")
 	must.Do(t, m.Input(ctx, third.ID, chat.Input{Keys: []string{"C-c"}}))
-	if err := grow(most + "0"); !errors.Is(err, chat.ErrBusy) || !isAwake(t, m, third) {
-		t.Errorf("more than there is: %v", err)
-	}
+	err = grow(most + "0")
+	expect.True(t, errors.Is(err, chat.ErrBusy) && isAwake(t, m, third), "more than there is: %v", err)
 	until(t, "the idle one makes room", func() bool { return grow(most) == nil })
 	expect.True(t, !isAwake(t, m, third) && isAwake(t, m, works),
 		"after the patch the idle one is awake, or the one at work is not")

@@ -168,9 +168,8 @@ func TestCreateReapRace(t *testing.T) {
 			}
 		}
 	}
-	if page, err := m.List(ctx, chat.Filter{}); err != nil || len(page.Chats) != 0 {
-		t.Errorf("left over: %+v, %v", page.Chats, err)
-	}
+	page, err := m.List(ctx, chat.Filter{})
+	expect.True(t, err == nil && len(page.Chats) == 0, "left over: %+v, %v", page.Chats, err)
 }
 
 func TestOwners(t *testing.T) {
@@ -197,9 +196,8 @@ func TestOwners(t *testing.T) {
 		expect.True(t, errors.Is(err, chat.ErrNotFound),
 			"%s of another owner's chat: %v, want ErrNotFound", name, err)
 	}
-	if page, err := m.List(bridge("one"), chat.Filter{}); err != nil || len(page.Chats) != 1 || page.Chats[0].ID != a.ID {
-		t.Errorf("list of one: %+v, %v", page, err)
-	}
+	page, err := m.List(bridge("one"), chat.Filter{})
+	expect.True(t, err == nil && len(page.Chats) == 1 && page.Chats[0].ID == a.ID, "list of one: %+v, %v", page, err)
 	spec.Owner = "two"
 	expect.Is(t, expect.Err(m.Create(bridge("one"), spec)), chat.ErrDenied,
 		"a bridge named another owner")
@@ -228,12 +226,10 @@ func TestRestartAdopts(t *testing.T) {
 		t.Errorf("pid 1, the terminal's server and its shell were %v before the restart, and are %v", before, after)
 	}
 	waitScreen(t, m, awake.ID, "marker ")
-	if r := run(t, m, awake.ID, "echo in; ps -e -o comm="); !strings.Contains(r.Stdout, "tmux") {
-		t.Errorf("a run in an adopted session sees no tmux: %+v", r)
-	}
-	if c, err := m.Get(ctx, asleepChat.ID); err != nil || c.Awake {
-		t.Errorf("a chat that was asleep: %+v, %v", c, err)
-	}
+	r := run(t, m, awake.ID, "echo in; ps -e -o comm=")
+	expect.True(t, strings.Contains(r.Stdout, "tmux"), "a run in an adopted session sees no tmux: %+v", r)
+	c, err := m.Get(ctx, asleepChat.ID)
+	expect.True(t, err == nil && !c.Awake, "a chat that was asleep: %+v, %v", c, err)
 	for _, dir := range []string{lie, filepath.Join(opt.Run, "sessions", "00000000000000aa")} {
 		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", dir, err)
@@ -301,9 +297,8 @@ func TestReconcileMends(t *testing.T) {
 				t.Errorf("%s: after reconcile layer %s is %s, want %s: %s", name, l.Name, l.State, want, l.Probe)
 			}
 		}
-		if found := findings(h); len(found) > 0 {
-			t.Errorf("%s: findings %v", name, found)
-		}
+		found := findings(h)
+		expect.True(t, len(found) == 0, "%s: findings %v", name, found)
 	}
 	r := run(t, m, c.ID, "true")
 	expect.True(t, r.Exit == 0, "after all that: %+v", r)
@@ -392,18 +387,14 @@ func TestRuns(t *testing.T) {
 	// Everything a run leaves is ended with it, and does not hold its answer up.
 	r := exec(chat.RunSpec{Command: "setsid sh -c 'trap \"\" TERM HUP; sleep 5000 & sleep 5000' & sleep 5000 & echo started"})
 	expect.True(t, r.Stdout == "started\n" && r.Exit == 0, "background: %+v", r)
-	if r := exec(chat.RunSpec{Command: "setsid sleep 5000 & trap '' TERM; while :; do sleep 1; done", Timeout: chat.Duration(300 * time.Millisecond)}); !r.TimedOut {
-		t.Errorf("timeout: %+v", r)
-	}
-	if r := exec(chat.RunSpec{Command: "ps -e -o args="}); strings.Contains(r.Stdout, "sleep") {
-		t.Errorf("runs left processes: %s", r.Stdout)
-	}
-	if r := exec(chat.RunSpec{Command: "perl -e '$x = \"a\" x 600000000'"}); !r.OOMKilled {
-		t.Errorf("a hog: %+v", r)
-	}
-	if r := exec(chat.RunSpec{Command: "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"}); r.CPUMS == 0 || r.WallMS == 0 || r.MemoryPeak == 0 || r.Exit != 0 {
-		t.Errorf("what it took: %+v", r)
-	}
+	r = exec(chat.RunSpec{Command: "setsid sleep 5000 & trap '' TERM; while :; do sleep 1; done", Timeout: chat.Duration(300 * time.Millisecond)})
+	expect.True(t, r.TimedOut, "timeout: %+v", r)
+	r = exec(chat.RunSpec{Command: "ps -e -o args="})
+	expect.True(t, !strings.Contains(r.Stdout, "sleep"), "runs left processes: %s", r.Stdout)
+	r = exec(chat.RunSpec{Command: "perl -e '$x = \"a\" x 600000000'"})
+	expect.True(t, r.OOMKilled, "a hog: %+v", r)
+	r = exec(chat.RunSpec{Command: "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"})
+	expect.True(t, r.CPUMS != 0 && r.WallMS != 0 && r.MemoryPeak != 0 && r.Exit == 0, "what it took: %+v", r)
 	// The terminal has outlived all of it.
 	if c, err := m.Get(ctx, c.ID); err != nil || !c.Awake {
 		t.Errorf("after the runs: %+v, %v", c, err)

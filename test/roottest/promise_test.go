@@ -143,9 +143,8 @@ func TestRollbackOfWake(t *testing.T) {
 	expect.True(t, len(left) == 0, "processes %v are left", left)
 	must.Do(t, os.Rename(shim+".away", shim))
 	whole(t, opt, c)
-	if got, err := m.Wake(operator(t.Context()), c.ID); err != nil || !got.Awake {
-		t.Errorf("wake once it is back: %+v, %v", got, err)
-	}
+	got, err := m.Wake(operator(t.Context()), c.ID)
+	expect.True(t, err == nil && got.Awake, "wake once it is back: %+v, %v", got, err)
 }
 
 // TestReconcileComesAround breaks an account and waits for the loop to mend it.
@@ -200,9 +199,8 @@ func TestUsedAt(t *testing.T) {
 		}
 		before := usedAt()
 		must.Do(t, look())
-		if after := usedAt(); !after.Equal(before) {
-			t.Errorf("%s moved used_at", name)
-		}
+		after := usedAt()
+		expect.True(t, after.Equal(before), "%s moved used_at", name)
 	}
 	for name, use := range map[string]func() error{
 		"run":    func() error { return expect.Err(m.Run(ctx, c.ID, chat.RunSpec{Command: "true"})) },
@@ -211,9 +209,8 @@ func TestUsedAt(t *testing.T) {
 	} {
 		before := usedAt()
 		must.Do(t, use())
-		if after := usedAt(); !after.After(before) {
-			t.Errorf("%s did not move used_at", name)
-		}
+		after := usedAt()
+		expect.True(t, after.After(before), "%s did not move used_at", name)
 	}
 }
 
@@ -348,9 +345,8 @@ func TestDemo(t *testing.T) {
 	}
 	out, err := exec.Command(programs.demo, "--break").CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "BROKEN") {
-		t.Errorf("the demonstration with open homes: %v, want 1\n%s", err, out)
-	}
+	expect.True(t, errors.As(err, &exit) && exit.ExitCode() == 1 && strings.Contains(string(out), "BROKEN"),
+		"the demonstration with open homes: %v, want 1\n%s", err, out)
 }
 
 // TestDoctorFails: a doctor that cannot go on leaves no cgroup, directory or account.
@@ -377,9 +373,7 @@ func TestDoctorAlone(t *testing.T) {
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s\n%s", err, said.String(), out)
-	}
+	must.True(t, err == nil, "%v: %s\n%s", err, said.String(), out)
 	var h chat.Host
 	must.Do(t, json.Unmarshal(out, &h))
 	for _, l := range h.Layers {

@@ -72,17 +72,14 @@ func TestReloadGuard(t *testing.T) {
 		expect.Is(t, m.ReloadProfiles(ctx, nil, bad), chat.ErrInvalid, "%s that cannot be meant", what)
 		denied("after " + what + " that cannot be meant")
 	}
-	if out := run(t, m, c.ID, "cd /opt/chatd/policy && (echo x >policy.json; echo x >new; mv policy.json y; unlink policy.json; chmod 777 .; ln -s /tmp z) 2>&1; ls -A").Stdout; !strings.HasSuffix(out, "\npolicy.json\n") {
-		t.Errorf("in the directory of the policy: %s", out)
-	}
+	out := run(t, m, c.ID, "cd /opt/chatd/policy && (echo x >policy.json; echo x >new; mv policy.json y; unlink policy.json; chmod 777 .; ln -s /tmp z) 2>&1; ls -A").Stdout
+	expect.True(t, strings.HasSuffix(out, "\npolicy.json\n"), "in the directory of the policy: %s", out)
 	denied("after the chat has tried to change it")
 	policy := filepath.Join(opt.Run, "sessions", string(c.ID), "policy/policy.json")
-	if out := asHostUser(t, other.UID, "cat "+policy+" && ls "+filepath.Dir(policy)); !strings.Contains(out, "Permission denied") || strings.Contains(out, c.Home) {
-		t.Errorf("another chat's user reads %q", out)
-	}
-	if out := asHostUser(t, c.UID, "cat "+policy); !strings.Contains(out, c.Home) {
-		t.Errorf("control: its own user reads %q", out)
-	}
+	out = asHostUser(t, other.UID, "cat "+policy+" && ls "+filepath.Dir(policy))
+	expect.True(t, strings.Contains(out, "Permission denied") && !strings.Contains(out, c.Home), "another chat's user reads %q", out)
+	out = asHostUser(t, c.UID, "cat "+policy)
+	expect.True(t, strings.Contains(out, c.Home), "control: its own user reads %q", out)
 	must.Do(t, m.ReloadProfiles(ctx, nil, opt.Profiles))
 	if out, err := shim(), run1(); out != "code 0\n" || err != nil || session() != began {
 		t.Errorf("with the old guard again, in the session of %s and %s: %q, %v", began, session(), out, err)

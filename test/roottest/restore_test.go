@@ -84,9 +84,7 @@ func chatdAnswers(t *testing.T, args ...string) string {
 	cmd := exec.Command(programs.chatd, args...)
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("chatd %s: %v: %s", strings.Join(args, " "), err, errs.String())
-	}
+	must.True(t, err == nil, "chatd %s: %v: %s", strings.Join(args, " "), err, errs.String())
 	return string(out)
 }
 
@@ -139,12 +137,10 @@ func TestLostWhileDown(t *testing.T) {
 			got, err := d.Get(t.Context(), a.ID)
 			expect.True(t, err == nil && got.Awake == c.awake && got.UID == a.UID,
 				"awake %v, uid %d, %v; want %v", got.Awake, got.UID, err, c.awake)
-			if r, err := d.ShowRun(t.Context(), a.ID, bg.ID); (err == nil) != c.runs {
-				t.Errorf("the run: %+v, %v", r, err)
-			}
-			if fi, err := os.Stat(a.Home); err != nil || fi.Mode().Perm() != 0o700 {
-				t.Errorf("the home: %v", err)
-			}
+			r, err := d.ShowRun(t.Context(), a.ID, bg.ID)
+			expect.True(t, (err == nil) == c.runs, "the run: %+v, %v", r, err)
+			fi, err := os.Stat(a.Home)
+			expect.True(t, err == nil && fi.Mode().Perm() == 0o700, "the home: %v", err)
 			must.Get(d.Sleep(t.Context(), a.ID))(t)
 			must.Get(d.Wake(t.Context(), a.ID))(t)
 			if r, err := d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "true"}); err != nil || r.Exit != 0 {

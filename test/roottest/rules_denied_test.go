@@ -217,14 +217,12 @@ func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *
 	expect.True(t, len(auditLines(t, opt, "read_file", "denied", "deny **/*.pem", "rules.yaml:3")) != 0,
 		"no line of the audit log names the rule")
 	e, err := m.Explain(ctx, c.ID, chat.Question{Path: "linked", Op: "read"})
-	if err != nil || e.Verdict != "deny" || !e.ByKernel || terse == (e.Place == "rules.yaml:3") {
-		t.Errorf("explain: %+v, %v", e, err)
-	}
+	expect.True(t, err == nil && e.Verdict == "deny" && e.ByKernel && terse != (e.Place == "rules.yaml:3"),
+		"explain: %+v, %v", e, err)
 	for _, dir := range []string{"vault", "way"} { // chdir(2) opens nothing
 		r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "ls", Cwd: dir})
-		if err != nil || r.Exit == 0 || !strings.Contains(r.Stderr, "Operation not permitted") {
-			t.Errorf("a run in %s: %+v, %v", dir, r, err)
-		}
+		expect.True(t, err == nil && r.Exit != 0 && strings.Contains(r.Stderr, "Operation not permitted"),
+			"a run in %s: %+v, %v", dir, r, err)
 	}
 	if _, err = m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: "shut"}); err == nil || strings.Contains(err.Error(), "rule") {
 		t.Errorf("a directory without a mode: %v", err)
@@ -248,9 +246,8 @@ func TestRefusedToolsAreLogged(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "Access denied: ~/keys/k blocked by policy") {
 				t.Errorf("the denial: %v", err)
 			}
-			if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "f", Content: new(string)}, nil); err == nil {
-				t.Error("a tool that is off works")
-			}
+			_, err = m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "f", Content: new(string)}, nil)
+			expect.True(t, err != nil, "a tool that is off works")
 			var all []string
 			for line := range strings.Lines(log.String()) {
 				if strings.Contains(line, "a tool was refused") {

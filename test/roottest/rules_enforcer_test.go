@@ -83,12 +83,10 @@ func TestRulesDaemon(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl")); err != nil || strings.Count(string(b), `"rules"`) == 0 {
 		t.Errorf("the new rules are not in the audit log: %v", err)
 	}
-	if got := cat("plain"); strings.Contains(got, secret) {
-		t.Errorf("the new rule does not hold: %s", got)
-	}
-	if got := cat("loop/.env"); !strings.Contains(got, secret) {
-		t.Errorf("the old rule holds still: %s", got)
-	}
+	got := cat("plain")
+	expect.True(t, !strings.Contains(got, secret), "the new rule does not hold: %s", got)
+	got = cat("loop/.env")
+	expect.True(t, strings.Contains(got, secret), "the old rule holds still: %s", got)
 	if h, err := d.Host(t.Context()); err != nil || strings.Contains(strings.Join(h.Findings, "\n"), "file rules") {
 		t.Errorf("findings after good rules: %q, %v", h.Findings, err)
 	}
@@ -166,13 +164,11 @@ func TestRulesEnforcerCannotReturn(t *testing.T) {
 	}
 	expect.Equal(t, out, "begun\n", "without an enforcer the chat read")
 	l := viewOf(t, m, c)
-	if l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "nobody checks files made later") {
-		t.Errorf("without an enforcer the view is %+v", l)
-	}
+	expect.True(t, l.State == chat.LayerWeaker && strings.Contains(l.Probe, "nobody checks files made later"),
+		"without an enforcer the view is %+v", l)
 	m.Reconcile(operator(t.Context()))
-	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Awake {
-		t.Errorf("the session goes on: %+v, %v", got, err)
-	}
+	got, err := m.Get(operator(t.Context()), c.ID)
+	expect.True(t, err == nil && !got.Awake, "the session goes on: %+v, %v", got, err)
 }
 
 // groupsHeld waits until chatd holds the groups of the enforcer.
@@ -289,9 +285,8 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			if err != nil || slices.Contains(e.KeptBy, "landlock") != (without == nil) || !slices.Contains(e.KeptBy, "chatd-enforce") {
 				t.Errorf("explain: kept by %q, %v", e.KeptBy, err)
 			}
-			if e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"}); err != nil || !slices.Equal(e.KeptBy, []string{"chatd-enforce"}) {
-				t.Errorf("explain in the home: kept by %q, %v", e.KeptBy, err)
-			}
+			e, err = m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"})
+			expect.True(t, err == nil && slices.Equal(e.KeptBy, []string{"chatd-enforce"}), "explain in the home: kept by %q, %v", e.KeptBy, err)
 			got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 			shown := slices.ContainsFunc(got.Layers, func(l chat.Layer) bool {
 				return l.Name == chat.LayerLandlock && strings.Contains(l.Probe, "at 2 denied paths")
@@ -385,9 +380,8 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 		}
 		return all
 	}
-	if got := masks(); !slices.Equal(got, []string{"/keys", "/note"}) {
-		t.Errorf("the plan masks %q", got)
-	}
+	got := masks()
+	expect.True(t, slices.Equal(got, []string{"/keys", "/note"}), "the plan masks %q", got)
 	keptBy := func(want ...string) {
 		t.Helper()
 		e, err := m.Explain(ctx, c.ID, chat.Question{Op: "read", Path: "/data/keys/k"})
@@ -424,9 +418,8 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	tellsOf(1)
 	must.Get(m.Sleep(ctx, c.ID))(t)
 	keptBy("chatd-enforce", "bubblewrap")
-	if got := masks(); !slices.Equal(got, []string{"/keys", "/note"}) {
-		t.Errorf("the next plan masks %q", got)
-	}
+	got = masks()
+	expect.True(t, slices.Equal(got, []string{"/keys", "/note"}), "the next plan masks %q", got)
 }
 
 // workerOf is the enforcer's worker, once there is another than was.
@@ -517,9 +510,8 @@ func TestRulesWorkerKilled(t *testing.T) {
 		worker = workerOf(t, opt, worker)
 		ticks(t, c, 3)
 		refused(t, m, c, "cat %s keys/k loop/n*/.env", strings.Join(denied, " "))
-		if got := masksAt(t, initPID); !slices.Equal(got, masks) {
-			t.Errorf("after kill %d the masks are %q, were %q", i, got, masks)
-		}
+		got := masksAt(t, initPID)
+		expect.True(t, slices.Equal(got, masks), "after kill %d the masks are %q, were %q", i, got, masks)
 	}
 	expect.Equal(t, (read("out") + read("keys")), "", "while workers were killed the chat read")
 	reload := func(rules string) error {

@@ -116,9 +116,8 @@ func laterReadOnly(t *testing.T, m *manager, c chat.Chat, name string, ruled boo
 	t.Helper()
 	file := putFile(t, c, name, secret)
 	if !ruled {
-		if got := tells(t, m, c, "echo over > %s; cat %[1]s", name); !strings.Contains(got, "over") {
-			t.Errorf("without rules a write says %q", got)
-		}
+		got := tells(t, m, c, "echo over > %s; cat %[1]s", name)
+		expect.True(t, strings.Contains(got, "over"), "without rules a write says %q", got)
 		return
 	}
 	for end := time.Now().Add(longEnough); time.Now().Before(end); {
@@ -170,9 +169,8 @@ func TestRulesRaceOfNames(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(filepath.Join(c.Home, "data/stop"), nil, 0o644))
 	r := <-ended
-	if strings.Contains(r.Stdout+r.Stderr, secret) {
-		t.Errorf("the chat read it: %d times", strings.Count(r.Stdout, secret))
-	}
+	expect.True(t, !strings.Contains(r.Stdout+r.Stderr, secret),
+		"the chat read it: %d times", strings.Count(r.Stdout, secret))
 	moved := strings.Count(r.Stdout, "not permitted")
 	t.Logf("%d files were moved away and refused", moved)
 	expect.True(t, moved != 0, "the chat moved nothing away: the race was not run")

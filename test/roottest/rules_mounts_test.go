@@ -27,12 +27,10 @@ func TestRulesOfSharedMemory(t *testing.T) {
 	ruled, plain := sleeper(t, m, "shm"), create(t, m, "shm without rules", "default")
 	wake(t, m, ruled.ID)
 	const act = "mkdir -p /dev/shm/keys; echo %s > /dev/shm/k.pem; echo %[1]s > /dev/shm/keys/k; sleep .2; cat /dev/shm/k.pem /dev/shm/keys/k; echo; echo open > /dev/shm/f; cat /dev/shm/f"
-	if got := tells(t, m, plain, act, secret); strings.Count(got, secret) != 2 || !strings.HasSuffix(got, "open\n") {
-		t.Errorf("without rules: %q", got)
-	}
-	if got := tells(t, m, ruled, act, secret); strings.Contains(got, secret) || !strings.Contains(got, "open\n") {
-		t.Errorf("with rules: %q", got)
-	}
+	got := tells(t, m, plain, act, secret)
+	expect.True(t, strings.Count(got, secret) == 2 && strings.HasSuffix(got, "open\n"), "without rules: %q", got)
+	got = tells(t, m, ruled, act, secret)
+	expect.True(t, !strings.Contains(got, secret) && strings.Contains(got, "open\n"), "with rules: %q", got)
 	for name, want := range map[string]string{"/dev/shm/k.pem": "deny", "/dev/shm/keys/k": "deny", "/dev/shm/f": "allow"} {
 		e, err := m.Explain(operator(t.Context()), ruled.ID, chat.Question{Path: name, Op: "bash"})
 		expect.True(t, err == nil && e.Verdict == want, "explain of %s: %+v, %v", name, e, err)
@@ -177,8 +175,7 @@ func TestShippedTrees(t *testing.T) {
 }
 
 func shippedTrees(t *testing.T, d *daemon, profile string) {
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "trees " + profile, Profile: profile})
-	must.Do(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "trees " + profile, Profile: profile}))(t)
 	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	sh := func(script string) chat.RunResult {
 		t.Helper()

@@ -66,9 +66,8 @@ func TestTimeouts(t *testing.T) {
 			nothingTagged(t, c, "timeouts")
 		})
 	}
-	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
-		t.Errorf("the chat's terminal is gone: %+v, %v", got, err)
-	}
+	got, err := m.Get(operator(t.Context()), c.ID)
+	expect.True(t, err == nil && got.Awake, "the chat's terminal is gone: %+v, %v", got, err)
 }
 
 // nothingTagged wants no process of the runs with that tag. The kernel may still be ending what
@@ -95,9 +94,8 @@ func TestTimeoutMax(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	expect.True(t, expect.Err(os.Stat(filepath.Join(c.Home, "ran"))) != nil, "it ran")
-	if r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 5013"}); err != nil || !r.TimedOut {
-		t.Errorf("%+v, %v", r, err)
-	}
+	r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 5013"})
+	expect.True(t, err == nil && r.TimedOut, "%+v, %v", r, err)
 }
 
 // TestGrace: a run that is ended hears SIGTERM and may finish; with its caller gone too.
@@ -300,9 +298,8 @@ func TestRunsAreKept(t *testing.T) {
 	m = open(t, opt)
 	expect.True(t, gone(old), "a run that ended more than 30 minutes ago is kept")
 	expect.True(t, comes(func() bool { return gone(soon) }), "a run whose 30 minutes are over is kept")
-	if r := awaitRun(t, m, c.ID, young); r.Result.Stdout != "kept\n" {
-		t.Errorf("a run that ended 25 minutes ago: %+v", r)
-	}
+	r := awaitRun(t, m, c.ID, young)
+	expect.True(t, r.Result.Stdout == "kept\n", "a run that ended 25 minutes ago: %+v", r)
 	// full is in runs, each with both streams full.
 	const full = chat.MaxRetainedOutput / (2 * chat.DefaultOutputMax)
 	for range full {
@@ -355,12 +352,10 @@ func TestLimitsAreSaid(t *testing.T) {
 	outOfMemory("background run", *awaitRun(t, m, c.ID, b.ID).Result)
 
 	forks := run(t, m, c.ID, "i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done 2>/dev/null; exit 3")
-	if why := strings.Join(forks.Why, "; "); forks.PidsRefused == 0 || !strings.Contains(why, "200 processes and threads (pids_max)") {
-		t.Errorf("forks: %+v", forks)
-	}
-	if r := run(t, m, c.ID, "true"); len(r.Why) > 0 || r.EndedBy != "" {
-		t.Errorf("a run that met nothing: %+v", r)
-	}
+	why := strings.Join(forks.Why, "; ")
+	expect.True(t, forks.PidsRefused != 0 && strings.Contains(why, "200 processes and threads (pids_max)"), "forks: %+v", forks)
+	r := run(t, m, c.ID, "true")
+	expect.True(t, len(r.Why) == 0 && r.EndedBy == "", "a run that met nothing: %+v", r)
 
 	left := run(t, m, c.ID, "sleep 300 >/dev/null 2>&1 & sleep 300 >/dev/null 2>&1 & echo started")
 	if why := strings.Join(left.Why, "; "); left.Exit != 0 || left.EndedBy != "" || !strings.HasPrefix(why, "2 processes that the command left running ended with it") {
@@ -416,9 +411,8 @@ func TestRunsSayWhatEndedThem(t *testing.T) {
 				ended <- r
 			}()
 			end(t, c, []string{b.ID, <-begun})
-			if r := <-ended; r.EndedBy != by || len(r.Why) != 1 {
-				t.Errorf("in the foreground: %+v", r)
-			}
+			r := <-ended
+			expect.True(t, r.EndedBy == by && len(r.Why) == 1, "in the foreground: %+v", r)
 			if by == chat.EndedByReap {
 				return // a background run of it is gone
 			}
@@ -447,12 +441,10 @@ func TestRunsSayWhatWasRefused(t *testing.T) {
 	want := []chat.Denied{
 		{Op: "open", Path: c.Home + "/old.pem", Rule: "deny **/*.pem"}, {Op: "open", Path: c.Home + "/new.pem", Rule: "deny **/*.pem"},
 	}
-	if got := run(t, m, c.ID, command); !slices.Equal(got.Denied, want) {
-		t.Errorf("a run: %+v", got.Denied)
-	}
-	if got := run(t, m, c.ID, "echo"); len(got.Denied) > 0 {
-		t.Errorf("the next run: %+v", got.Denied)
-	}
+	got := run(t, m, c.ID, command)
+	expect.True(t, slices.Equal(got.Denied, want), "a run: %+v", got.Denied)
+	got = run(t, m, c.ID, "echo")
+	expect.True(t, len(got.Denied) == 0, "the next run: %+v", got.Denied)
 	ctx := operator(t.Context())
 	r := must.Get(m.StartRun(ctx, c.ID, chat.RunSpec{Command: command}))(t)
 	until(t, "the background run ends", func() bool {

@@ -115,9 +115,8 @@ func TestSchedules(t *testing.T) {
 	expect.True(t, s.Next != nil && s.Next.Format(time.RFC3339) == "2026-11-21T09:00:00Z",
 		"next is %v", s.Next)
 	clock.move(29 * time.Second)
-	if got, err := m.Get(mine, c.ID); err != nil || got.Awake {
-		t.Errorf("before its time the chat is awake: %v, %v", got.Awake, err)
-	}
+	got, err := m.Get(mine, c.ID)
+	expect.True(t, err == nil && !got.Awake, "before its time the chat is awake: %v, %v", got.Awake, err)
 	clock.move(15 * time.Second)
 	s = waitScheduled(t, k, c.ID, s.ID, 1)
 	l := s.Last
@@ -129,9 +128,8 @@ func TestSchedules(t *testing.T) {
 	}
 	cut := waitScheduled(t, k, c.ID, killed.ID, 1)
 	expect.True(t, cut.Last.TimedOut && cut.Next == nil, "%+v, %+v", cut, cut.Last)
-	if got, err := m.Get(mine, c.ID); err != nil || !got.Awake {
-		t.Errorf("the chat is awake: %v, %v", got.Awake, err)
-	}
+	got, err = m.Get(mine, c.ID)
+	expect.True(t, err == nil && got.Awake, "the chat is awake: %v, %v", got.Awake, err)
 	audit := auditText(t, opt)
 	for _, want := range []string{`"action":"schedule","outcome":"done"`, `"action":"wake","outcome":"done"`, `"action":"run","outcome":"intent"`, `"action":"run","outcome":"done"`} {
 		found := false

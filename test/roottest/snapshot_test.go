@@ -265,16 +265,14 @@ func TestSnapshotGivesWay(t *testing.T) {
 	expect.Is(t, expect.Err(m.Archive(ctx, c.ID, chat.ToArchive{Keep: true})), chat.ErrBusy,
 		"a second archive at once")
 	must.Get(m.Sleep(ctx, c.ID))(t)
-	if o := <-ended; o.err == nil {
-		t.Error("the archive was made of a chat that sleeps")
-	}
+	o := <-ended
+	expect.True(t, o.err != nil, "the archive was made of a chat that sleeps")
 	noClone(t, opt)
 	stays(t, m, opt, c)
 	_, ended = snapshotting(t, ctx, m, c, "pack")
 	must.Do(t, m.Reap(ctx, c.ID))
-	if o := <-ended; o.err == nil {
-		t.Error("the archive was made of a chat that is gone")
-	}
+	o = <-ended
+	expect.True(t, o.err != nil, "the archive was made of a chat that is gone")
 	noClone(t, opt)
 	forgotten(t, opt, c)
 }
@@ -315,9 +313,8 @@ func TestNoSnapshot(t *testing.T) {
 			expect.True(t, errors.Is(err, chat.ErrBusy) && gerr == nil && got.Awake,
 				"awake is %t, %v, %v", got.Awake, err, gerr)
 			a := archiveChat(t, m, c, true)
-			if got, err := m.Get(ctx, c.ID); err != nil || got.Awake {
-				t.Errorf("it is awake: %v", err)
-			}
+			got, err = m.Get(ctx, c.ID)
+			expect.True(t, err == nil && !got.Awake, "it is awake: %v", err)
 			expect.True(t, !a.Snapshot && strings.Contains(a.Slept, want), "the archive is %+v", a)
 			noClone(t, opt)
 		})

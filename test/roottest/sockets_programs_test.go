@@ -71,10 +71,8 @@ func TestProgramsWithoutNetlink(t *testing.T) {
 		}
 	}
 	const list = `python3 -c 'import socket; print(socket.if_nameindex()[0][1])'`
-	if r := run(t, m, create(t, m, "lists", "netlink").ID, list); strings.TrimSpace(r.Stdout) != "lo" {
-		t.Errorf("with allow_netlink: %+v", r)
-	}
-	if r := run(t, m, create(t, m, "does not list", "default").ID, list); r.Exit == 0 {
-		t.Errorf("without allow_netlink: %+v", r)
-	}
+	r := run(t, m, create(t, m, "lists", "netlink").ID, list)
+	expect.True(t, strings.TrimSpace(r.Stdout) == "lo", "with allow_netlink: %+v", r)
+	r = run(t, m, create(t, m, "does not list", "default").ID, list)
+	expect.True(t, r.Exit != 0, "without allow_netlink: %+v", r)
 }

@@ -50,13 +50,11 @@ func TestStartBeforeProbes(t *testing.T) {
 	if got, err := m.ShowRun(ctx, awake.ID, r.ID); err != nil || got.State != chat.RunRunning {
 		t.Errorf("the run is %+v, %v", got, err)
 	}
-	if got, err := m.Sleep(ctx, sleeps.ID); err != nil || got.Awake {
-		t.Errorf("sleep: %+v, %v", got, err)
-	}
+	got, err = m.Sleep(ctx, sleeps.ID)
+	expect.True(t, err == nil && !got.Awake, "sleep: %+v, %v", got, err)
 	must.Do(t, m.Reap(ctx, reaped.ID))
-	if h, err := m.Host(ctx); err != nil || len(h.Missing) != 0 {
-		t.Errorf("host: %+v, %v", h, err)
-	}
+	h, err := m.Host(ctx)
+	expect.True(t, err == nil && len(h.Missing) == 0, "host: %+v, %v", h, err)
 	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
 		if err := begin(t); !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "still trying its walls") {
 			t.Errorf("%s before the walls were tried: %v", what, err)
@@ -118,9 +116,8 @@ func TestSocketBeforeProbes(t *testing.T) {
 	st, err := d.Status(within)
 	expect.True(t, err == nil && !st.Ready && len(st.Layers) == len(chat.LayerNames()),
 		"%+v, %v", st, err)
-	if out, err := exec.Command("iptables", "-S", "OUTPUT").CombinedOutput(); err != nil || !strings.Contains(string(out), "-j CHATD") {
-		t.Errorf("OUTPUT is %s, %v", out, err)
-	}
+	out, err := exec.Command("iptables", "-S", "OUTPUT").CombinedOutput()
+	expect.True(t, err == nil && strings.Contains(string(out), "-j CHATD"), "OUTPUT is %s, %v", out, err)
 	expect.Is(t, expect.Err(d.Create(t.Context(), chat.Spec{ExternalID: "early"})), chat.ErrBusy,
 		"create")
 	if said := pendingOf(t, notify); strings.Contains(said, "READY=1") {
@@ -182,9 +179,8 @@ func TestWakeOfAHalfMadeChat(t *testing.T) {
 			"%s of a half-made chat: %v", what, err)
 	}
 	must.Do(t, m.Settle(t.Context()))
-	if c, err := m.Wake(ctx, rec.ID); err != nil || !c.Awake {
-		t.Errorf("after reconcile: %+v, %v", c, err)
-	}
+	c, err := m.Wake(ctx, rec.ID)
+	expect.True(t, err == nil && c.Awake, "after reconcile: %+v, %v", c, err)
 	must.Do(t, m.Reap(ctx, rec.ID))
 }
 
@@ -376,9 +372,8 @@ func TestSilentNameService(t *testing.T) {
 	err := <-failed
 	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "name service"),
 		"the create: %v, want %v", err, chat.ErrBusy)
-	if again, err := m.Get(ctx, awake.ID); err != nil || !again.Awake {
-		t.Errorf("the chat awake: %+v, %v", again, err)
-	}
+	again, err := m.Get(ctx, awake.ID)
+	expect.True(t, err == nil && again.Awake, "the chat awake: %+v, %v", again, err)
 	answers()
 	whole(t, opt, create(t, m, "silent", "default"))
 	whole(t, opt, awake)

@@ -111,9 +111,8 @@ func TestStoppedFront(t *testing.T) {
 		got, err := d.Client.Run(ctx, c.ID, chat.RunSpec{Command: "touch ~/go; echo here"})
 		return err == nil && got.Stdout == "here\n"
 	})
-	if now := frontOf(t, d.cmd.Process.Pid); now == stopped {
-		t.Errorf("the front is still process %d", now)
-	}
+	now := frontOf(t, d.cmd.Process.Pid)
+	expect.True(t, now != stopped, "the front is still process %d", now)
 	until(t, "the run ends", func() bool {
 		now, err := d.ShowRun(t.Context(), c.ID, r.ID)
 		return err == nil && now.Result != nil && now.Result.Stdout == "went\n"

@@ -123,9 +123,8 @@ func TestOnlyIf(t *testing.T) {
 		t.Helper()
 		in, _ := onlyIf(c, prompt, program)
 		since := endOfLog(t, m, c.ID)
-		if err := m.Input(ctx, c.ID, in); err != nil {
-			t.Fatalf("%s: %v", when, err)
-		}
+		err := m.Input(ctx, c.ID, in)
+		must.True(t, err == nil, "%s: %v", when, err)
 		says(t, m, c.ID, since, "SUBMITTED<touch ~/ran>")
 	}
 	refused("at the prompt", chat.PromptAbsent, "", `"bash" is in front`)
@@ -179,9 +178,8 @@ func TestOnlyIfAsleep(t *testing.T) {
 			t.Errorf("asleep: %v", err)
 		}
 	}
-	if got, err := m.Get(ctx, c.ID); err != nil || got.Awake {
-		t.Errorf("a condition woke the chat: %v, %v", got.Awake, err)
-	}
+	got, err := m.Get(ctx, c.ID)
+	expect.True(t, err == nil && !got.Awake, "a condition woke the chat: %v, %v", got.Awake, err)
 	in, ran := onlyIf(c, chat.PromptPresent, "")
 	must.Do(t, m.Input(ctx, c.ID, in))
 	until(t, "what was typed when it woke", ran)

@@ -140,9 +140,8 @@ func TestForgedMarks(t *testing.T) {
 	if got, err := m.InputWait(operator(t.Context()), a.ID, in); err != nil || got.Until == chat.UntilQuiet || len(got.Bytes()) > chat.MaxTyped {
 		t.Errorf("a flood of marks: until %s, %d bytes, %v", got.Until, len(got.Bytes()), err)
 	}
-	if got := typed(t, m, b.ID, "echo $((6*7))"); !strings.Contains(got.Text, "42") {
-		t.Errorf("the other chat: %+v", got)
-	}
+	got = typed(t, m, b.ID, "echo $((6*7))")
+	expect.True(t, strings.Contains(got.Text, "42"), "the other chat: %+v", got)
 }
 
 // TestLog: what the terminal printed is kept, in bounds, over sleep and a restart of chatd,
@@ -277,9 +276,8 @@ func screenOf(t *testing.T, m *manager, id chat.ID) chat.Screen {
 func checkDir(t *testing.T, m *manager, c chat.Chat, dir string) {
 	t.Helper()
 	typed(t, m, c.ID, "pwd -P >~/pwd")
-	if got, err := os.ReadFile(filepath.Join(c.Home, "pwd")); err != nil || string(got) != dir+"\n" {
-		t.Errorf("the shell is in %q, want %q: %v", got, dir, err)
-	}
+	got, err := os.ReadFile(filepath.Join(c.Home, "pwd"))
+	expect.True(t, err == nil && string(got) == dir+"\n", "the shell is in %q, want %q: %v", got, dir, err)
 }
 
 // TestTerminalOverSleep: after a sleep the shell is in its last directory, whatever its name, the

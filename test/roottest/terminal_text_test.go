@@ -72,14 +72,12 @@ func TestWaits(t *testing.T) {
 		t.Errorf("quiet after a slow start: until %s: %q", got.Until, got.Plain)
 	}
 	interrupt(t, m, c.ID)
-	if got := answered(t, m, c.ID, "sleep 2; echo one; sleep 1000", chat.Wait{Until: chat.UntilOutput}); got.Until != chat.UntilOutput || got.Plain != "one" {
-		t.Errorf("output: until %s: %q", got.Until, got.Plain)
-	}
+	got := answered(t, m, c.ID, "sleep 2; echo one; sleep 1000", chat.Wait{Until: chat.UntilOutput})
+	expect.True(t, got.Until == chat.UntilOutput && got.Plain == "one", "output: until %s: %q", got.Until, got.Plain)
 	interrupt(t, m, c.ID)
 	screen := chat.Wait{Until: chat.UntilScreen, Pattern: "^n = 7$"}
-	if got := answered(t, m, c.ID, "for i in 5 6 7 8; do sleep .5; echo n = $i; done; sleep 1000", screen); got.Until != chat.UntilScreen || !strings.Contains(got.Plain, "n = 7") {
-		t.Errorf("a pattern: until %s: %q", got.Until, got.Plain)
-	}
+	got = answered(t, m, c.ID, "for i in 5 6 7 8; do sleep .5; echo n = $i; done; sleep 1000", screen)
+	expect.True(t, got.Until == chat.UntilScreen && strings.Contains(got.Plain, "n = 7"), "a pattern: until %s: %q", got.Until, got.Plain)
 	interrupt(t, m, c.ID)
 	expect.Equal(t, answered(t, m, c.ID, "echo over", chat.Wait{Until: chat.UntilScreen, Pattern: "never"}).Until, chat.UntilPrompt,
 		"a pattern that a command does not show: until")

@@ -110,11 +110,9 @@ func (w textWays) typed(t *testing.T, text string) (want string) {
 	}
 	want = strings.ReplaceAll(tmux.Typeable(text), "\n", "\r")
 	reads := fmt.Sprintf("clear; stty raw -echo; echo rea''dy; head -c %d > f; stty sane; echo", len(want))
-	_, err := w.InputWait(ctx, w.id, chat.Input{Text: reads, Enter: true,
-		Wait: &chat.Wait{Until: chat.UntilScreen, Pattern: "^ready"}})
-	must.Do(t, err)
-	_, err = w.InputWait(ctx, w.id, chat.Input{Text: text, Wait: &chat.Wait{Until: chat.UntilPrompt}})
-	must.Do(t, err)
+	must.Get(w.InputWait(ctx, w.id, chat.Input{Text: reads, Enter: true,
+		Wait: &chat.Wait{Until: chat.UntilScreen, Pattern: "^ready"}}))(t)
+	must.Get(w.InputWait(ctx, w.id, chat.Input{Text: text, Wait: &chat.Wait{Until: chat.UntilPrompt}}))(t)
 	return want
 }
 

@@ -138,9 +138,8 @@ func TestExposePaths(t *testing.T) {
 		{"mkdir -p " + s.at("new"), readOnly},
 	})
 	text := must.Get(os.ReadFile(s.at("shared/mine")))(t)
-	if uid := ownerUID(t, s.at("shared/mine")); string(text) != "mine\n" || uid != c.UID {
-		t.Errorf("on the host there is %q of uid %d", text, uid)
-	}
+	uid := ownerUID(t, s.at("shared/mine"))
+	expect.True(t, string(text) == "mine\n" && uid == c.UID, "on the host there is %q of uid %d", text, uid)
 	other := create(t, m, "another", "shop")
 	tryAll(t, m, other, []want{
 		{"ls ~/shared", "kept\nmine"},

@@ -90,13 +90,11 @@ func TestLaterMatches(t *testing.T) {
 			"the tool reads %q of %s, %v; want %q", got, name, err, want)
 	}
 	must.Do(t, os.WriteFile(s.at("later/two.txt"), []byte("changed\n"), 0o644))
-	if got, err := get(t, m, c.ID, s.at("later/two.txt")); got != "changed\n" {
-		t.Errorf("the tool reads %q, %v: not the host's file", got, err)
-	}
+	got, err := get(t, m, c.ID, s.at("later/two.txt"))
+	expect.True(t, got == "changed\n", "the tool reads %q, %v: not the host's file", got, err)
 	text := "x"
-	if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: s.at("later/two.txt"), Content: &text}, nil); err == nil {
-		t.Error("the tool writes what may be read")
-	}
+	_, err = m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: s.at("later/two.txt"), Content: &text}, nil)
+	expect.True(t, err != nil, "the tool writes what may be read")
 	tryAll(t, m, c, []want{{"cat " + s.at("later/two.txt"), "No such file"}})
 	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	tryAll(t, m, c, []want{{"cat " + s.at("later/two.txt"), "changed"}})
@@ -117,9 +115,8 @@ func TestReadOutsideWorkspace(t *testing.T) {
 			expect.True(t, (err == nil) == (may && there), "%s: read %s: %v", profile, path, err)
 		}
 		text := "x"
-		if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "/usr/x", Content: &text}, nil); err == nil {
-			t.Errorf("%s: wrote to /usr", profile)
-		}
+		_, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "/usr/x", Content: &text}, nil)
+		expect.True(t, err != nil, "%s: wrote to /usr", profile)
 	}
 }
 
@@ -141,9 +138,8 @@ func TestTooManyMatches(t *testing.T) {
 	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	s.write(t, "many/1000.txt", "x\n")
 	const why = "allow_read_paths[0]: cannot use"
-	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "more than 1000 paths") {
-		t.Errorf("wake with 1,001 matches: %v", err)
-	}
+	_, err := m.Wake(operator(t.Context()), c.ID)
+	expect.True(t, err != nil && !errors.Is(err, chat.ErrInvalid) && strings.Contains(err.Error(), why) && strings.Contains(err.Error(), "more than 1000 paths"), "wake with 1,001 matches: %v", err)
 	must.Do(t, m.Reap(operator(t.Context()), c.ID))
 	expect.True(t, expect.Err(openManager(t.Context(), opt)) != nil, "a second chatd came up")
 	later := options(t)

@@ -23,19 +23,16 @@ func TestHostArchive(t *testing.T) {
 	ctx, cancel := bounded(5 * time.Minute)
 	defer cancel()
 	c := create(t, "default")
-	if r := run(t, c.ID, "echo kept >f && ln f g && mkdir d && truncate -s 1G d/hole"); r.Exit != 0 {
-		t.Fatalf("%+v", r)
-	}
+	r := run(t, c.ID, "echo kept >f && ln f g && mkdir d && truncate -s 1G d/hole")
+	must.True(t, r.Exit == 0, "%+v", r)
 	a := must.Get(asker.Archive(ctx, c.ID, chat.ToArchive{}))(t)
 	expect.Is(t, expect.Err(asker.Get(ctx, c.ID)), chat.ErrNotFound, "it is still there")
 	leftNothing(t, []chat.Chat{c})
 	expect.Equal(t, output(t, "stat", "-c", "%a %U %G", archivesDir), "700 root root", "the directory")
 	must.Get(asker.VerifyArchive(ctx, a.Name))(t)
 	back := must.Get(asker.Unarchive(ctx, a.Name))(t)
-	if r := run(t, c.ID, "cat f && stat -c %h g && stat -c %s d/hole"); back.UID == c.UID ||
-		r.Stdout != "kept\n2\n1073741824\n" {
-		t.Errorf("uid %d, %+v", back.UID, r)
-	}
+	r = run(t, c.ID, "cat f && stat -c %h g && stat -c %s d/hole")
+	expect.True(t, back.UID != c.UID && r.Stdout == "kept\n2\n1073741824\n", "uid %d, %+v", back.UID, r)
 	must.Do(t, asker.RemoveArchive(ctx, a.Name))
 	left, err := os.ReadDir(archivesDir)
 	expect.True(t, err == nil && len(left) == 0, "there is %v, %v", left, err)

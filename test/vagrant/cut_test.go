@@ -238,9 +238,8 @@ func checkArchives(t *testing.T, said map[chat.ID]*ledgerEntry, now map[chat.ID]
 		}
 	}
 	leftNothing(t, unpacked)
-	if left, err := os.ReadDir(archivesDir); err != nil || len(left) > 0 {
-		t.Errorf("the directory of archives has %v, %v", left, err)
-	}
+	left, err := os.ReadDir(archivesDir)
+	expect.True(t, err == nil && len(left) == 0, "the directory of archives has %v, %v", left, err)
 	t.Logf("%d archives, of which %d were unpacked", len(all), len(unpacked))
 }
 

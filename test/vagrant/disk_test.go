@@ -111,9 +111,8 @@ func TestHostFullDisk(t *testing.T) {
 			free()
 			expect.Equal(t, places(t), before, "before the create there was\n%sand after it\n", before)
 			c := must.Get(ask(spec))(t)
-			if fi, err := os.Stat(filepath.Join(c.Home, "stuff")); err != nil || fi.Size() != 256<<10 {
-				t.Errorf("the home lacks its skeleton: %v", err)
-			}
+			fi, err := os.Stat(filepath.Join(c.Home, "stuff"))
+			expect.True(t, err == nil && fi.Size() == 256<<10, "the home lacks its skeleton: %v", err)
 			must.Do(t, reap(c.ID))
 		})
 	}
@@ -152,9 +151,8 @@ func worksOnFullDisk(t *testing.T, full, other chat.ID) {
 	defer cancel()
 	h, err := asker.Host(ctx)
 	expect.True(t, err == nil && len(h.Missing) == 0, "missing %v: %v", h.Missing, err)
-	if c, err := asker.Sleep(ctx, other); err != nil || c.Awake {
-		t.Errorf("%+v, %v", c, err)
-	}
+	c, err := asker.Sleep(ctx, other)
+	expect.True(t, err == nil && !c.Awake, "%+v, %v", c, err)
 	must.Do(t, reap(full))
 	eventually(t, timeout, "the other wakes", func() bool { _, err := asker.Wake(ctx, other); return err == nil })
 	must.Do(t, reap(other))
@@ -199,9 +197,8 @@ func TestHostTmp(t *testing.T) {
 			t.Cleanup(func() { _ = os.Remove(outside.Name()) })
 			mine := fmt.Sprintf("%s/chatd-e2e-%s", dir, a.ID)
 			said(t, a.ID, "echo secret > "+mine+" && cat "+mine)
-			if got := run(t, b.ID, "cat "+mine); got.Exit == 0 {
-				t.Errorf("another chat reads %s", mine)
-			}
+			got := run(t, b.ID, "cat "+mine)
+			expect.True(t, got.Exit != 0, "another chat reads %s", mine)
 			if got := run(t, a.ID, "cat "+outside.Name()); got.Exit == 0 {
 				t.Errorf("the chat reads the host's %s", outside.Name())
 			}

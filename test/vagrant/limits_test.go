@@ -34,13 +34,11 @@ func TestHostPids(t *testing.T) {
 		u := get(t, c.ID).Usage
 		return len(ended) > 0 || u != nil && u.PidsRefused > 0
 	})
-	if n, err := strconv.Atoi(content(t, dir, "pids.current")); err != nil || n > 80 || n < 20 {
-		t.Errorf("%d tasks under a limit of 80", n)
-	}
+	n, err := strconv.Atoi(content(t, dir, "pids.current"))
+	expect.True(t, err == nil && n <= 80 && n >= 20, "%d tasks under a limit of 80", n)
 	r := <-ended
-	if n, err := strconv.Atoi(strings.TrimSpace(r.Stdout)); err != nil || n < 20 || n >= 80 {
-		t.Errorf("%d forks went through a limit of 80: %+v", n, r)
-	}
+	n, err = strconv.Atoi(strings.TrimSpace(r.Stdout))
+	expect.True(t, err == nil && n >= 20 && n < 80, "%d forks went through a limit of 80: %+v", n, r)
 	// The control: fewer than the limit are no trouble, and the bomb is gone.
 	expect.Equal(t, said(t, c.ID, "i=0; while [ $i -lt 30 ]; do sleep 100 & i=$((i+1)); done; echo all $i"), "all 30",
 		"30 forks")
@@ -201,9 +199,8 @@ func TestHostQuota(t *testing.T) {
 			layer = l
 		}
 	}
-	if layer.State != chat.LayerOn || !strings.Contains(layer.Probe, "MiB are reserved for root") {
-		t.Errorf("%+v", layer)
-	}
+	expect.True(t, layer.State == chat.LayerOn && strings.Contains(layer.Probe, "MiB are reserved for root"),
+		"%+v", layer)
 	c, other := create(t, "narrow"), create(t, "default")
 	for _, command := range []string{
 		"head -c 9M /dev/zero >f", "head -c 1M /dev/zero >/tmp/g",
@@ -223,15 +220,12 @@ func TestHostQuota(t *testing.T) {
 		log, err := os.ReadFile(stateDir + "/audit.jsonl")
 		return err == nil && strings.Contains(string(log), "(disk_max, inodes_max): 100 %")
 	})
-	if r := run(t, other.ID, "head -c 9M /dev/zero >f"); r.Exit != 0 {
-		t.Errorf("another chat: %+v", r)
-	}
-	if r := run(t, c.ID, "rm -f f h u /tmp/g /var/tmp/g && head -c 4M /dev/zero >f"); r.Exit != 0 {
-		t.Errorf("after rm: %+v", r)
-	}
-	if r := run(t, c.ID, "touch $(seq 200)"); !strings.Contains(r.Stderr, refusedByQuota) {
-		t.Errorf("200 files: %+v", r)
-	}
+	r := run(t, other.ID, "head -c 9M /dev/zero >f")
+	expect.True(t, r.Exit == 0, "another chat: %+v", r)
+	r = run(t, c.ID, "rm -f f h u /tmp/g /var/tmp/g && head -c 4M /dev/zero >f")
+	expect.True(t, r.Exit == 0, "after rm: %+v", r)
+	r = run(t, c.ID, "touch $(seq 200)")
+	expect.True(t, strings.Contains(r.Stderr, refusedByQuota), "200 files: %+v", r)
 	output(t, "setquota", "-u", fmt.Sprint(c.UID), "0", "0", "0", "0", "/")
 	eventually(t, timeout, "the limit is set again", func() bool {
 		return strings.Contains(quotaOf(t, c, "/"), " 8192 ")

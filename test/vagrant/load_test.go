@@ -70,9 +70,8 @@ func TestHostDaemonReload(t *testing.T) {
 	expect.True(t, awake >= n, "%d units run, want %d", awake, n)
 	each(4, len(made), func(i int) {
 		c := made[i]
-		if b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID), "pids.max")); err != nil || strings.TrimSpace(string(b)) != "200" {
-			t.Errorf("chat %s: pids.max is %q, %v", c.ID, b, err)
-		}
+		b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID), "pids.max"))
+		expect.True(t, err == nil && strings.TrimSpace(string(b)) == "200", "chat %s: pids.max is %q, %v", c.ID, b, err)
 		expect.NoError(t, reap(c.ID))
 	})
 	leftNothing(t, made)
@@ -112,9 +111,8 @@ func leftNothing(t *testing.T, chats []chat.Chat) {
 			}
 		}
 		expect.True(t, !known[c.ID], "chat %s is still listed", c.ID)
-		if left := pidsOf(t, c.UID); len(left) > 0 {
-			t.Errorf("chat %s left processes %v", c.ID, left)
-		}
+		left := pidsOf(t, c.UID)
+		expect.True(t, len(left) == 0, "chat %s left processes %v", c.ID, left)
 	}
 }
 

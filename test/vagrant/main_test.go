@@ -102,12 +102,9 @@ func cli(t testing.TB, v any, args ...string) {
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("chatd %s: %v: %s%s", strings.Join(args, " "), err, complaint.String(), out)
-	}
-	if err := json.Unmarshal(out, v); err != nil {
-		t.Fatalf("chatd %s: %v in %q", strings.Join(args, " "), err, out)
-	}
+	must.True(t, err == nil, "chatd %s: %v: %s%s", strings.Join(args, " "), err, complaint.String(), out)
+	err = json.Unmarshal(out, v)
+	must.True(t, err == nil, "chatd %s: %v in %q", strings.Join(args, " "), err, out)
 }
 
 // asker is this process's client; root is an operator.

@@ -107,9 +107,8 @@ func TestHostStop(t *testing.T) {
 	expect.True(t, len(left) == 0, "processes are left: %v", left)
 	input(t, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true})
 	eventually(t, timeout, "the input wakes it", func() bool { return strings.Contains(screen(t, c.ID), "woken-42") })
-	if after := sessionOf(t, c.ID); after.invocation == before.invocation {
-		t.Error("it is the same invocation: it was never stopped")
-	}
+	after := sessionOf(t, c.ID)
+	expect.True(t, after.invocation != before.invocation, "it is the same invocation: it was never stopped")
 }
 
 // TestHostStrangers: a unit in the chats' slice that chatd did not start, one

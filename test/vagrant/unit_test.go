@@ -70,9 +70,8 @@ func TestHostCgroup(t *testing.T) {
 	useProfiles(t)
 	c := create(t, "small")
 	dir := cgroupOf(t, unitOf(c.ID))
-	if want := filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID)); dir != want {
-		t.Fatalf("the cgroup is %s, want %s", dir, want)
-	}
+	want := filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID))
+	must.True(t, dir == want, "the cgroup is %s, want %s", dir, want)
 	check := func(when string) {
 		for file, want := range map[string]string{
 			"memory.max": "67108864", "memory.swap.max": "0", "pids.max": "80", "cpu.max": "500000 1000000",
@@ -117,9 +116,8 @@ func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
 	})
 	expect.Equal(t, content(t, leaf, "memory.oom.group"), "1", "memory.oom.group of the run")
 	expect.Equal(t, <-done, "slept\n", "the run")
-	if _, err := os.Stat(leaf); !os.IsNotExist(err) {
-		t.Errorf("the leaf %s is still there: %v", leaf, err)
-	}
+	_, err := os.Stat(leaf)
+	expect.True(t, os.IsNotExist(err), "the leaf %s is still there: %v", leaf, err)
 }
 
 // TestHostStatus: an operator sees whose session it is and what runs in it.
@@ -157,9 +155,8 @@ func TestHostJournal(t *testing.T) {
 		})
 	}
 	// Not all zeros: that one is the probe's, and has lines.
-	if out, _ := try(timeout, "journalctl", "-q", "-b", "-o", "cat", "-u", unitOf("ffffffffffffffff")); strings.TrimSpace(out) != "" {
-		t.Errorf("a chat that is not there has lines: %s", out)
-	}
+	out, _ := try(timeout, "journalctl", "-q", "-b", "-o", "cat", "-u", unitOf("ffffffffffffffff"))
+	expect.True(t, strings.TrimSpace(out) == "", "a chat that is not there has lines: %s", out)
 }
 
 // TestHostProcesses: every process of the unit is the chat's, in a leaf, and

@@ -127,12 +127,10 @@ func TestHostNoWayIn(t *testing.T) {
 	check := queues(t, u, c)
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
-			if in, what := w.try(t, u, u.name); !in {
-				t.Errorf("the control failed: user %s does not get in: %s", u.name, what)
-			}
-			if in, what := w.try(t, u, c.User); in {
-				t.Errorf("chat %s gets in: %s", c.User, what)
-			}
+			in, what := w.try(t, u, u.name)
+			expect.True(t, in, "the control failed: user %s does not get in: %s", u.name, what)
+			in, what = w.try(t, u, c.User)
+			expect.True(t, !in, "chat %s gets in: %s", c.User, what)
 		})
 	}
 	t.Run("queues", check)
