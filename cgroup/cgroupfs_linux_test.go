@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // generous bounds waits that end much earlier unless something is broken.
@@ -26,9 +28,7 @@ func needRoot(t testing.TB) {
 	if os.Getuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root: cgroups are made and removed")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root: cgroups are made and removed")
 	t.Skip("needs root: cgroups are made and removed")
 }
 
@@ -36,10 +36,7 @@ func needRoot(t testing.TB) {
 func open(t testing.TB, without ...chat.LayerName) *FS {
 	t.Helper()
 	needRoot(t)
-	f, err := OpenFS(Options{Name: fmt.Sprintf("chatd-test-%d", os.Getpid()), Without: without})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(OpenFS(Options{Name: fmt.Sprintf("chatd-test-%d", os.Getpid()), Without: without}))(t)
 	t.Cleanup(func() { clean(t, f) })
 	return f
 }
@@ -51,25 +48,15 @@ func clean(t testing.TB, f *FS) {
 	ctx, stop := context.WithTimeout(context.Background(), generous)
 	defer stop()
 	ids, err := f.IDs()
-	if err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, err)
 	for _, id := range ids {
-		if err := f.Kill(ctx, id); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, f.Kill(ctx, id))
 	}
-	if err := cgroupfs.Kill(ctx, f.bases.Unified, nil, nil); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, cgroupfs.Kill(ctx, f.bases.Unified, nil, nil))
 	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
-		if err := cgroupfs.RemoveTree(dir); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, cgroupfs.RemoveTree(dir))
 	}
-	if err := f.RemoveBase(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, f.RemoveBase())
 }
 
 func limits() chat.Limits {
@@ -86,19 +73,17 @@ const (
 // create makes a chat with a session that sleeps.
 func create(t testing.TB, f *FS, id chat.ID) *exec.Cmd {
 	t.Helper()
-	must(t, f.Create(id, limits()))
+	must.Do(t, f.Create(id, limits()))
 	return start(t, f, id, "session", "exec sleep 1000")
 }
 
 func start(t testing.TB, f *FS, id chat.ID, leaf, script string) *exec.Cmd {
 	t.Helper()
 	cmd := shell(script)
-	must(t, f.Start(id, leaf, cmd))
+	must.Do(t, f.Start(id, leaf, cmd))
 	t.Cleanup(func() {
 		// The whole chat: one process that is out of CPU quota takes a second to die.
-		if err := f.Kill(killCtx(t), id); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, f.Kill(killCtx(t), id))
 		cmd.Wait()
 	})
 	return cmd
@@ -108,13 +93,6 @@ func shell(script string) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func killCtx(t testing.TB) context.Context {
@@ -133,18 +111,14 @@ func alive(cmd *exec.Cmd) bool {
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(generous); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
+		must.True(t, !time.Now().After(end), "waited in vain for %s", what)
 	}
 }
 
 func paths(t testing.TB, pid int) map[string]string {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	must(t, err)
-	own, err := parseOwn(string(b))
-	must(t, err)
+	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)))(t)
+	own := must.Get(parseOwn(string(b)))(t)
 	return own
 }
 
@@ -153,40 +127,29 @@ func TestLife(t *testing.T) {
 	t.Logf("mode: %s, bases: %+v", f.Mode(), f.bases)
 	session := create(t, f, idA)
 	for range 2 { // idempotent, and a live session stays
-		must(t, f.Create(idA, limits()))
+		must.Do(t, f.Create(idA, limits()))
 	}
-	if !alive(session) {
-		t.Fatal("a second Create ended the session")
-	}
-	ids, err := f.IDs()
-	must(t, err)
-	if !slices.Equal(ids, []chat.ID{idA}) {
-		t.Fatalf("IDs = %v", ids)
-	}
-	must(t, f.CreateRun(idA, "r1"))
+	must.True(t, alive(session), "a second Create ended the session")
+	ids := must.Get(f.IDs())(t)
+	must.True(t, slices.Equal(ids, []chat.ID{idA}), "IDs = %v", ids)
+	must.Do(t, f.CreateRun(idA, "r1"))
 	run := start(t, f, idA, "runs/r1", "exec sleep 1000")
-	pids, err := f.Members(idA)
-	must(t, err)
+	pids := must.Get(f.Members(idA))(t)
 	if !slices.Contains(pids, session.Process.Pid) || !slices.Contains(pids, run.Process.Pid) {
 		t.Fatalf("members %v lack %d or %d", pids, session.Process.Pid, run.Process.Pid)
 	}
 	for name, err := range map[string]error{"Remove": f.Remove(idA), "RemoveRun": f.RemoveRun(idA, "r1")} {
-		if !errors.Is(err, chat.ErrBusy) {
-			t.Errorf("%s with somebody inside: %v, want ErrBusy", name, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy),
+			"%s with somebody inside: %v, want ErrBusy", name, err)
 	}
-	if !alive(session) || !alive(run) {
-		t.Fatal("a refused Remove ended somebody")
-	}
-	if err := f.CreateRun(idA, "r1"); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("a second CreateRun: %v, want ErrExists", err)
+	must.True(t, alive(session) && alive(run), "a refused Remove ended somebody")
+	expect.Is(t, f.CreateRun(idA, "r1"), chat.ErrExists, "a second CreateRun")
+	for range 2 {
+		must.Do(t, f.Kill(killCtx(t), idA))
 	}
 	for range 2 {
-		must(t, f.Kill(killCtx(t), idA))
-	}
-	for range 2 {
-		must(t, f.RemoveRun(idA, "r1"))
-		must(t, f.Remove(idA))
+		must.Do(t, f.RemoveRun(idA, "r1"))
+		must.Do(t, f.Remove(idA))
 	}
 	checkGone(t, f, idA)
 }
@@ -195,9 +158,8 @@ func TestLife(t *testing.T) {
 func checkGone(t *testing.T, f *FS, id chat.ID) {
 	t.Helper()
 	for _, base := range append(f.legacyBases(), f.bases.Unified) {
-		if _, err := os.Lstat(filepath.Join(base, string(id))); !os.IsNotExist(err) {
-			t.Errorf("%s is left in %s: %v", id, base, err)
-		}
+		_, err := os.Lstat(filepath.Join(base, string(id)))
+		expect.True(t, os.IsNotExist(err), "%s is left in %s: %v", id, base, err)
 	}
 }
 
@@ -213,29 +175,26 @@ func TestNothingThere(t *testing.T) {
 		"Usage":     second(f.Usage(idA)),
 		"RunUsage":  second(f.RunUsage(idA, "x")),
 	} {
-		if !errors.Is(err, chat.ErrNotFound) || !strings.HasPrefix(err.Error(), "cannot ") {
-			t.Errorf("%s: %v, want cannot … ErrNotFound", name, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrNotFound) && strings.HasPrefix(err.Error(), "cannot "),
+			"%s: %v, want cannot … ErrNotFound", name, err)
 	}
-	must(t, f.Kill(killCtx(t), idA))
-	must(t, f.KillRun(killCtx(t), idA, "x"))
-	must(t, f.Remove(idA))
-	must(t, f.RemoveRun(idA, "x"))
+	must.Do(t, f.Kill(killCtx(t), idA))
+	must.Do(t, f.KillRun(killCtx(t), idA, "x"))
+	must.Do(t, f.Remove(idA))
+	must.Do(t, f.RemoveRun(idA, "x"))
 }
 
 func second[T any](_ T, err error) error { return err }
 
 func TestHostileNames(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	for _, id := range []chat.ID{"", ".", "..", "../x", "00000000000000AA", "/etc", "00000000000000a", "aaaaaaaaaaaaaaaa/b"} {
 		for name, err := range map[string]error{
 			"Create": f.Create(id, limits()), "Remove": f.Remove(id), "Kill": f.Kill(killCtx(t), id), "Members": second(f.Members(id)),
 			"Start": f.Start(id, "session", shell("true")), "Usage": second(f.Usage(id)), "Limit": f.Limit(id, limits()),
 		} {
-			if !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("%s(%q): %v, want ErrInvalid", name, id, err)
-			}
+			expect.True(t, errors.Is(err, chat.ErrInvalid), "%s(%q): %v, want ErrInvalid", name, id, err)
 		}
 	}
 	for _, run := range []string{"", ".", "..", "a/b", "../x", "memory.max", "tasks", strings.Repeat("a", 65), "a\x00"} {
@@ -243,36 +202,29 @@ func TestHostileNames(t *testing.T) {
 			"CreateRun": f.CreateRun(idA, run), "RemoveRun": f.RemoveRun(idA, run), "KillRun": f.KillRun(killCtx(t), idA, run),
 			"Start": f.Start(idA, "runs/"+run, shell("true")), "RunUsage": second(f.RunUsage(idA, run)),
 		} {
-			if !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("%s(%q): %v, want ErrInvalid", name, run, err)
-			}
+			expect.True(t, errors.Is(err, chat.ErrInvalid),
+				"%s(%q): %v, want ErrInvalid", name, run, err)
 		}
 	}
 	for _, leaf := range []string{"", "runs", "session/x", "../x", "/session"} {
-		if err := f.Start(idA, leaf, shell("true")); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("Start(%q): %v, want ErrInvalid", leaf, err)
-		}
+		expect.Is(t, f.Start(idA, leaf, shell("true")), chat.ErrInvalid, "Start(%q)", leaf)
 	}
 }
 
 func TestForeignDirectories(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	for _, name := range []string{"x", "00000000000000AA", "-rf", "…", "0000000000000000a", "probe-1"} {
-		must(t, os.Mkdir(filepath.Join(f.bases.Unified, name), 0o755))
+		must.Do(t, os.Mkdir(filepath.Join(f.bases.Unified, name), 0o755))
 	}
-	ids, err := f.IDs()
-	must(t, err)
-	if !slices.Equal(ids, []chat.ID{idA}) {
-		t.Fatalf("IDs = %q, want only %s", ids, idA)
-	}
+	ids := must.Get(f.IDs())(t)
+	must.True(t, slices.Equal(ids, []chat.ID{idA}), "IDs = %q, want only %s", ids, idA)
 }
 
 func TestBaseIsClosed(t *testing.T) {
 	f := open(t)
 	for _, dir := range append(f.legacyBases(), f.bases.Unified) {
-		st, err := os.Stat(dir)
-		must(t, err)
+		st := must.Get(os.Stat(dir))(t)
 		if st.Mode().Perm() != 0o700 {
 			t.Errorf("%s is %v: other chats could read it", dir, st.Mode())
 		}

@@ -13,20 +13,21 @@ import (
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // counter is a script that appends a byte to a file for ever, without a child, and the file.
 func counter(t *testing.T, name string) (script, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(file, nil, 0o666))
+	must.Do(t, os.WriteFile(file, nil, 0o666))
 	return fmt.Sprintf("while :; do echo >> %s; done", file), file
 }
 
 func size(t *testing.T, file string) int64 {
 	t.Helper()
-	fi, err := os.Stat(file)
-	must(t, err)
+	fi := must.Get(os.Stat(file))(t)
 	return fi.Size()
 }
 
@@ -45,17 +46,15 @@ func counts(t *testing.T, file string) bool {
 
 func frozenIs(t *testing.T, f *FS, want chat.Frozen) {
 	t.Helper()
-	if is, err := f.Frozen(idA); is != want || err != nil {
-		t.Errorf("frozen is %q, %v, want %q", is, err, want)
-	}
+	is, err := f.Frozen(idA)
+	expect.True(t, is == want && err == nil, "frozen is %q, %v, want %q", is, err, want)
 }
 
 // standsStill waits until nothing in the leaf runs.
 func standsStill(t *testing.T, f *FS, leaf ...string) {
 	t.Helper()
 	await(t, "it stands still", func() bool {
-		v, err := cgroupfs.ReadFlat(f.dir(idA, leaf...), "cgroup.events", "frozen")
-		must(t, err)
+		v := must.Get(cgroupfs.ReadFlat(f.dir(idA, leaf...), "cgroup.events", "frozen"))(t)
 		return v == 1
 	})
 }
@@ -64,12 +63,12 @@ func standsStill(t *testing.T, f *FS, leaf ...string) {
 // touched. A held chat stands still as a whole, starts nothing, and dies of a kill without running.
 func TestFreeze(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	frozenIs(t, f, "")
 	inSession, session := counter(t, "session")
 	inRun, run := counter(t, "run")
 	start(t, f, idA, "session", inSession)
-	must(t, f.CreateRun(idA, "counts"))
+	must.Do(t, f.CreateRun(idA, "counts"))
 	start(t, f, idA, "runs/counts", inRun)
 	both := func(what string, wantSession, wantRun bool) {
 		t.Helper()
@@ -78,40 +77,37 @@ func TestFreeze(t *testing.T) {
 		}
 	}
 	both("at first", true, true)
-	must(t, f.Freeze(idA))
+	must.Do(t, f.Freeze(idA))
 	standsStill(t, f, sessionLeaf)
 	frozenIs(t, f, chat.FrozenUntilUsed)
 	both("frozen", false, true)
-	must(t, f.CreateRun(idA, "enters"))
+	must.Do(t, f.CreateRun(idA, "enters"))
 	start(t, f, idA, "runs/enters", "exit 0") // what meets a frozen session does not stop chatd
-	must(t, f.Hold(t.Context(), idA))
+	must.Do(t, f.Hold(t.Context(), idA))
 	frozenIs(t, f, chat.FrozenUntilThawed)
 	both("held", false, false)
-	must(t, f.CreateRun(idA, "late"))
+	must.Do(t, f.CreateRun(idA, "late"))
 	if err := f.Start(idA, "runs/late", shell("exit 0")); !errors.Is(err, chat.ErrBusy) ||
 		!strings.Contains(err.Error(), "frozen") {
 		t.Errorf("a start in a held chat: %v", err)
 	}
-	must(t, f.Release(t.Context(), idA))
+	must.Do(t, f.Release(t.Context(), idA))
 	frozenIs(t, f, chat.FrozenUntilUsed)
 	both("released", false, true)
-	must(t, f.Thaw(idA))
-	must(t, f.Thaw(idA))
+	must.Do(t, f.Thaw(idA))
+	must.Do(t, f.Thaw(idA))
 	frozenIs(t, f, "")
 	both("thawed", true, true)
 	start(t, f, idA, "runs/late", "exit 0")
-	must(t, f.Hold(t.Context(), idA))
+	must.Do(t, f.Hold(t.Context(), idA))
 	was := size(t, session) + size(t, run)
-	must(t, f.KillRun(killCtx(t), idA, "counts"))
-	must(t, f.Kill(killCtx(t), idA))
-	if now := size(t, session) + size(t, run); now != was {
-		t.Errorf("what was killed ran before: %d lines more", now-was)
-	}
-	must(t, f.Remove(idA))
+	must.Do(t, f.KillRun(killCtx(t), idA, "counts"))
+	must.Do(t, f.Kill(killCtx(t), idA))
+	now := size(t, session) + size(t, run)
+	expect.True(t, now == was, "what was killed ran before: %d lines more", now-was)
+	must.Do(t, f.Remove(idA))
 	frozenIs(t, f, "")
-	if err := f.Freeze(idA); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a chat without cgroups: %v", err)
-	}
+	expect.Is(t, f.Freeze(idA), chat.ErrNotFound, "a chat without cgroups")
 	if len(f.gates) > 0 {
 		t.Errorf("%d gates are kept", len(f.gates))
 	}
@@ -123,7 +119,7 @@ func TestFreeze(t *testing.T) {
 func TestHoldWaitsForStarts(t *testing.T) {
 	f := open(t)
 	create(t, f, idA)
-	must(t, f.CreateRun(idA, "starts"))
+	must.Do(t, f.CreateRun(idA, "starts"))
 	held := make(chan error, 1)
 	meanwhile := func(int) error {
 		go func() { held <- f.Hold(t.Context(), idA) }()
@@ -147,10 +143,10 @@ func TestHoldWaitsForStarts(t *testing.T) {
 		return nil
 	}
 	cmd := shell("exec sleep 1000")
-	must(t, f.StartPrepared(idA, "runs/starts", cmd, meanwhile))
-	must(t, <-held)
+	must.Do(t, f.StartPrepared(idA, "runs/starts", cmd, meanwhile))
+	must.Do(t, <-held)
 	frozenIs(t, f, chat.FrozenUntilThawed)
-	must(t, f.Kill(killCtx(t), idA))
+	must.Do(t, f.Kill(killCtx(t), idA))
 	cmd.Wait()
 }
 
@@ -163,10 +159,7 @@ func TestHoldMeetsStarts(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		for ctx.Err() == nil {
-			err := errors.Join(f.Hold(t.Context(), idA), f.Release(t.Context(), idA))
-			if err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, errors.Join(f.Hold(t.Context(), idA), f.Release(t.Context(), idA)))
 			time.Sleep(3 * time.Millisecond)
 		}
 	})
@@ -177,19 +170,19 @@ func TestHoldMeetsStarts(t *testing.T) {
 	}
 	for i := 0; i < rounds || started == 0 || refused == 0; i++ {
 		run := fmt.Sprint("r", i)
-		must(t, f.CreateRun(idA, run))
+		must.Do(t, f.CreateRun(idA, run))
 		cmd := shell("exit 0")
 		switch err := f.Start(idA, "runs/"+run, cmd); {
 		case err == nil:
 			started++
-			must(t, f.KillRun(killCtx(t), idA, run))
+			must.Do(t, f.KillRun(killCtx(t), idA, run))
 			cmd.Wait()
 		case errors.Is(err, chat.ErrBusy):
 			refused++
 		default:
 			t.Fatal(err)
 		}
-		must(t, f.RemoveRun(idA, run))
+		must.Do(t, f.RemoveRun(idA, run))
 	}
 	stop()
 	all.Wait()
@@ -200,47 +193,99 @@ func TestHoldMeetsStarts(t *testing.T) {
 // ignores or sends, not forks, not a parent that waits in vfork(2), not a debugger.
 func TestFreezeStubborn(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	script, file := counter(t, "session")
 	start(t, f, idA, "session", "trap '' TERM HUP INT QUIT CONT TSTP; "+
 		"(while :; do kill -CONT 0; done) & (while :; do (:) ; done) & "+
 		"(while :; do /bin/true; done) & "+
 		script)
-	if !counts(t, file) {
-		t.Fatal("it does not count")
-	}
-	must(t, f.Hold(t.Context(), idA))
-	if counts(t, file) {
-		t.Error("it counts while it is held")
-	}
-	must(t, f.Release(t.Context(), idA))
-	if !counts(t, file) {
-		t.Error("it does not go on")
-	}
+	must.True(t, counts(t, file), "it does not count")
+	must.Do(t, f.Hold(t.Context(), idA))
+	expect.True(t, !counts(t, file), "it counts while it is held")
+	must.Do(t, f.Release(t.Context(), idA))
+	expect.True(t, counts(t, file), "it does not go on")
 }
 
 // TestMemoryOfAFrozenChat: a limit that is lowered below what a frozen chat has ends a process of
 // it, and does not wait for a thaw.
 func TestMemoryOfAFrozenChat(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	// A variable of 24 MB, and no file: neither is given back by the page cache.
 	cmd := start(t, f, idA, "session",
 		"x=$(head -c 24000000 /dev/zero | tr '\\0' x); while :; do sleep 1; done")
 	await(t, "it has its memory", func() bool {
-		u, err := f.Usage(idA)
-		must(t, err)
+		u := must.Get(f.Usage(idA))(t)
 		return u.MemoryBytes > 24<<20
 	})
-	must(t, f.Hold(t.Context(), idA))
+	must.Do(t, f.Hold(t.Context(), idA))
 	l := limits()
 	l.MemoryMax = 16 << 20
 	err := f.Limit(idA, l) // under cgroup v1 the kernel refuses what does not fit
 	if err == nil {
-		if sig := endSignal(cmd.Wait()); sig == 0 {
-			t.Errorf("it has more than its limit, and lives")
-		}
+		expect.True(t, endSignal(cmd.Wait()) != 0, "it has more than its limit, and lives")
 	}
 	t.Logf("lowered: %v", err)
-	must(t, f.Kill(killCtx(t), idA))
+	must.Do(t, f.Kill(killCtx(t), idA))
+}
+
+// TestPause: of a paused chat the session and the runs stand still. A start waits for its end, and
+// is not refused. A crash leaves what another chatd ends.
+func TestPause(t *testing.T) {
+	f := open(t)
+	must.Do(t, f.Create(idA, limits()))
+	inSession, session := counter(t, "session")
+	inRun, run := counter(t, "run")
+	start(t, f, idA, "session", inSession)
+	must.Do(t, f.CreateRun(idA, "counts"))
+	start(t, f, idA, "runs/counts", inRun)
+	is := func(what string, want bool) {
+		t.Helper()
+		if s, r := counts(t, session), counts(t, run); s != want || r != want {
+			t.Errorf("%s: the session counts %t, the run %t", what, s, r)
+		}
+	}
+	is("at first", true)
+	goOn, err := f.Pause(t.Context(), idA)
+	must.Do(t, err)
+	is("paused", false)
+	frozenIs(t, f, "")
+	must.Do(t, f.CreateRun(idA, "late"))
+	started := make(chan error, 1)
+	go func() { started <- f.Start(idA, "runs/late", shell("exit 0")) }()
+	is("still paused", false)
+	select {
+	case err := <-started:
+		t.Errorf("a start in a paused chat: %v", err)
+	default:
+	}
+	must.Do(t, goOn())
+	must.Do(t, goOn())
+	must.Do(t, <-started)
+	is("after it", true)
+
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	goOn, err = f.Pause(left, idA)
+	switch {
+	case err == nil: // it stood still at the first look
+		must.Do(t, goOn())
+	case !errors.Is(err, context.Canceled):
+		t.Errorf("a pause whose caller left: %v", err)
+	}
+	is("after a caller who left", true)
+
+	must.Get(f.Pause(t.Context(), idA))(t)
+	later := newFS(f.o) // as after a crash
+	later.mode, later.bases, later.legacy = f.mode, f.bases, f.legacy
+	must.Do(t, later.EndPause(idA))
+	is("after a crash", true)
+	must.Do(t, later.Freeze(idA))
+	must.Do(t, later.EndPause(idA)) // which is none
+	standsStill(t, later, sessionLeaf)
+	must.Do(t, later.Thaw(idA))
+
+	must.Do(t, later.Kill(killCtx(t), idA))
+	must.Do(t, later.Remove(idA))
+	must.Do(t, later.EndPause(idA))
 }

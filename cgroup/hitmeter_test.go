@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestHitMeter: each call returns what is new, and a report comes at most once a minute with all
@@ -33,9 +34,7 @@ func TestHitMeter(t *testing.T) {
 			chat.LimitHits{OOMKills: 1}, chat.LimitHits{OOMKills: 1}},
 	} {
 		since, report := meter.Take(step.counters, start.Add(step.after))
-		if since != step.since || report != step.report {
-			t.Errorf("step %d: %+v, report %+v, want %+v, report %+v",
-				i, since, report, step.since, step.report)
-		}
+		expect.True(t, since == step.since && report == step.report,
+			"step %d: %+v, report %+v, want %+v, report %+v", i, since, report, step.since, step.report)
 	}
 }

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"golang.org/x/sys/unix"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // onDisk gives a backend that bounds the disk of a directory of its own.
@@ -20,8 +23,8 @@ func onDisk(t *testing.T) (f *FS, dir, disk string) {
 	t.Helper()
 	f = open(t)
 	dir, err := os.MkdirTemp("/var/tmp", "chatd-test-io-") // /tmp may be in memory
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
 	f.o.Dirs = []string{dir}
 	if disks, lacking := f.disks(); len(lacking) == 0 && len(disks) == 1 && f.boundsDisks() {
 		return f, dir, disks[0]
@@ -83,21 +86,19 @@ func TestBlockIOFiles(t *testing.T) {
 		{chat.IOLimits{IOWeight: 100}, "", ""},
 	} {
 		l.IOLimits = c.io
-		must(t, f.Limit(idA, l))
+		must.Do(t, f.Limit(idA, l))
 		want := c.unified
 		if f.legacy != nil {
 			want = c.legacy
 			inside, err := cgroupfs.Processes(f.legacy.dir("blkio", idA, ""))
-			if err != nil || !slices.Contains(inside, session.Process.Pid) {
-				t.Errorf("the session is not bounded: inside are %v, %v", inside, err)
-			}
+			expect.True(t, err == nil && slices.Contains(inside, session.Process.Pid),
+				"the session is not bounded: inside are %v, %v", inside, err)
 		}
-		if got := ioFiles(t, f, idA); got != strings.ReplaceAll(want, "D", disk) {
-			t.Errorf("%+v is %q, want %q", c.io, got, want)
-		}
+		got := ioFiles(t, f, idA)
+		expect.True(t, got == strings.ReplaceAll(want, "D", disk), "%+v is %q, want %q", c.io, got, want)
 	}
-	must(t, f.Kill(killCtx(t), idA))
-	must(t, f.Remove(idA))
+	must.Do(t, f.Kill(killCtx(t), idA))
+	must.Do(t, f.Remove(idA))
 	if f.legacy != nil && f.legacy.has("blkio", idA) {
 		t.Error("Remove left the cgroup of block I/O")
 	}
@@ -108,7 +109,7 @@ func TestBlockIOWeight(t *testing.T) {
 	f, _, _ := onDisk(t)
 	l := limits()
 	l.IOWeight = 5050
-	must(t, f.Create(idA, l))
+	must.Do(t, f.Create(idA, l))
 	dir := f.dir(idA)
 	if f.legacy != nil {
 		dir = f.legacy.dir("blkio", idA, "")
@@ -123,9 +124,7 @@ func TestBlockIOWeight(t *testing.T) {
 		}
 		found++
 		got, _, _ := strings.Cut(strings.TrimPrefix(string(text), "default "), "\n")
-		if got != want {
-			t.Errorf("%s is %q, want %q", file, got, want)
-		}
+		expect.Equal(t, got, want, "%s", file)
 	}
 	if found == 0 && len(f.Unkept(l)) == 0 {
 		t.Error("no file has the weight, and nobody is told")
@@ -136,7 +135,7 @@ func TestBlockIOWeight(t *testing.T) {
 func fill(t *testing.T, file string, mib int) {
 	t.Helper()
 	count := fmt.Sprint("count=", mib)
-	must(t, exec.Command("/bin/dd", "if=/dev/zero", "of="+file, "bs=1M", count, "conv=fsync").Run())
+	must.Do(t, exec.Command("/bin/dd", "if=/dev/zero", "of="+file, "bs=1M", count, "conv=fsync").Run())
 }
 
 // TestBlockIOIsBounded lets two chats read and write the same disk past the page cache. The chat
@@ -148,9 +147,9 @@ func TestBlockIOIsBounded(t *testing.T) {
 	free := limits()
 	free.MemoryMax = slow().MemoryMax
 	begin := func(id chat.ID, l chat.Limits) (cmds []*exec.Cmd) {
-		must(t, f.Create(id, l))
-		must(t, f.CreateRun(id, "r"))
-		must(t, f.CreateRun(id, "w"))
+		must.Do(t, f.Create(id, l))
+		must.Do(t, f.CreateRun(id, "r"))
+		must.Do(t, f.CreateRun(id, "w"))
 		return []*exec.Cmd{
 			start(t, f, id, "runs/r", "exec dd iflag=direct bs=1M if="+file+" of=/dev/null"),
 			start(t, f, id, "runs/w", "exec dd oflag=direct bs=1M count=64 if=/dev/zero of="+filepath.Join(dir, string(id))),
@@ -158,9 +157,7 @@ func TestBlockIOIsBounded(t *testing.T) {
 	}
 	bounded := begin(idA, slow())
 	for i, cmd := range begin(idB, free) {
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("without a bound: %v", err)
-		}
+		expect.Is(t, cmd.Wait(), nil, "without a bound")
 		if !alive(bounded[i]) {
 			t.Errorf("with a bound 64 MiB were done before those without: %s", bounded[i].Args[2])
 		}
@@ -173,8 +170,8 @@ func waiting(t *testing.T, f *FS, dir string) {
 	t.Helper()
 	file := filepath.Join(dir, "read")
 	fill(t, file, 32)
-	must(t, f.Create(idA, slow()))
-	must(t, f.CreateRun(idA, "r"))
+	must.Do(t, f.Create(idA, slow()))
+	must.Do(t, f.CreateRun(idA, "r"))
 	const readers = 12 // of 32 MiB each: together they take twice generous
 	const read = "for i in $(seq %d); do dd iflag=direct bs=32M count=1 if=%s of=/dev/null & done; wait"
 	start(t, f, idA, "runs/r", fmt.Sprintf(read, readers, file))
@@ -184,8 +181,7 @@ func waiting(t *testing.T, f *FS, dir string) {
 // waitForDisk counts the processes of the run that wait for a disk.
 func waitForDisk(t *testing.T, f *FS) (n int) {
 	t.Helper()
-	pids, err := cgroupfs.Processes(f.dir(idA, runsDir, "r"))
-	must(t, err)
+	pids := must.Get(cgroupfs.Processes(f.dir(idA, runsDir, "r")))(t)
 	for _, pid := range pids {
 		if st, err := sys.ReadStat(pid); err == nil && st.State == 'D' {
 			n++
@@ -200,11 +196,10 @@ func TestKillDoesNotWaitForBlockIO(t *testing.T) {
 	f, dir, _ := onDisk(t)
 	waiting(t, f, dir)
 	bound := ioFiles(t, f, idA)
-	must(t, f.Kill(killCtx(t), idA))
-	must(t, f.Create(idA, slow()))
-	if got := ioFiles(t, f, idA); got != bound || got == "" {
-		t.Errorf("created again the chat has %q, before %q", got, bound)
-	}
+	must.Do(t, f.Kill(killCtx(t), idA))
+	must.Do(t, f.Create(idA, slow()))
+	got := ioFiles(t, f, idA)
+	expect.True(t, got == bound && got != "", "created again the chat has %q, before %q", got, bound)
 }
 
 // TestKillRunDoesNotWaitForBlockIO: the same of one run. The chat gets its bound back.
@@ -212,8 +207,8 @@ func TestKillRunDoesNotWaitForBlockIO(t *testing.T) {
 	f, dir, _ := onDisk(t)
 	waiting(t, f, dir)
 	bound := ioFiles(t, f, idA)
-	must(t, f.KillRun(killCtx(t), idA, "r"))
-	must(t, f.RemoveRun(idA, "r"))
+	must.Do(t, f.KillRun(killCtx(t), idA, "r"))
+	must.Do(t, f.RemoveRun(idA, "r"))
 	await(t, "the bound", func() bool { return ioFiles(t, f, idA) == bound && bound != "" })
 }
 
@@ -223,12 +218,11 @@ func TestStartDoesNotWaitForBlockIO(t *testing.T) {
 	f, dir, _ := onDisk(t)
 	waiting(t, f, dir)
 	program := filepath.Join(dir, "program")
-	must(t, exec.Command("/bin/cp", "/bin/true", program).Run())
-	must(t, exec.Command("/bin/sync", program).Run()) // what is not on the disk is not dropped
-	content, err := os.Open(program)
-	must(t, err)
+	must.Do(t, exec.Command("/bin/cp", "/bin/true", program).Run())
+	must.Do(t, exec.Command("/bin/sync", program).Run()) // what is not on the disk is not dropped
+	content := must.Get(os.Open(program))(t)
 	defer content.Close()
-	must(t, f.CreateRun(idA, "second"))
+	must.Do(t, f.CreateRun(idA, "second"))
 	started, dropped := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(dropped)
@@ -239,11 +233,9 @@ func TestStartDoesNotWaitForBlockIO(t *testing.T) {
 	cmd := exec.Command(program)
 	go func() { started <- f.Start(idA, "runs/second", cmd) }()
 	<-dropped
-	must(t, <-started)
-	if waitForDisk(t, f) == 0 {
-		t.Error("nobody waits for the disk any more: the start waited for it")
-	}
-	must(t, f.Kill(killCtx(t), idA))
+	must.Do(t, <-started)
+	expect.True(t, waitForDisk(t, f) != 0, "nobody waits for the disk any more: the start waited for it")
+	must.Do(t, f.Kill(killCtx(t), idA))
 	_ = cmd.Wait() // it was killed, or not
 }
 
@@ -278,7 +270,7 @@ func TestUnkept(t *testing.T) {
 		delete(f.bases.Legacy, "blkio")
 		defer func() { f.bases.Legacy["blkio"] = base }() // which goes with the test
 		says(read, []string{dir}, "no controller")
-		must(t, f.Create(idA, read)) // it is told of, and no chat fails over it
+		must.Do(t, f.Create(idA, read)) // it is told of, and no chat fails over it
 	} else {
 		says(write, []string{dir})
 	}
@@ -293,9 +285,8 @@ func TestUnitIO(t *testing.T) {
 	f := unitsFS("chatd")
 	f.o.Dirs = []string{"/usr"}
 	const id = chat.ID("0123456789abcdef")
-	if props := unitIO(f, id, chat.DefaultLimits()); props != nil {
-		t.Errorf("without a bound there is %v", props)
-	}
+	props := unitIO(f, id, chat.DefaultLimits())
+	expect.True(t, props == nil, "without a bound there is %v", props)
 	l := chat.DefaultLimits()
 	l.IOWeight, l.IOReadBPS = 200, 1<<20
 	disks, _ := f.disks()
@@ -312,11 +303,57 @@ func TestUnitIO(t *testing.T) {
 		"IOWriteBandwidthMax": "a(st) []", "IOWriteIOPSMax": "a(st) []",
 		"IOReadBandwidthMax": fmt.Sprintf("a(st) %v", bound),
 	} {
-		if got[name] != want {
-			t.Errorf("%s is %s, want %s", name, got[name], want)
+		expect.Equal(t, got[name], want, "%s", name)
+	}
+	all := names(f.properties(id, l, isAny))
+	expect.True(t, slices.IsSorted(all) && len(all) == 10, "Limit sets %v: want ten in order", all)
+}
+
+// TestSetDisks: each disk gets its line, and one that only the file has is given up; without the
+// file nothing is written.
+func TestSetDisks(t *testing.T) {
+	dir := t.TempDir()
+	var lines []string
+	line := func(disk string, bounded bool) string {
+		text := disk + " up"
+		if bounded {
+			text = disk + " to"
 		}
+		lines = append(lines, text)
+		return text
 	}
-	if all := names(f.properties(id, l, isAny)); !slices.IsSorted(all) || len(all) != 10 {
-		t.Errorf("Limit sets %v: want ten in order", all)
+	must.Do(t, setDisks(dir, "io.max", []string{"8:0"}, line))
+	expect.Is(t, expect.Err(os.Stat(filepath.Join(dir, "io.max"))), os.ErrNotExist, "the file was made")
+	lines = nil
+	const text = "8:0 rbps=1\n8:16 wbps=2\nTotal 3\n"
+	must.Do(t, os.WriteFile(filepath.Join(dir, "io.max"), []byte(text), 0o600))
+	must.Do(t, setDisks(dir, "io.max", []string{"8:0", "8:32"}, line))
+	want := []string{"8:16 up", "8:0 to", "8:32 to"}
+	expect.True(t, slices.Equal(lines, want), "written were %q, want %q", lines, want)
+}
+
+// TestCostsOn reads io.cost.qos as the kernel prints it.
+func TestCostsOn(t *testing.T) {
+	const text = "8:0 enable=1 ctrl=auto rpct=0.00\n8:16 enable=0 ctrl=auto\n"
+	for disk, want := range map[string]bool{"8:0": true, "8:16": false, "8:1": false, "": false} {
+		expect.True(t, costsOn(text, disk) == want, "disk %q: %v, want %v", disk, !want, want)
 	}
+}
+
+// TestBFQWeight: the ends and the default of both scales meet.
+func TestBFQWeight(t *testing.T) {
+	wants := map[uint64]string{1: "1", 50: "50", 100: "100", 5050: "550", 10_000: "1000"}
+	for weight, want := range wants {
+		got := bfqWeight(weight)
+		expect.True(t, got == want, "%d is %s of BFQ, want %s", weight, got, want)
+	}
+}
+
+// TestDisks: a disk is named once, and a directory without one is a reason.
+func TestDisks(t *testing.T) {
+	f := newFS(Options{Dirs: []string{"/dev/shm", "/proc/self", "/usr", "/usr/bin", "/none"}})
+	disks, lacking := f.disks()
+	said := fmt.Sprint(lacking)
+	expect.True(t, len(disks) <= 1 && len(lacking) >= 2 && strings.Contains(said, "/proc/self"),
+		"disks %v, lacking %v", disks, lacking)
 }

@@ -1,10 +1,14 @@
 package cgroup
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const hybrid = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -15,16 +19,12 @@ const hybrid = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=75
 
 func TestParseMounts(t *testing.T) {
 	m, err := parseMounts(hybrid)
-	if err != nil || len(m) != 3 {
-		t.Fatalf("got %+v, %v", m, err)
-	}
+	must.True(t, err == nil && len(m) == 3, "got %+v, %v", m, err)
 	if m[1].Path != "/sys/fs/cgroup/mem ory" || m[1].Root != "/docker/x" || !m[0].controls("cpuacct") || m[0].controls("memory") || m[2].Kind != "cgroup2" {
 		t.Errorf("got %+v", m)
 	}
 	for _, bad := range []string{"x\n", "1 2 3 4 5\n", "1 2 3 / /x rw - cgroup\n"} {
-		if _, err := parseMounts(bad); err == nil {
-			t.Errorf("%q was read", bad)
-		}
+		expect.True(t, expect.Err(parseMounts(bad)) != nil, "%q was read", bad)
 	}
 }
 
@@ -39,21 +39,17 @@ func TestBelow(t *testing.T) {
 		{"/", "/../other", ""},
 	} {
 		got, err := mount{sys.Mount{Root: c.root, Path: "/m"}}.below(c.path)
-		if got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s under %s: %q, %v, want %q", c.path, c.root, got, err, c.want)
-		}
+		expect.True(t, got == c.want && (err == nil) == (c.want != ""),
+			"%s under %s: %q, %v, want %q", c.path, c.root, got, err, c.want)
 	}
 }
 
 func TestParseOwn(t *testing.T) {
 	own, err := parseOwn("9:name=systemd:/\n1:cpu,cpuacct:/a:b\n0::/u\n")
-	if err != nil || own["cpu"] != "/a:b" || own["cpuacct"] != "/a:b" || own[""] != "/u" {
-		t.Errorf("got %v, %v", own, err)
-	}
+	expect.True(t, err == nil && own["cpu"] == "/a:b" && own["cpuacct"] == "/a:b" && own[""] == "/u",
+		"got %v, %v", own, err)
 	for _, bad := range []string{"x", "1:cpu:rel", "1:cpu"} {
-		if _, err := parseOwn(bad); err == nil {
-			t.Errorf("%q was read", bad)
-		}
+		expect.True(t, expect.Err(parseOwn(bad)) != nil, "%q was read", bad)
 	}
 }
 
@@ -75,9 +71,7 @@ func FuzzParseOwn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		own, err := parseOwn(text)
 		for _, p := range own {
-			if err != nil || !strings.HasPrefix(p, "/") {
-				t.Errorf("%q, %v", p, err)
-			}
+			expect.True(t, err == nil && strings.HasPrefix(p, "/"), "%q, %v", p, err)
 		}
 	})
 }
@@ -91,4 +85,17 @@ func FuzzBelow(f *testing.F) {
 			t.Errorf("%q", dir)
 		}
 	})
+}
+
+// TestOOMLogFinding: a host whose kernel lists all tasks at each OOM kill is told what to set.
+func TestOOMLogFinding(t *testing.T) {
+	setting := filepath.Join(t.TempDir(), "oom_dump_tasks")
+	for value, want := range map[string]bool{"0\n": false, "1\n": true} {
+		must.Do(t, os.WriteFile(setting, []byte(value), 0o600))
+		found := strings.Join(OOMLogFinding(setting), "\n")
+		expect.True(t, strings.Contains(found, "sysctl -w vm.oom_dump_tasks=0") == want,
+			"%q: %q", value, found)
+	}
+	found := OOMLogFinding(filepath.Join(t.TempDir(), "none"))
+	expect.True(t, len(found) == 0, "a kernel without it: %q", found)
 }

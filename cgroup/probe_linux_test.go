@@ -5,12 +5,15 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func probeState(t *testing.T, f *FS) map[chat.LayerName]chat.Layer {
@@ -20,8 +23,7 @@ func probeState(t *testing.T, f *FS) map[chat.LayerName]chat.Layer {
 		t.Logf("%s: %s by %q: %s %s", l.Name, l.State, l.By, l.Probe, l.Fix)
 		found[l.Name] = l
 	}
-	entries, err := os.ReadDir(f.bases.Unified)
-	must(t, err)
+	entries := must.Get(os.ReadDir(f.bases.Unified))(t)
 	for _, e := range entries {
 		if e.IsDir() {
 			t.Errorf("the probe left %s", e.Name())
@@ -52,9 +54,7 @@ func TestProbeWithout(t *testing.T) {
 				if name == off {
 					want = chat.LayerOff
 				}
-				if l.State != want {
-					t.Errorf("without %s: %s is %s, want %s", off, name, l.State, want)
-				}
+				expect.Equal(t, l.State, want, "without %s: %s", off, name)
 			}
 		})
 	}
@@ -81,9 +81,7 @@ func TestProbeWithoutTime(t *testing.T) {
 		}
 		return l
 	})
-	if late != 3 {
-		t.Errorf("%d trials were late, want 3", late)
-	}
+	expect.True(t, late == 3, "%d trials were late, want 3", late)
 }
 
 func TestProbeGivesUp(t *testing.T) {
@@ -91,9 +89,8 @@ func TestProbeGivesUp(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	for _, l := range f.Probe(ctx, asOff) {
-		if l.State != chat.LayerOff {
-			t.Errorf("%s is %s though nothing could be tried", l.Name, l.State)
-		}
+		expect.True(t, l.State == chat.LayerOff,
+			"%s is %s though nothing could be tried", l.Name, l.State)
 	}
 }
 
@@ -102,11 +99,11 @@ func TestProbeGivesUp(t *testing.T) {
 func BenchmarkStart(b *testing.B) {
 	b.Run("plain", func(b *testing.B) {
 		for b.Loop() {
-			must(b, exec.Command("/bin/true").Run())
+			must.Do(b, exec.Command("/bin/true").Run())
 		}
 	})
 	f := open(b)
-	must(b, f.Create(idA, limits()))
+	must.Do(b, f.Create(idA, limits()))
 	b.Run("leaf", func(b *testing.B) {
 		for b.Loop() {
 			benchRun(b, f, false)
@@ -119,8 +116,8 @@ func BenchmarkStart(b *testing.B) {
 	})
 	b.Run("create and remove", func(b *testing.B) {
 		for b.Loop() {
-			must(b, f.Create(idB, limits()))
-			must(b, f.Remove(idB))
+			must.Do(b, f.Create(idB, limits()))
+			must.Do(b, f.Remove(idB))
 		}
 	})
 }
@@ -129,12 +126,46 @@ func benchRun(b *testing.B, f *FS, fresh bool) {
 	leaf := "session"
 	if fresh {
 		leaf = "runs/x"
-		must(b, f.CreateRun(idA, "x"))
+		must.Do(b, f.CreateRun(idA, "x"))
 	}
 	cmd := exec.Command("/bin/true")
-	must(b, f.Start(idA, leaf, cmd))
-	must(b, cmd.Wait())
+	must.Do(b, f.Start(idA, leaf, cmd))
+	must.Do(b, cmd.Wait())
 	if fresh {
-		must(b, f.RemoveRun(idA, "x"))
+		must.Do(b, f.RemoveRun(idA, "x"))
+	}
+}
+
+// TestSpin: a quota is missing when the child was over it again and again. One chunk of time, as a
+// starved machine counts it, shows nothing, nor does a child that got no time.
+func TestSpin(t *testing.T) {
+	const ms = time.Millisecond
+	none := make([]time.Duration, 8)
+	for name, c := range map[string]struct {
+		used               []time.Duration // of one window after another
+		missing, throttled bool
+	}{
+		"no time":     {used: none},
+		"its quota":   {used: []time.Duration{2 * ms, 3 * ms, 2 * ms, 2 * ms, 2 * ms, 2 * ms}},
+		"one chunk":   {used: append([]time.Duration{0, 2000 * ms}, none...)},
+		"four chunks": {used: []time.Duration{80 * ms, 0, 80 * ms, 80 * ms, 0, 80 * ms}},
+		"no quota":    {used: slices.Repeat([]time.Duration{79 * ms}, 5), missing: true},
+		"half busy": {used: []time.Duration{40 * ms, 0, 30 * ms, 40 * ms, 20 * ms, 11 * ms},
+			missing: true},
+		"throttled": {used: slices.Repeat([]time.Duration{80 * ms}, 5), throttled: true},
+	} {
+		s, at, used := spin{throttled: c.throttled}, time.Unix(1000, 0), time.Duration(0)
+		s.look(at, used)
+		for _, more := range c.used {
+			used += more
+			s.look(at.Add(spinWindow/2), used) // within the window
+			at = at.Add(spinWindow)
+			s.look(at, used)
+		}
+		err := s.failed()
+		unknown := errors.Is(err, context.DeadlineExceeded)
+		if c.throttled != (err == nil) || !c.throttled && unknown == c.missing {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

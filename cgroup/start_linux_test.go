@@ -18,25 +18,28 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"golang.org/x/sys/unix"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStartIntoThrottledChat: the daemon's own threads must not sleep out a
 // chat's quota. That the new process is inside is the point; how long it takes is not.
 func TestStartIntoThrottledChat(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	l := limits()
 	l.CPUQuota = chat.Duration(10 * time.Millisecond)
-	must(t, f.LimitCPU(idA, l))
+	must.Do(t, f.LimitCPU(idA, l))
 	for range 8 {
 		start(t, f, idA, "session", "while :; do :; done")
 	}
-	await(t, "a throttled chat", func() bool { u, err := f.Usage(idA); must(t, err); return u.Throttled > 0 })
-	must(t, f.CreateRun(idA, "r"))
+	await(t, "a throttled chat", func() bool { u, err := f.Usage(idA); must.Do(t, err); return u.Throttled > 0 })
+	must.Do(t, f.CreateRun(idA, "r"))
 	begin, collected := time.Now(), make(chan time.Duration)
 	go func() {
 		var longest time.Duration
@@ -70,40 +73,36 @@ func checkInside(t testing.TB, f *FS, id chat.ID, pid int) {
 func TestStartAgainAfterKill(t *testing.T) {
 	f := open(t)
 	create(t, f, idA)
-	must(t, f.CreateRun(idA, "old"))
-	must(t, f.KillRun(killCtx(t), idA, "old"))
-	if err := f.Start(idA, "runs/old", shell("true")); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("Start in a killed run: %v, want ErrWrongPhase", err)
-	}
-	must(t, f.CreateRun(idA, "old2"))
+	must.Do(t, f.CreateRun(idA, "old"))
+	must.Do(t, f.KillRun(killCtx(t), idA, "old"))
+	expect.Is(t, f.Start(idA, "runs/old", shell("true")), chat.ErrWrongPhase, "Start in a killed run")
+	must.Do(t, f.CreateRun(idA, "old2"))
 	for i := range 3 {
-		must(t, f.Kill(killCtx(t), idA))
+		must.Do(t, f.Kill(killCtx(t), idA))
 		if i == 1 {
-			must(t, f.Create(idA, limits()))
+			must.Do(t, f.Create(idA, limits()))
 		}
 		run := fmt.Sprint("new", i)
-		must(t, f.CreateRun(idA, run))
+		must.Do(t, f.CreateRun(idA, run))
 		for _, leaf := range []string{"session", "runs/" + run} {
 			cmd := shell("exit 7")
-			must(t, f.Start(idA, leaf, cmd))
+			must.Do(t, f.Start(idA, leaf, cmd))
 			if cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
 				t.Errorf("round %d: a start in %s after Kill: %v", i, leaf, cmd.ProcessState)
 			}
 		}
 	}
-	if err := f.Start(idA, "runs/old2", shell("true")); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("Start in a run that died with its chat: %v, want ErrWrongPhase", err)
-	}
+	expect.Is(t, f.Start(idA, "runs/old2", shell("true")), chat.ErrWrongPhase,
+		"Start in a run that died with its chat")
 	// A crash between the kill and its end leaves an empty leaf that nobody remembers.
-	must(t, f.Close())
-	g, err := OpenFS(f.o)
-	must(t, err)
+	must.Do(t, f.Close())
+	g := must.Get(OpenFS(f.o))(t)
 	defer g.Close()
-	must(t, f.Create(idA, limits()))
-	must(t, cgroupfs.Write(f.dir(idA), "cgroup.kill", "1"))
-	must(t, g.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
+	must.Do(t, cgroupfs.Write(f.dir(idA), "cgroup.kill", "1"))
+	must.Do(t, g.Create(idA, limits()))
 	cmd := shell("exit 7")
-	must(t, g.Start(idA, "session", cmd))
+	must.Do(t, g.Start(idA, "session", cmd))
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("a start after a crash in Kill: %v", cmd.ProcessState)
 	}
@@ -115,21 +114,17 @@ func TestCreateAgain(t *testing.T) {
 	f := open(t)
 	number := func() uint64 {
 		var st unix.Stat_t
-		must(t, unix.Stat(f.dir(idA, sessionLeaf), &st))
+		must.Do(t, unix.Stat(f.dir(idA, sessionLeaf), &st))
 		return st.Ino
 	}
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	empty := number()
-	must(t, f.Create(idA, limits()))
-	if number() == empty {
-		t.Error("an empty leaf, in which something may have been killed, was kept")
-	}
+	must.Do(t, f.Create(idA, limits()))
+	expect.True(t, number() != empty, "an empty leaf, in which something may have been killed, was kept")
 	session := start(t, f, idA, "session", "exec sleep 1000")
 	full := number()
-	must(t, f.Create(idA, limits()))
-	if number() != full || !alive(session) {
-		t.Error("the leaf of a live session was made anew")
-	}
+	must.Do(t, f.Create(idA, limits()))
+	expect.True(t, number() == full && alive(session), "the leaf of a live session was made anew")
 }
 
 func TestManySimultaneousStarts(t *testing.T) {
@@ -149,9 +144,8 @@ func TestManySimultaneousStarts(t *testing.T) {
 	// A collection would close what was forgotten.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	startMany(t, f, ids)
-	if n := countFDs(t); n > fds {
-		t.Errorf("%d descriptors before, %d after", fds, n)
-	}
+	n := countFDs(t)
+	expect.True(t, n <= fds, "%d descriptors before, %d after", fds, n)
 	after := paths(t, os.Getpid())
 	for c, p := range before {
 		if after[c] != p {
@@ -160,20 +154,15 @@ func TestManySimultaneousStarts(t *testing.T) {
 	}
 	checkThreads(t, f)
 	await(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
-	if ids, err := f.IDs(); err != nil || len(ids) != 0 {
-		t.Errorf("left: %v, %v", ids, err)
-	}
+	ids, err := f.IDs()
+	expect.True(t, err == nil && len(ids) == 0, "left: %v, %v", ids, err)
 }
 
 func startMany(t *testing.T, f *FS, ids []chat.ID) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for _, id := range ids {
-		wg.Go(func() {
-			if err := startOne(t, f, id); err != nil {
-				t.Error(err)
-			}
-		})
+		wg.Go(func() { expect.NoError(t, startOne(t, f, id)) })
 	}
 	wg.Wait()
 }
@@ -199,8 +188,7 @@ func checkThreads(t *testing.T, f *FS) {
 	t.Helper()
 	await(t, "the lent threads to die", func() bool {
 		for _, base := range append(f.legacyBases(), f.bases.Unified) {
-			tasks, err := os.ReadDir("/proc/self/task")
-			must(t, err)
+			tasks := must.Get(os.ReadDir("/proc/self/task"))(t)
 			for _, task := range tasks {
 				b, err := os.ReadFile("/proc/self/task/" + task.Name() + "/cgroup")
 				if err == nil && strings.Contains(string(b), "/"+filepath.Base(base)+"/") {
@@ -214,43 +202,39 @@ func checkThreads(t *testing.T, f *FS) {
 
 func countFDs(t *testing.T) int {
 	t.Helper()
-	fds, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	fds := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	return len(fds)
 }
 
 // TestDescriptorsStayHere looks at what a child got.
 func TestDescriptorsStayHere(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	cmd := exec.Command("/bin/ls", "/proc/self/fd")
 	var out strings.Builder
 	cmd.Stdout = &out
-	must(t, f.Start(idA, "session", cmd))
-	must(t, cmd.Wait())
-	plain, err := exec.Command("/bin/ls", "/proc/self/fd").Output()
-	must(t, err)
+	must.Do(t, f.Start(idA, "session", cmd))
+	must.Do(t, cmd.Wait())
+	plain := must.Get(exec.Command("/bin/ls", "/proc/self/fd").Output())(t)
 	if out.String() != string(plain) { // what this process itself inherited may be there
 		t.Errorf("the child has descriptors %q, a plain one %q", out.String(), plain)
 	}
-	if cmd.SysProcAttr.UseCgroupFD {
-		t.Error("the descriptor number stays in the command")
-	}
+	expect.True(t, !cmd.SysProcAttr.UseCgroupFD, "the descriptor number stays in the command")
 }
 
 // TestShortLived starts what ends at once: a process that is ending can be moved
 // nowhere, and that is not a failure.
 func TestShortLived(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	rounds := 300
 	if testing.Short() {
 		rounds = 100
 	}
 	for range rounds {
 		cmd := exec.Command("/bin/true")
-		must(t, f.Start(idA, "session", cmd))
-		must(t, cmd.Wait())
+		must.Do(t, f.Start(idA, "session", cmd))
+		must.Do(t, cmd.Wait())
 	}
 }
 
@@ -258,7 +242,7 @@ func TestShortLived(t *testing.T) {
 // and again, is inside all the same, or dead.
 func TestStormJoinsTheCPUCgroup(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	cmd := shell("b() { (b) & (b) & }; b")
 	err := f.Start(idA, "session", cmd)
 	if err == nil {
@@ -268,17 +252,15 @@ func TestStormJoinsTheCPUCgroup(t *testing.T) {
 	if f.legacy == nil {
 		return
 	}
-	pids, err := f.Members(idA)
-	must(t, err)
+	pids := must.Get(f.Members(idA))(t)
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		st, serr := sys.ReadStat(pid)
 		if err != nil || serr != nil || st.Flags&sys.Exiting != 0 {
 			continue
 		}
-		if !strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)) {
-			t.Errorf("pid %d: %s", pid, b)
-		}
+		expect.True(t, strings.Contains(string(b), ":cpu:/"+filepath.Base(f.bases.Unified)+"/"+string(idA)),
+			"pid %d: %s", pid, b)
 	}
 }
 
@@ -286,25 +268,22 @@ func TestStormJoinsTheCPUCgroup(t *testing.T) {
 // not lose it.
 func TestQuotaStaysAfterStarts(t *testing.T) {
 	f := open(t)
-	must(t, f.Create(idA, limits()))
+	must.Do(t, f.Create(idA, limits()))
 	start(t, f, idA, "session", "while :; do :; done")
-	if u, err := f.Usage(idA); err != nil || u.Throttled != 0 {
-		t.Fatalf("before LimitCPU: %+v, %v", u, err)
-	}
+	u, err := f.Usage(idA)
+	must.True(t, err == nil && u.Throttled == 0, "before LimitCPU: %+v, %v", u, err)
 	l := limits()
 	l.CPUQuota, l.CPUPeriod = chat.Duration(5*time.Millisecond), chat.Duration(50*time.Millisecond)
-	must(t, f.LimitCPU(idA, l))
+	must.Do(t, f.LimitCPU(idA, l))
 	for i := range 6 {
-		must(t, f.CreateRun(idA, fmt.Sprint("r", i)))
+		must.Do(t, f.CreateRun(idA, fmt.Sprint("r", i)))
 		start(t, f, idA, fmt.Sprint("runs/r", i), "while :; do :; done")
-		before, err := f.Usage(idA)
-		must(t, err)
-		await(t, "throttling after a start", func() bool { u, err := f.Usage(idA); must(t, err); return u.Throttled > before.Throttled })
+		before := must.Get(f.Usage(idA))(t)
+		await(t, "throttling after a start", func() bool { u, err := f.Usage(idA); must.Do(t, err); return u.Throttled > before.Throttled })
 	}
 	if f.mode == modeV2 {
-		if b, err := cgroupfs.Read(f.dir(idA), "cpu.max"); err != nil || string(b) != "5000 50000\n" {
-			t.Errorf("cpu.max is %q, %v", b, err)
-		}
+		expect.Equal(t, string(must.Get(cgroupfs.Read(f.dir(idA), "cpu.max"))(t)), "5000 50000\n",
+			"cpu.max")
 	}
 }
 
@@ -318,31 +297,67 @@ func TestJoinFindsChildren(t *testing.T) {
 	create(t, f, idA)
 	fork, said := exec.Command("sh", "-c", `read x; sleep 1000 >/dev/null & echo $!`), bytes.Buffer{}
 	in, err := fork.StdinPipe()
-	must(t, err)
+	must.Do(t, err)
 	fork.Stdout = &said
-	must(t, fork.Start())
+	must.Do(t, fork.Start())
 	child := 0
 	lists := func() ([]int, error) {
 		if child != 0 {
 			return []int{fork.Process.Pid, child}, nil
 		}
-		must(t, in.Close()) // it is listed; now it forks and ends
+		must.Do(t, in.Close()) // it is listed; now it forks and ends
 		await(t, "the child", func() bool {
 			st, err := sys.ReadStat(fork.Process.Pid)
 			return err == nil && st.State == 'Z'
 		})
-		must(t, fork.Wait())
+		must.Do(t, fork.Wait())
 		child, err = strconv.Atoi(strings.TrimSpace(said.String()))
-		must(t, err)
+		must.Do(t, err)
 		return []int{fork.Process.Pid}, nil
 	}
-	must(t, f.legacy.join("cpu", idA, lists))
+	must.Do(t, f.legacy.join("cpu", idA, lists))
 	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
 	inside, err := cgroupfs.Processes(f.legacy.dir("cpu", idA, ""))
-	must(t, err)
-	if !slices.Contains(inside, child) {
-		t.Errorf("the child %d is not among %v", child, inside)
-	}
-	must(t, syscall.Kill(child, syscall.SIGKILL))
+	must.Do(t, err)
+	expect.True(t, slices.Contains(inside, child), "the child %d is not among %v", child, inside)
+	must.Do(t, syscall.Kill(child, syscall.SIGKILL))
 	await(t, "the child's end", func() bool { return syscall.Kill(child, 0) != nil })
+}
+
+// TestChatLocks: a chat that is held up holds up no other, however many there are.
+func TestChatLocks(t *testing.T) {
+	var f FS
+	var held []*chatLock
+	for i := range 500 {
+		held = append(held, f.lock(chat.ID(fmt.Sprintf("%016x", i))))
+	}
+	for _, l := range held {
+		l.Unlock()
+	}
+	expect.True(t, len(f.locks.all) == 0, "%d locks are kept", len(f.locks.all))
+}
+
+// TestLendCPU: a run that dies slowly gets its chat one CPU for a moment, never more, and not again
+// soon; the quota comes back, but not over limits that were set meanwhile.
+func TestLendCPU(t *testing.T) {
+	f := open(t)
+	must.Do(t, f.Create(idA, limits()))
+	must.Do(t, f.LimitCPU(idA, limits()))
+	quota := func() string {
+		b := must.Get(cgroupfs.Read(f.quotaFile(idA)))(t)
+		return strings.TrimSpace(string(b))
+	}
+	own, whole, err := f.quotas(idA)
+	must.Do(t, err)
+	must.True(t, own != "" && own != whole && quota() == own,
+		"the quota is %q, one CPU is %q", own, whole)
+	must.Do(t, f.lendCPU(idA))
+	expect.Equal(t, quota(), whole, "lent")
+	for quota() != own { // lendTime later
+		time.Sleep(10 * time.Millisecond)
+	}
+	must.Do(t, f.lendCPU(idA))
+	expect.Equal(t, quota(), own, "lent again at once")
+	f.endLoan(idA, "1000 1000", "something else")
+	expect.Equal(t, quota(), own, "a loan that is over changed limits")
 }

@@ -1,6 +1,12 @@
 package cgroup
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/cgroup/systemd"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func unitsFS(name string) *FS { return newUnitsFS(Options{Name: name}, "/sys/fs/cgroup/x.slice") }
@@ -16,12 +24,8 @@ func unitsFS(name string) *FS { return newUnitsFS(Options{Name: name}, "/sys/fs/
 func TestLendCPUToAUnit(t *testing.T) {
 	const id = chat.ID("0123456789abcdef")
 	f := unitsFS("chatd-none")
-	if err := f.lendCPU(id); err == nil {
-		t.Error("a CPU was lent to a chat that is not there")
-	}
-	if f.lent[id].IsZero() {
-		t.Error("it was not recorded")
-	}
+	expect.True(t, f.lendCPU(id) != nil, "a CPU was lent to a chat that is not there")
+	expect.True(t, !f.lent[id].IsZero(), "it was not recorded")
 }
 
 func TestUnitNames(t *testing.T) {
@@ -36,9 +40,8 @@ func TestUnitNames(t *testing.T) {
 		"chatd-chatd-0123456789abcdef.service": false, "chatd-0123456789abcdef.service.service": false, "foreign.service": false,
 		"chatd-probe-0123456789abcdef.service": false, "": false,
 	} {
-		if _, ok := f.idOf(name); ok != want {
-			t.Errorf("idOf(%q) is %v, want %v", name, ok, want)
-		}
+		_, ok := f.idOf(name)
+		expect.True(t, ok == want, "idOf(%q) is %v, want %v", name, ok, want)
 	}
 }
 
@@ -61,9 +64,7 @@ func TestIsOwn(t *testing.T) {
 		"chatd-0123456789abcdef.service": true, "chatd-probe-01.service": true,
 		"chatd-fedcba9876543210.service": false, "foreign.service": false, "chatd-sub.slice": false, "session-1.scope": false,
 	} {
-		if got := u.isOwn(name, known); got != want {
-			t.Errorf("isOwn(%s) is %v, want %v", name, got, want)
-		}
+		expect.Equal(t, u.isOwn(name, known), want, "isOwn(%s)", name)
 	}
 }
 
@@ -76,9 +77,7 @@ func TestSessionLimits(t *testing.T) {
 	for name, want := range map[string]string{
 		"MemoryMax": "@t 268435456", "MemorySwapMax": "@t 0", "TasksMax": "@t 200", "CPUQuotaPerSecUSec": "",
 	} {
-		if got[name] != want {
-			t.Errorf("%s is %q, want %q", name, got[name], want)
-		}
+		expect.Equal(t, got[name], want, "%s", name)
 	}
 }
 
@@ -90,13 +89,9 @@ func TestSessionPropertiesWithout(t *testing.T) {
 		props := append(f.lateProperties(id, chat.DefaultLimits()), f.earlyProperties(id, chat.DefaultLimits())...)
 		word := map[chat.LayerName]string{chat.LayerMemory: "Memory", chat.LayerPids: "Tasks", chat.LayerCPU: "CPU"}[l]
 		for _, p := range props {
-			if strings.HasPrefix(p.Name, word) {
-				t.Errorf("without %s there is %s", l, p.Name)
-			}
+			expect.True(t, !strings.HasPrefix(p.Name, word), "without %s there is %s", l, p.Name)
 		}
-		if len(props) < 3 {
-			t.Errorf("without %s only %v is left", l, props)
-		}
+		expect.True(t, len(props) >= 3, "without %s only %v is left", l, props)
 	}
 }
 
@@ -107,9 +102,8 @@ func TestPropertyOrder(t *testing.T) {
 	f := unitsFS("chatd")
 	early, late := names(f.earlyProperties(id, chat.DefaultLimits())), names(f.lateProperties(id, chat.DefaultLimits()))
 	all := names(f.properties(id, chat.DefaultLimits(), isAny))
-	if !slices.IsSorted(all) || !slices.Equal(all, append(late, early...)) {
-		t.Errorf("Start sets %v, LimitCPU %v, Limit %v: want them in order, the second's first", early, late, all)
-	}
+	expect.True(t, slices.IsSorted(all) && slices.Equal(all, append(late, early...)),
+		"Start sets %v, LimitCPU %v, Limit %v: want them in order, the second's first", early, late, all)
 }
 
 func names(props []systemd.Property) (all []string) {
@@ -141,10 +135,56 @@ func TestOpenUnitsNeedsSystemd(t *testing.T) {
 		t.Log("systemd is PID 1 here; test/vagrant tries the rest")
 		return
 	}
-	if _, err := OpenUnits(t.Context(), UnitOptions{Name: "chatd"}); err == nil || !strings.Contains(err.Error(), "systemd") {
-		t.Errorf("OpenUnits gave %v without systemd", err)
+	_, err := OpenUnits(t.Context(), UnitOptions{Name: "chatd"})
+	expect.True(t, err != nil && strings.Contains(err.Error(), "systemd"), "OpenUnits gave %v without systemd", err)
+	expect.True(t, expect.Err(OpenUnits(t.Context(), UnitOptions{Name: "../x"})) != nil,
+		"OpenUnits took ../x for a name")
+}
+
+// TestUnitIOOnSystemd: systemd sets the bounds of a unit, keeps them over a daemon-reload, takes
+// them away, and never calls the unit changed on disk.
+func TestUnitIOOnSystemd(t *testing.T) {
+	if !Booted() {
+		t.Log("systemd is not PID 1 here: only a machine of test/vagrant has it")
+		return
 	}
-	if _, err := OpenUnits(t.Context(), UnitOptions{Name: "../x"}); err == nil {
-		t.Error("OpenUnits took ../x for a name")
+	needRoot(t)
+	name := fmt.Sprintf("chatd-test-io-%d", os.Getpid())
+	u := must.Get(OpenUnits(t.Context(), UnitOptions{Name: name, Dirs: []string{"/var/tmp"}}))(t)
+	disks, lacking := u.disks()
+	bounded := limits()
+	bounded.IOWeight, bounded.IOReadBPS, bounded.IOWriteIOPS = 300, 8<<20, 1000
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		must.Do(t, errors.Join(u.FS.Kill(ctx, idA), u.stop(ctx, idA), u.RemoveBase(), u.Close()))
+	})
+	must.True(t, len(disks) == 1 && len(lacking) == 0 && u.boundsDisks(),
+		"the machine's disks are %v, %v", disks, lacking)
+	must.Do(t, u.createProbe(idA, bounded))
+	want := disks[0] + " rbps=8388608 wbps=max riops=max wiops=1000"
+	check := func(when, want string) {
+		t.Helper()
+		await(t, when+": io.max "+want, func() bool {
+			text, err := os.ReadFile(filepath.Join(u.dir(idA), "io.max"))
+			return err == nil && strings.TrimSpace(string(text)) == want
+		})
+		out, err := exec.Command("systemctl", "show", "--value", "-p", "NeedDaemonReload", u.group(idA)).Output()
+		expect.True(t, err == nil && strings.TrimSpace(string(out)) == "no",
+			"%s: systemd wants to read the unit again: %s, %v", when, out, err)
 	}
+	check("started", want)
+	must.Do(t, u.LimitCPU(idA, bounded))
+	check("with its quota", want)
+	must.Do(t, u.Limit(idA, bounded))
+	check("limited", want)
+	must.Do(t, exec.Command("systemctl", "daemon-reload").Run())
+	check("after daemon-reload", want)
+	bounded.IOReadBPS = 16 << 20
+	must.Do(t, u.Limit(idA, bounded))
+	check("changed", strings.Replace(want, "8388608", "16777216", 1))
+	bounded.IOLimits = chat.DefaultLimits().IOLimits
+	must.Do(t, u.Limit(idA, bounded))
+	check("without a bound", "")
+	must.Do(t, exec.Command("systemctl", "daemon-reload").Run())
+	check("without one after daemon-reload", "")
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestChange: what the list no longer opens ends before the answer, and the rest goes on.
@@ -32,9 +35,8 @@ func TestChange(t *testing.T) {
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, b.String(), name,
 		named.String())})
 	w.event(Allowed, "no longer") // it has been told already
-	if k := n.count(); k != 2 {
-		t.Errorf("%d connections", k)
-	}
+	k := n.count()
+	expect.True(t, k == 2, "%d connections", k)
 	wantReset(t, ca)
 	wantEcho(t, cb, "x")
 	wantEcho(t, cn, "x")
@@ -54,26 +56,18 @@ func TestChangeChecksAll(t *testing.T) {
 	n.mu.Lock()
 	c := n.enter(dst, false)
 	n.mu.Unlock()
-	if _, err := c.decide(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.decide())(t)
 	first, last := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("127.0.0.2:80")
-	if err := errors.Join(c.reached(first), c.reached(last)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(c.reached(first), c.reached(last)))
 	listed := func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.list = list(t, "api.example.org:80", "127.0.0.2:80")
 		return c.stillListed()
 	}
-	if listed() {
-		t.Error("the first connection is passed over")
-	}
+	expect.True(t, !listed(), "the first connection is passed over")
 	c.left(first)
-	if !listed() {
-		t.Error("a connection that is closed counts")
-	}
+	expect.True(t, listed(), "a connection that is closed counts")
 	c.leave()
 }
 
@@ -93,9 +87,8 @@ func TestClose(t *testing.T) {
 		all = append(all, c)
 	}
 	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
-	if k := n.count(); k != 0 {
-		t.Errorf("%d connections are left", k)
-	}
+	k := n.count()
+	expect.True(t, k == 0, "%d connections are left", k)
 	for _, c := range all {
 		wantReset(t, c)
 	}
@@ -134,21 +127,14 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		files := w.files()
 		call := uplink.Call{Verb: uplink.Open, Chat: one}
-		if _, _, err := w.root.Call(t.Context(), call, choose(files)...); err == nil {
-			t.Errorf("%s: it was taken", name)
-		}
-		if err := uplink.CloseFiles(files); err != nil {
-			t.Error(err)
-		}
+		expect.True(t, expect.Err(w.root.Call(t.Context(), call, choose(files)...)) != nil,
+			"%s: it was taken", name)
+		expect.NoError(t, uplink.CloseFiles(files))
 	}
-	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Change,
-		Chat: one}); err == nil {
-		t.Error("an unknown chat was changed")
-	}
-	if _, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Socket,
-		Chat: one}); err == nil {
-		t.Error("it answered its own question")
-	}
+	expect.True(t, expect.Err(w.root.Call(t.Context(), uplink.Call{Verb: uplink.Change,
+		Chat: one})) != nil, "an unknown chat was changed")
+	expect.True(t, expect.Err(w.root.Call(t.Context(), uplink.Call{Verb: uplink.Socket,
+		Chat: one})) != nil, "it answered its own question")
 }
 
 // TestRootReplaced: what is connected goes on, and what waits for chatd-root goes on with the next.
@@ -161,23 +147,17 @@ func TestRootReplaced(t *testing.T) {
 	w.root.end()
 	wantEcho(t, c, "while there is none")
 	waits := w.dial(n, server)
-	if _, err := io.WriteString(waits, "y"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(waits, "y"))(t)
 	next := w.silentRoot()
 	answer, _, err := next.Call(t.Context(), uplink.Call{Verb: uplink.Hello,
 		Upstreams: []netip.AddrPort{w.dns.addr}})
 	if err != nil || !slices.Equal(answer.Chats, []chat.ID{one}) {
 		t.Error(answer, err)
 	}
-	if _, err := io.ReadFull(waits, make([]byte, 1)); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, expect.Err(io.ReadFull(waits, make([]byte, 1))))
 	// It is replaced while it is there.
 	w.root = w.newRoot()
-	if err := <-next.ended; err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, <-next.ended)
 	wantEcho(t, c, "x")
 	wantEcho(t, w.dial(n, server), "z")
 	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
@@ -200,9 +180,8 @@ func TestBeforeHello(t *testing.T) {
 	w := newWorld(t)
 	r := w.silentRoot()
 	for _, verb := range []uplink.Verb{uplink.Open, uplink.Change, uplink.Close} {
-		if _, _, err := r.Call(t.Context(), uplink.Call{Verb: verb, Chat: one}); err == nil {
-			t.Errorf("%s was answered", verb)
-		}
+		expect.True(t, expect.Err(r.Call(t.Context(), uplink.Call{Verb: verb, Chat: one})) != nil,
+			"%s was answered", verb)
 	}
 }
 
@@ -210,38 +189,148 @@ func TestBeforeHello(t *testing.T) {
 func TestOtherPeer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	addr := &net.UnixAddr{Net: "unixpacket", Name: path}
-	l, err := net.ListenUnix("unixpacket", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", addr))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	o := Options{Listener: l, Root: uint32(os.Getuid()) + 1, Log: slog.New(slog.DiscardHandler)}
 	go func() { served <- Serve(ctx, o) }()
-	c, err := net.DialUnix("unixpacket", nil, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.DialUnix("unixpacket", nil, addr))(t)
 	defer c.Close()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Error(n, err)
 	}
 	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, <-served)
 }
 
 // TestListenerFails: an error of the listener ends the server.
 func TestListenerFails(t *testing.T) {
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket",
-		Name: filepath.Join(t.TempDir(), "s")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket",
+		Name: filepath.Join(t.TempDir(), "s")}))(t)
 	l.Close()
-	if err := Serve(t.Context(), Options{Listener: l,
-		Log: slog.New(slog.DiscardHandler)}); err == nil {
-		t.Error("it serves")
+	expect.True(t, Serve(t.Context(), Options{Listener: l,
+		Log: slog.New(slog.DiscardHandler)}) != nil, "it serves")
+}
+
+// TestOpen: what is carried is told while it is, with its name, its age and its bytes so far, and
+// what is refused is not.
+func TestOpen(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	w.dns.set("api.example.org", server.Addr().String())
+	n := w.open(one, fmt.Sprintf("api.example.org:%d", server.Port()), server.String())
+	before := time.Now()
+	c := w.dial(n, w.named(n, "api.example.org", server.Port()))
+	wantEcho(t, c, "hello\n")
+	wantEcho(t, w.dial(n, server), "x")
+	wantReset(t, w.dial(n, netip.MustParseAddrPort("192.0.2.1:9")))
+	open := func(id chat.ID) chat.EgressOpen {
+		t.Helper()
+		a := w.call(uplink.Call{Verb: uplink.Connections, Chat: id})
+		must.True(t, a.Open != nil && a.Open.Validate() == nil, "%+v", a)
+		return *a.Open
 	}
+	var got chat.EgressOpen
+	for end := time.Now().Add(guard); ; time.Sleep(5 * time.Millisecond) {
+		// Bytes are counted each second (relay.go).
+		got = open(one)
+		must.True(t, len(got.Connections) == 2 && got.Count == 2, "%+v", got)
+		if got.Connections[0].Received == 6 && got.Connections[1].Sent == 1 {
+			break
+		}
+		must.True(t, !time.Now().After(end), "%+v", got)
+	}
+	first, second := got.Connections[0], got.Connections[1]
+	if first.To() != fmt.Sprintf("api.example.org:%d", server.Port()) || first.Sent != 6 ||
+		first.Received != 6 || first.Since.Before(before) || first.Since.After(time.Now()) {
+		t.Errorf("%+v", first)
+	}
+	expect.True(t, second.To() == server.String() && second.Sent == 1, "%+v", second)
+	other := open(two)
+	expect.True(t, other.Count == 0 && other.Connections != nil, "%+v", other)
+	_ = c.Close()
+	w.event(Refused, "")
+	w.event(Allowed, "")
+	got = open(one)
+	expect.True(t, got.Count == 1 && got.Connections[0].To() == server.String(), "%+v", got)
+}
+
+// TestCarriedIsReported: chatd-root hears how many connections there are when that changes, and
+// another chatd-root hears it too.
+func TestCarriedIsReported(t *testing.T) {
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	n := w.open(one, server.String())
+	heard := func(want ...int) {
+		t.Helper()
+		w.s.report(t.Context(), "")
+		w.s.report(t.Context(), "") // nothing new
+		w.root.mu.Lock()
+		defer w.root.mu.Unlock()
+		var got []int
+		for _, c := range w.root.carried {
+			if c.Chat == one {
+				got = append(got, c.Count)
+			}
+		}
+		// The server's own reports may come between.
+		expect.True(t, len(got) != 0 && got[len(got)-1] == want[len(want)-1] && len(got) <= len(want),
+			"heard %v, want %v", got, want)
+		w.root.carried = nil
+	}
+	c := w.dial(n, server)
+	wantEcho(t, c, "x")
+	heard(1)
+	wantEcho(t, w.dial(n, server), "x")
+	heard(2)
+	w.root.end()
+	w.root = w.newRoot()
+	heard(2)
+	_ = c.Close()
+	w.event(Allowed, "")
+	heard(1)
+	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
+	heard(0)
+	w.s.tally.mu.Lock()
+	defer w.s.tally.mu.Unlock()
+	if len(w.s.tally.carried)+len(w.s.tally.unheard) != 0 {
+		t.Errorf("%v and %v are left", w.s.tally.carried, w.s.tally.unheard)
+	}
+}
+
+// TestSilentSigner: while chatd-root signs nothing, certificates that are kept are shown, those that
+// wait for theirs end with their connections, and one that has no such end gives up.
+func TestSilentSigner(t *testing.T) {
+	w := newSecretWorld(t, func(http.ResponseWriter, *http.Request) {})
+	l := &w.s.terminator.leaves
+	must.Get(l.get(t.Context(), w.n, apiHost))(t)
+	silent := make(chan struct{})
+	t.Cleanup(func() { close(silent) })
+	w.root.mu.Lock()
+	w.root.silent = silent
+	w.root.mu.Unlock()
+	w.s.root.timeout = time.Minute
+	ctx, leave := context.WithCancelCause(t.Context())
+	left := errors.New("the client left")
+	ended := make(chan error, 2)
+	for range 2 { // one asks, one waits for its turn
+		go func() {
+			_, err := l.get(ctx, w.n, "new.example.org")
+			ended <- err
+		}()
+	}
+	waitUntil(t, func() bool { return len(l.making) == 1 })
+	expect.Is(t, expect.Err(l.get(t.Context(), w.n, apiHost)), nil, "one that is kept")
+	select {
+	case err := <-ended:
+		t.Errorf("one that waits: %v", err)
+	default:
+	}
+	leave(left)
+	for range 2 {
+		expect.True(t, <-ended != nil, "a certificate that nobody signed")
+	}
+	w.s.root.timeout = 50 * time.Millisecond
+	expect.Is(t, expect.Err(l.get(t.Context(), w.n, "new.example.org")), context.DeadlineExceeded,
+		"one that waits on")
 }

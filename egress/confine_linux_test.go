@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/landlock"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // confinedEnv marks the second run of the test binary, which confines itself.
@@ -34,17 +35,15 @@ func TestMain(m *testing.M) {
 func TestCannot(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), confinedEnv+"=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	expect.True(t, err == nil, "%v\n%s", err, out)
 }
 
 // TestCould: without Confine the acts of TestCannot are allowed.
 func TestCould(t *testing.T) {
 	for name, do := range acts() {
-		if err := do(); errors.Is(err, unix.EPERM) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := do()
+		expect.True(t, !errors.Is(err, unix.EPERM), "%s: %v", name, err)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestListedAddress(t *testing.T) {
@@ -26,9 +28,8 @@ func TestListedAddress(t *testing.T) {
 	wantEcho(t, c, "GET of anything")
 	c.Close()
 	e := w.event(Allowed, "")
-	if e.Chat != one || e.Addr != server || e.Out != 15 || e.In != 15 || e.Host != "" {
-		t.Errorf("%+v", e)
-	}
+	expect.True(t, e.Chat == one && e.Addr == server && e.Out == 15 && e.In == 15 && e.Host == "",
+		"%+v", e)
 }
 
 func TestUnlistedAddress(t *testing.T) {
@@ -63,25 +64,19 @@ func TestRebinding(t *testing.T) {
 		n := w.open(one, fmt.Sprintf("api.example.org:%d", server.Port()), "0.0.0.0/0:1-65535",
 			"udp:127.0.0.1:1-65535", "127.0.0.1:1")
 		wantReset(t, w.dial(n, w.named(n, "api.example.org", server.Port())))
-		if e := <-w.events; e.Verdict == Allowed {
-			t.Errorf("%s: %+v", addr, e)
-		}
+		e := <-w.events
+		expect.True(t, e.Verdict != Allowed, "%s: %+v", addr, e)
 	}
 	w.root.mu.Lock()
 	defer w.root.mu.Unlock()
 	for _, c := range w.root.sockets {
-		if c.Verb == uplink.Socket {
-			t.Errorf("it asked for a socket: %+v", c)
-		}
+		expect.True(t, c.Verb != uplink.Socket, "it asked for a socket: %+v", c)
 	}
 }
 
 func TestFailedConnect(t *testing.T) {
 	w := newWorld(t)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	server := addrOf(l.Addr())
 	l.Close() // nobody listens
 	n := w.open(one, server.String())
@@ -112,9 +107,7 @@ func TestInterleave(t *testing.T) {
 	if want := strings.Fields("2000::1 1.0.0.1 2000::2 1.0.0.2 1.0.0.3 1.0.0.4"); !slices.Equal(got, want) {
 		t.Error(got, want)
 	}
-	if len(interleave(addrs[5:], 1)) != 2 || len(interleave(nil, 1)) != 0 {
-		t.Error("too many")
-	}
+	expect.True(t, len(interleave(addrs[5:], 1)) == 2 && len(interleave(nil, 1)) == 0, "too many")
 }
 
 // TestAccepted: on loopback, and at the listener's own address, there is nothing to connect to.
@@ -131,9 +124,7 @@ func dialReset(t *testing.T, n *network) {
 	if errors.Is(err, unix.ECONNRESET) {
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer c.Close()
 	wantReset(t, c)
 }
@@ -156,9 +147,7 @@ func TestAsksNames(t *testing.T) {
 		{all, false, "[2000::1]:53", false},
 		{all, true, "127.0.0.1:53", true}, // the chat's own
 	} {
-		if got := asksNames(c.list, c.udp, netip.MustParseAddrPort(c.dst)); got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
+		expect.Equal(t, asksNames(c.list, c.udp, netip.MustParseAddrPort(c.dst)), c.want, "%+v", c)
 	}
 }
 
@@ -213,25 +202,16 @@ func TestRate(t *testing.T) {
 	n := w.open(one, "127.0.0.0/8:1-65535", "udp:127.0.0.1:9")
 	dialReset(t, n)
 	dialReset(t, n)
-	last, err := net.DialTCP("tcp4", nil, n.tcp.Addr().(*net.TCPAddr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(net.DialTCP("tcp4", nil, n.tcp.Addr().(*net.TCPAddr)))(t)
 	defer last.Close()
-	if err := last.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the third is accepted: %v", err)
-	}
+	must.Do(t, last.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+	expect.Is(t, expect.Err(last.Read(make([]byte, 1))), os.ErrDeadlineExceeded, "the third is accepted")
 	to := netip.MustParseAddrPort("192.0.2.9:9")
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range 3 {
 		_, err := n.begin(flowKey{netip.AddrPortFrom(to.Addr(), uint16(1000+i)), to})
-		if isRefusal(err) != (i == 2) {
-			t.Errorf("flow %d: %v", i, err)
-		}
+		expect.True(t, isRefusal(err) == (i == 2), "flow %d: %v", i, err)
 	}
 }
 
@@ -265,9 +245,7 @@ func TestResolve(t *testing.T) {
 	w.root.mu.Lock()
 	defer w.root.mu.Unlock()
 	for _, call := range w.root.sockets {
-		if call.Verb != uplink.Upstream {
-			t.Errorf("%+v was asked for", call)
-		}
+		expect.True(t, call.Verb == uplink.Upstream, "%+v was asked for", call)
 	}
 }
 

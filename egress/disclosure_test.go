@@ -3,16 +3,30 @@ package egress
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf16"
 
+	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/netpolicy/gateway"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func zipped(t *testing.T, s string) []byte {
@@ -20,9 +34,7 @@ func zipped(t *testing.T, s string) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, err := io.WriteString(z, s)
-	if err != nil || z.Close() != nil {
-		t.Fatal(err)
-	}
+	must.True(t, err == nil && z.Close() == nil, "%v", err)
 	return b.Bytes()
 }
 
@@ -136,9 +148,8 @@ func TestSeveralFields(t *testing.T) {
 	})
 	r := w.request("GET", "/", nil)
 	r.Header["X-Api-Key"] = []string{"xxxx", placeholder}
-	if _, body := w.do(w.client(true), r); body != "" {
-		t.Error(body)
-	}
+	_, body := w.do(w.client(true), r)
+	expect.True(t, body == "", "%v", body)
 }
 
 // TestGrantGone: an answer under way has no value when the chat's secrets are gone meanwhile.
@@ -155,9 +166,7 @@ func TestGrantGone(t *testing.T) {
 		answer <- true
 	}()
 	_, body := w.do(w.client(true), w.request("GET", "/", nil))
-	if body != strings.Repeat("*", len(apiValue)) {
-		t.Errorf("%q", body)
-	}
+	expect.Equal(t, body, strings.Repeat("*", len(apiValue)), "")
 }
 
 // TestQuotedError: an error that quotes what a server sent does not show the value.
@@ -167,7 +176,185 @@ func TestQuotedError(t *testing.T) {
 	w.begin("x-api-key: $", listenTCP(t, answering(t, "HTTP/1.1 "+value+"\r\n\r\n")))
 	w.setValue("x-api-key: $", value)
 	_, body := w.do(w.client(false), w.request("GET", "/", nil))
-	if strings.Contains(body, "0123") {
-		t.Error(body)
+	expect.True(t, !strings.Contains(body, "0123"), "%v", body)
+}
+
+const (
+	apiHost     = "api.example.org"
+	apiValue    = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
+	placeholder = secret.Prefix + "00112233445566778899aabbccddeeff"
+	anothers    = secret.Prefix + "ffeeddccbbaa99887766554433221100" // another chat's
+)
+
+// authorities are chatd's own and that of the servers outside.
+var authorities = sync.OnceValue(func() (a struct{ own, outside *gateway.Authority }) {
+	var err1, err2 error
+	a.own, err1 = gateway.NewAuthority([]byte("own"), time.Now())
+	a.outside, err2 = gateway.NewAuthority([]byte("outside"), time.Now())
+	if err := errors.Join(err1, err2); err != nil {
+		panic(err)
 	}
+	return a
+})
+
+func pool(t testing.TB, a *gateway.Authority) *x509.CertPool {
+	t.Helper()
+	p := x509.NewCertPool()
+	must.True(t, p.AppendCertsFromPEM(a.Certificate()), "no certificate")
+	return p
+}
+
+func leaf(t testing.TB, a *gateway.Authority, host string) tls.Certificate {
+	t.Helper()
+	b := must.Get(a.Issue(host, time.Now()))(t)
+	c := must.Get(tls.X509KeyPair(b, b))(t)
+	return c
+}
+
+// certificate answers as chatd-root: for hosts of the example alone.
+func (r *fakeRoot) certificate(c uplink.Call) (*os.File, error) {
+	r.mu.Lock()
+	silent := r.silent
+	r.mu.Unlock()
+	if silent != nil {
+		<-silent
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse || !strings.HasSuffix(c.Host, ".example.org") {
+		return nil, errors.New("no secret for it")
+	}
+	b, err := authorities().own.Issue(c.Host, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return sys.MemFile("certificate", b)
+}
+
+// secretWorld is a world with a chat that has a secret for a server outside.
+type secretWorld struct {
+	*world
+	n    *network
+	addr netip.AddrPort
+}
+
+// newSecretWorld begins a server with the handler, and opens the chat one.
+func newSecretWorld(t testing.TB, h http.HandlerFunc) *secretWorld {
+	t.Helper()
+	w := &secretWorld{world: newWorld(t)}
+	w.addr = serveTLS(t, apiHost, h, nil)
+	w.begin("x-api-key: $", w.addr)
+	return w
+}
+
+// begin opens the chat one with a secret for api.example.org at addr.
+func (w *secretWorld) begin(header string, addr netip.AddrPort) {
+	w.t.Helper()
+	w.s.terminator.roots.Store(pool(w.t, authorities().outside))
+	w.addr = addr
+	w.setValue(header, apiValue)
+	w.dns.set(apiHost, addr.Addr().String())
+	w.dns.set("other.example.org", addr.Addr().String())
+	port := ":" + portOf(addr)
+	w.call(uplink.Call{Verb: uplink.Open, Chat: one, Grants: []secret.Grant{{Name: "api",
+		Placeholder: placeholder}}, Allow: list(w.t, apiHost+port, "other.example.org"+port,
+		addr.String())}, w.files()...)
+	w.s.mu.Lock()
+	w.n = w.s.networks[one]
+	w.s.mu.Unlock()
+}
+
+func portOf(a netip.AddrPort) string { _, p, _ := net.SplitHostPort(a.String()); return p }
+
+// setValue tells of the secret with a value, and of authorities; an empty file changes none.
+func (w *secretWorld) setValue(header, value string, roots ...*os.File) {
+	w.t.Helper()
+	h, err := secret.ParseHeader(header)
+	must.Do(w.t, err)
+	k := secret.Known{Name: "api", Spec: secret.Spec{Hosts: list(w.t, apiHost+":"+portOf(w.addr)),
+		Header: h}}
+	if value != "" {
+		if k.Value, err = secret.ParseValue([]byte(value)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	b := must.Get(secret.Pack([]secret.Known{k}))(w.t)
+	f := must.Get(sys.MemFile("secrets", b))(w.t)
+	if len(roots) == 0 {
+		none := must.Get(sys.MemFile("roots", nil))(w.t)
+		roots = []*os.File{none}
+	}
+	w.call(uplink.Call{Verb: uplink.Secrets}, append([]*os.File{f}, roots...)...)
+}
+
+// serveTLS is a server of the test with a certificate for a host; change may be nil.
+func serveTLS(
+	t testing.TB, host string, h http.HandlerFunc, change func(*tls.Config),
+) netip.AddrPort {
+	t.Helper()
+	l := must.Get(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
+	config := &tls.Config{Certificates: []tls.Certificate{leaf(t, authorities().outside, host)},
+		NextProtos: []string{"h2", "http/1.1"}}
+	if change != nil {
+		change(config)
+	}
+	s := &http.Server{Handler: h, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0)}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.ServeTLS(l, "", "") }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return addrOf(l.Addr())
+}
+
+// dialAPI is a connection of the chat to a host.
+func (w *secretWorld) dialAPI(host string) *net.TCPConn {
+	return w.dial(w.n, w.named(w.n, host, w.addr.Port()))
+}
+
+// client is one of the chat, which trusts chatd's authority alone, and speaks one protocol.
+func (w *secretWorld) client(http2 bool) *http.Client {
+	w.t.Helper()
+	p := new(http.Protocols)
+	p.SetHTTP1(!http2)
+	p.SetHTTP2(http2)
+	tr := &http.Transport{
+		Protocols: p, DisableCompression: true,
+		TLSClientConfig: &tls.Config{RootCAs: pool(w.t, authorities().own)},
+		DialContext: func(_ context.Context, _, addr string) (net.Conn, error) {
+			host, _, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, err
+			}
+			return w.dialAPI(host), nil
+		},
+	}
+	w.t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+}
+
+// request is one to the secret's host, with the placeholder in its header.
+func (w *secretWorld) request(method, path string, body io.Reader) *http.Request {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	w.t.Cleanup(cancel)
+	url := "https://" + apiHost + ":" + portOf(w.addr) + path
+	r := must.Get(http.NewRequestWithContext(ctx, method, url, body))(w.t)
+	r.Header.Set("X-Api-Key", placeholder)
+	return r
+}
+
+// do sends a request and reads the whole answer.
+func (w *secretWorld) do(c *http.Client, r *http.Request) (*http.Response, string) {
+	w.t.Helper()
+	a := must.Get(c.Do(r))(w.t)
+	defer a.Body.Close()
+	b := must.Get(io.ReadAll(a.Body))(w.t)
+	return a, string(b)
+}
+
+// bothProtocols runs a test over HTTP/1.1 and over HTTP/2.
+func bothProtocols(t *testing.T, test func(t *testing.T, http2 bool)) {
+	t.Run("HTTP1", func(t *testing.T) { test(t, false) })
+	t.Run("HTTP2", func(t *testing.T) { test(t, true) })
 }

@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,26 +14,26 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // certificate is one for any name.
 func certificate(t testing.TB) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -61,9 +63,7 @@ func TestTLS(t *testing.T) {
 			s := tls.Client(c, tlsConfig(name))
 			_, err := io.WriteString(s, "hello")
 			if !right {
-				if !errors.Is(err, unix.ECONNRESET) {
-					t.Errorf("%v, want a reset", err)
-				}
+				expect.True(t, errors.Is(err, unix.ECONNRESET), "%v, want a reset", err)
 				w.event(Refused, "TLS")
 				return
 			}
@@ -94,9 +94,7 @@ func TestTLSWithoutName(t *testing.T) {
 		}
 		err = tls.Client(w.dial(n, w.named(n, "api.example.org", plain.Port())),
 			tlsConfig("")).Handshake()
-		if !errors.Is(err, unix.ECONNRESET) {
-			t.Errorf("without a name where it is wanted: %v", err)
-		}
+		expect.Is(t, err, unix.ECONNRESET, "without a name where it is wanted")
 	}
 }
 
@@ -106,9 +104,7 @@ func TestTLSByAddress(t *testing.T) {
 	server := listenTCP(t, tlsEcho(t))
 	n := w.open(one, server.String())
 	s := tls.Client(w.dial(n, server), tlsConfig("whatever.example"))
-	if err := s.Handshake(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, s.Handshake())
 }
 
 // slowly writes one byte at a time.
@@ -127,13 +123,9 @@ func TestTLSByteByByte(t *testing.T) {
 	w := newWorld(t)
 	c := w.byName("api.example.org", listenTCP(t, tlsEcho(t)))
 	s := tls.Client(slowly{c}, tlsConfig("api.example.org"))
-	if err := s.Handshake(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, s.Handshake())
 	d := w.byName("api.example.org", listenTCP(t, tlsEcho(t)))
-	if err := tls.Client(slowly{d}, tlsConfig("other.example.org")).Handshake(); err == nil {
-		t.Error("it passes")
-	}
+	expect.True(t, tls.Client(slowly{d}, tlsConfig("other.example.org")).Handshake() != nil, "it passes")
 }
 
 // clientHello is the record that a client sends first.
@@ -144,10 +136,7 @@ func clientHello(t testing.TB, name string) []byte {
 	defer b.Close()
 	go func() { _ = tls.Client(a, tlsConfig(name)).Handshake() }()
 	buf := make([]byte, 16<<10)
-	n, err := b.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(b.Read(buf))(t)
 	return buf[:n]
 }
 
@@ -248,12 +237,8 @@ func TestTLSHalf(t *testing.T) {
 	w := newWorld(t)
 	c := w.byName("api.example.org", listenTCP(t, echo))
 	hello := clientHello(t, "api.example.org")
-	if _, err := c.Write(hello[:len(hello)/2]); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write(hello[:len(hello)/2]))(t)
+	must.Do(t, c.CloseWrite())
 	wantReset(t, c)
 }
 
@@ -277,9 +262,7 @@ func TestProtocolOf(t *testing.T) {
 		"GET\t/\r\n": web1, " GET / HTTP/1.1": web1, " GET /": web1, "GET\x1c/ ": web1,
 		"\tx / HTTP/1.0": web1, "x\t/\tHTTP/1.1": web1,
 	} {
-		if got := protocolOf([]byte(b)); got != want {
-			t.Errorf("%q: %d, want %d", b, got, want)
-		}
+		expect.Equal(t, protocolOf([]byte(b)), want, "%q", b)
 	}
 }
 
@@ -292,9 +275,8 @@ func TestServerFirst(t *testing.T) {
 		echo(c)
 	}))
 	b := make([]byte, 10)
-	if _, err := io.ReadFull(c, b); err != nil || string(b) != "220 mail\r\n" {
-		t.Fatalf("%q, %v", b, err)
-	}
+	_, err := io.ReadFull(c, b)
+	must.True(t, err == nil && string(b) == "220 mail\r\n", "%q, %v", b, err)
 	wantEcho(t, c, "EHLO client.example\r\n")
 }
 
@@ -308,9 +290,7 @@ func TestClientFirst(t *testing.T) {
 		wantEcho(t, c, text)
 		c.Close()
 		e := w.event(Allowed, "")
-		if e.Host != "api.example.org" || e.Out != int64(len(text)) {
-			t.Errorf("%+v", e)
-		}
+		expect.True(t, e.Host == "api.example.org" && e.Out == int64(len(text)), "%+v", e)
 	}
 }
 
@@ -349,9 +329,7 @@ func TestLenient(t *testing.T) {
 				_, _ = c.Write(piece) // it may be refused before its end
 			}
 			_ = c.CloseWrite()
-			if came := <-got; came != "" {
-				t.Errorf("%q in pieces of %d came as %q", line, size, came)
-			}
+			expect.Equal(t, <-got, "", "%q in pieces of %d came as", line, size)
 		}
 	}
 }
@@ -360,15 +338,10 @@ func TestLenient(t *testing.T) {
 func TestClientEndsUndecided(t *testing.T) {
 	w := newWorld(t)
 	c := w.byName("api.example.org", listenTCP(t, echo))
-	if _, err := io.WriteString(c, "QUIT"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := io.ReadAll(c); string(b) != "QUIT" || err != nil {
-		t.Errorf("%q, %v", b, err)
-	}
+	must.Get(io.WriteString(c, "QUIT"))(t)
+	must.Do(t, c.CloseWrite())
+	b, err := io.ReadAll(c)
+	expect.True(t, string(b) == "QUIT" && err == nil, "%q, %v", b, err)
 }
 
 // FuzzServerName: crypto/tls reads anything without harm, and what it reads is kept.
@@ -388,3 +361,138 @@ func FuzzServerName(f *testing.F) {
 type ended struct{ net.Conn }
 
 func (ended) Read([]byte) (int, error) { return 0, errors.New("ended") }
+
+// TestOtherResolver: a connection to another DNS server, which the chat's own resolver answers, is
+// told; one to that resolver is not.
+func TestOtherResolver(t *testing.T) {
+	w := newWorld(t)
+	n := w.open(one)
+	w.dial(n, netip.MustParseAddrPort("127.0.0.1:53")).Close()
+	w.dial(n, netip.MustParseAddrPort("8.8.8.8:53")).Close()
+	e := w.event(Refused, "own resolver")
+	expect.True(t, e.Addr.String() == "8.8.8.8:53", "%+v", e)
+}
+
+// switches answers each request with 101 and the protocol, and never closes its side.
+func switches(t *testing.T, protocol string) *origin {
+	t.Helper()
+	held := make(chan struct{})
+	o := newOrigin(t, func(c *net.TCPConn, _ *http.Request, _ *bufio.Reader) {
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"+
+			"Upgrade: %s\r\n\r\n", protocol)
+		<-held
+	})
+	t.Cleanup(func() { close(held) })
+	return o
+}
+
+// wantOthers wants another chat's connections to be carried, and calls of chatd-root about the
+// chat one to be answered.
+func (w *world) wantOthers() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), guard)
+	defer cancel()
+	must.Do(w.t, expect.Err(w.root.Call(ctx, uplink.Call{Verb: uplink.Close, Chat: one})))
+	server := listenTCP(w.t, echo)
+	wantEcho(w.t, w.dial(w.open(two, server.String()), server), "x")
+	w.root = w.newRoot() // replaces the first, which has nothing under way
+	wantEcho(w.t, w.dial(w.open(two, server.String()), server), "y")
+}
+
+// TestSwitchUnasked: a server switches to another protocol than the client asked for, or where it
+// asked for none. Its connection ends with the request, and the chat's end waits for nothing.
+func TestSwitchUnasked(t *testing.T) {
+	for _, asked := range []string{"", "Connection: Upgrade\r\nUpgrade: websocket, foo\r\n"} {
+		w := newWorld(t)
+		o := switches(t, "bar")
+		c := w.byName("api.example.org", o.addr)
+		answer(t, send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n"+asked+"\r\n"), 502)
+		w.wantOthers()
+	}
+}
+
+// TestSwitchOneOfSeveral: a server takes websocket out of a list, as gorilla/websocket does.
+func TestSwitchOneOfSeveral(t *testing.T) {
+	w := newWorld(t)
+	o := switches(t, "websocket")
+	c := w.byName("api.example.org", o.addr)
+	b := send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+
+		"\r\nConnection: Upgrade\r\nUpgrade: websocket, foo\r\n\r\n")
+	a, err := http.ReadResponse(b, nil)
+	expect.True(t, err == nil && a.StatusCode == 101, "%+v, %v", a, err)
+	w.wantOthers()
+}
+
+// TestSwitchUnaskedBySecret is TestSwitchUnasked at the host of a secret.
+func TestSwitchUnaskedBySecret(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, http2 bool) {
+		held := make(chan struct{})
+		w := newSecretWorld(t, func(w http.ResponseWriter, _ *http.Request) {
+			c, b, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return // over HTTP/2 no server can
+			}
+			defer c.Close()
+			_, _ = b.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n" +
+				"Upgrade: foo\r\n\r\n")
+			_ = b.Flush()
+			<-held
+		})
+		t.Cleanup(func() { close(held) })
+		client := w.client(http2)
+		for range 2 * maxServers { // none keeps a place of the session
+			w.do(client, w.request("GET", "/", nil))
+		}
+		w.wantOthers()
+	})
+}
+
+// TestClientLeavesSwitched: a client leaves a WebSocket whose server does not close. The server's
+// connection ends, though the chat stays.
+func TestClientLeavesSwitched(t *testing.T) {
+	defer func(was time.Duration) { switchedGrace = was }(switchedGrace)
+	switchedGrace = 10 * time.Millisecond
+	ended := make(chan error, 1)
+	w := newWorld(t)
+	o := newOrigin(t, func(c *net.TCPConn, r *http.Request, b *bufio.Reader) {
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"+
+			"Upgrade: websocket\r\n\r\n")
+		_, err := io.Copy(io.Discard, b) // the end of the client's side
+		for err == nil {
+			_, err = c.Write([]byte("still here"))
+			time.Sleep(time.Millisecond)
+		}
+		ended <- err
+	})
+	c := w.byName("api.example.org", o.addr)
+	b := send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+
+		"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	a, err := http.ReadResponse(b, nil)
+	must.True(t, err == nil && a.StatusCode == 101, "%+v, %v", a, err)
+	go func() { _, _ = io.Copy(io.Discard, b) }() // it reads, and so resets nothing
+	must.Do(t, c.CloseWrite())
+	select {
+	case <-ended:
+	case <-time.After(guard):
+		t.Error("the server's connection goes on")
+	}
+	w.event(Allowed, "")
+}
+
+// TestCloseIsBounded: a connection that does not end delays neither the answer about its chat for
+// long, nor other chats, nor the end of the server.
+func TestCloseIsBounded(t *testing.T) {
+	defer func(was time.Duration) { closeTimeout = was }(closeTimeout)
+	closeTimeout = 50 * time.Millisecond
+	w := newWorld(t)
+	server := listenTCP(t, echo)
+	n := w.open(one, server.String())
+	stuck := make(chan struct{})
+	n.all.Go(func() { <-stuck })
+	t.Cleanup(func() { close(stuck) })
+	_, _, err := w.root.Call(t.Context(), uplink.Call{Verb: uplink.Close, Chat: one})
+	expect.True(t, err != nil, "a chat with something under way is called closed")
+	w.wantOthers()
+	again := w.open(one, server.String())
+	again.all.Go(func() { <-stuck })
+}

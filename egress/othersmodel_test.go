@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/must"
 )
 
 // misbehaviours are what a server or a client does behind its first bytes, until stop.
@@ -128,18 +129,12 @@ func TestOthersOfMisbehaviour(t *testing.T) {
 func (w *world) useOf(n *network, o *origin) time.Duration {
 	w.t.Helper()
 	began := time.Now()
-	if _, err := n.addresses(w.t.Context(), target{host: "api.example.org",
-		dst: netip.AddrPortFrom(netip.Addr{}, o.addr.Port())}); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(n.addresses(w.t.Context(), target{host: "api.example.org",
+		dst: netip.AddrPortFrom(netip.Addr{}, o.addr.Port())}))(w.t)
 	c := w.dial(n, w.named(n, "api.example.org", o.addr.Port()))
 	defer c.Close()
-	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n"); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n"))(w.t)
 	a, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil || a.StatusCode != http.StatusOK {
-		w.t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(w.t, err == nil && a.StatusCode == http.StatusOK, "%+v, %v", a, err)
 	return time.Since(began)
 }

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // carriedTo is a connection by address to a server of the test.
@@ -33,9 +36,8 @@ func TestHalfClose(t *testing.T) {
 	if err = errors.Join(err, c.CloseWrite()); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := io.ReadAll(c); string(b) != "all of this" || err != nil {
-		t.Errorf("%q, %v", b, err)
-	}
+	b, err := io.ReadAll(c)
+	expect.True(t, string(b) == "all of this" && err == nil, "%q, %v", b, err)
 	w.event(Allowed, "")
 }
 
@@ -48,16 +50,11 @@ func TestServerHalfClose(t *testing.T) {
 		b, _ := io.ReadAll(c)
 		got <- string(b)
 	})
-	if b, err := io.ReadAll(c); string(b) != "over" || err != nil {
-		t.Errorf("%q, %v", b, err)
-	}
-	if _, err := io.WriteString(c, "still here"); err != nil {
-		t.Fatal(err)
-	}
+	b, err := io.ReadAll(c)
+	expect.True(t, string(b) == "over" && err == nil, "%q, %v", b, err)
+	must.Get(io.WriteString(c, "still here"))(t)
 	c.Close()
-	if s := <-got; s != "still here" {
-		t.Errorf("%q", s)
-	}
+	expect.Equal(t, <-got, "still here", "")
 	w.event(Allowed, "")
 }
 
@@ -67,9 +64,7 @@ func TestResetByServer(t *testing.T) {
 		_, _ = c.Read(make([]byte, 1))
 		reset(c)
 	})
-	if _, err := io.WriteString(c, "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, "x"))(t)
 	wantReset(t, c)
 }
 
@@ -82,9 +77,7 @@ func TestResetByClient(t *testing.T) {
 	})
 	wantEcho(t, c, "x")
 	reset(c)
-	if err := <-ended; !errors.Is(err, unix.ECONNRESET) {
-		t.Error(err)
-	}
+	expect.Is(t, <-ended, unix.ECONNRESET, "")
 	w.event(Allowed, "reset")
 }
 
@@ -101,22 +94,16 @@ func TestResetWhileNamed(t *testing.T) {
 		ended <- err
 	})
 	c := w.byName("api.example.org", server)
-	if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(c, make([]byte, 5)))(t)
 	reset(c)
-	if err := <-ended; !errors.Is(err, unix.ECONNRESET) {
-		t.Error(err)
-	}
+	expect.Is(t, <-ended, unix.ECONNRESET, "")
 }
 
 // TestMuch: bytes arrive whole and in order both ways at the same time, also from a slow reader.
 func TestMuch(t *testing.T) {
 	w, c := carriedTo(t, echo)
 	want := make([]byte, 32<<20)
-	if _, err := rand.Read(want); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rand.Read(want))(t)
 	go func() {
 		for b := want; len(b) > 0; {
 			n := min(len(b), 100_001)
@@ -128,12 +115,9 @@ func TestMuch(t *testing.T) {
 		_ = c.CloseWrite()
 	}()
 	got, err := io.ReadAll(c)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	if e := w.event(Allowed, ""); e.Out != int64(len(want)) || e.In != e.Out {
-		t.Errorf("%+v", e)
-	}
+	expect.True(t, err == nil && bytes.Equal(got, want), "%d bytes, %v", len(got), err)
+	e := w.event(Allowed, "")
+	expect.True(t, e.Out == int64(len(want)) && e.In == e.Out, "%+v", e)
 }
 
 // TestIdleBurst: what comes after a pause longer than a burst is passed on.

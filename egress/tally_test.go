@@ -2,16 +2,22 @@ package egress
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // counts are how many events there are of each chat and verdict.
@@ -32,13 +38,10 @@ func (t *tally) all(test *testing.T) (all []uplink.Event) {
 			return all
 		}
 		b, err := json.Marshal(uplink.Call{Verb: uplink.Events, Events: events})
-		if err != nil || len(events) > uplink.MaxEvents || len(b) > 127<<10 {
-			test.Errorf("%d events of %d bytes in a report, %v", len(events), len(b), err)
-		}
+		expect.True(test, err == nil && len(events) <= uplink.MaxEvents && len(b) <= 127<<10,
+			"%d events of %d bytes in a report, %v", len(events), len(b), err)
 		for _, e := range events {
-			if err := e.Validate(); err != nil {
-				test.Error(err)
-			}
+			expect.NoError(test, e.Validate())
 		}
 		all = append(all, events...)
 	}
@@ -73,18 +76,15 @@ func TestTallyMerges(t *testing.T) {
 		other := e
 		f(&other)
 		tl.add(other)
-		if n := len(tl.chats[one]) + len(tl.chats[two]); n != i+1 {
-			t.Errorf("%d kinds after %d: %+v", n, i+1, other)
-		}
+		n := len(tl.chats[one]) + len(tl.chats[two])
+		expect.True(t, n == i+1, "%d kinds after %d: %+v", n, i+1, other)
 	}
 }
 
 // TestEventKind: a reason of several lines is one, and no text draws on a terminal.
 func TestEventKind(t *testing.T) {
 	k := Event{Host: "a\x1b[2J", Why: "one\ntwo"}.kind()
-	if k.Host != "a [2J" || k.Why != "one; two" {
-		t.Errorf("%+v", k)
-	}
+	expect.True(t, k.Host == "a [2J" && k.Why == "one; two", "%+v", k)
 }
 
 // TestTallyBound: a chat's different events take bounded room, nothing is counted less than it is,
@@ -103,9 +103,8 @@ func TestTallyBound(t *testing.T) {
 		}
 		want[fmt.Sprint(e.Chat, " ", e.Verdict)]++
 		tl.add(e)
-		if n := len(tl.chats[one]); n > maxKinds+3 {
-			t.Fatalf("%d kinds are kept", n)
-		}
+		n := len(tl.chats[one])
+		must.True(t, n <= maxKinds+3, "%d kinds are kept", n)
 	}
 	got := tl.all(t)
 	if fmt.Sprint(counts(got)) != fmt.Sprint(want) {
@@ -116,9 +115,7 @@ func TestTallyBound(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	if len(tl.chats) != 0 {
-		t.Error("chats without events are kept")
-	}
+	expect.True(t, len(tl.chats) == 0, "chats without events are kept")
 }
 
 // TestReportFits: a report is no longer than a message may be.
@@ -129,9 +126,8 @@ func TestReportFits(t *testing.T) {
 		tl.add(Event{Chat: one, Host: fmt.Sprint(i, wide), Why: wide, Verdict: Refused})
 		tl.add(Event{Chat: two, Host: fmt.Sprint(i, wide), Why: wide, Verdict: Refused})
 	}
-	if got := counts(tl.all(t)); len(got) != 2 {
-		t.Errorf("%v", got)
-	}
+	got := counts(tl.all(t))
+	expect.True(t, len(got) == 2, "%v", got)
 }
 
 // TestReports: chatd-root hears of everything once, also of what ended while it was deaf or away,
@@ -151,12 +147,8 @@ func TestReports(t *testing.T) {
 	w.s.report(t.Context(), "") // in vain too
 	w.root = w.newRoot()
 	c := w.dial(n, server)
-	if _, err := c.Write([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Read(make([]byte, 5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write([]byte("hello")))(t)
+	must.Get(c.Read(make([]byte, 5)))(t)
 	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
 	w.event(Allowed, "has ended")
 	w.root.mu.Lock()
@@ -198,7 +190,85 @@ func TestTallyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	got = append(got, tl.all(t)...)
-	if n := counts(got)[fmt.Sprint(one, " ", Refused)]; n != 4000 {
-		t.Errorf("%d were told, want 4000", n)
+	n := counts(got)[fmt.Sprint(one, " ", Refused)]
+	expect.True(t, n == 4000, "%d were told, want 4000", n)
+}
+
+var anyResolver = netip.MustParseAddrPort("127.0.0.53:53")
+
+// TestQuestionsAtOnce: programs that ask simultaneously are all answered.
+func TestQuestionsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	n := w.open(one, "*.example.org:443")
+	var programs []*net.UDPConn
+	for i := range 300 {
+		w.dns.set(fmt.Sprintf("n%d.example.org", i%60), "192.0.2.7")
+		programs = append(programs, listenUDP(t))
+	}
+	for i, p := range programs {
+		n.datagram(udpAddr(p.LocalAddr()), anyResolver,
+			question(t, fmt.Sprintf("n%d.example.org", i%60)))
+	}
+	for i, p := range programs {
+		wantAnswer(t, w, n, p, fmt.Sprintf("n%d.example.org", i%60))
 	}
 }
+
+func wantAnswer(t *testing.T, w *world, n *network, program *net.UDPConn, host string) {
+	t.Helper()
+	must.Do(t, program.SetReadDeadline(time.Now().Add(guard)))
+	b := make([]byte, maxDatagram)
+	k, err := program.Read(b)
+	must.True(t, err == nil, "%s: %v", host, err)
+	wantAddr(t, b[:k], w.named(n, host, 0).Addr())
+}
+
+// TestQuestionsFlood: a chat whose questions wait takes half of the places, some 12 KiB each, and
+// no time of another chat's.
+func TestQuestionsFlood(t *testing.T) {
+	w := newWorld(t)
+	w.dns.set("api.example.org", "192.0.2.7")
+	n, other := w.open(one, "*.example.org:443"), w.open(two, "*.example.org:443")
+	ours, all := listenUDP(t), int64(freshQuestions)
+	w.s.waiting.left = all
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range freshQuestions {
+		n.datagram(udpAddr(ours.LocalAddr()), anyResolver,
+			question(t, fmt.Sprintf("%s%d.example.org", silent, i)))
+	}
+	if n.waiting.held != all/2 {
+		t.Errorf("%d questions wait", n.waiting.held)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	got := int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)
+	t.Logf("a question that waits takes %d bytes", got/n.waiting.held)
+	if got/n.waiting.held > 24<<10 {
+		t.Errorf("%d questions take %d KiB", n.waiting.held, got>>10)
+	}
+	other.datagram(udpAddr(ours.LocalAddr()), anyResolver, question(t, "api.example.org"))
+	wantAnswer(t, w, other, ours, "api.example.org")
+}
+
+// TestQuestionsLost: what is longer than a question, or over the rate of a chat, is not answered.
+func TestQuestionsLost(t *testing.T) {
+	w := newWorld(t)
+	n := w.open(one, "*.example.org:443")
+	ours := listenUDP(t)
+	q := question(t, silent+".example.org")
+	n.datagram(udpAddr(ours.LocalAddr()), anyResolver, append(q, make([]byte, maxQuestion)...))
+	n.asks = quota.NewAllowance(0, time.Hour, time.Now)
+	n.datagram(udpAddr(ours.LocalAddr()), anyResolver, q)
+	if n.waiting.held != 0 {
+		t.Errorf("%d questions wait", n.waiting.held)
+	}
+}
+
+// silent begins names for which the DNS server has no answer.
+const silent = "silent"
+
+var errSilent = errors.New("no answer")
+
+func isSilent(name string) bool { return strings.HasPrefix(name, silent) }

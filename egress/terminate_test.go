@@ -17,6 +17,8 @@ import (
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/uplink"
 	"github.com/chatd/chatd/netpolicy/gateway"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSecret: the server gets the value in the header of the secret, and the chat never does.
@@ -89,18 +91,16 @@ func TestPlaceholderElsewhere(t *testing.T) {
 		change(r)
 		w.do(c, r)
 		mu.Lock()
-		if strings.Contains(seen+body, apiValue) || body != "body "+placeholder {
-			t.Errorf("%s: %s, %s", name, seen, body)
-		}
+		expect.True(t, !strings.Contains(seen+body, apiValue) && body == "body "+placeholder,
+			"%s: %s, %s", name, seen, body)
 		mu.Unlock()
 	}
 	r := w.request("POST", "/", strings.NewReader("control "+placeholder))
 	w.do(c, r)
 	mu.Lock()
 	defer mu.Unlock()
-	if !strings.Contains(seen, apiValue) || body != "control "+placeholder {
-		t.Errorf("control: %s, %s", seen, body)
-	}
+	expect.True(t, strings.Contains(seen, apiValue) && body == "control "+placeholder,
+		"control: %s, %s", seen, body)
 }
 
 // TestBasic: the placeholder is found in credentials that are encoded, and the value with its
@@ -140,9 +140,8 @@ func TestOtherHosts(t *testing.T) {
 	c := w.client(true)
 	r := w.request("GET", "/", nil)
 	r.URL.Host = "other.example.org:" + portOf(addr)
-	if _, err := c.Do(r); err == nil || !strings.Contains(err.Error(), "unknown authority") {
-		t.Errorf("another host: %v", err)
-	}
+	_, err := c.Do(r)
+	expect.True(t, err != nil && strings.Contains(err.Error(), "unknown authority"), "another host: %v", err)
 	c.Transport.(*http.Transport).TLSClientConfig.RootCAs = pool(t, authorities().outside)
 	w.do(c, r)
 	// The chat two has the same list and no secret.
@@ -153,9 +152,7 @@ func TestOtherHosts(t *testing.T) {
 	w.do(c, w.request("GET", "/", nil))
 	mu.Lock()
 	defer mu.Unlock()
-	if len(keys) != 2 || keys[0] != placeholder || keys[1] != placeholder {
-		t.Errorf("%q", keys)
-	}
+	expect.True(t, len(keys) == 2 && keys[0] == placeholder && keys[1] == placeholder, "%q", keys)
 }
 
 // TestGrantsChange: a chat that loses the secret is carried as it is, and one that gets it is not.
@@ -164,9 +161,8 @@ func TestGrantsChange(t *testing.T) {
 		fmt.Fprint(w, r.Header.Get("X-Api-Key") == apiValue)
 	})
 	c := w.client(false)
-	if _, body := w.do(c, w.request("GET", "/", nil)); body != "true" {
-		t.Error(body)
-	}
+	_, body := w.do(c, w.request("GET", "/", nil))
+	expect.True(t, body == "true", "%v", body)
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: w.n.allowed()})
 	if _, body := w.do(c, w.request("GET", "/", nil)); body != "false" { // over the open connection
 		t.Error(body)
@@ -175,9 +171,8 @@ func TestGrantsChange(t *testing.T) {
 		Grants: []secret.Grant{{Name: "api", Placeholder: anothers}}})
 	r := w.request("GET", "/", nil)
 	r.Header.Set("X-Api-Key", anothers)
-	if _, body := w.do(c, r); body != "true" {
-		t.Error(body)
-	}
+	_, body = w.do(c, r)
+	expect.True(t, body == "true", "%v", body)
 }
 
 // TestRotation: the next request has the new value; the former one is still taken out of answers.
@@ -199,9 +194,8 @@ func TestRotation(t *testing.T) {
 	for range 2 { // read again without a change
 		w.setValue("x-api-key: $", next)
 		_, body := w.do(c, w.request("GET", "/", nil))
-		if body != "true "+strings.Repeat("*", len(apiValue))+" "+strings.Repeat("*", len(next)) {
-			t.Error(body)
-		}
+		expect.Equal(t, body, "true "+strings.Repeat("*", len(apiValue))+" "+strings.Repeat("*", len(next)),
+			"")
 	}
 	w.s.secrets.set(nil) // forgets what was
 	w.setValue("x-api-key: $", "")
@@ -233,9 +227,7 @@ func TestRequestsLie(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if len(hosts) != 1 {
-			t.Errorf("the server got %q", hosts)
-		}
+		expect.True(t, len(hosts) == 1, "the server got %q", hosts)
 	})
 }
 
@@ -245,9 +237,7 @@ func TestClientDowngrade(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS10, tls.VersionTLS11} {
 		c := tls.Client(w.dialAPI(apiHost), &tls.Config{ServerName: apiHost, MinVersion: version,
 			MaxVersion: version, RootCAs: pool(t, authorities().own)})
-		if err := c.Handshake(); err == nil {
-			t.Errorf("%x", version)
-		}
+		expect.True(t, c.Handshake() != nil, "%x", version)
 		w.event(Allowed, "")
 	}
 	c := w.dialAPI(apiHost)
@@ -258,10 +248,7 @@ func TestClientDowngrade(t *testing.T) {
 // TestServers: the value goes to no server that does not prove its name by the host's store, or
 // speaks an old TLS.
 func TestServers(t *testing.T) {
-	unknown, err := gateway.NewAuthority([]byte("unknown"), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	unknown := must.Get(gateway.NewAuthority([]byte("unknown"), time.Now()))(t)
 	for name, change := range map[string]func(*tls.Config){
 		"another name": func(c *tls.Config) {
 			c.Certificates = []tls.Certificate{leaf(t, authorities().outside, "other.example.org")}
@@ -305,10 +292,7 @@ func TestAuthoritiesChange(t *testing.T) {
 		code int
 	}{{"", http.StatusBadGateway}, {string(authorities().outside.Certificate()), http.StatusOK},
 		{"", http.StatusOK}} {
-		f, err := sys.MemFile("roots", []byte(x.pem))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(sys.MemFile("roots", []byte(x.pem)))(t)
 		w.setValue("x-api-key: $", apiValue, f)
 		if a, body := w.do(w.client(false), w.request("GET", "/", nil)); a.StatusCode != x.code {
 			t.Errorf("after %d bytes of authorities: %d %s", len(x.pem), a.StatusCode, body)
@@ -326,9 +310,7 @@ func TestNoCertificate(t *testing.T) {
 	c := w.dialAPI(apiHost)
 	err := tls.Client(c, &tls.Config{ServerName: apiHost,
 		RootCAs: pool(t, authorities().own)}).Handshake()
-	if err == nil || !strings.Contains(err.Error(), "reset") {
-		t.Errorf("%v", err)
-	}
+	expect.True(t, err != nil && strings.Contains(err.Error(), "reset"), "%v", err)
 	w.event(Failed, "cannot get a certificate")
 }
 
@@ -360,8 +342,7 @@ func TestCertificateIsKept(t *testing.T) {
 		w.s.terminator.leaves.kept[apiHost] = &tls.Certificate{Certificate: kept.Certificate,
 			PrivateKey: kept.PrivateKey, Leaf: &aged}
 		w.do(w.client(true), w.request("GET", "/", nil))
-		if got := w.certificates(); got != i+2 {
-			t.Errorf("of a clock %d years off: it was asked %d times", years, got)
-		}
+		got := w.certificates()
+		expect.True(t, got == i+2, "of a clock %d years off: it was asked %d times", years, got)
 	}
 }

@@ -20,6 +20,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const (
@@ -35,9 +38,8 @@ func frame(op byte, payload string) []byte {
 func wantScrubbed(t *testing.T, what, got string) {
 	t.Helper()
 	stars := strings.Repeat("*", len(apiValue))
-	if strings.Contains(got, apiValue) || !strings.Contains(got, stars) {
-		t.Errorf("%s: %.300q", what, got)
-	}
+	expect.True(t, !strings.Contains(got, apiValue) && strings.Contains(got, stars),
+		"%s: %.300q", what, got)
 }
 
 // TestEchoes: a server that sends the value back, wherever in an answer.
@@ -66,13 +68,11 @@ func TestEchoes(t *testing.T) {
 		}
 		r = w.request("GET", "/codings", nil)
 		r.Header.Set("Accept-Encoding", "br, zstd")
-		if _, body := w.do(c, r); body != "identity" {
-			t.Errorf("the server is asked for %q", body)
-		}
+		_, body := w.do(c, r)
+		expect.True(t, body == "identity", "the server is asked for %q", body)
 		r.Header.Set("Accept-Encoding", "gzip, deflate, br")
-		if _, body := w.do(c, r); body != "gzip" {
-			t.Errorf("the server is asked for %q", body)
-		}
+		_, body = w.do(c, r)
+		expect.True(t, body == "gzip", "the server is asked for %q", body)
 	})
 }
 
@@ -129,9 +129,7 @@ func TestBrokenServer(t *testing.T) {
 	w.begin("x-api-key: $", listenTCP(t, answering(t, "HTTP/1.1 "+apiValue+"\r\n\r\n")))
 	c := w.client(false)
 	a, body := w.do(c, w.request("GET", "/", nil))
-	if a.StatusCode != http.StatusBadGateway {
-		t.Errorf("%d", a.StatusCode)
-	}
+	expect.Equal(t, a.StatusCode, http.StatusBadGateway, "")
 	wantScrubbed(t, "the answer", body)
 	c.CloseIdleConnections()
 	wantScrubbed(t, "the event", w.event(Failed, "malformed").Why)
@@ -162,10 +160,7 @@ func TestServerSentEvents(t *testing.T) {
 		})
 		r := w.request("GET", "/", nil)
 		go func() { next <- 0 }()
-		a, err := w.client(http2).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(w.client(http2).Do(r))(t)
 		defer a.Body.Close()
 		lines := bufio.NewReader(a.Body)
 		for i := range 5 {
@@ -174,9 +169,7 @@ func TestServerSentEvents(t *testing.T) {
 			}
 			line, err := lines.ReadString('\n')
 			want := fmt.Sprintf("data: %d %s\n", i, strings.Repeat("*", len(apiValue)))
-			if err != nil || line != want {
-				t.Errorf("%q, %v", line, err)
-			}
+			expect.True(t, err == nil && line == want, "%q, %v", line, err)
 			_, _ = lines.ReadString('\n')
 		}
 		close(next)
@@ -196,16 +189,11 @@ func TestAnswerInParts(t *testing.T) {
 			}
 		})
 		next <- ""
-		a, err := w.client(http2).Do(w.request("GET", "/", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(w.client(http2).Do(w.request("GET", "/", nil)))(t)
 		defer a.Body.Close()
 		for range 2 {
 			next <- "\n"
-			if _, err := io.ReadFull(a.Body, make([]byte, 1)); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, expect.Err(io.ReadFull(a.Body, make([]byte, 1))))
 		}
 	})
 }
@@ -242,9 +230,7 @@ func TestWebSocket(t *testing.T) {
 		"X-Api-Key: %s\r\n\r\n", apiHost, portOf(w.addr), placeholder)
 	b := bufio.NewReader(c)
 	a, err := http.ReadResponse(b, nil)
-	if err != nil || a.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(t, err == nil && a.StatusCode == http.StatusSwitchingProtocols, "%+v, %v", a, err)
 	wantScrubbed(t, "the header", a.Header.Get("X-Got"))
 	h := <-got
 	if h.Get("X-Api-Key") != apiValue || h.Get("Sec-Websocket-Extensions") != "" ||
@@ -255,15 +241,13 @@ func TestWebSocket(t *testing.T) {
 	want := bytes.Join([][]byte{frame(textFrame, "key "+stars[:10]), frame(fin|ping, stars),
 		frame(fin|more, stars[10:])}, nil)
 	read := make([]byte, len(want))
-	if _, err := io.ReadFull(b, read); err != nil || !bytes.Equal(read, want) {
-		t.Errorf("%q, %v, want %q", read, err, want)
-	}
+	_, err = io.ReadFull(b, read)
+	expect.True(t, err == nil && bytes.Equal(read, want), "%q, %v, want %q", read, err, want)
 	fmt.Fprint(c, "hello\n")
 	want = frame(fin|textFrame, "hello\n"+apiValue[:1])
 	read = make([]byte, len(want))
-	if _, err := io.ReadFull(b, read); err != nil || !bytes.Equal(read, want) {
-		t.Errorf("%q, %v, want %q", read, err, want)
-	}
+	_, err = io.ReadFull(b, read)
+	expect.True(t, err == nil && bytes.Equal(read, want), "%q, %v, want %q", read, err, want)
 }
 
 // TestOtherUpgrades: no other protocol is switched to.
@@ -275,9 +259,8 @@ func TestOtherUpgrades(t *testing.T) {
 		r := w.request("GET", "/", nil)
 		r.Header.Set("Upgrade", protocol)
 		r.Header.Set("Connection", "Upgrade")
-		if _, body := w.do(w.client(false), r); body != `"" ""` {
-			t.Errorf("%s: %s", protocol, body)
-		}
+		_, body := w.do(w.client(false), r)
+		expect.True(t, body == `"" ""`, "%s: %s", protocol, body)
 	}
 }
 
@@ -302,9 +285,8 @@ func TestUpload(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		_, got := w.do(w.client(http2), w.request("PUT", "/", io.NopCloser(body)))
-		if want := fmt.Sprintf("%d %s", size, hex.EncodeToString(sum.Sum(nil))); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		want := fmt.Sprintf("%d %s", size, hex.EncodeToString(sum.Sum(nil)))
+		expect.True(t, got == want, "%s, want %s", got, want)
 		if used := int64(peak.Load()) - int64(before.HeapInuse); used > size/3 {
 			t.Errorf("%d MiB were used", used>>20)
 		}
@@ -353,9 +335,7 @@ func TestTerminatedBound(t *testing.T) {
 	case <-time.After(100 * time.Millisecond): // a hint: it may not have begun
 	}
 	close(finish)
-	if err := <-done; err != "<nil>" {
-		t.Error(err)
-	}
+	expect.Equal(t, <-done, "<nil>", "")
 }
 
 // TestIdleGivesWay: connections without a request keep none from a chat's others.

@@ -16,15 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // listenUDP is a socket of the test.
 func listenUDP(t testing.TB) *net.UDPConn {
 	t.Helper()
-	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	_ = c.SetDeadline(time.Now().Add(guard))
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -72,18 +71,15 @@ func TestDatagramsSamePort(t *testing.T) {
 	var sent int64
 	for _, text := range []string{"first", "", "again", strings.Repeat("x", 60000)} {
 		n.pass(flowKey{src, server}, []byte(text))
-		if from := comes(t, ours, text); from != server {
-			t.Errorf("from %v, want %v", from, server)
-		}
+		expect.Equal(t, comes(t, ours, text), server, "from")
 		sent += int64(len(text))
 	}
 	if n.count() != 1 {
 		t.Errorf("%d flows", n.count())
 	}
 	w.call(uplink.Call{Verb: uplink.Close, Chat: one})
-	if e := w.event(Allowed, "has ended"); e.Out != sent || e.In != sent {
-		t.Errorf("%+v, want %d bytes", e, sent)
-	}
+	e := w.event(Allowed, "has ended")
+	expect.True(t, e.Out == sent && e.In == sent, "%+v, want %d bytes", e, sent)
 }
 
 func TestDatagrams(t *testing.T) {
@@ -97,9 +93,7 @@ func TestDatagrams(t *testing.T) {
 	n.pass(flowKey{src, server}, []byte("again"))
 	comes(t, ours, "again")
 	// Once there is a socket for the answers, what the chat sends arrives there.
-	if _, err := ours.WriteToUDPAddrPort([]byte("direct"), reply); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ours.WriteToUDPAddrPort([]byte("direct"), reply))(t)
 	comes(t, ours, "direct")
 	n.pass(flowKey{src, server}, nil)
 	comes(t, ours, "")
@@ -110,10 +104,8 @@ func TestDatagrams(t *testing.T) {
 	n.pass(flowKey{src, server}, []byte("still"))
 	comes(t, ours, "still")
 	w.s.sweep(time.Now().Add(idleUDP + time.Minute))
-	if e := w.event(Allowed, ""); e.Out != 21 || e.In != 21 || !e.UDP || e.Addr != server ||
-		e.Why != "" {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Allowed, "")
+	expect.True(t, e.Out == 21 && e.In == 21 && e.UDP && e.Addr == server && e.Why == "", "%+v", e)
 	w.root.mu.Lock()
 	defer w.root.mu.Unlock()
 	last := w.root.sockets[len(w.root.sockets)-1]
@@ -132,9 +124,8 @@ func TestDatagramsByName(t *testing.T) {
 	n.datagram(key.src, key.dst, []byte("x"))
 	comes(t, ours, "x")
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one, Allow: list(t, entry)})
-	if e := w.event(Allowed, "no longer"); e.Host != "ntp.example.org" {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Allowed, "no longer")
+	expect.True(t, e.Host == "ntp.example.org", "%+v", e)
 	n.datagram(key.src, key.dst, []byte("x")) // its address is private
 	w.event(Refused, "private")
 }
@@ -144,9 +135,8 @@ func TestDatagramsUnlisted(t *testing.T) {
 	n := w.open(one, "192.0.2.1:1-65535", "udp:192.0.2.1:1")
 	src := netip.MustParseAddrPort("127.0.0.1:4000")
 	n.datagram(src, netip.MustParseAddrPort("192.0.2.1:2"), []byte("x"))
-	if e := w.event(Refused, "does not list 192.0.2.1:2"); !e.UDP {
-		t.Errorf("%+v", e)
-	}
+	e := w.event(Refused, "does not list 192.0.2.1:2")
+	expect.True(t, e.UDP, "%+v", e)
 	if n.count() != 0 {
 		t.Errorf("%d flows", n.count())
 	}
@@ -165,9 +155,8 @@ func TestFlowsBound(t *testing.T) {
 		n.pass(flowKey{src, server}, []byte("x"))
 	}
 	comes(t, ours, "x")
-	if e := <-w.events; e.Why != errEvicted.Error() {
-		t.Errorf("%+v", e)
-	}
+	e := <-w.events
+	expect.True(t, e.Why == errEvicted.Error(), "%+v", e)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.flows) != maxFlows {
@@ -183,10 +172,7 @@ func question(t *testing.T, host string) []byte {
 		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(host + "."),
 			Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
 	}
-	b, err := m.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(m.Pack())(t)
 	return b
 }
 
@@ -198,17 +184,12 @@ func wantAddr(t *testing.T, b []byte, want netip.Addr) {
 		t.Fatal(m, err)
 	}
 	if !want.IsValid() {
-		if m.RCode != dnsmessage.RCodeNameError {
-			t.Errorf("%+v", m)
-		}
+		expect.True(t, m.RCode == dnsmessage.RCodeNameError, "%+v", m)
 		return
 	}
-	if len(m.Answers) != 1 {
-		t.Fatalf("%+v", m)
-	}
-	if a, ok := m.Answers[0].Body.(*dnsmessage.AResource); !ok || netip.AddrFrom4(a.A) != want {
-		t.Errorf("%+v, want %s", m, want)
-	}
+	must.True(t, len(m.Answers) == 1, "%+v", m)
+	a, ok := m.Answers[0].Body.(*dnsmessage.AResource)
+	expect.True(t, ok && netip.AddrFrom4(a.A) == want, "%+v, want %s", m, want)
 }
 
 func TestQuestions(t *testing.T) {
@@ -221,9 +202,7 @@ func TestQuestions(t *testing.T) {
 		n.datagram(udpAddr(ours.LocalAddr()), netip.MustParseAddrPort("127.0.0.53:53"),
 			question(t, host))
 		k, from, err := ours.ReadFromUDPAddrPort(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if from.Addr() != netip.MustParseAddr("127.0.0.53") { // the address that was asked
 			t.Error(from)
 		}
@@ -242,9 +221,7 @@ func TestReceive(t *testing.T) {
 	w := newWorld(t)
 	n := w.open(one, "udp:127.0.0.0/8:1-65535")
 	ours := listenUDP(t)
-	if _, err := ours.WriteToUDPAddrPort([]byte("x"), udpAddr(n.udp.LocalAddr())); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ours.WriteToUDPAddrPort([]byte("x"), udpAddr(n.udp.LocalAddr())))(t)
 	// It is the listener's own address, so nothing comes of it; a question does.
 	n.datagram(udpAddr(ours.LocalAddr()), netip.MustParseAddrPort("192.0.2.1:53"), question(t,
 		"x.example"))
@@ -261,10 +238,8 @@ func TestQuestionsOverTCP(t *testing.T) {
 	c := w.dial(n, netip.MustParseAddrPort("192.0.2.1:53"))
 	for range 2 {
 		q := question(t, "api.example.org")
-		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(q))),
-			q...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(q))),
+			q...)))(t)
 		var size [2]byte
 		_, err := io.ReadFull(c, size[:])
 		b := make([]byte, binary.BigEndian.Uint16(size[:]))
@@ -274,9 +249,7 @@ func TestQuestionsOverTCP(t *testing.T) {
 		wantAddr(t, b, w.named(n, "api.example.org", 0).Addr())
 	}
 	w.call(uplink.Call{Verb: uplink.Change, Chat: one})
-	if n.count() != 1 {
-		t.Error("questions are cut by a change")
-	}
+	expect.True(t, n.count() == 1, "questions are cut by a change")
 }
 
 func TestOriginalDst(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestWithoutNames: the attacks of TestWebLies, TestWebLiesLater, TestWeb2 and TestLenient by
@@ -37,8 +39,7 @@ func TestWithoutNames(t *testing.T) {
 			_, _ = c.Write(piece)
 		}
 		_ = c.CloseWrite()
-		if came := <-got; came != attack {
-			t.Errorf("%.40q came as %.40q", attack, strings.TrimSpace(came))
-		}
+		came := <-got
+		expect.True(t, came == attack, "%.40q came as %.40q", attack, strings.TrimSpace(came))
 	}
 }

@@ -21,6 +21,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const (
@@ -49,9 +51,7 @@ func newWorld(t testing.TB) *world {
 	t.Cleanup(func() { wantBack(t, goroutines, fds) })
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "s"), events: make(chan Event, 10000)}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: w.path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	o := Options{Listener: l, Root: uint32(os.Getuid()), Log: slog.New(slog.DiscardHandler)}
 	w.s = newServer(o)
 	w.s.told = func(e Event) { w.events <- e }
@@ -60,9 +60,7 @@ func newWorld(t testing.TB) *world {
 	go func() { served <- w.s.run(ctx, o) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, <-served)
 	})
 	w.dns = newDNS(t)
 	if w.front, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
@@ -83,10 +81,7 @@ func (w *world) network(id chat.ID) *network {
 // countFDs counts this process's descriptors. Pipes of splice(2) are closed by the collector.
 func countFDs(t testing.TB) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	return len(entries)
 }
 
@@ -126,20 +121,15 @@ type fakeRoot struct {
 func (w *world) newRoot() *fakeRoot {
 	w.t.Helper()
 	r := w.silentRoot()
-	if _, _, err := r.Call(w.t.Context(), uplink.Call{Verb: uplink.Hello,
-		Upstreams: []netip.AddrPort{w.dns.addr}}); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, expect.Err(r.Call(w.t.Context(), uplink.Call{Verb: uplink.Hello,
+		Upstreams: []netip.AddrPort{w.dns.addr}})))
 	return r
 }
 
 // silentRoot is one that says no hello.
 func (w *world) silentRoot() *fakeRoot {
 	w.t.Helper()
-	c, err := dialUplink(w.path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := must.Get(dialUplink(w.path))(w.t)
 	r := &fakeRoot{Conn: c, w: w, ended: make(chan error, 1)}
 	go func() { r.ended <- c.Serve(context.Background(), r.answer); close(r.ended) }()
 	w.t.Cleanup(r.end)
@@ -256,26 +246,16 @@ func (w *world) call(c uplink.Call, files ...*os.File) uplink.Answer {
 // files are what comes with Open.
 func (w *world) files() []*os.File {
 	w.t.Helper()
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := must.Get(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(w.t)
 	defer l.Close()
-	u, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	u := must.Get(net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(w.t)
 	defer u.Close()
 	tcp, err1 := l.File()
 	udp, err2 := u.File()
 	names, err3 := os.Create(filepath.Join(w.t.TempDir(), "names"))
-	if err := errors.Join(err1, err2, err3); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := unix.SetsockoptInt(int(udp.Fd()), unix.SOL_IP, unix.IP_RECVORIGDSTADDR,
-		1); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, errors.Join(err1, err2, err3))
+	must.Do(w.t, unix.SetsockoptInt(int(udp.Fd()), unix.SOL_IP, unix.IP_RECVORIGDSTADDR,
+		1))
 	return []*os.File{tcp, udp, names}
 }
 
@@ -289,10 +269,7 @@ func (n *network) count() int {
 func list(t testing.TB, allow ...string) (out []chat.Allow) {
 	t.Helper()
 	for _, s := range allow {
-		a, err := chat.ParseAllow(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(chat.ParseAllow(s))(t)
 		out = append(out, a)
 	}
 	return out
@@ -301,14 +278,8 @@ func list(t testing.TB, allow ...string) (out []chat.Allow) {
 // dial is a connection of the chat to dst.
 func (w *world) dial(n *network, dst netip.AddrPort) *net.TCPConn {
 	w.t.Helper()
-	c, err := net.DialTCP("tcp4", nil, w.front.Addr().(*net.TCPAddr))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	theirs, err := w.front.AcceptTCP()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := must.Get(net.DialTCP("tcp4", nil, w.front.Addr().(*net.TCPAddr)))(w.t)
+	theirs := must.Get(w.front.AcceptTCP())(w.t)
 	w.t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(guard))
 	n.carry(theirs, dst)
@@ -318,10 +289,7 @@ func (w *world) dial(n *network, dst netip.AddrPort) *net.TCPConn {
 // named is a made-up address of a host.
 func (w *world) named(n *network, host string, port uint16) netip.AddrPort {
 	w.t.Helper()
-	a, _, err := n.book.Addrs(host)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must.First(n.book.Addrs(host))(w.t)
 	return netip.AddrPortFrom(a, port)
 }
 
@@ -338,9 +306,8 @@ func (w *world) event(verdict chat.EgressVerdict, why string) Event {
 	w.t.Helper()
 	select {
 	case e := <-w.events:
-		if e.Verdict != verdict || !strings.Contains(e.Why, why) {
-			w.t.Errorf("%+v, want %s because of %q", e, verdict, why)
-		}
+		expect.True(w.t, e.Verdict == verdict && strings.Contains(e.Why, why),
+			"%+v, want %s because of %q", e, verdict, why)
 		return e
 	case <-time.After(guard):
 		w.t.Fatal("there is no event")
@@ -351,10 +318,7 @@ func (w *world) event(verdict chat.EgressVerdict, why string) Event {
 // listenTCP is a server of the test.
 func listenTCP(t testing.TB, serve func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -379,22 +343,17 @@ func echo(c *net.TCPConn) {
 // wantEcho checks that a connection is carried.
 func wantEcho(t testing.TB, c *net.TCPConn, text string) {
 	t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, text))(t)
 	b := make([]byte, len(text))
-	if _, err := io.ReadFull(c, b); err != nil || string(b) != text {
-		t.Fatalf("%q, %v", b, err)
-	}
+	_, err := io.ReadFull(c, b)
+	must.True(t, err == nil && string(b) == text, "%q, %v", b, err)
 }
 
 // wantReset checks that a connection ends with a reset and without a byte.
 func wantReset(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	b, err := io.ReadAll(c)
-	if len(b) > 0 || !errors.Is(err, unix.ECONNRESET) {
-		t.Errorf("%q, %v, want a reset", b, err)
-	}
+	expect.True(t, len(b) == 0 && errors.Is(err, unix.ECONNRESET), "%q, %v, want a reset", b, err)
 }
 
 // fakeDNS answers questions for addresses.
@@ -406,10 +365,7 @@ type fakeDNS struct {
 
 func newDNS(t testing.TB) *fakeDNS {
 	t.Helper()
-	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	d := &fakeDNS{addr: udpAddr(c.LocalAddr()), host: map[string][]netip.Addr{}}
 	done := make(chan struct{})
 	go func() { defer close(done); d.serve(c) }()
@@ -477,8 +433,6 @@ func needsRoot(t testing.TB) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 	t.Skip("SKIPPED: needs root, for raw sockets")
 }

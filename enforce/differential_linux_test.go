@@ -13,6 +13,8 @@ import (
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestDifferential brings one session through random rules and trees, at its start and with what is
@@ -49,9 +51,7 @@ func TestDifferential(t *testing.T) {
 			if !d.strict && d.through == 0 {
 				t.Error("nothing hangs on what is switched off")
 			}
-			if d.denied == 0 || d.paths == d.denied {
-				t.Error("the rules deny nothing, or everything")
-			}
+			expect.True(t, d.denied != 0 && d.paths != d.denied, "the rules deny nothing, or everything")
 		})
 	}
 }
@@ -69,7 +69,7 @@ type differ struct {
 func (d *differ) round(t *testing.T) {
 	d.came = map[string]bool{}
 	for _, root := range d.roots() {
-		must(t, os.RemoveAll(d.outside(root)))
+		must.Do(t, os.RemoveAll(d.outside(root)))
 		d.tree(t, d.outside(root), 0)
 	}
 	d.forget(t)
@@ -100,14 +100,11 @@ func (d *differ) round(t *testing.T) {
 
 // goesOn fails if rules were taken with which a session cannot go on, or another not start.
 func (d *differ) goesOn(t *testing.T, rules string) {
-	if got := d.try(t, []string{"/dev/null", "/proc/self/status"}); !got[0].Write || !got[1].Read {
-		t.Fatalf("the session cannot go on: %+v by rules\n%s", got, rules)
-	}
-	policy, err := rulefile.Load("rules.yaml", []byte(rules))
-	must(t, err)
+	got := d.try(t, []string{"/dev/null", "/proc/self/status"})
+	must.True(t, got[0].Write && got[1].Read, "the session cannot go on: %+v by rules\n%s", got, rules)
+	policy := must.Get(rulefile.Load("rules.yaml", []byte(rules)))(t)
 	for _, agent := range append(policy.Agents(), "*") {
-		rs, err := policy.For(filerules.Scope{Agent: agent, Home: d.home})
-		must(t, err)
+		rs := must.Get(policy.For(filerules.Scope{Agent: agent, Home: d.home}))(t)
 		d.starts(t, rs, rules)
 	}
 }
@@ -134,10 +131,9 @@ func (d *differ) forget(t *testing.T) {
 	if s == nil {
 		return
 	}
-	must(t, w.readNames())
+	must.Do(t, w.readNames())
 	for s.backlog.len() > 0 {
-		_, err := w.process(s)
-		must(t, err)
+		must.Get(w.process(s))(t)
 	}
 	clear(s.moved)
 	s.session.linkTargets = pathclass.Links{}
@@ -171,8 +167,8 @@ func (d *differ) word() string { return words[d.rand.IntN(len(words))] }
 
 // tree makes a random tree: of the chat, with files of somebody else in it.
 func (d *differ) tree(t *testing.T, dir string, depth int) {
-	must(t, os.MkdirAll(dir, 0o755))
-	must(t, os.Chown(dir, testUID, testUID))
+	must.Do(t, os.MkdirAll(dir, 0o755))
+	must.Do(t, os.Chown(dir, testUID, testUID))
 	for range 1 + d.rand.IntN(4) {
 		p := filepath.Join(dir, d.word())
 		if _, err := os.Lstat(p); err == nil {
@@ -184,8 +180,8 @@ func (d *differ) tree(t *testing.T, dir string, depth int) {
 		case n == 9:
 			d.link(t, d.word(), p)
 		default:
-			must(t, os.WriteFile(p, []byte("x"), 0o666))
-			must(t, os.Chmod(p, 0o666))
+			must.Do(t, os.WriteFile(p, []byte("x"), 0o666))
+			must.Do(t, os.Chmod(p, 0o666))
 		}
 	}
 }
@@ -195,9 +191,9 @@ func (d *differ) tree(t *testing.T, dir string, depth int) {
 func (d *differ) link(t *testing.T, target, p string) {
 	t.Helper()
 	made := d.home + "-link" // no tree of the session
-	must(t, os.Symlink(target, made))
-	must(t, os.Lchown(made, testUID, testUID))
-	must(t, os.Rename(made, p))
+	must.Do(t, os.Symlink(target, made))
+	must.Do(t, os.Lchown(made, testUID, testUID))
+	must.Do(t, os.Rename(made, p))
 }
 
 // comers makes files in directories that were there before, as somebody else does: an exception
@@ -207,7 +203,7 @@ func (d *differ) comers(t *testing.T, root string) {
 	if link := filepath.Join(d.outside(root), d.word()); d.rand.IntN(2) == 0 && !exists(link) {
 		d.link(t, d.word(), link)
 	}
-	must(t, filepath.WalkDir(d.outside(root), func(p string, e os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(d.outside(root), func(p string, e os.DirEntry, err error) error {
 		file := filepath.Join(p, d.word())
 		if err == nil && e.IsDir() && !exists(file) {
 			makeFree(t, file)
@@ -273,17 +269,15 @@ type answer struct {
 func (d *differ) ask(t *testing.T, rules string, resolve func(string) string, truncates bool) map[string]answer {
 	var paths []string
 	for _, root := range d.roots() {
-		must(t, filepath.WalkDir(d.outside(root), func(p string, e os.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(d.outside(root), func(p string, e os.DirEntry, err error) error {
 			if err == nil {
 				paths = append(paths, d.within(p))
 			}
 			return err
 		}))
 	}
-	policy, err := rulefile.Load("rules.yaml", []byte(rules))
-	must(t, err)
-	rs, err := policy.For(filerules.Scope{Home: d.home, Resolve: resolve})
-	must(t, err)
+	policy := must.Get(rulefile.Load("rules.yaml", []byte(rules)))(t)
+	rs := must.Get(policy.For(filerules.Scope{Home: d.home, Resolve: resolve}))(t)
 	all := map[string]answer{}
 	for i, got := range d.try(t, paths) {
 		all[paths[i]] = d.check(t, rs, paths[i], got, truncates)
@@ -295,8 +289,7 @@ func (d *differ) check(t *testing.T, rs *filerules.Ruleset, p string, got openRe
 	real := d.physical(p) // the kernel goes by where links lead
 	denies := func(op filerules.Op) bool { return rs.CheckName(real, op).Denied() }
 	allows := func(op filerules.Op) bool {
-		v, err := rs.Verdict(p, op)
-		must(t, err)
+		v := must.Get(rs.Verdict(p, op))(t)
 		return !v.Denied()
 	}
 	a := answer{openResult: got, closed: denies(filerules.Bash), fixed: denies(filerules.Write) || denies(filerules.Edit)}
@@ -327,9 +320,7 @@ func (d *differ) compare(t *testing.T, rules string, truncates bool) {
 		default:
 			d.through++
 		}
-		if d.strict {
-			t.Errorf("%s: %s: %+v by rules\n%s", p, a.wrong, a.openResult, rules)
-		}
+		expect.True(t, !d.strict, "%s: %s: %+v by rules\n%s", p, a.wrong, a.openResult, rules)
 	}
 }
 
@@ -358,9 +349,7 @@ func (d *differ) settles(t *testing.T, rules string) {
 		if waits == "" {
 			return
 		}
-		if time.Now().After(until) {
-			t.Fatal("for ever: " + waits)
-		}
+		must.True(t, !time.Now().After(until), "%v", "for ever: "+waits)
 	}
 }
 

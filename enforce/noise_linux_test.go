@@ -1,12 +1,22 @@
 package enforce
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestTurns: the backlogs of several sessions are looked at in turn, a part at a time, so that a
@@ -16,34 +26,28 @@ func TestTurns(t *testing.T) {
 	b := a.beside(t)
 	w := a.k.watch
 	for _, s := range []*inside{a, b} {
-		_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-		must(t, err)
+		must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	}
 	const many = 10 * turnSize
 	for i := range many {
-		must(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
+		must.Do(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
 	}
 	makeFree(t, filepath.Join(b.home, "hidden"))
 	w.mu.Lock()
-	must(t, w.readNames())
+	must.Do(t, w.readNames())
 	noisy, quiet := w.sessions[a.order.Chat], w.sessions[b.order.Chat]
 	w.mu.Unlock()
 	if noisy.backlog.len() < many || quiet.backlog.len() == 0 {
 		t.Fatalf("control: %d and %d names wait", noisy.backlog.len(), quiet.backlog.len())
 	}
 	for range 2 {
-		pause, err := w.turn()
-		must(t, err)
-		if pause < 0 {
-			t.Error("nobody waits any more")
-		}
+		pause := must.Get(w.turn())(t)
+		expect.True(t, pause >= 0, "nobody waits any more")
 	}
-	if n := quiet.backlog.len(); n > 0 {
-		t.Errorf("%d names of B wait after a turn of each", n)
-	}
-	if n := noisy.backlog.len(); n < many-2*turnSize {
-		t.Errorf("%d of A's %d names wait after a turn of each", n, many)
-	}
+	n := quiet.backlog.len()
+	expect.True(t, n <= 0, "%d names of B wait after a turn of each", n)
+	n = noisy.backlog.len()
+	expect.True(t, n >= many-2*turnSize, "%d of A's %d names wait after a turn of each", n, many)
 	// One that has used its share is passed over, and says when its turn is.
 	noisy.names.spend(time.Now(), time.Hour)
 	before := noisy.backlog.len()
@@ -59,23 +63,21 @@ func TestTurns(t *testing.T) {
 // TestSameNamesWaitOnce: who renames in a loop leaves no more behind than one who does it once.
 func TestSameNamesWaitOnce(t *testing.T) {
 	s := idle(t)
-	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	makeFree(t, filepath.Join(s.home, "a"))
-	must(t, os.Mkdir(filepath.Join(s.home, "d"), 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o755))
 	for range 500 {
 		for _, name := range []string{"a", "d"} {
 			p := filepath.Join(s.home, name)
-			must(t, errors.Join(os.Rename(p, p+"x"), os.Rename(p+"x", p)))
+			must.Do(t, errors.Join(os.Rename(p, p+"x"), os.Rename(p+"x", p)))
 		}
 	}
 	w := s.k.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	must(t, w.readNames())
-	if n := w.sessions[s.order.Chat].backlog.len(); n > 10 {
-		t.Errorf("%d names wait", n)
-	}
+	must.Do(t, w.readNames())
+	n := w.sessions[s.order.Chat].backlog.len()
+	expect.True(t, n <= 10, "%d names wait", n)
 }
 
 // TestAttackBehindNoise: a chat makes many names, and nobody looks at them yet: a file that
@@ -83,31 +85,28 @@ func TestSameNamesWaitOnce(t *testing.T) {
 func TestAttackBehindNoise(t *testing.T) {
 	s := idle(t)
 	for _, dir := range []string{"d", "e", "secrets"} {
-		must(t, os.Mkdir(filepath.Join(s.home, dir), 0o777))
+		must.Do(t, os.Mkdir(filepath.Join(s.home, dir), 0o777))
 	}
-	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden', '~/gone/**', '~/dir/**']}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden', '~/gone/**', '~/dir/**']}"))(t)
 	at := func(name string) string { return filepath.Join(s.home, name) }
 	noise := func() {
 		for i := range 5 * turnSize {
-			must(t, errors.Join(os.WriteFile(at("n"), nil, 0o666), os.Rename(at("n"), at(fmt.Sprint("n", i)))))
+			must.Do(t, errors.Join(os.WriteFile(at("n"), nil, 0o666), os.Rename(at("n"), at(fmt.Sprint("n", i)))))
 		}
 	}
 	noise()
 	makeFree(t, at("hidden"))
-	must(t, os.Rename(at("hidden"), at("d/f")))
+	must.Do(t, os.Rename(at("hidden"), at("d/f")))
 	noise()
 	makeFree(t, at("gone/f")) // its directory is gone when it is looked at
-	must(t, errors.Join(os.Rename(at("gone/f"), at("e/f")), os.Remove(at("gone"))))
+	must.Do(t, errors.Join(os.Rename(at("gone/f"), at("e/f")), os.Remove(at("gone"))))
 	makeFree(t, at("dir/f"))
-	must(t, errors.Join(os.Rename(at("dir"), at("was")), os.Rename(at("was/f"), at("g"))))
+	must.Do(t, errors.Join(os.Rename(at("dir"), at("was")), os.Rename(at("was/f"), at("g"))))
 	makeFree(t, at("free"))
 	noise()
 	go func() { _ = s.k.watch.readOpens() }()
 	for i, got := range s.try(t, []string{at("d/f"), at("e/f"), at("g"), at("free")}) {
-		if got.Read != (i == 3) {
-			t.Errorf("file %d: %+v", i, got)
-		}
+		expect.True(t, got.Read == (i == 3), "file %d: %+v", i, got)
 	}
 }
 
@@ -115,25 +114,107 @@ func TestAttackBehindNoise(t *testing.T) {
 // looked at when the one before ended, does not go on with less than that one knew.
 func TestWorkerEndsBehind(t *testing.T) {
 	s := idle(t)
-	_, err := s.hold("access: {useDefaults: false, deny: ['**/hidden']}")
-	must(t, err)
+	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	for i := range 3 * turnSize {
-		must(t, os.WriteFile(filepath.Join(s.home, fmt.Sprint(i)), nil, 0o666))
+		must.Do(t, os.WriteFile(filepath.Join(s.home, fmt.Sprint(i)), nil, 0o666))
 	}
 	w := s.k.watch
 	w.mu.Lock()
-	must(t, w.readNames())
+	must.Do(t, w.readNames())
 	w.mu.Unlock()
 	for waits := true; waits; {
-		_, err := w.turn()
-		must(t, err)
+		must.Get(w.turn())(t)
 		waits = w.sessions[s.order.Chat].backlog.len() > 0
-		if recorded := exists(w.backlogFile(s.order.Chat)); recorded != waits {
-			t.Fatalf("something waits: %t; a later worker is told: %t", waits, recorded)
+		recorded := exists(w.backlogFile(s.order.Chat))
+		must.True(t, recorded == waits, "something waits: %t; a later worker is told: %t", waits, recorded)
+	}
+	must.Do(t, os.WriteFile(w.backlogFile(s.order.Chat), nil, 0o600))
+	expect.True(t, w.openJournal(&watchedSession{session: s.k.named(s.order.Chat)}) != nil,
+		"a session goes on of which a worker had not looked at everything")
+}
+
+// TestRefusals: what is counted is bounded, fits on the wire however long the names are, is
+// handed out once, and no chat takes another's place.
+func TestRefusals(t *testing.T) {
+	var r refusals
+	asked := 0
+	long := func(i int) string { return strings.Repeat("\xff", 5000) + fmt.Sprint(i) }
+	want := map[chat.ID]uint64{}
+	for i := range 50 {
+		id := chat.ID(fmt.Sprintf("%016x", i))
+		for n := range 3 * maxRefused {
+			for range 2 {
+				r.add(id, fmt.Sprint(n)+long(n), func() string { asked++; return long(n) })
+				want[id]++
+			}
 		}
 	}
-	must(t, os.WriteFile(w.backlogFile(s.order.Chat), nil, 0o600))
-	if err := w.openJournal(&watchedSession{session: s.k.named(s.order.Chat)}); err == nil {
-		t.Error("a session goes on of which a worker had not looked at everything")
+	expect.True(t, asked == 50*maxRefused,
+		"a name was looked for %d times, want once for each file that is held: %d", asked, 50*maxRefused)
+	for more := true; more; {
+		a := r.take()
+		b, err := json.Marshal(a)
+		must.True(t, err == nil && len(b) <= orders.MaxAnswer,
+			"an answer of %d bytes, %v: want at most %d", len(b), err, orders.MaxAnswer)
+		for _, c := range a.Refused {
+			expect.True(t, len(c.Files) == maxRefused, "%d files of chat %s", len(c.Files), c.Chat)
+			for _, f := range c.Files {
+				want[c.Chat] -= f.Times
+			}
+			want[c.Chat] -= c.More
+		}
+		more = a.MoreRefused
 	}
+	for id, left := range want {
+		expect.True(t, left == 0, "%d opens of chat %s are not accounted for", left, id)
+	}
+	a := r.take()
+	expect.True(t, len(a.Refused) == 0, "handed out twice: %d chats", len(a.Refused))
+}
+
+// event is one event as fanotify(7) writes it.
+func event(mask byte, records ...[]byte) []byte {
+	b := make([]byte, fanHeader)
+	for _, r := range records {
+		b = append(b, r...)
+	}
+	b[0], b[4], b[6], b[11] = byte(len(b)), unix.FANOTIFY_METADATA_VERSION, fanHeader, mask
+	return b
+}
+
+func record(kind byte, name string) []byte {
+	b := make([]byte, 20)
+	b[0], b[12], b[16] = kind, 4, 1
+	b = append(append(b, "hand"...), name...)
+	b = append(b, 0)
+	b[2] = byte(len(b))
+	return b
+}
+
+func TestParseEvents(t *testing.T) {
+	b := append(event(0, record(fanOldName, "old"), record(fanNewName, "new"), record(fanFID, "")), event(0, record(9, "x"))...)
+	got, err := parseEvents(b)
+	if err != nil || len(got) != 2 || got[0].old.name != "old" || got[0].dir.name != "new" || got[0].child == "" || got[0].child != got[0].dir.dir || got[1].child != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for cut := 1; cut < len(b); cut++ {
+		if events, err := parseEvents(b[:cut]); err == nil && len(events) != 1 {
+			t.Errorf("%d bytes are read as %d events", cut, len(events))
+		}
+	}
+}
+
+func FuzzParseEvents(f *testing.F) {
+	whole := event(0, record(fanNewName, "new"), record(fanOldName, "old"), record(fanFID, ""))
+	f.Add(whole)
+	f.Add(whole[:len(whole)-1])
+	f.Add(slices.Concat(whole, []byte{0}))
+	f.Add(event(0, []byte{fanFID, 0, 8, 0, 1, 2, 3, 4})) // a record without a handle
+	// The version, a record's kind and size, and the size of its handle.
+	for _, at := range []int{4, fanHeader, fanHeader + 2, fanHeader + 12} {
+		bad := slices.Clone(whole)
+		bad[at] = 99
+		f.Add(bad)
+	}
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseEvents(b) })
 }

@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // keys are denied by every one of these rules, each time by other mounts.
@@ -29,9 +32,9 @@ func rulesOfKeys(i int) string {
 // makeFree makes a file for everybody.
 func makeFree(t testing.TB, file string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(t, os.WriteFile(file, []byte("free"), 0o666))
-	must(t, os.Chmod(file, 0o666))
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte("free"), 0o666))
+	must.Do(t, os.Chmod(file, 0o666))
 }
 
 // TestNoWindow: while rules are replaced by others that deny the same files, and while
@@ -50,8 +53,7 @@ func TestNoWindow(t *testing.T) {
 			}
 			makeFree(t, filepath.Join(s.home, "x/pub/d/free"))
 			r := rand.New(rand.NewPCG(3, 5))
-			_, err := s.hold(rulesOfKeys(0))
-			must(t, err)
+			must.Get(s.hold(rulesOfKeys(0)))(t)
 			var now atomic.Value // which rules are replaced
 			now.Store("")
 			stop, done := make(chan bool), make(chan int)
@@ -81,9 +83,7 @@ func TestNoWindow(t *testing.T) {
 				next := r.IntN(len(keyRules))
 				now.Store(fmt.Sprintf("%d: %q and %q", n, keyRules[last], keyRules[next]))
 				last = next
-				if _, err := s.hold(rulesOfKeys(next)); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, expect.Err(s.hold(rulesOfKeys(next))))
 				if n%10 == 0 {
 					makeFree(t, filepath.Join(s.home, "x/pub", fmt.Sprint(n), "free"))
 				}
@@ -91,24 +91,20 @@ func TestNoWindow(t *testing.T) {
 			close(stop)
 			t.Logf("%d tries", <-done)
 			for i, rule := range keyRules {
-				if _, err := s.hold(rulesOfKeys(i)); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, expect.Err(s.hold(rulesOfKeys(i))))
 				for j, got := range s.try(t, tries) {
 					if got != (openResult{}) {
 						t.Errorf("%s by %s: %+v", tries[j], rule, got)
 					}
 				}
 			}
-			_, err = s.hold("access: {useDefaults: false}")
-			must(t, err)
-			must(t, s.k.apply(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
+			must.Get(s.hold("access: {useDefaults: false}"))(t)
+			must.Do(t, s.k.apply(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
 			if k := s.k.named(s.order.Chat); len(k.masks)+len(k.hiddenMasks) > 0 {
 				t.Errorf("masks are left: %v, %v", k.masks, k.hiddenMasks)
 			}
-			if got := s.try(t, tries); !got[0].Read || !got[1].Read || !got[2].Read {
-				t.Errorf("without rules: %+v", got)
-			}
+			got := s.try(t, tries)
+			expect.True(t, got[0].Read && got[1].Read && got[2].Read, "without rules: %+v", got)
 		})
 	}
 }
@@ -139,23 +135,21 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 				tt.after = before
 			}
 			_, err := s.hold(before)
-			must(t, err)
+			must.Do(t, err)
 			made, moved := filepath.Join(s.home, "k.pem"), filepath.Join(s.home, "k.txt")
 			makeFree(t, made)
-			must(t, os.Rename(made, moved))
+			must.Do(t, os.Rename(made, moved))
 			s.begun(t, tt.during)
-			if got := s.try(t, []string{moved})[0]; got.Read {
-				t.Errorf("while they change: %+v", got)
-			}
+			got := s.try(t, []string{moved})[0]
+			expect.True(t, !got.Read, "while they change: %+v", got)
 			if tt.after == tt.during {
 				s.settled(t, tt.after)
 			} else {
 				_, err = s.hold(tt.after)
-				must(t, err)
+				must.Do(t, err)
 			}
-			if got := s.try(t, []string{moved})[0]; got.Read != tt.opens {
-				t.Errorf("then: %+v", got)
-			}
+			got = s.try(t, []string{moved})[0]
+			expect.True(t, got.Read == tt.opens, "then: %+v", got)
 		})
 	}
 }
@@ -176,7 +170,7 @@ func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass
 	t.Helper()
 	o, k := s.order, s.k.named(s.order.Chat)
 	o.Rules = compiled(rules)
-	must(t, sys.InMountNamespace(k.ns, func() error {
+	must.Do(t, sys.InMountNamespace(k.ns, func() error {
 		wall, err := pathclass.Compile(sourceOf(o), &pathclass.Links{})
 		if err != nil {
 			return err
@@ -190,8 +184,7 @@ func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass
 func TestCompileOpensNothing(t *testing.T) {
 	s := idle(t)
 	const rules = "access: {useDefaults: false, deny: ['*.pem']}"
-	_, err := s.hold(rules)
-	must(t, err)
+	must.Get(s.hold(rules))(t)
 	done := make(chan bool)
 	go func() {
 		defer close(done)
@@ -227,14 +220,12 @@ func TestStanding(t *testing.T) {
 						continue
 					}
 					for dir, names := range map[string][]string{"x": {"key", "pub/key", "pub/d/key"}, "x/pub": {"key", "d/key"}, "x/pub/d": {"key"}} {
-						_, err := s.hold(rulesOfKeys(i))
-						must(t, err)
+						must.Get(s.hold(rulesOfKeys(i)))(t)
 						if !s.try(t, []string{"cd " + filepath.Join(s.home, dir)})[0].Read {
 							continue // it is closed
 						}
 						stood++
-						_, err = s.hold(rulesOfKeys(j))
-						must(t, err)
+						must.Get(s.hold(rulesOfKeys(j)))(t)
 						for n, got := range s.try(t, names) {
 							if got != (openResult{}) {
 								t.Errorf("from %s, %s: %+v after %q and %q", dir, names[n], got, from, to)
@@ -244,9 +235,7 @@ func TestStanding(t *testing.T) {
 					}
 				}
 			}
-			if stood == 0 {
-				t.Error("nobody stood anywhere")
-			}
+			expect.True(t, stood != 0, "nobody stood anywhere")
 		})
 	}
 }
@@ -261,13 +250,13 @@ func TestExceptionsStay(t *testing.T) {
 	makeFree(t, key)
 	makeFree(t, exception("a"))
 	makeFree(t, filepath.Join(s.home, "x/b/key"))
-	must(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
+	must.Do(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
 	_, err := s.hold("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}")
-	must(t, err)
+	must.Do(t, err)
 	k := s.k.named(s.order.Chat)
 	look := func() map[string]uint64 {
 		t.Helper()
-		must(t, s.k.apply(k, nil))
+		must.Do(t, s.k.apply(k, nil))
 		ids := map[string]uint64{}
 		for _, c := range k.masks {
 			ids[c.Path] = c.ID
@@ -286,13 +275,89 @@ func TestExceptionsStay(t *testing.T) {
 	names := []string{key, exception("a"), exception("b"), filepath.Join(s.home, "empty/pub")}
 	got := s.try(t, names)
 	free := openResult{true, true, true}
-	if got[0] != (openResult{}) || got[1] != free || got[2] != free || got[3] != free {
-		t.Errorf("got %+v", got)
-	}
-	must(t, os.Remove(exception("a")))
+	expect.True(t, got[0] == (openResult{}) && got[1] == free && got[2] == free && got[3] == free,
+		"got %+v", got)
+	must.Do(t, os.Remove(exception("a")))
 	makeFree(t, filepath.Join(exception("a"), "pub")) // what was a file is a directory
 	look()
-	if got := s.try(t, []string{key, filepath.Join(exception("a"), "pub"), exception("b")}); got[0] != (openResult{}) || got[1] != free || got[2] != free {
-		t.Errorf("after it was replaced: %+v", got)
+	got = s.try(t, []string{key, filepath.Join(exception("a"), "pub"), exception("b")})
+	expect.True(t, got[0] == (openResult{}) && got[1] == free && got[2] == free, "after it was replaced: %+v", got)
+}
+
+// begunMasked is a session in which bubblewrap masks names of the home.
+func begunMasked(t *testing.T, names ...string) *inside {
+	t.Helper()
+	needsRoot(t)
+	s := &inside{masks: names}
+	s.settleIn(t, "00000000000000aa")
+	s.k.watch.noNames = true // masks stay where nothing reports names
+	s.answer()
+	return s
+}
+
+// mountsAt are the ids of what is mounted below the session's home.
+func (s *inside) mountsAt(t *testing.T) (all []int) {
+	t.Helper()
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", s.order.PID)))(t)
+	lines := must.Get(sys.ParseMounts(string(text)))(t)
+	for _, l := range lines {
+		if strings.HasPrefix(l.Path, s.home+"/") {
+			all = append(all, l.ID)
+		}
+	}
+	return all
+}
+
+func (s *inside) reads(t *testing.T, names ...string) (all []bool) {
+	t.Helper()
+	for i, name := range names {
+		names[i] = filepath.Join(s.home, name)
+	}
+	for _, got := range s.try(t, names) {
+		all = append(all, got.Read)
+	}
+	return all
+}
+
+// TestStartMasks: bubblewrap's masks hold before the enforcer comes, become its masks as they are,
+// and go when rules open what is below them.
+func TestStartMasks(t *testing.T) {
+	s := begunMasked(t, "note", "keys/", "other")
+	names := func() []string { return []string{"note", "keys/in", "other"} }
+	got := s.reads(t, names()...)
+	must.True(t, !slices.Contains(got, true), "before the enforcer: %v", got)
+	deny := "access: {useDefaults: false, deny: [~/note, ~/keys]}"
+	a := must.Get(s.hold(deny))(t)
+	got = s.reads(t, names()...)
+	expect.True(t, slices.Equal(got, []bool{false, false, true}), "by rules about two of three: %v", got)
+	first := s.mountsAt(t)
+	expect.True(t, a.Masks == 2 && len(first) == 2,
+		"%d masks are reported, %d mounts are there, want the two of bubblewrap's", a.Masks, len(first))
+	for _, c := range []struct {
+		rules string
+		want  []bool
+	}{
+		{"access: {useDefaults: false, deny: [~/keys]}", []bool{true, false, true}},
+		{"access: {useDefaults: false, mode: first-match, rules: [{allow: ~/keys/in}, {deny: ~/keys}]}", []bool{true, true, true}},
+		{deny, []bool{false, false, true}},
+		{"access: {useDefaults: false, deny: [~/nothing]}", []bool{true, true, true}},
+		{deny, []bool{false, false, true}},
+	} {
+		must.Get(s.hold(c.rules))(t)
+		if got := s.reads(t, names()...); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.rules, got, c.want)
+		}
+	}
+}
+
+// TestStartMasksStay: while rules close the same, bubblewrap's own mounts stay.
+func TestStartMasksStay(t *testing.T) {
+	s := begunMasked(t, "note", "keys/")
+	made := s.mountsAt(t)
+	must.True(t, len(made) == 2, "bubblewrap made the mounts %v, want two", made)
+	for range 2 {
+		must.Get(s.hold("access: {useDefaults: false, deny: [~/note, ~/keys]}"))(t)
+		now := s.mountsAt(t)
+		expect.True(t, slices.Equal(now, made), "the mounts are %v, were %v", now, made)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // FuzzOrder: whatever comes over the socket is an order or an error, an order says the
@@ -21,15 +23,10 @@ func FuzzOrder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o, err := orders.Read(strings.NewReader(string(b)))
 		if err != nil {
-			if !reflect.DeepEqual(o, orders.Order{}) {
-				t.Errorf("an error and %+v", o)
-			}
+			expect.True(t, reflect.DeepEqual(o, orders.Order{}), "an error and %+v", o)
 			return
 		}
-		again, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(json.Marshal(o))(t)
 		same, err := orders.Read(strings.NewReader(string(again)))
 		if err != nil || !sameJSON(same.Rules, o.Rules) || initProcessOf(same) != initProcessOf(o) || same.Verb != o.Verb || same.Home != o.Home {
 			t.Errorf("%+v becomes %+v, %v", o, same, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/must"
 )
 
 // testUID is nobody's: above every range that chatd uses, and without a name.
@@ -115,27 +116,25 @@ func (s *inside) beside(t testing.TB) *inside {
 // settleIn makes the session, with an empty home, and an enforcer if there is none.
 func (s *inside) settleIn(t testing.TB, id chat.ID) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "chatd-keeper-")
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	dir := must.Get(os.MkdirTemp("/var/tmp", "chatd-keeper-"))(t)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
 	asWithSystemd(t, dir)
 	s.home = filepath.Join(dir, "home")
 	self := filepath.Join(dir, "inside")
 	exe, err := os.ReadFile("/proc/self/exe")
-	must(t, errors.Join(err, os.WriteFile(self, exe, 0o755), os.Chmod(dir, 0o755), os.Mkdir(s.home, 0o755), os.Chown(s.home, testUID, testUID), os.Mkdir(s.home+"-shm", 0o755), os.Chown(s.home+"-shm", testUID, testUID)))
+	must.Do(t, errors.Join(err, os.WriteFile(self, exe, 0o755), os.Chmod(dir, 0o755), os.Mkdir(s.home, 0o755), os.Chown(s.home, testUID, testUID), os.Mkdir(s.home+"-shm", 0o755), os.Chown(s.home+"-shm", testUID, testUID)))
 	if s.k == nil {
 		perm, names, err := initWatch()
-		must(t, err)
-		s.k, err = newEnforcer(filepath.Join(dir, "keeper"), perm, names, os.Stderr)
-		must(t, err)
+		must.Do(t, err)
+		s.k = must.Get(newEnforcer(filepath.Join(dir, "keeper"), perm, names, os.Stderr))(t)
 	}
 	for _, name := range s.masks {
 		at := filepath.Join(s.home, name)
 		if strings.HasSuffix(name, "/") {
-			must(t, os.Mkdir(at, 0o755))
+			must.Do(t, os.Mkdir(at, 0o755))
 			at += "/in"
 		}
-		must(t, os.WriteFile(at, []byte("x"), 0o644))
+		must.Do(t, os.WriteFile(at, []byte("x"), 0o644))
 	}
 	s.start(t, self, id)
 }
@@ -144,10 +143,9 @@ func (s *inside) settleIn(t testing.TB, id chat.ID) {
 // peer of it comes to the host, and to every other peer: at the end nothing may have come.
 func asWithSystemd(t testing.TB, dir string) {
 	t.Helper()
-	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	must.Do(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() {
-		text, err := os.ReadFile("/proc/self/mountinfo")
-		must(t, err)
+		text := must.Get(os.ReadFile("/proc/self/mountinfo"))(t)
 		if n := strings.Count(string(text), " "+dir); n != 1 && n != 2 { // its root in the file system may end so, too
 			t.Errorf("%d times below %s on the host, want the one mount", n, dir)
 		}
@@ -155,13 +153,13 @@ func asWithSystemd(t testing.TB, dir string) {
 			continue
 		}
 	})
-	must(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+	must.Do(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
 }
 
 // start starts bubblewrap and waits until this binary answers in it.
 func (s *inside) start(t testing.TB, self string, id chat.ID) {
 	infoR, infoW, err := os.Pipe()
-	must(t, err)
+	must.Do(t, err)
 	args := []string{"--unshare-user", "--unshare-pid", "--disable-userns", "--info-fd", "3", "--clearenv", "--setenv", insideEnv, "1",
 		"--proc", "/proc", "--dev", "/dev", "--bind", s.home + "-shm", "/dev/shm", "--dir", "/usr/lib/any", "--ro-bind", self, "/inside", "--bind", s.home, s.home}
 	// No /usr: it is large, and each set of rules is looked through once. Where the test
@@ -178,27 +176,25 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 			mask = orders.ClosedDirectory
 		}
 		dir := filepath.Join(filepath.Dir(s.home), orders.StartMasks)
-		must(t, errors.Join(os.MkdirAll(dir, 0o711), orders.MakeMasks(dir)))
+		must.Do(t, errors.Join(os.MkdirAll(dir, 0o711), orders.MakeMasks(dir)))
 		args = append(args, "--ro-bind", filepath.Join(dir, mask), filepath.Join(s.home, name))
 	}
 	cmd := exec.Command("bwrap", append(args, "--remount-ro", "/", "--chdir", s.home, "/inside")...)
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{infoW}, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testUID}}
-	s.in, err = cmd.StdinPipe()
-	must(t, err)
+	s.in = must.Get(cmd.StdinPipe())(t)
 	out, err := cmd.StdoutPipe()
-	must(t, errors.Join(err, cmd.Start()))
+	must.Do(t, errors.Join(err, cmd.Start()))
 	s.out = bufio.NewReader(out)
 	t.Cleanup(func() { s.k.drop(s.order.Chat); s.in.Close(); s.end(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	infoW.Close()
 	var info struct {
 		PID int `json:"child-pid"`
 	}
-	must(t, json.NewDecoder(infoR).Decode(&info))
+	must.Do(t, json.NewDecoder(infoR).Decode(&info))
 	infoR.Close()
 	s.try(t, nil) // it answers, so the tree is whole
-	st, err := sys.ReadStat(info.PID)
-	must(t, err)
+	st := must.Get(sys.ReadStat(info.PID))(t)
 	s.order = orders.Order{Verb: orders.Hold, Chat: id, UID: testUID, PID: info.PID, Start: st.Start, Home: s.home}
 }
 
@@ -228,27 +224,17 @@ func (s *inside) hold(rules string) (orders.Answer, error) {
 // try opens the paths as the chat.
 func (s *inside) try(t testing.TB, paths []string) []openResult {
 	t.Helper()
-	b, err := json.Marshal(append([]string{}, paths...))
-	must(t, err)
-	_, err = s.in.Write(append(b, '\n'))
-	must(t, err)
-	line, err := s.out.ReadBytes('\n')
-	must(t, err)
+	b := must.Get(json.Marshal(append([]string{}, paths...)))(t)
+	must.Get(s.in.Write(append(b, '\n')))(t)
+	line := must.Get(s.out.ReadBytes('\n'))(t)
 	var out []openResult
-	must(t, json.Unmarshal(line, &out))
+	must.Do(t, json.Unmarshal(line, &out))
 	for i := range out {
 		if !s.k.watch.noNames && !out[i].Read && !out[i].Write {
 			out[i].Truncate = false // truncate(2) opens nothing: only a mask keeps it off
 		}
 	}
 	return out
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func needsRoot(t testing.TB) {
@@ -261,8 +247,7 @@ func needsRoot(t testing.TB) {
 // skip gives the test up, for the host lacks what it needs.
 func skip(t testing.TB, what string) {
 	t.Helper()
-	if strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) == "all" {
-		t.Fatalf("needs %s, and CHATD_TEST_REQUIRE=all", what)
-	}
+	must.True(t, strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) != "all",
+		"needs %s, and CHATD_TEST_REQUIRE=all", what)
 	t.Skipf("SKIPPED: needs %s", what)
 }

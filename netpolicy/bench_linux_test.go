@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkPacket sends UDP over a veth as a chat: without rules, and with the
@@ -51,19 +53,16 @@ func trackConnections(b *testing.B) {
 		{"nft", "add", "chain", "inet", "tracked", "out", "{ type filter hook output priority 0; }"},
 		{"nft", "add", "rule", "inet", "tracked", "out", "ct", "state", "invalid", "drop"},
 	} {
-		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			b.Fatalf("%v: %v: %s", line, err, out)
-		}
+		must.Run(b, exec.Command(line[0], line[1:]...))
 	}
 	b.Cleanup(func() {
-		if out, err := exec.Command("nft", "delete", "table", "inet", "tracked").CombinedOutput(); err != nil {
-			b.Errorf("%v: %s", err, out)
-		}
+		out, err := exec.Command("nft", "delete", "table", "inet", "tracked").CombinedOutput()
+		expect.True(b, err == nil, "%v: %s", err, out)
 	})
 }
 
 func sendMany(b *testing.B, uid uint32) {
-	err := sys.AsUID(uid, func() error {
+	must.Do(b, sys.AsUID(uid, func() error {
 		fd, err := testSocket(netip.MustParseAddr("203.0.113.5"), "udp")
 		if err != nil {
 			return err
@@ -86,10 +85,7 @@ func sendMany(b *testing.B, uid uint32) {
 		after, err := threadTime()
 		b.ReportMetric(float64(after-before)/float64(b.N), "cpu-ns/op")
 		return err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))
 }
 
 // threadTime is how long this thread has been on a CPU.

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // carrierGID is the gid of the sockets that the tests make as chatd-root does.
@@ -124,9 +126,7 @@ func TestGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table, s := newTable(t, set), newGroupStage(t)
 			policies := groupPolicy(t, s.opened.port)
-			if err := table.Apply(t.Context(), policies); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, table.Apply(t.Context(), policies))
 			if drift, err := table.Drift(); err != nil || len(drift) > 0 {
 				t.Errorf("drift: %q, %v", drift, err)
 			}
@@ -151,20 +151,14 @@ func TestGroupTriesCanFail(t *testing.T) {
 			"the host's address"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			if err := table.Apply(t.Context(), groupPolicy(t, s.opened.port)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, table.Apply(t.Context(), groupPolicy(t, s.opened.port)))
 			run(t, m.line)
 			drift, err := table.Drift()
-			if err != nil || len(drift) == 0 {
-				t.Errorf("Drift did not notice it: %q, %v", drift, err)
-			}
+			expect.True(t, err == nil && len(drift) != 0, "Drift did not notice it: %q, %v", drift, err)
 			found := groupFailures(slices.DeleteFunc(s.groupTries(), func(x groupTry) bool {
 				return !strings.HasPrefix(x.name, m.want)
 			}))
-			if len(found) == 0 {
-				t.Errorf("no try noticed it; want %q", m.want)
-			}
+			expect.True(t, len(found) != 0, "no try noticed it; want %q", m.want)
 		})
 	}
 }

@@ -1,17 +1,25 @@
 package netpolicy
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func raise(t testing.TB, table *Table) {
 	t.Helper()
-	if err := table.Raise(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, table.Raise(t.Context()))
 }
 
 // listing is everything of the wall but the counters.
@@ -27,14 +35,11 @@ func TestRaiseIsTheClosedWall(t *testing.T) {
 			table := newTable(t, set)
 			apply(t, table, nil)
 			want := listing(t, set)
-			if err := table.Remove(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, table.Remove(t.Context()))
 			for range 2 { // once, and again
 				raise(t, table)
-				if got := listing(t, set); got != want {
-					t.Errorf("Raise wrote\n%s\nwant\n%s", got, want)
-				}
+				got := listing(t, set)
+				expect.True(t, got == want, "Raise wrote\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
@@ -49,12 +54,10 @@ func TestRaiseKeepsPolicies(t *testing.T) {
 			apply(t, table, manyPolicies(t, 40))
 			want := listing(t, set)
 			raise(t, beside)
-			if got := listing(t, set); got != want {
-				t.Errorf("Raise made\n%s\nof\n%s", got, want)
-			}
-			if found := drift(t, table); len(found) != 0 {
-				t.Errorf("the daemon finds %q", found)
-			}
+			got := listing(t, set)
+			expect.True(t, got == want, "Raise made\n%s\nof\n%s", got, want)
+			found := drift(t, table)
+			expect.True(t, len(found) == 0, "the daemon finds %q", found)
 		})
 	}
 }
@@ -81,9 +84,8 @@ func TestRaiseMends(t *testing.T) {
 			raise(t, beside)
 			for _, sentence := range drift(t, table) {
 				known := func(s string) bool { return s != "" && strings.Contains(sentence, s) }
-				if !slices.ContainsFunc(strings.Split(c.left, "|"), known) {
-					t.Errorf("after Raise: %s", sentence)
-				}
+				expect.True(t, slices.ContainsFunc(strings.Split(c.left, "|"), known),
+					"after Raise: %s", sentence)
 			}
 		})
 	}
@@ -99,9 +101,7 @@ func TestRaiseKeepsAnotherRange(t *testing.T) {
 	}
 	output := run(t, "iptables -S OUTPUT 2>/dev/null")
 	want := "-P OUTPUT ACCEPT\n-A OUTPUT -m owner --uid-owner 1879048192-1895825407 -j CHATD\n-A OUTPUT -m owner --uid-owner 70000-80000 -j CHATD"
-	if output != want {
-		t.Errorf("OUTPUT is\n%s\nwant\n%s", output, want)
-	}
+	expect.True(t, output == want, "OUTPUT is\n%s\nwant\n%s", output, want)
 }
 
 // The lock is waited for as long as the options say.
@@ -110,19 +110,13 @@ func TestRaiseWaitsForTheLock(t *testing.T) {
 	o := testOptions
 	for wait, want := range map[time.Duration]string{0: "-w 10 ", time.Minute: "-w 60 "} {
 		o.LockWait = wait
-		table, err := open(o, hostTools)
-		if err != nil {
-			t.Fatal(err)
-		}
+		table := must.Get(open(o, hostTools))(t)
 		for i := range table.sides {
 			table.sides[i].restore = "/bin/false"
 		}
-		if err := table.Raise(t.Context()); err == nil || strings.Count(err.Error(), want) != 4 {
-			t.Errorf("waiting %s: %v", wait, err)
-		}
-		if err := table.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		err := table.Raise(t.Context())
+		expect.True(t, err != nil && strings.Count(err.Error(), want) == 4, "waiting %s: %v", wait, err)
+		expect.NoError(t, table.Remove(t.Context()))
 	}
 }
 
@@ -134,12 +128,10 @@ func TestRaiseWithoutAFamily(t *testing.T) {
 	t.Cleanup(func() { table.sides[1] = whole })
 	table.sides[1].restore = "/bin/false"
 	err := table.Raise(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "cannot write the IPv6 chains") {
-		t.Errorf("Raise without ip6tables-restore: %v", err)
-	}
-	if output := run(t, "iptables -S OUTPUT 2>/dev/null"); !strings.Contains(output, "-j CHATD") {
-		t.Errorf("IPv4 has no wall: %s", output)
-	}
+	expect.True(t, err != nil && strings.Contains(err.Error(), "cannot write the IPv6 chains"),
+		"Raise without ip6tables-restore: %v", err)
+	output := run(t, "iptables -S OUTPUT 2>/dev/null")
+	expect.True(t, strings.Contains(output, "-j CHATD"), "IPv4 has no wall: %s", output)
 }
 
 // TestRaiseRefuses: a closed wall refuses immediately, and other users are not affected.
@@ -155,9 +147,8 @@ func TestRaiseRefuses(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		closed(t, host, serve(t, nil, 0, host, 0, "tcp").port, "tcp")
 		closed(t, host, serve(t, nil, 0, host, 0, "udp").port, "udp")
-		if got := ask(nil, uidA, host, serve(t, nil, uidA, host, 0, "tcp").port, "tcp"); got != "refused" {
-			t.Errorf("a uid's own server on %s: %s", host, got)
-		}
+		expect.Equal(t, ask(nil, uidA, host, serve(t, nil, uidA, host, 0, "tcp").port, "tcp"), "refused",
+			"a uid's own server on %s", host)
 	}
 }
 
@@ -166,7 +157,44 @@ func closed(t *testing.T, host string, port int, proto string) {
 	if got := ask(nil, uidA, host, port, proto); got != "refused" { // at once, or it were silent
 		t.Errorf("%s to %s: %s", proto, host, got)
 	}
-	if got := ask(nil, uidHost, host, port, proto); got != "answered" {
-		t.Errorf("control: another user by %s to %s: %s", proto, host, got)
-	}
+	expect.Equal(t, ask(nil, uidHost, host, port, proto), "answered",
+		"control: another user by %s to %s", proto, host)
+}
+
+// TestClaim: of one network namespace one process has the rules, until it ends; another is told
+// its pid. A flush of all rules takes nothing away.
+func TestClaim(t *testing.T) {
+	needsRoot(t)
+	expect.NoError(t, sys.OnThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		first, err := Claim()
+		if err != nil {
+			return err
+		}
+		if out, err := execute(t.Context(), "", "nft", "flush", "ruleset"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		second, err := Claim()
+		if !errors.Is(err, chat.ErrBusy) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("process %d has", os.Getpid())) {
+			return fmt.Errorf("the second: %v, %w", second, err)
+		}
+		if err := first.Close(); err != nil {
+			return err
+		}
+		third, err := Claim()
+		if err != nil {
+			return fmt.Errorf("after the first: %w", err)
+		}
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		other, err := Claim()
+		if err != nil {
+			return fmt.Errorf("in another namespace: %w", err)
+		}
+		return errors.Join(third.Close(), other.Close())
+	}))
 }

@@ -9,16 +9,15 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var pureOptions = Options{Range: Range{1000, 99999}, ProbeUID: 99999}
 
 func mustAllow(t testing.TB, s string) chat.Allow {
 	t.Helper()
-	a, err := chat.ParseAllow(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(chat.ParseAllow(s))(t)
 	return a
 }
 
@@ -47,9 +46,8 @@ func TestFlatten(t *testing.T) {
 		{"around several", []Policy{block(Range{1002, 1003}, Range{1006, 1006}), block(Range{1000, 1009})},
 			[]segment{{Range{1000, 1001}, 1}, {Range{1002, 1003}, 0}, {Range{1004, 1005}, 1}, {Range{1006, 1006}, 0}, {Range{1007, 1009}, 1}}},
 	} {
-		if got := flatten(pureOptions, x.in); !slices.Equal(got, x.want) {
-			t.Errorf("%s: %v, want %v", x.name, got, x.want)
-		}
+		got := flatten(pureOptions, x.in)
+		expect.True(t, slices.Equal(got, x.want), "%s: %v, want %v", x.name, got, x.want)
 	}
 }
 
@@ -80,9 +78,8 @@ func FuzzFlatten(f *testing.F) {
 			if got := policyOf(t, segments, uid); got != want {
 				t.Fatalf("uid %d has policy %d, want %d: %v of %v", uid, got, want, segments, all)
 			}
-			if got := walk(t, treeRules(segments, all), uid); got != want {
-				t.Fatalf("uid %d walks to policy %d, want %d", uid, got, want)
-			}
+			got := walk(t, treeRules(segments, all), uid)
+			must.True(t, got == want, "uid %d walks to policy %d, want %d", uid, got, want)
 		}
 	})
 }
@@ -91,9 +88,7 @@ func policyOf(t *testing.T, segments []segment, uid uint32) int {
 	found := -1
 	for _, s := range segments {
 		if s.Contains(uid) {
-			if found >= 0 {
-				t.Fatalf("uid %d is in two segments: %v", uid, segments)
-			}
+			must.True(t, found < 0, "uid %d is in two segments: %v", uid, segments)
 			found = s.policy
 		}
 	}
@@ -115,9 +110,7 @@ func walk(t *testing.T, rules []string, uid uint32) int {
 			if seen++; seen > fanOut {
 				t.Fatalf("chain %s has more than %d rules", chain, fanOut)
 			}
-			if _, err := fmt.Sscanf(w[5], "%d-%d", &low, &high); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscanf(w[5], "%d-%d", &low, &high))(t)
 			if low <= uid && uid <= high {
 				next = w[len(w)-1]
 				break
@@ -147,9 +140,7 @@ func TestSortAllows(t *testing.T) {
 		}
 		exact, narrow, wide := sortAllows(f, Policy{Egress: []chat.Allow{a}})
 		got := map[int]string{len(exact): "exact", len(narrow): "narrow", len(wide): "wide"}[1]
-		if got != want {
-			t.Errorf("%s is %s, want %s", s, got, want)
-		}
+		expect.Equal(t, got, want, "%s", s)
 	}
 }
 
@@ -161,18 +152,15 @@ func TestPolicyOrder(t *testing.T) {
 		"-A CHATD-P3 -d 10.0.0.0/8 -p tcp -m tcp --dport 80:81 -j ACCEPT", "-A CHATD-P3 -j CHATD-DENY",
 		"-A CHATD-P3 ! -o lo -d 0.0.0.0/0 -p tcp -m tcp --dport 443 -j ACCEPT",
 	}
-	if got := policyRules(ipv4, "CHATD-P3", p); !slices.Equal(got, want) {
-		t.Errorf("got\n%s", strings.Join(got, "\n"))
-	}
-	if got := policyRules(ipv6, "CHATD-P3", p); len(got) != 1 {
-		t.Errorf("IPv6 got\n%s", strings.Join(got, "\n"))
-	}
+	got := policyRules(ipv4, "CHATD-P3", p)
+	expect.True(t, slices.Equal(got, want), "got\n%s", strings.Join(got, "\n"))
+	got = policyRules(ipv6, "CHATD-P3", p)
+	expect.True(t, len(got) == 1, "IPv6 got\n%s", strings.Join(got, "\n"))
 	p.Outside = []chat.Allow{p.Egress[1], p.Egress[2]}
 	want[0] = strings.Replace(want[0], "CHATD-P3 ", "CHATD-P3 ! -o lo ", 1)
 	want[2] = strings.Replace(want[2], "CHATD-P3 ", "CHATD-P3 ! -o lo ", 1)
-	if got := policyRules(ipv4, "CHATD-P3", p); !slices.Equal(got, want) {
-		t.Errorf("only outside, got\n%s", strings.Join(got, "\n"))
-	}
+	got = policyRules(ipv4, "CHATD-P3", p)
+	expect.True(t, slices.Equal(got, want), "only outside, got\n%s", strings.Join(got, "\n"))
 }
 
 // TestNamedPolicy: a name opens its ports on every public address of both families, once for each
@@ -208,30 +196,25 @@ func TestNamedPolicy(t *testing.T) {
 			t.Errorf("%s:\n%s", name, strings.Join(got, "\n"))
 		}
 	}
-	if err := check(pureOptions, []Policy{p}); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, check(pureOptions, []Policy{p}))
 	nothing := Policy{Profile: "p", GID: 997}
 	got := policyRules(ipv4, "C", nothing)
-	if len(got) != 1 || !strings.Contains(got[0], "! --gid-owner 997") {
-		t.Errorf("without egress: %q", got)
-	}
+	expect.True(t, len(got) == 1 && strings.Contains(got[0], "! --gid-owner 997"),
+		"without egress: %q", got)
 }
 
 // TestFamilies: what package chat calls special, and of metadata services, is refused to a wide
 // allow, each in its family.
 func TestFamilies(t *testing.T) {
 	metadata, denied := len(ipv4.metadata)+len(ipv6.metadata), len(ipv4.denied)+len(ipv6.denied)
-	if metadata != len(chat.MetadataAddrs()) || denied != len(chat.SpecialPrefixes()) {
-		t.Errorf("%d metadata addresses and %d special networks are refused", metadata, denied)
-	}
+	expect.True(t, metadata == len(chat.MetadataAddrs()) && denied == len(chat.SpecialPrefixes()),
+		"%d metadata addresses and %d special networks are refused", metadata, denied)
 	for _, f := range []family{ipv4, ipv6} {
 		text := strings.Join(baseRules(f), "\n") + "\n"
 		for _, p := range slices.Concat(f.metadata, f.denied) {
 			is4, rule := p.Addr().Is4(), " -d "+p.String()+" -j CHATD-NO\n"
-			if is4 != (f.name == ipv4.name) || !strings.Contains(text, rule) {
-				t.Errorf("%s: %s is not refused, or of the other family", f.name, p)
-			}
+			expect.True(t, is4 == (f.name == ipv4.name) && strings.Contains(text, rule),
+				"%s: %s is not refused, or of the other family", f.name, p)
 		}
 	}
 }
@@ -243,9 +226,7 @@ func TestEveryAcceptIsNarrow(t *testing.T) {
 		if strings.Contains(line, "-j ACCEPT") && !strings.Contains(line, " -d ") {
 			t.Errorf("accepts too much: %s", line)
 		}
-		if strings.Contains(line, "ESTABLISHED") {
-			t.Errorf("accepts by state: %s", line)
-		}
+		expect.True(t, !strings.Contains(line, "ESTABLISHED"), "accepts by state: %s", line)
 	}
 }
 
@@ -258,9 +239,7 @@ func TestCheckRefuses(t *testing.T) {
 		"block backwards":     func(p *Policy) { p.Blocks = []Range{{1005, 1001}} },
 		"zero allow":          func(p *Policy) { p.Egress = []chat.Allow{{}} },
 		"gid of nobody":       func(p *Policy) { p.GID = ^uint32(0) },
-		"all names": func(p *Policy) {
-			p.Egress = []chat.Allow{{Host: "*", Low: 1, High: 1}}
-		},
+		"all names":           func(p *Policy) { p.Egress = []chat.Allow{{Host: "*", Low: 1, High: 1}} },
 		"name with a newline in egress": func(p *Policy) {
 			p.Egress = []chat.Allow{{Host: "a.example\n-A OUTPUT -j ACCEPT", Low: 1, High: 1}}
 		},
@@ -275,11 +254,8 @@ func TestCheckRefuses(t *testing.T) {
 	} {
 		p := good
 		change(&p)
-		if err := check(pureOptions, []Policy{p}); !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := check(pureOptions, []Policy{p})
+		expect.True(t, errors.Is(err, chat.ErrInvalid) && strings.HasPrefix(err.Error(), "cannot "), "%s: %v", name, err)
 	}
-	if err := check(pureOptions, []Policy{good}); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, check(pureOptions, []Policy{good}))
 }

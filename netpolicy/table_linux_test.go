@@ -1,11 +1,14 @@
 package netpolicy
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,21 +18,18 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func apply(t testing.TB, table *Table, policies []Policy) {
 	t.Helper()
-	if err := table.Apply(t.Context(), policies); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, table.Apply(t.Context(), policies))
 }
 
 func drift(t testing.TB, table *Table) []string {
 	t.Helper()
-	found, err := table.Drift()
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(table.Drift())(t)
 	return found
 }
 
@@ -43,31 +43,24 @@ func TestApplyTwiceAndRemove(t *testing.T) {
 	for name, set := range backends() {
 		t.Run(name, func(t *testing.T) {
 			table := newTable(t, set)
-			if found := drift(t, table); len(found) != 1 {
-				t.Errorf("before Apply: %q", found)
-			}
+			found := drift(t, table)
+			expect.True(t, len(found) == 1, "before Apply: %q", found)
 			many := manyPolicies(t, 40)
 			apply(t, table, many)
 			once := ours(t, set)
 			apply(t, table, many)
-			if twice := ours(t, set); twice != once {
-				t.Errorf("a second Apply left\n%s\nafter\n%s", twice, once)
-			}
-			if found := drift(t, table); len(found) != 0 {
-				t.Errorf("after Apply: %q", found)
-			}
+			twice := ours(t, set)
+			expect.True(t, twice == once, "a second Apply left\n%s\nafter\n%s", twice, once)
+			found = drift(t, table)
+			expect.True(t, len(found) == 0, "after Apply: %q", found)
 			apply(t, table, many[:1])
 			if left := ours(t, set); strings.Contains(left, "CHATD-P1 ") || strings.Contains(left, "CHATD-T") {
 				t.Errorf("chains of policies that are gone: %s", left)
 			}
 			for range 2 {
-				if err := table.Remove(t.Context()); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, table.Remove(t.Context()))
 			}
-			if left := ours(t, set); left != "" {
-				t.Errorf("Remove left %s", left)
-			}
+			expect.Equal(t, ours(t, set), "", "Remove left")
 		})
 	}
 }
@@ -80,12 +73,9 @@ func TestRestartKeepsConnections(t *testing.T) {
 	s := serve(t, out, 0, "203.0.113.5", 8000, "tcp")
 	fd := connected(t, uidA, "203.0.113.5", 8000)
 	apply(t, newTable(t, hostTools), testPolicy(t, 9998))
-	if n := len(jumps(lines(run(t, "iptables -S OUTPUT")))); n != 1 {
-		t.Errorf("%d jumps", n)
-	}
-	if _, err := unix.Write(fd, []byte("still here")); err != nil {
-		t.Error(err)
-	}
+	n := len(jumps(lines(run(t, "iptables -S OUTPUT"))))
+	expect.True(t, n == 1, "%d jumps", n)
+	expect.NoError(t, expect.Err(unix.Write(fd, []byte("still here"))))
 	waitFor(t, func() bool { return s.heard() == "still here" })
 }
 
@@ -115,9 +105,7 @@ func connected(t testing.TB, uid uint32, host string, port int) int {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatalf("cannot connect %d to %s:%d: %v", uid, host, port, err)
-	}
+	must.True(t, err == nil, "cannot connect %d to %s:%d: %v", uid, host, port, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
 }
@@ -143,9 +131,7 @@ func TestTightenedPolicyCutsConnections(t *testing.T) {
 			t.Errorf("%s: %v, want a reset", x.host, err)
 		}
 	}
-	if host.heard() != "" {
-		t.Errorf("the host heard %q", host.heard())
-	}
+	expect.Equal(t, host.heard(), "", "the host heard")
 }
 
 func TestDriftIsFoundAndMended(t *testing.T) {
@@ -162,9 +148,7 @@ func TestDriftIsFoundAndMended(t *testing.T) {
 				good := ours(t, set)
 				run(t, strings.NewReplacer("IPT", set.iptables, "IP6", set.ip6tables).Replace(line))
 				found := drift(t, table)
-				if len(found) == 0 {
-					t.Errorf("%s: not found", line)
-				}
+				expect.True(t, len(found) != 0, "%s: not found", line)
 				apply(t, table, testPolicy(t, 7777))
 				if again := drift(t, table); len(again) != 0 || ours(t, set) != good {
 					t.Errorf("%s: not mended: %q\n%s", line, again, ours(t, set))
@@ -185,39 +169,28 @@ func TestNeitherFamilyWhenOneFails(t *testing.T) {
 	fake := t.TempDir() + "/restore"
 	script := "#!/bin/sh\ncase \"$*\" in *--test*) exec " + good + " \"$@\";; esac\n" +
 		"[ -e " + fake + ".used ] && exec " + good + " \"$@\"\ntouch " + fake + ".used\ncat >/dev/null\nexit 4\n"
-	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(fake, []byte(script), 0o755))
 	table.sides[1].restore = fake
-	if err := table.Apply(t.Context(), testPolicy(t, 2)); err == nil || !strings.HasPrefix(err.Error(), "cannot ") {
-		t.Errorf("error %v", err)
-	}
+	err := table.Apply(t.Context(), testPolicy(t, 2))
+	expect.True(t, err != nil && strings.HasPrefix(err.Error(), "cannot "), "error %v", err)
 	table.sides[1].restore = good
-	if after := ours(t, hostTools); after != before {
-		t.Errorf("left\n%s\nwant\n%s", after, before)
-	}
-	if found := drift(t, table); len(found) != 0 {
-		t.Errorf("after the rollback: %q", found)
-	}
+	after := ours(t, hostTools)
+	expect.True(t, after == before, "left\n%s\nwant\n%s", after, before)
+	found := drift(t, table)
+	expect.True(t, len(found) == 0, "after the rollback: %q", found)
 }
 
 func TestApplyRefusesBeforeTouching(t *testing.T) {
 	table := newTable(t, hostTools)
 	bad := testPolicy(t, 1)
 	bad[0].Blocks = []Range{{1000, 1001}}
-	if err := table.Apply(t.Context(), bad); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("error %v, want invalid", err)
-	}
-	if left := ours(t, hostTools); left != "" {
-		t.Errorf("touched: %s", left)
-	}
+	expect.Is(t, table.Apply(t.Context(), bad), chat.ErrInvalid, "error")
+	expect.Equal(t, ours(t, hostTools), "", "touched")
 }
 
 func TestOpenSaysWhatToInstall(t *testing.T) {
 	for _, o := range []Options{{}, {Range: Range{1, 5}, ProbeUID: 6}, {Range: Range{5, 1}, ProbeUID: 3}, {Range: Range{1, ^uint32(0)}, ProbeUID: 3}} {
-		if _, err := Open(o); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%v: %v, want invalid", o, err)
-		}
+		expect.Is(t, expect.Err(Open(o)), chat.ErrInvalid, "%v", o)
 	}
 	missing := hostTools
 	missing.restore6 = "no-such-restore"
@@ -237,9 +210,8 @@ func TestProbe(t *testing.T) {
 		t.Helper()
 		l := table.Probe()
 		t.Logf("%s %s by %s: %s. %s", l.Name, l.State, l.By, l.Probe, l.Fix)
-		if l.State != want || (l.Fix == "") != (l.State == chat.LayerOn) {
-			t.Errorf("%s is %s with fix %q, want %s", l.Name, l.State, l.Fix, want)
-		}
+		expect.True(t, l.State == want && (l.Fix == "") == (l.State == chat.LayerOn),
+			"%s is %s with fix %q, want %s", l.Name, l.State, l.Fix, want)
 	}
 	stands(t, chat.LayerOff)
 	for _, x := range []struct {
@@ -270,9 +242,8 @@ func TestProbeWithoutRoute(t *testing.T) {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbeWithoutRoute$")
 		cmd.Env = append(os.Environ(), "CHATD_TEST_NO_ROUTE=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		expect.True(t, err == nil, "%v\n%s", err, out)
 		return
 	}
 	table := newTable(t, hostTools)
@@ -296,12 +267,82 @@ func TestProbeTries(t *testing.T) {
 	needsRoot(t)
 	table := newTable(t, hostTools)
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		if err := table.probeListener(host); err != nil {
-			t.Errorf("without rules %s is %v", host, err)
-		}
+		expect.Is(t, table.probeListener(host), nil, "without rules %s", host)
 	}
 	var l chat.Layer
 	if table.probeLoopback(&l); l.State != chat.LayerOff || strings.Count(l.Probe, "got through") != 2 {
 		t.Errorf("without rules the probe says %+v", l)
 	}
+}
+
+// ownMounts mounts dir over a directory for this process alone. It is called once for each.
+func ownMounts(t *testing.T, over string) {
+	t.Helper()
+	needsRoot(t)
+	for _, act := range []func() error{
+		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
+		func() error { return unix.Mount("tmpfs", over, "tmpfs", 0, "mode=755") },
+	} {
+		must.Do(t, act())
+	}
+	t.Cleanup(func() { expect.NoError(t, unix.Unmount(over, unix.MNT_DETACH)) })
+}
+
+// TestSilentNameService: the wall is raised, mended and removed while a name service takes
+// questions and answers none: the owner match asks it for each uid.
+func TestSilentNameService(t *testing.T) {
+	ownMounts(t, "/run/systemd")
+	dir := "/run/systemd/userdb"
+	must.Do(t, os.Mkdir(dir, 0o755))
+	l := must.Get(net.Listen("unix", filepath.Join(dir, "io.systemd.Silent")))(t)
+	defer l.Close()
+	for name, set := range backends() {
+		table := newTable(t, set)
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second) // one lookup takes longer
+		err := table.Apply(ctx, nil)
+		if err == nil {
+			run(t, set.iptables+" -F OUTPUT")
+			_, err = table.Mend(ctx)
+		}
+		if err = errors.Join(err, table.Remove(ctx), ctx.Err()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop()
+	}
+}
+
+// TestHeldLock: while another program holds the xtables lock, a call fails as busy, says why and
+// changes nothing; when it is free again, the same call is done.
+func TestHeldLock(t *testing.T) {
+	needsRoot(t)
+	set, ok := backends()["legacy"]
+	if !ok {
+		t.Skip("no iptables-legacy, or it is the host's own")
+	}
+	opt := testOptions
+	opt.LockWait = time.Second
+	table := must.Get(open(opt, set))(t)
+	ownMounts(t, "/run") // the lock is one for all namespaces of the network
+	lock := must.Get(os.Create("/run/xtables.lock"))(t)
+	defer lock.Close()
+	must.Do(t, table.Apply(t.Context(), nil))
+	rules := func() string { return run(t, set.iptables+"-save | grep -v ^#") }
+	before := rules()
+	policies := []Policy{{Profile: "web", Blocks: []Range{{rangeLow + 65536, rangeLow + 131071}}}}
+	must.Do(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"Apply", func() error { return table.Apply(t.Context(), policies) }},
+		{"Mend", func() error { _, err := table.Mend(t.Context()); return err }},
+		{"Remove", func() error { return table.Remove(t.Context()) }}, // after it nothing is mended
+	} {
+		err := c.call()
+		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "xtables lock"),
+			"%s: %v, want %v", c.name, err, chat.ErrBusy)
+	}
+	must.Do(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_UN))
+	expect.Equal(t, rules(), before, "before %s\nafter", before)
+	expect.NoError(t, errors.Join(table.Apply(t.Context(), policies), table.Remove(t.Context())))
 }

@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func allow(t testing.TB, s string) chat.Allow {
 	t.Helper()
-	a, err := chat.ParseAllow(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(chat.ParseAllow(s))(t)
 	return a
 }
 
@@ -154,17 +153,13 @@ func TestWall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table, s := newTable(t, set), newStage(t)
 			policies := testPolicy(t, s.opened.port)
-			if err := table.Apply(t.Context(), policies); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, table.Apply(t.Context(), policies))
 			all := append(s.loopbackTries(), s.outsideTries()...)
 			for _, f := range failures(all) {
 				t.Error(f)
 			}
 			for who, srv := range map[string]*server{"B": s.b, "B's UDP": s.bUDP, "root": s.guarded} {
-				if srv.heard() != "" {
-					t.Errorf("%s heard %q", who, srv.heard())
-				}
+				expect.Equal(t, srv.heard(), "", "%s heard", who)
 			}
 			t.Logf("%d probes", len(all))
 		})
@@ -184,9 +179,8 @@ func TestTriesCanFail(t *testing.T) {
 	}
 	none := failures(all)
 	// Some addresses do not answer UDP or pings at all; the rest must get through.
-	if len(none) < refusals*9/10 {
-		t.Errorf("without rules %d of %d refusals did not happen", len(none), refusals)
-	}
+	expect.True(t, len(none) >= refusals*9/10,
+		"without rules %d of %d refusals did not happen", len(none), refusals)
 	wide := testPolicy(t, s.opened.port)
 	wide[0].Egress = append(wide[0].Egress, allow(t, "203.0.113.5:1-65535"))
 	for _, m := range []struct{ name, line, want string }{
@@ -197,19 +191,13 @@ func TestTriesCanFail(t *testing.T) {
 		{"loopback accepted", "iptables -I CHATD 1 -o lo -j ACCEPT", "A to B by UDP, 127.0.0.1"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			if err := table.Apply(t.Context(), wide); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, table.Apply(t.Context(), wide))
 			run(t, m.line)
 			about := func(x try) bool { return strings.HasPrefix(x.name+", "+x.host+" ", m.want+" ") }
 			found := failures(slices.DeleteFunc(slices.Clone(all), func(x try) bool { return !about(x) }))
-			if len(found) == 0 {
-				t.Errorf("no try noticed it; want %q", m.want)
-			}
+			expect.True(t, len(found) != 0, "no try noticed it; want %q", m.want)
 			drift, err := table.Drift()
-			if err != nil || len(drift) == 0 {
-				t.Errorf("Drift did not notice it: %q, %v", drift, err)
-			}
+			expect.True(t, err == nil && len(drift) != 0, "Drift did not notice it: %q, %v", drift, err)
 			t.Logf("%q; first of %d: %s", drift, len(found), strings.Join(found[:min(1, len(found))], ""))
 		})
 	}

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // Every test of this package runs in network and mount namespaces of its own: TestMain
@@ -70,9 +72,7 @@ func needsRoot(t testing.TB) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root: network namespaces and iptables")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root: network namespaces and iptables")
 	t.Skip("needs root: network namespaces and iptables")
 }
 
@@ -91,9 +91,7 @@ func outside(t testing.TB) *place {
 	t.Helper()
 	needsRoot(t)
 	world.Do(func() { world.outside, world.err = makeOutside() })
-	if world.err != nil {
-		t.Fatal(world.err)
-	}
+	must.True(t, world.err == nil, "%v", world.err)
 	return world.outside
 }
 
@@ -206,9 +204,8 @@ func serve(t testing.TB, p *place, uid uint32, host string, port int, proto stri
 			return unix.Close(fd)
 		})
 	}()
-	if err := <-ready; err != nil {
-		t.Fatalf("cannot serve %s %s:%d as %d: %v", proto, host, port, uid, err)
-	}
+	err := <-ready
+	must.True(t, err == nil, "cannot serve %s %s:%d as %d: %v", proto, host, port, uid, err)
 	t.Cleanup(func() {
 		close(stop)
 		<-finished
@@ -363,9 +360,7 @@ func outcome(err error) string {
 func run(t testing.TB, line string) string {
 	t.Helper()
 	out, err := exec.Command("sh", "-c", line).CombinedOutput()
-	if err != nil {
-		t.Fatalf("cannot run %s: %v: %s", line, err, out)
-	}
+	must.True(t, err == nil, "cannot run %s: %v: %s", line, err, out)
 	return strings.TrimSpace(string(out))
 }
 
@@ -399,14 +394,7 @@ func programOf(name string) string {
 func newTable(t testing.TB, set tools) *Table {
 	t.Helper()
 	needsRoot(t)
-	table, err := open(testOptions, set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := table.Remove(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	table := must.Get(open(testOptions, set))(t)
+	t.Cleanup(func() { expect.NoError(t, table.Remove(context.Background())) })
 	return table
 }

@@ -10,9 +10,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
-	"golang.org/x/sys/unix"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // confineName as its name makes this test binary chatd-shim confine, for the
@@ -31,23 +36,18 @@ func confineAlone(t *testing.T, p plan.Plan) (string, int, []plan.Report) {
 func TestConfineGivesUp(t *testing.T) {
 	v := newView(t)
 	out, code, reports := runIn(t, v, "cat", "/proc/self/status", "/proc/self/limits", "/proc/self/oom_score_adj")
-	if code != 0 || len(reports) != 1 || reports[0].Error != "" {
-		t.Fatalf("exit %d, reports %+v, %s", code, reports, out)
-	}
-	s, err := plan.ParseStatus(out)
-	must(t, err)
+	must.True(t, code == 0 && len(reports) == 1 && reports[0].Error == "",
+		"exit %d, reports %+v, %s", code, reports, out)
+	s := must.Get(plan.ParseStatus(out))(t)
 	uid := int(v.UID)
 	if !slices.Equal(s.UIDs, []int{uid, uid, uid, uid}) || !slices.Equal(s.GIDs, s.UIDs) || !slices.Equal(s.Groups, []int{}) && !slices.Equal(s.Groups, []int{uid}) {
 		t.Errorf("ids: %+v", s)
 	}
-	if !s.NoNewPrivs || s.Seccomp != 2 || s.CapEff|s.CapPrm|s.CapInh|s.CapAmb|s.CapBnd != 0 {
-		t.Errorf("rights: %+v", s)
-	}
+	expect.True(t, s.NoNewPrivs && s.Seccomp == 2 && s.CapEff|s.CapPrm|s.CapInh|s.CapAmb|s.CapBnd == 0,
+		"rights: %+v", s)
 	for _, want := range []string{"Max open files            1024                 1024", "Max core file size        0                    0",
 		"Max locked memory         65536                65536", "Max msgqueue size         8192                 8192", "\n500", "SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("want %q in:\n%s", want, out)
-		}
+		expect.True(t, strings.Contains(out, want), "want %q in:\n%s", want, out)
 	}
 	r := reports[0]
 	if r.OOMScoreAdj != 500 || r.Landlock.ABI == 0 || !slices.Contains(r.Landlock.Rights, "make_char") || !slices.Equal(r.UIDs, s.UIDs) || r.Seccomp != 2 {
@@ -60,11 +60,8 @@ func TestConfineResetsSignals(t *testing.T) {
 	v := newView(t)
 	signal.Ignore(syscall.SIGTSTP, syscall.SIGINT)
 	defer signal.Reset(syscall.SIGTSTP, syscall.SIGINT)
-	before, err := exec.Command("grep", "SigIgn", "/proc/self/status").Output()
-	must(t, err)
-	if strings.Contains(string(before), "0000000000000000") {
-		t.Fatal("the test ignores nothing")
-	}
+	before := must.Get(exec.Command("grep", "SigIgn", "/proc/self/status").Output())(t)
+	must.True(t, !strings.Contains(string(before), "0000000000000000"), "the test ignores nothing")
 	out, _, _ := runIn(t, v, "sh", "-c", "grep SigIgn /proc/self/status; umask; echo $LEAK; ls /proc/self/fd")
 	if want := "SigIgn:\t0000000000000000\n0077\n\n0\n1\n2\n3"; out != want { // 3 is ls reading the directory
 		t.Errorf("got %q, want %q", out, want)
@@ -77,15 +74,12 @@ func TestConfineNewKeyring(t *testing.T) {
 	runtime.LockOSThread() // and never unlocked: the keyring ends with the thread
 	v := newView(t)
 	const name = "chatd-test-daemon"
-	id, err := unix.KeyctlJoinSessionKeyring(name)
-	must(t, err)
-	must(t, unix.KeyctlSetperm(id, 0x3f000000))
-	_, err = unix.KeyctlInt(unix.KEYCTL_CHOWN, id, int(v.UID), int(v.UID), 0)
-	must(t, err)
+	id := must.Get(unix.KeyctlJoinSessionKeyring(name))(t)
+	must.Do(t, unix.KeyctlSetperm(id, 0x3f000000))
+	must.Get(unix.KeyctlInt(unix.KEYCTL_CHOWN, id, int(v.UID), int(v.UID), 0))(t)
 	out, code, _ := runIn(t, v, "cat", "/proc/keys")
-	if code != 0 || strings.Contains(out, name) || !strings.Contains(out, "_ses") {
-		t.Errorf("exit %d, keys: %s", code, out)
-	}
+	expect.True(t, code == 0 && !strings.Contains(out, name) && strings.Contains(out, "_ses"),
+		"exit %d, keys: %s", code, out)
 }
 
 func TestConfineExitCodes(t *testing.T) {
@@ -109,9 +103,8 @@ func TestConfineExitCodes(t *testing.T) {
 			p := v.Plan(v.Home, 1, []string{"true"}, nil)
 			c.change(&p)
 			out, code, reports := startSession(t, v, p).wait(t)
-			if code != c.code || !strings.Contains(out, c.want) {
-				t.Errorf("exit %d, want %d, said %q, want %q", code, c.code, out, c.want)
-			}
+			expect.True(t, code == c.code && strings.Contains(out, c.want),
+				"exit %d, want %d, said %q, want %q", code, c.code, out, c.want)
 			if c.name == "no directory" && strings.Contains(out, "confine: ") {
 				t.Errorf("a wrong directory sounds like a broken wall: %q", out)
 			}
@@ -119,14 +112,12 @@ func TestConfineExitCodes(t *testing.T) {
 				return
 			}
 			if c.name == "relative directory" || c.name == "no command" {
-				if len(reports) != 0 {
-					t.Errorf("a plan that cannot be read was reported: %+v", reports)
-				}
+				expect.True(t, len(reports) == 0,
+					"a plan that cannot be read was reported: %+v", reports)
 				return
 			}
-			if n := len(reports); n == 0 || !strings.Contains(reports[n-1].Error, c.want) {
-				t.Errorf("reports: %+v", reports)
-			}
+			n := len(reports)
+			expect.True(t, n != 0 && strings.Contains(reports[n-1].Error, c.want), "reports: %+v", reports)
 		})
 	}
 }
@@ -146,12 +137,28 @@ func TestConfineAloneSetsNoNewPrivs(t *testing.T) {
 	} {
 		out, code, _ := confineAlone(t, plan.Plan{Argv: []string{"/usr/bin/cat", "/proc/self/status"}, MinABI: 1, Without: c.without})
 		s, err := plan.ParseStatus(out)
-		if err != nil || code != 0 {
-			t.Fatalf("exit %d: %v: %s", code, err, out)
-		}
+		must.True(t, err == nil && code == 0, "exit %d: %v: %s", code, err, out)
 		none := s.CapEff|s.CapPrm|s.CapInh|s.CapAmb|s.CapBnd == 0
-		if s.NoNewPrivs != c.want || none != c.want {
-			t.Errorf("without %v: %+v", c.without, s)
+		expect.True(t, s.NoNewPrivs == c.want && none == c.want, "without %v: %+v", c.without, s)
+	}
+}
+
+// TestCheckedCalls: package plan names the system calls that the filter checks by their arguments.
+func TestCheckedCalls(t *testing.T) {
+	info := must.Get(arch.GetInfo(""))(t)
+	for _, may := range []plan.Openings{{}, {Filters: true}, {Netlink: true}} {
+		var checked []string
+		rules := argumentRules(info.SyscallNames, may)
+		for i, ins := range rules[:len(rules)-1] { // see rule
+			jump, ok := rules[i+1].(bpf.JumpIf)
+			if load, isLoad := ins.(bpf.LoadAbsolute); isLoad && load.Off == nrOffset && ok {
+				checked = append(checked, info.SyscallNumbers[int(jump.Val)])
+			}
+		}
+		slices.Sort(checked)
+		want := known(plan.CheckedCalls(may), info)
+		if got := slices.Compact(checked); !slices.Equal(got, want) {
+			t.Errorf("%+v: the filter checks %q, and the plan says %q", may, got, want)
 		}
 	}
 }

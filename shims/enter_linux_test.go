@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/internal/plan"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // enterName is the test binary as chatd-shim enter, or as a part of it.
@@ -60,10 +62,7 @@ func cgroup2Dir(t *testing.T) string {
 
 func inCgroup(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	d, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(os.Open(dir))(t)
 	t.Cleanup(func() { d.Close() })
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())}
@@ -76,22 +75,18 @@ func TestMoveToLeaf(t *testing.T) {
 	var company []*exec.Cmd
 	for _, script := range []string{"exec sleep 60", "trap '' TERM; while :; do sleep 1; done"} {
 		cmd := inCgroup(t, dir, "/bin/sh", "-c", script)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		company = append(company, cmd)
 		go func() { _ = cmd.Wait() }()
 	}
 	cmd := inCgroup(t, dir, "/proc/self/exe", dir)
 	cmd.Args[0] = enterName
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), filepath.Base(dir)+"/session\n") {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.True(t, err == nil && strings.Contains(string(out), filepath.Base(dir)+"/session\n"),
+		"%v: %s", err, out)
 	procs, err := os.ReadFile(dir + "/cgroup.procs")
-	if err != nil || len(bytes.TrimSpace(procs)) != 0 {
-		t.Errorf("left in the unit's own cgroup: %q %v", procs, err)
-	}
+	expect.True(t, err == nil && len(bytes.TrimSpace(procs)) == 0,
+		"left in the unit's own cgroup: %q %v", procs, err)
 	for _, c := range company {
 		if unix.Kill(c.Process.Pid, 0) == nil {
 			t.Errorf("process %d of the unit lives on", c.Process.Pid)
@@ -102,15 +97,11 @@ func TestMoveToLeaf(t *testing.T) {
 func TestEntryCheck(t *testing.T) {
 	own, other := t.TempDir(), t.TempDir()
 	var st unix.Stat_t
-	if err := unix.Stat(own, &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Stat(own, &st))
 	right := plan.OwnMount{Path: own, Dev: st.Dev, Ino: st.Ino}
 	wrong := plan.OwnMount{Path: other, Dev: st.Dev, Ino: st.Ino}
 	var shm unix.Stat_t
-	if err := unix.Stat("/dev/shm", &shm); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Stat("/dev/shm", &shm))
 	for name, c := range map[string]struct {
 		e    plan.Entry
 		want string
@@ -134,16 +125,10 @@ func TestReadEntry(t *testing.T) {
 		`{"argv":["x"]}`: true, `{"argv":[]}`: false, `{}`: false, ``: false, `{"argv":["x"],"walls":0}`: false, `[1]`: false,
 	} {
 		name := filepath.Join(t.TempDir(), "entry")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := readEntry(f); (err == nil) != want {
-			t.Errorf("readEntry(%q) gave %v", text, err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
+		f := must.Get(os.Open(name))(t)
+		_, err := readEntry(f)
+		expect.True(t, (err == nil) == want, "readEntry(%q) gave %v", text, err)
 		f.Close()
 	}
 }
@@ -153,10 +138,7 @@ func TestReadEntry(t *testing.T) {
 func fakeSystemd(t *testing.T) <-chan string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "notify")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"}))(t)
 	t.Cleanup(func() { c.Close() })
 	t.Setenv("NOTIFY_SOCKET", name)
 	said := make(chan string, 10)
@@ -187,16 +169,12 @@ func closeRights(oob []byte) {
 
 func TestNotifyMain(t *testing.T) {
 	said := fakeSystemd(t)
-	if err := notifyMain(4711); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, notifyMain(4711))
 	if first, second := <-said, <-said; !strings.HasPrefix(first, "MAINPID=4711\n") || second != "BARRIER=1" {
 		t.Errorf("systemd heard %q and %q", first, second)
 	}
 	t.Setenv("NOTIFY_SOCKET", "")
-	if err := notify("READY=1", nil); err == nil {
-		t.Error("notify without NOTIFY_SOCKET gave no error")
-	}
+	expect.True(t, notify("READY=1", nil) != nil, "notify without NOTIFY_SOCKET gave no error")
 }
 
 // TestEnterWithoutHandshake: what is not a socket, or hands nothing over, ends it immediately and
@@ -213,36 +191,38 @@ func TestEnterWithoutHandshake(t *testing.T) {
 		cmd.Stdin = f
 		out, err := cmd.CombinedOutput()
 		done()
-		if err == nil || !strings.Contains(string(out), "cannot enter the session") {
-			t.Errorf("%s: %v: %s", name, err, out)
-		}
+		expect.True(t, err != nil && strings.Contains(string(out), "cannot enter the session"),
+			"%s: %v: %s", name, err, out)
 	}
-	if runEnter([]string{"--now"}, &bytes.Buffer{}) == 0 {
-		t.Error("enter took an argument")
-	}
+	expect.True(t, runEnter([]string{"--now"}, &bytes.Buffer{}) != 0, "enter took an argument")
 }
 
 func pair(t *testing.T, say []byte) (*os.File, func()) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fds := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	if say != nil {
-		if _, err := unix.Write(fds[0], say); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(unix.Write(fds[0], say))(t)
 	}
-	if err := unix.Shutdown(fds[0], unix.SHUT_WR); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Shutdown(fds[0], unix.SHUT_WR))
 	f := os.NewFile(uintptr(fds[1]), "handshake")
 	return f, func() { f.Close(); _ = unix.Close(fds[0]) }
 }
 
 func TestEntryJSON(t *testing.T) {
 	b, err := json.Marshal(plan.Entry{Argv: []string{"bwrap"}, Own: []plan.OwnMount{{Path: "/tmp", Dev: 1, Ino: 2}}, HostShm: 3})
-	if want := `{"argv":["bwrap"],"own":[{"path":"/tmp","dev":1,"ino":2}],"host_shm":3}`; err != nil || string(b) != want {
-		t.Errorf("%s %v, want %s", b, err, want)
+	want := `{"argv":["bwrap"],"own":[{"path":"/tmp","dev":1,"ino":2}],"host_shm":3}`
+	expect.True(t, err == nil && string(b) == want, "%s %v, want %s", b, err, want)
+}
+
+// TestHomeFix tells an operator who tries chatd below /tmp what is weak there, and why.
+func TestHomeFix(t *testing.T) {
+	for home, want := range map[string]string{
+		"/tmp/run/probe/1":     "move run and homes out of /tmp/",
+		"/var/tmp/run/probe/1": "move run and homes out of /var/tmp/",
+		"/tmphomes/1":          "chown the home",
+		"/run/chatd/probe/1":   "chown the home",
+	} {
+		fix := homeFix(home)
+		expect.True(t, strings.Contains(fix, want), "%s: the fix is %q, want %q", home, fix, want)
 	}
 }

@@ -2,6 +2,7 @@ package shims
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // A whole session: tmux in front, a shell with a prompt, commands that join.
@@ -19,8 +22,7 @@ func TestSession(t *testing.T) {
 		t.Run(string(network), func(t *testing.T) {
 			v := newView(t)
 			v.Network = network
-			fifo, err := os.OpenFile(v.PromptFIFO, os.O_RDWR, 0)
-			must(t, err)
+			fifo := must.Get(os.OpenFile(v.PromptFIFO, os.O_RDWR, 0))(t)
 			defer fifo.Close()
 			tmux := v.Plan(v.Home, 1, []string{"/usr/bin/tmux", "-f", plan.InsideTmux, "-D", "-S", plan.Socket}, nil)
 			session := startSession(t, v, tmux)
@@ -30,9 +32,8 @@ func TestSession(t *testing.T) {
 			}
 			run := func(argv ...string) string {
 				out, code, reports := join(t, v, initPID, v.Plan(v.Home, 1, argv, nil)).wait(t)
-				if code != 0 || len(reports) != 1 {
-					t.Fatalf("%q: exit %d, %+v: %s", argv, code, reports, out)
-				}
+				must.True(t, code == 0 && len(reports) == 1,
+					"%q: exit %d, %+v: %s", argv, code, reports, out)
 				return out
 			}
 			client := func(argv ...string) string {
@@ -59,8 +60,7 @@ func TestSession(t *testing.T) {
 func joinedIsConfined(t *testing.T, v plan.View, initPID int) {
 	t.Helper()
 	out, code, _ := join(t, v, initPID, v.Plan("/tmp", 1, []string{"sh", "-c", "cat /proc/self/status; pwd; kill -0 1 && echo may signal; unshare -U true"}, nil)).wait(t)
-	s, err := plan.ParseStatus(out)
-	must(t, err)
+	s := must.Get(plan.ParseStatus(out))(t)
 	if code != 126 || !s.NoNewPrivs || s.Seccomp != 2 || s.CapEff|s.CapPrm|s.CapInh|s.CapAmb != 0 || len(s.Groups) > 0 && s.Groups[0] != int(v.UID) {
 		t.Errorf("joined: exit %d, %+v", code, s)
 	}
@@ -80,7 +80,7 @@ func joinedIsConfined(t *testing.T, v plan.View, initPID int) {
 // fifo is not there, and must keep what ~/.bashrc set.
 func TestBashrc(t *testing.T) {
 	v := newView(t)
-	must(t, os.WriteFile(v.Home+"/.bashrc", []byte("PROMPT_COMMAND='echo mine'\nalias greet='echo hello from alias'\n"), 0o644))
+	must.Do(t, os.WriteFile(v.Home+"/.bashrc", []byte("PROMPT_COMMAND='echo mine'\nalias greet='echo hello from alias'\n"), 0o644))
 	for _, fifo := range []string{v.PromptFIFO, ""} {
 		v.PromptFIFO = fifo
 		p := v.Plan(v.Home, 1, []string{"/bin/sh", "-c", "printf 'greet\\nPS1=\\necho count ${#PROMPT_COMMAND[@]}\\n' | " + strings.Join(plan.ShellArgv(), " ")}, nil)
@@ -117,9 +117,8 @@ func TestEverydayPrograms(t *testing.T) {
 				}
 			}
 			out, code, _ := runIn(t, v, "bash", "-c", c.script)
-			if code != 0 || !strings.Contains(out, c.want) {
-				t.Errorf("exit %d: %s; want %s", code, out, c.want)
-			}
+			expect.True(t, code == 0 && strings.Contains(out, c.want),
+				"exit %d: %s; want %s", code, out, c.want)
 		})
 	}
 }
@@ -129,10 +128,8 @@ func TestSessionEndsWithInit(t *testing.T) {
 	v := newView(t)
 	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sh", "-c", "setsid sleep 1000 & exec sleep 1000"}, nil))
 	s.reports(t)
-	must(t, syscall.Kill(s.initPID, syscall.SIGKILL))
-	if err := s.cmd.Wait(); err == nil {
-		t.Error("bwrap ended well though its child was killed")
-	}
+	must.Do(t, syscall.Kill(s.initPID, syscall.SIGKILL))
+	expect.True(t, s.cmd.Wait() != nil, "bwrap ended well though its child was killed")
 }
 
 // Many runs after another must not use up the chat's quota of keys (keyrings(7),
@@ -142,17 +139,13 @@ func TestManyRuns(t *testing.T) {
 	s := startSession(t, v, v.Plan(v.Home, 1, []string{"sleep", "1000"}, nil))
 	s.reports(t)
 	for i := range 250 {
-		if out, code, _ := join(t, v, s.initPID, v.Plan(v.Home, 1, []string{"true"}, nil)).wait(t); code != 0 {
-			t.Fatalf("run %d: exit %d: %s", i, code, out)
-		}
+		out, code, _ := join(t, v, s.initPID, v.Plan(v.Home, 1, []string{"true"}, nil)).wait(t)
+		must.True(t, code == 0, "run %d: exit %d: %s", i, code, out)
 	}
 }
 
 func BenchmarkConfineTrue(b *testing.B) {
-	shim, err := buildShim()
-	if err != nil {
-		b.Fatal(err)
-	}
+	shim := must.Get(buildShim())(b)
 	text := []byte(`{"dir":"/","argv":["/bin/true"],"min_abi":1,"landlock":{"exec":["/usr"],"read":["/proc"]}}`)
 	for _, c := range []struct {
 		name string
@@ -171,4 +164,39 @@ func BenchmarkConfineTrue(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestFileTool: the tool does one request where its first line lets it, and what is
+// no such line ends it before it looks at anything.
+func TestFileTool(t *testing.T) {
+	home := t.TempDir()
+	line := must.Get(plan.FileTool{Workspace: home, MaxBytes: 4}.Line())(t)
+	write := func(content string) string {
+		return `{"tool":"write_file","parameters":{"path":"f","content":"` + content + `"}}` + "\n"
+	}
+	for _, c := range []struct{ name, in, want string }{
+		{"a request", string(line) + write("abcd"), `"message":"File written: f"`},
+		{"only one request", string(line) + write("1") + write("2"), `"size":1,`},
+		{"more than max_bytes", string(line) + write("abcde"), `more than 4 bytes`},
+		{"no request", string(line), `cannot read the request`},
+	} {
+		var out bytes.Buffer
+		err := serveFileTool(strings.NewReader(c.in), &out)
+		expect.True(t, err == nil && strings.Contains(out.String(), c.want) && strings.Count(out.String(), "\n") == 1, "%s: %v, %q", c.name, err, out.String())
+	}
+	for _, bad := range []string{
+		"", "\n", "{}", write("x"), `{"workspace":"/"} {}` + "\n", `{"workspace":"/","check":true}` + "\n", `{"workspace":7}` + "\n",
+		`{"workspace":"` + strings.Repeat("x", plan.MaxFileTool) + `"}` + "\n",
+	} {
+		var out bytes.Buffer
+		err := serveFileTool(strings.NewReader(bad), &out)
+		expect.True(t, errors.Is(err, chat.ErrInvalid) && out.Len() <= 0, "%.40q: %v, %q", bad, err, out.String())
+	}
+	for _, workspace := range []string{"", "relative", home + "/missing"} {
+		line := must.Get(plan.FileTool{Workspace: workspace}.Line())(t)
+		expect.True(t, serveFileTool(bytes.NewReader(line), &bytes.Buffer{}) != nil,
+			"workspace %q was opened", workspace)
+	}
+	expect.True(t, runFileTool([]string{"x"}, strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}) != 0,
+		"an argument was taken")
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/must"
 )
 
 // The tests of the walls run the real stack, bwrap and chatd-shim confine as a
@@ -47,9 +48,7 @@ func need(t *testing.T, ok bool, what string) {
 	if ok {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs " + what)
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "%v", "needs "+what)
 	t.Skip("needs " + what)
 }
 
@@ -88,13 +87,10 @@ func newView(t *testing.T) plan.View {
 	t.Helper()
 	needStack(t)
 	shim, err := buildShim()
-	if err != nil {
-		t.Fatalf("build chatd-shim: %v", err)
-	}
-	base, err := os.MkdirTemp("/srv", "chatd-shims-test-")
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(base)) })
-	must(t, os.Chmod(base, 0o711))
+	must.True(t, err == nil, "build chatd-shim: %v", err)
+	base := must.Get(os.MkdirTemp("/srv", "chatd-shims-test-"))(t)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(base)) })
+	must.Do(t, os.Chmod(base, 0o711))
 	uid := 1895825000 + nextUID.Add(1)
 	v := plan.View{
 		User: "chat-test", UID: uid, Home: base + "/home", Tmp: base + "/tmp", VarTmp: base + "/vartmp",
@@ -102,32 +98,23 @@ func newView(t *testing.T) plan.View {
 		PromptFIFO: base + "/prompt", TmuxConf: []byte("set -g default-command \"" + strings.Join(plan.ShellArgv(), " ") + "\"\n"),
 	}
 	for _, d := range []string{v.Home, v.Tmp, v.VarTmp} {
-		must(t, os.Mkdir(d, 0o700))
-		must(t, os.Chown(d, int(uid), int(uid)))
+		must.Do(t, os.Mkdir(d, 0o700))
+		must.Do(t, os.Chown(d, int(uid), int(uid)))
 	}
-	must(t, syscall.Mkfifo(v.PromptFIFO, 0o600))
-	must(t, os.Chown(v.PromptFIFO, int(uid), int(uid)))
+	must.Do(t, syscall.Mkfifo(v.PromptFIFO, 0o600))
+	must.Do(t, os.Chown(v.PromptFIFO, int(uid), int(uid)))
 	copyFile(t, shim, v.Shim)
 	copyFile(t, "/proc/self/exe", v.Home+"/attack")
-	must(t, plan.WriteShims(v.ShimDir, plan.InsideShim, t.TempDir()))
-	_, err = plan.NewPrograms([]string{"/usr/bin"}).WriteBin(v.BinDir, []string{"*"})
-	must(t, err)
+	must.Do(t, plan.WriteShims(v.ShimDir, plan.InsideShim, t.TempDir()))
+	must.Get(plan.NewPrograms([]string{"/usr/bin"}).WriteBin(v.BinDir, []string{"*"}))(t)
 	return v
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	in, err := os.ReadFile(from)
-	must(t, err)
-	must(t, os.WriteFile(to, in, 0o755))
-	must(t, os.Chmod(to, 0o755))
+	in := must.Get(os.ReadFile(from))(t)
+	must.Do(t, os.WriteFile(to, in, 0o755))
+	must.Do(t, os.Chmod(to, 0o755))
 }
 
 // process is a started bwrap or nsenter, with what its descriptors said.
@@ -143,7 +130,7 @@ type process struct {
 func pipeOf(t *testing.T, text []byte) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
-	must(t, err)
+	must.Do(t, err)
 	go func() {
 		defer w.Close()
 		w.Write(text)
@@ -154,10 +141,9 @@ func pipeOf(t *testing.T, text []byte) *os.File {
 func start(t *testing.T, cmd *exec.Cmd, p plan.Plan, more func(fds []*os.File) []*os.File) *process {
 	t.Helper()
 	p.ReportFD = 4
-	text, err := json.Marshal(p)
-	must(t, err)
+	text := must.Get(json.Marshal(p))(t)
 	reportR, reportW, err := os.Pipe()
-	must(t, err)
+	must.Do(t, err)
 	proc := &process{cmd: cmd, report: reportR}
 	fds := []*os.File{pipeOf(t, text), reportW}
 	if more != nil {
@@ -166,14 +152,14 @@ func start(t *testing.T, cmd *exec.Cmd, p plan.Plan, more func(fds []*os.File) [
 	cmd.ExtraFiles = fds[:len(fds):len(fds)]
 	cmd.Env = []string{"LEAK=1"}
 	outR, outW, err := os.Pipe()
-	must(t, err)
+	must.Do(t, err)
 	if c := cmd.SysProcAttr; c != nil {
 		// Else the chat may write to its descriptor and not to /dev/stderr.
-		must(t, outW.Chown(int(c.Credential.Uid), int(c.Credential.Gid)))
+		must.Do(t, outW.Chown(int(c.Credential.Uid), int(c.Credential.Gid)))
 	}
 	cmd.Stdout, cmd.Stderr = outW, outW
 	fds = append(fds, outW) // to be closed here with the others
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	proc.copied = make(chan struct{})
 	go func() {
 		defer close(proc.copied)
@@ -203,7 +189,7 @@ func startSession(t *testing.T, v plan.View, p plan.Plan) *process {
 	cmd := exec.Command("bwrap", append(args, "--", plan.InsideShim, "confine", "--plan-fd", "3")...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: v.UID, Gid: v.UID}}
 	infoR, infoW, err := os.Pipe()
-	must(t, err)
+	must.Do(t, err)
 	proc := start(t, cmd, p, func(fds []*os.File) []*os.File {
 		fds = append(fds, infoW)
 		for _, f := range files {
@@ -254,9 +240,9 @@ func (p *process) reports(t *testing.T) []plan.Report {
 		if err == io.EOF {
 			return out
 		}
-		must(t, err)
+		must.Do(t, err)
 		var r plan.Report
-		must(t, json.Unmarshal(line, &r))
+		must.Do(t, json.Unmarshal(line, &r))
 		out = append(out, r)
 	}
 }

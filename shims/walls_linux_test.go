@@ -2,33 +2,36 @@ package shims
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
-	"golang.org/x/sys/unix"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // Each wall has an attack that it stops, and that gets through when the wall
 // alone is left out.
 func TestWallsStopAttacks(t *testing.T) {
 	v := newView(t)
-	must(t, os.WriteFile(v.Home+"/../outside", []byte("x"), 0o644))
+	must.Do(t, os.WriteFile(v.Home+"/../outside", []byte("x"), 0o644))
 	outside := strings.TrimSuffix(v.Home, "/home") + "/outside"
-	hostTmp, err := os.CreateTemp("", "chatd-shims-test-")
-	must(t, err)
+	hostTmp := must.Get(os.CreateTemp("", "chatd-shims-test-"))(t)
 	defer os.Remove(hostTmp.Name())
-	must(t, hostTmp.Chmod(0o644))
+	must.Do(t, hostTmp.Chmod(0o644))
 	abstract := "chatd-shims-test-" + strconv.Itoa(os.Getpid())
-	l, err := net.Listen("unix", "@"+abstract)
-	must(t, err)
+	l := must.Get(net.Listen("unix", "@"+abstract))(t)
 	defer l.Close()
 	self := strconv.Itoa(os.Getpid())
 	for _, c := range append(slices.Concat(callAttacks(), optionAttacks(), deviceAttacks()), []wallAttack{
@@ -46,17 +49,15 @@ func TestWallsStopAttacks(t *testing.T) {
 	}...) {
 		t.Run(c.name, func(t *testing.T) {
 			argv := append([]string{v.Home + "/attack"}, c.attack...)
-			if got, _, _ := runIn(t, v, argv...); got != c.want {
-				t.Errorf("with every wall: %s, want %s", got, c.want)
-			}
+			got, _, _ := runIn(t, v, argv...)
+			expect.True(t, got == c.want, "with every wall: %s, want %s", got, c.want)
 			if c.wall == "" {
 				return
 			}
 			open := v
 			open.Without = []chat.LayerName{c.wall}
-			if got, _, _ := runIn(t, open, argv...); got != c.without {
-				t.Errorf("without %s: %s, want %s", c.wall, got, c.without)
-			}
+			got, _, _ = runIn(t, open, argv...)
+			expect.True(t, got == c.without, "without %s: %s, want %s", c.wall, got, c.without)
 		})
 	}
 }
@@ -232,9 +233,8 @@ func TestOpened(t *testing.T) {
 		{call(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0), "EFAULT"},
 		{call(unix.SYS_BPF, 99, 0, 0), "EPERM"},
 	} {
-		if got, _, _ := runIn(t, v, append([]string{v.Home + "/attack"}, c.attack...)...); got != c.want {
-			t.Errorf("%v: %s, want %s", c.attack, got, c.want)
-		}
+		got, _, _ := runIn(t, v, append([]string{v.Home + "/attack"}, c.attack...)...)
+		expect.True(t, got == c.want, "%v: %s, want %s", c.attack, got, c.want)
 	}
 }
 
@@ -248,25 +248,22 @@ func TestForeignArchitectureIsKilled(t *testing.T) {
 		t.Log("NOT PROVED: this kernel has no calls of i386")
 		return
 	}
-	if with != "bad system call" || without != "ok" {
-		t.Errorf("with the filter: %s, want bad system call; without: %s, want ok", with, without)
-	}
+	expect.True(t, with == "bad system call" && without == "ok",
+		"with the filter: %s, want bad system call; without: %s, want ok", with, without)
 }
 
 // The probe says on for every wall, and not on for the one that is left out.
 func TestProbe(t *testing.T) {
 	v := newView(t)
-	l, err := net.Listen("unix", "@chatd-shims-probe-"+strconv.Itoa(os.Getpid()))
-	must(t, err)
+	l := must.Get(net.Listen("unix", "@chatd-shims-probe-"+strconv.Itoa(os.Getpid())))(t)
 	defer l.Close()
 	probe := func(t *testing.T, without ...chat.LayerName) []chat.Layer {
 		v := v
 		v.Without = without
 		out, code, _ := runIn(t, v, plan.InsideShim, "probe", "--abstract", strings.TrimPrefix(l.Addr().String(), "@"), "--pid", strconv.Itoa(os.Getpid()))
 		var layers []chat.Layer
-		if err := json.Unmarshal([]byte(out), &layers); err != nil || code != 0 {
-			t.Fatalf("probe ended with %d and said %s", code, out)
-		}
+		must.True(t, json.Unmarshal([]byte(out), &layers) == nil && code == 0,
+			"probe ended with %d and said %s", code, out)
 		return layers
 	}
 	whole := probe(t)
@@ -281,16 +278,14 @@ func TestProbe(t *testing.T) {
 		chat.LayerLandlock, chat.LayerSeccomp, chat.LayerPrivileges, chat.LayerPath} {
 		t.Run("without "+string(n), func(t *testing.T) {
 			got := layerOf(probe(t, n), n)
-			if got.State == chat.LayerOn || got.State == "absent" || got.Fix == "" {
-				t.Errorf("%s: %s, fix %q: %s", n, got.State, got.Fix, got.Probe)
-			}
+			expect.True(t, got.State != chat.LayerOn && got.State != "absent" && got.Fix != "",
+				"%s: %s, fix %q: %s", n, got.State, got.Fix, got.Probe)
 			t.Logf("%s: %s", got.State, got.Probe)
 		})
 	}
-	must(t, os.Chmod(v.Home, 0o755))
-	if got := layerOf(probe(t), chat.LayerHome); got.State == chat.LayerOn {
-		t.Errorf("home with mode 0755: %s", got.Probe)
-	}
+	must.Do(t, os.Chmod(v.Home, 0o755))
+	got := layerOf(probe(t), chat.LayerHome)
+	expect.True(t, got.State != chat.LayerOn, "home with mode 0755: %s", got.Probe)
 }
 
 // What a session may write, exactly. Landlock is left out, because it hides
@@ -304,9 +299,8 @@ func TestWritablePlaces(t *testing.T) {
 	got := strings.Split(out, "\n")
 	slices.Sort(want)
 	slices.Sort(got)
-	if code != 0 || !slices.Equal(got, want) {
-		t.Errorf("exit %d, writable:\n%s\nwant:\n%s", code, strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	expect.True(t, code == 0 && slices.Equal(got, want),
+		"exit %d, writable:\n%s\nwant:\n%s", code, strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
 func TestTmpfsSizes(t *testing.T) {
@@ -314,12 +308,81 @@ func TestTmpfsSizes(t *testing.T) {
 	v.Limits.ShmSize = 1 << 20
 	for dir, want := range map[string]string{"/dev/shm": "1024", plan.InsideRun: "1024"} {
 		out, _, _ := runIn(t, v, "df", "--output=size", dir)
-		if f := strings.Fields(out); f[len(f)-1] != want {
-			t.Errorf("%s has %s KiB, want %s", dir, out, want)
-		}
+		f := strings.Fields(out)
+		expect.True(t, f[len(f)-1] == want, "%s has %s KiB, want %s", dir, out, want)
 	}
 	out, code, _ := runIn(t, v, "sh", "-c", fmt.Sprintf("head -c 2000000 /dev/zero > %s/x", plan.InsideRun))
-	if code == 0 || !strings.Contains(out, "No space") {
-		t.Errorf("wrote 2 MB into %s: %s", plan.InsideRun, out)
+	expect.True(t, code != 0 && strings.Contains(out, "No space"),
+		"wrote 2 MB into %s: %s", plan.InsideRun, out)
+}
+
+// TestDeniedIsLeftOut: where file rules close what a session is shown, Landlock grants
+// nothing there, whether the enforcer keeps them or not, by no link either; what lies beside
+// is as it was. Without Landlock it is read.
+func TestDeniedIsLeftOut(t *testing.T) {
+	v := newView(t)
+	shared := filepath.Dir(v.Home) + "/shared"
+	for _, f := range []string{"open/f", "secret/f", "in/deep/secret/f", "in/deep/f"} {
+		must.Do(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(f)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(shared, f), []byte("x"), 0o644))
+	}
+	must.Do(t, os.Symlink("secret/f", shared+"/link"))
+	must.Do(t, os.Symlink("secret", shared+"/way"))
+	v.Exposed = []chat.Exposed{{Source: shared, Target: "/data", Mode: chat.ReadOnly}, {Source: shared + "/secret", Target: "/whole", Mode: chat.ReadWrite}}
+	const doc = "/usr/share/doc"
+	granted := v
+	v.Denied = []string{"/data/secret", "/data/in/deep/secret", "/whole", doc, v.Home + "/x", "/tmp/x"}
+	if got, want := v.LeftOut(), []string{"/data/secret", "/data/in/deep/secret", "/whole", doc}; !slices.Equal(got, want) {
+		t.Errorf("left out are %q, want %q", got, want)
+	}
+	open := v
+	open.Without = []chat.LayerName{chat.LayerLandlock}
+	for _, c := range []struct{ do, path, want string }{
+		{"read", "/data/secret/f", "EACCES"}, {"read", "/data/in/deep/secret/f", "EACCES"}, {"read", "/data/link", "EACCES"},
+		{"read", "/data/way/f", "EACCES"}, {"read", "/whole/f", "EACCES"},
+		{"read", "/data/open/f", "ok"}, {"read", "/data/in/deep/f", "ok"}, {"list", "/data", "ok"}, {"list", "/data/in/deep", "ok"},
+		{"list", "/usr/share", "ok"}, {"read", "/usr/bin/env", "ok"}, {"read", "/bin/sh", "ok"},
+	} {
+		for name, tt := range map[string]struct {
+			v    plan.View
+			want string
+		}{"denied": {v, c.want}, "not denied": {granted, "ok"}, "without Landlock": {open, "ok"}} {
+			got, _, _ := runIn(t, tt.v, v.Home+"/attack", c.do, c.path)
+			expect.True(t, got == tt.want, "%s: %s %s: %s, want %s", name, c.do, c.path, got, tt.want)
+		}
+	}
+}
+
+// TestDeniedBesideMuch: a directory with more in it than can be granted one by one is granted
+// whole, and said not to be left out.
+func TestDeniedBesideMuch(t *testing.T) {
+	dir := t.TempDir()
+	for i := range plan.MaxBeside + 1 {
+		must.Do(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i%26))+filepath.Base(t.Name())+string(rune(0x4e00+i))), nil, 0o644))
+	}
+	v := plan.View{Home: "/srv/x", Exposed: []chat.Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}, Denied: []string{"/data/secret"}}
+	got := v.LeftOut()
+	expect.True(t, len(got) == 0, "left out are %q", got)
+	expect.True(t, slices.Contains(v.Rules().Read, "/data"), "nothing is granted instead")
+}
+
+// TestMasked: what is masked cannot be opened, with nobody else who keeps it; without the mask it
+// can.
+func TestMasked(t *testing.T) {
+	v := newView(t)
+	masks := filepath.Dir(v.Home) + "/masks"
+	must.Do(t, errors.Join(os.Mkdir(masks, 0o711), os.Mkdir(masks+"/directory", 0), os.WriteFile(masks+"/file", nil, 0)))
+	for _, f := range []string{"/keys/k", "/note", "/open"} {
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(v.Home+f), 0o755), os.WriteFile(v.Home+f, []byte("x"), 0o644)))
+	}
+	masked := v
+	masked.Masked = []chat.Exposed{{Source: masks + "/directory", Target: v.Home + "/keys", Mode: chat.ReadOnly}, {Source: masks + "/file", Target: v.Home + "/note", Mode: chat.ReadOnly, File: true}}
+	for _, c := range []struct{ do, path, want string }{
+		{"read", "/keys/k", "EACCES"}, {"list", "/keys", "EACCES"}, {"read", "/note", "EACCES"}, {"read", "/open", "ok"},
+	} {
+		got, _, _ := runIn(t, masked, v.Home+"/attack", c.do, v.Home+c.path)
+		expect.True(t, got == c.want, "%s %s: %s, want %s", c.do, c.path, got, c.want)
+		got, _, _ = runIn(t, v, v.Home+"/attack", c.do, v.Home+c.path)
+		expect.True(t, got == "ok", "without masks: %s %s: %s", c.do, c.path, got)
 	}
 }

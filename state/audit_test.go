@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func lines(text string) []string {
@@ -22,22 +24,16 @@ func TestAuditLine(t *testing.T) {
 	s := fresh(t)
 	r := admit(t, s, "a")
 	e := Event{Action: "run", Outcome: "intent", Chat: r.ID, UID: r.UID, Caller: bridge, Detail: map[string]string{"cwd": "/tmp"}}
-	if err := s.Audit(e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Audit(e))
 	all := lines(verified(t, s))
 	var got map[string]any
-	if err := json.Unmarshal([]byte(all[2]), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(all[2]), &got))
 	when, prev := got["time"], got["prev"]
 	delete(got, "time")
 	delete(got, "prev")
 	want := map[string]any{"seq": 3.0, "action": "run", "outcome": "intent", "chat": string(r.ID), "uid": float64(r.UID),
 		"caller": map[string]any{"name": "bridge", "uid": 1000.0, "role": "bridge"}, "detail": map[string]any{"cwd": "/tmp"}}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("line %v, want %v", got, want)
-	}
+	expect.True(t, fmt.Sprint(got) == fmt.Sprint(want), "line %v, want %v", got, want)
 	if prev != hashLine([]byte(strings.TrimSuffix(all[1], "\n"))) || !strings.HasSuffix(fmt.Sprint(when), "Z") {
 		t.Errorf("prev %v, time %v", prev, when)
 	}
@@ -58,12 +54,8 @@ func TestHostileTextInTheLog(t *testing.T) {
 	for i := range 100 {
 		e.Detail[strconv.Itoa(i)+long] = long
 	}
-	if err := s.Audit(e); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Audit(Event{Action: long, Outcome: long}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Audit(e))
+	must.Do(t, s.Audit(Event{Action: long, Outcome: long}))
 	text := verified(t, s)
 	for _, b := range []byte(text) {
 		if b != '\n' && (b < ' ' || b > '~') {
@@ -71,21 +63,15 @@ func TestHostileTextInTheLog(t *testing.T) {
 		}
 	}
 	e.Detail = map[string]string{"evil": evil}
-	if err := s.Audit(e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Audit(e))
 	all := lines(verified(t, s))
 	var back line
-	if err := json.Unmarshal([]byte(all[len(all)-1]), &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(all[len(all)-1]), &back))
 	if want := strings.ReplaceAll(evil, "\xff", "\ufffd"); back.Detail["evil"] != want {
 		t.Errorf("reads back as %q, want %q", back.Detail["evil"], want)
 	}
 	for i, l := range all {
-		if len(l) > maxLine {
-			t.Errorf("line %d has %d bytes", i+1, len(l))
-		}
+		expect.True(t, len(l) <= maxLine, "line %d has %d bytes", i+1, len(l))
 	}
 }
 
@@ -95,25 +81,18 @@ func TestConcurrentEventsMakeOneChain(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			for j := range 20 {
-				if err := s.Audit(event("run", "intent")); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, s.Audit(event("run", "intent")))
 				if j%7 == 0 {
 					admit(t, s, fmt.Sprint(i, j))
 				}
-				if _, err := s.VerifyAudit(); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, expect.Err(s.VerifyAudit()))
 			}
 		})
 	}
 	wg.Wait()
-	if n := len(lines(verified(t, s))); n != 1+20*20+20*3 {
-		t.Errorf("%d lines", n)
-	}
-	if err := s.Flush(); err != nil {
-		t.Error(err)
-	}
+	n := len(lines(verified(t, s)))
+	expect.True(t, n == 1+20*20+20*3, "%d lines", n)
+	expect.NoError(t, s.Flush())
 	verified(t, again(t, s))
 }
 
@@ -122,18 +101,11 @@ func sample(t testing.TB, n int) (string, []byte) {
 	t.Helper()
 	s := fresh(t)
 	for i := range n - 1 {
-		if err := s.Audit(Event{Action: "run", Outcome: "intent", Detail: map[string]string{"n": fmt.Sprint(i)}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Audit(Event{Action: "run", Outcome: "intent", Detail: map[string]string{"n": fmt.Sprint(i)}}))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	path := filepath.Join(s.opts.Dir, auditName)
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	return path, b
 }
 
@@ -148,10 +120,7 @@ func TestVerifyFindsTheBrokenLine(t *testing.T) {
 		return b
 	}
 	chained := func(seq uint64) []byte { // to line 1, with the right prev
-		b, err := line{Seq: seq, Prev: hashLine(bytes.TrimSuffix(part(1), []byte("\n")))}.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(line{Seq: seq, Prev: hashLine(bytes.TrimSuffix(part(1), []byte("\n")))}.encode())(t)
 		return append(append(part(1), b...), '\n')
 	}
 	for _, c := range []struct {
@@ -177,13 +146,10 @@ func TestVerifyFindsTheBrokenLine(t *testing.T) {
 		{"a line without end", append(part(1), bytes.Repeat([]byte("x"), 1<<20)...), 1, false},
 		{"a huge line", append(append(part(1), bytes.Repeat([]byte(" "), 1<<20)...), '\n'), 1, false},
 	} {
-		if err := os.WriteFile(path, c.log, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, c.log, 0o600))
 		n, err := VerifyAudit(path)
-		if n != c.good || (err == nil) != c.ok {
-			t.Errorf("%s: %d lines, %v; want %d, ok %v", c.what, n, err, c.good, c.ok)
-		}
+		expect.True(t, n == c.good && (err == nil) == c.ok,
+			"%s: %d lines, %v; want %d, ok %v", c.what, n, err, c.good, c.ok)
 		if !c.ok {
 			wantErr(t, c.what, err, chat.ErrInvalid)
 			if want := fmt.Sprintf("line %d:", c.good+1); err != nil && !strings.Contains(err.Error(), want) {
@@ -199,9 +165,7 @@ func TestVerifyFindsTheBrokenLine(t *testing.T) {
 func TestVerifySeesEveryByte(t *testing.T) {
 	s := fresh(t)
 	for range 3 {
-		if err := s.Audit(event("run", "intent")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Audit(event("run", "intent")))
 	}
 	path := filepath.Join(s.opts.Dir, auditName)
 	whole := []byte(verified(t, s))
@@ -214,9 +178,7 @@ func TestVerifySeesEveryByte(t *testing.T) {
 			"doubled": append(bytes.Clone(whole[:i+1]), whole[i:]...),
 		} {
 			rewrite(t, path, b)
-			if _, err := s.VerifyAudit(); err == nil {
-				t.Errorf("byte %d %s: not seen", i, what)
-			}
+			expect.True(t, expect.Err(s.VerifyAudit()) != nil, "byte %d %s: not seen", i, what)
 		}
 	}
 	rewrite(t, path, whole)
@@ -226,9 +188,7 @@ func TestVerifySeesEveryByte(t *testing.T) {
 // rewrite changes the bytes of a file and keeps its inode.
 func rewrite(t testing.TB, path string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, b, 0o600))
 }
 
 func FuzzVerify(f *testing.F) {
@@ -239,18 +199,14 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte("{}\n\n\x00"))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		n, c, err := verify(bytes.NewReader(log))
-		if uint64(n) > c.seq || n > bytes.Count(log, []byte("\n")) {
-			t.Errorf("%d lines, seq %d", n, c.seq)
-		}
+		expect.True(t, uint64(n) <= c.seq && n <= bytes.Count(log, []byte("\n")),
+			"%d lines, seq %d", n, c.seq)
 		if err == nil && (c.seq != uint64(n) || len(log) > 0 && log[len(log)-1] != '\n') {
 			t.Errorf("accepted %d lines up to seq %d: %q", n, c.seq, log)
 		}
 		// a valid log stays valid when one more line is chained to it
 		if err == nil {
-			b, err := line{Seq: c.seq + 1, Prev: c.hash}.encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(line{Seq: c.seq + 1, Prev: c.hash}.encode())(t)
 			if m, _, err := verify(bytes.NewReader(append(log, append(b, '\n')...))); err != nil || m != n+1 {
 				t.Errorf("%d lines and one more make %d, %v", n, m, err)
 			}

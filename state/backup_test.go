@@ -12,15 +12,15 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // unpacked puts an archive in place in a directory without a state, by tar(1).
 func unpacked(t testing.TB, archive string, o Options) Options {
 	t.Helper()
 	o.Dir = t.TempDir()
-	if out, err := exec.Command("tar", "-xpf", archive, "-C", o.Dir).CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v: %s", err, out)
-	}
+	must.Run(t, exec.Command("tar", "-xpf", archive, "-C", o.Dir))
 	return o
 }
 
@@ -30,32 +30,21 @@ func unpacked(t testing.TB, archive string, o Options) Options {
 func TestBackupWhileWritten(t *testing.T) {
 	o := Options{Dir: t.TempDir(), AuditMax: 20_000, AuditKeep: 3}
 	s := open(t, o)
-	if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(s.EnsureBlock(chat.DefaultProfile)))
 	made, end := writeOn(t, s)
 	for range 12 {
 		first := made.Load()
-		b, err := s.Backup(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := Open(unpacked(t, b.Path, o))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(s.Backup(t.Context()))(t)
+		got := must.Get(Open(unpacked(t, b.Path, o)))(t)
 		verified(t, got)
 		if got.Len() != b.Chats {
 			t.Errorf("%d chats, the answer says %d", got.Len(), b.Chats)
 		}
 		for i := range first {
-			if _, err := got.Find("bridge", fmt.Sprint(i)); (err == nil) != (i%3 != 0) {
-				t.Errorf("chat %d, which was there before: %v", i, err)
-			}
+			_, err := got.Find("bridge", fmt.Sprint(i))
+			expect.True(t, (err == nil) == (i%3 != 0), "chat %d, which was there before: %v", i, err)
 		}
-		if err := got.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, got.Close())
 	}
 	end()
 	t.Logf("%d chats were made meanwhile", made.Load())
@@ -101,14 +90,10 @@ func writeOn(t *testing.T, s *Store) (made *atomic.Int64, end func()) {
 func TestBackupIsOneTar(t *testing.T) {
 	s := fresh(t)
 	a := admit(t, s, "a")
-	b, err := s.Backup(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(s.Backup(t.Context()))(t)
 	out, err := exec.Command("tar", "-tf", b.Path).Output()
-	if want := "install.key\naudit.jsonl\nchatd.db\n"; err != nil || string(out) != want {
-		t.Errorf("tar lists %q, %v, want %q", out, err, want)
-	}
+	want := "install.key\naudit.jsonl\nchatd.db\n"
+	expect.True(t, err == nil && string(out) == want, "tar lists %q, %v, want %q", out, err, want)
 	if fi, err := os.Lstat(b.Path); err != nil || fi.Mode() != 0o600 {
 		t.Errorf("%v, %v", fi, err)
 	}
@@ -126,39 +111,29 @@ func TestBackupIsOneTar(t *testing.T) {
 	_, err = s.Backup(t.Context())
 	wantErr(t, "beside another", err, chat.ErrBusy)
 	s.backingUp.Unlock()
-	if sums(t, s.opts.Dir)[backupName] != before {
-		t.Error("a backup that failed replaced the former one")
-	}
+	expect.True(t, sums(t, s.opts.Dir)[backupName] == before,
+		"a backup that failed replaced the former one")
 	if _, err := os.Lstat(filepath.Join(s.opts.Dir, backupName+".new")); !os.IsNotExist(err) {
 		t.Errorf("its draft: %v", err)
 	}
 	got := open(t, unpacked(t, b.Path, s.opts))
 	c, err := got.Find("bridge", "a")
-	if err != nil || c.ID != a.ID || c.UID != a.UID {
-		t.Errorf("%+v, %v, want %+v", c, err, a)
-	}
+	expect.True(t, err == nil && c.ID == a.ID && c.UID == a.UID, "%+v, %v, want %+v", c, err, a)
 }
 
 // TestBackupOverALaterLog: what is unpacked beside the log of later chats is refused.
 func TestBackupOverALaterLog(t *testing.T) {
 	s := fresh(t)
 	admit(t, s, "a")
-	b, err := s.Backup(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(s.Backup(t.Context()))(t)
 	later := admit(t, s, "b")
-	if err := s.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Flush())
 	o := unpacked(t, b.Path, s.opts)
 	log, err := os.ReadFile(filepath.Join(s.opts.Dir, auditName))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(o.Dir, auditName), log, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = Open(o)
 	wantErr(t, "an older database", err, chat.ErrExists)
 	if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("never gave uid %d", later.UID)) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"go.etcd.io/bbolt"
 )
 
@@ -16,7 +18,7 @@ import (
 func seeded(t testing.TB, n int) *Store {
 	t.Helper()
 	s := fresh(t)
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	must.Do(t, s.db.Update(func(tx *bbolt.Tx) error {
 		for i := range n {
 			ext := fmt.Sprintf("telegram:-100%010d@supergroup", i)
 			id, err := chat.DeriveID(s.key, "bridge", ext, 0)
@@ -31,10 +33,7 @@ func seeded(t testing.TB, n int) *Store {
 			}
 		}
 		return putBlock(tx, block{Profile: "default", Range: s.blocks[0].Range, Next: DefaultLow + uint32(n)})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return again(t, s)
 }
 
@@ -42,9 +41,7 @@ func seeded(t testing.TB, n int) *Store {
 func TestMemoryOfTenThousandChats(t *testing.T) {
 	s := seeded(t, 10_000)
 	dir := s.opts.Dir
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	s = nil
 	before := heap()
 	s = open(t, Options{Dir: dir})
@@ -74,12 +71,8 @@ func BenchmarkAdmit(b *testing.B) {
 		b.Run(fmt.Sprintf("chats=%d", n), func(b *testing.B) {
 			s := seeded(b, n)
 			for i := 0; b.Loop(); i++ {
-				if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
-					b.Fatal(err)
-				}
-				if _, _, err := s.Admit(chat.Spec{ExternalID: fmt.Sprint("new ", i)}, event("create", "intent")); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, expect.Err(s.EnsureBlock(chat.DefaultProfile)))
+				must.Do(b, expect.Err(s.Admit(chat.Spec{ExternalID: fmt.Sprint("new ", i)}, event("create", "intent"))))
 			}
 		})
 	}
@@ -89,25 +82,16 @@ func BenchmarkAdmit(b *testing.B) {
 func BenchmarkFsyncPage(b *testing.B) {
 	for syncs := 1; syncs <= 2; syncs++ {
 		b.Run(fmt.Sprintf("syncs=%d", syncs), func(b *testing.B) {
-			f, err := os.Create(filepath.Join(b.TempDir(), "page"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			f := must.Get(os.Create(filepath.Join(b.TempDir(), "page")))(b)
 			page := make([]byte, 4096)
 			for i := 0; b.Loop(); i++ {
 				for range syncs {
 					page[0]++
-					if _, err := f.WriteAt(page, int64(i%64)*4096); err != nil {
-						b.Fatal(err)
-					}
-					if err := f.Sync(); err != nil {
-						b.Fatal(err)
-					}
+					must.Get(f.WriteAt(page, int64(i%64)*4096))(b)
+					must.Do(b, f.Sync())
 				}
 			}
-			if err := f.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, f.Close())
 		})
 	}
 }
@@ -134,9 +118,7 @@ func BenchmarkGet(b *testing.B) {
 			s := seeded(b, n)
 			id := admit(b, s, "there").ID
 			for b.Loop() {
-				if _, err := s.Get(id); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(s.Get(id))(b)
 			}
 		})
 	}
@@ -147,9 +129,7 @@ func BenchmarkAudit(b *testing.B) {
 	s := fresh(b)
 	e := Event{Action: "run", Outcome: "intent", Chat: "0123456789abcdef", UID: DefaultLow, Caller: bridge, Detail: map[string]string{"command": "true"}}
 	for b.Loop() {
-		if err := s.Audit(e); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.Audit(e))
 	}
 }
 

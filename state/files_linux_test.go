@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestSecondOpenIsBusy(t *testing.T) {
 	s := fresh(t)
 	_, err := Open(s.opts)
 	wantErr(t, "second Open", err, chat.ErrBusy)
-	if err == nil || !strings.Contains(err.Error(), filepath.Join(s.opts.Dir, lockName)) {
-		t.Errorf("error does not name the lock file: %v", err)
-	}
+	expect.True(t, err != nil && strings.Contains(err.Error(), filepath.Join(s.opts.Dir, lockName)),
+		"error does not name the lock file: %v", err)
 	again(t, s)
 }
 
@@ -27,33 +28,22 @@ func TestOpenAfterAKilledDaemon(t *testing.T) {
 	s := fresh(t)
 	child := exec.Command("/bin/cat")
 	child.ExtraFiles = []*os.File{s.lock}
-	end, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	end := must.Get(child.StdinPipe())(t)
+	must.Do(t, child.Start())
+	must.Do(t, s.Close())
 	if held, err := os.Open(s.lock.Name()); err != nil || syscall.Flock(int(held.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 		t.Fatalf("control: the child holds no lock: %v", err)
 	}
 	time.AfterFunc(200*time.Millisecond, func() { _ = end.Close() }) // while Open waits
 	open(t, s.opts)
-	if err := child.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, child.Wait())
 }
 
 // A lock file that is removed and created again does not let a second daemon in: the database has
 // its own lock.
 func TestRemovedLockIsStillBusy(t *testing.T) {
 	s := fresh(t)
-	if err := os.Remove(filepath.Join(s.opts.Dir, lockName)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(s.opts.Dir, lockName)))
 	_, err := Open(s.opts)
 	wantErr(t, "Open beside a removed lock", err, chat.ErrBusy)
 }
@@ -71,9 +61,8 @@ func TestFilesArePrivateWhateverTheUmask(t *testing.T) {
 			t.Errorf("%s: mode %v, %v", name, fi.Mode(), err)
 		}
 	}
-	if _, err := os.Lstat(filepath.Join(s.opts.Dir, keyName+".new")); !os.IsNotExist(err) {
-		t.Errorf("the key's draft is left: %v", err)
-	}
+	_, err := os.Lstat(filepath.Join(s.opts.Dir, keyName+".new"))
+	expect.True(t, os.IsNotExist(err), "the key's draft is left: %v", err)
 }
 
 func TestKeyIsMadeOnce(t *testing.T) {
@@ -82,9 +71,8 @@ func TestKeyIsMadeOnce(t *testing.T) {
 	if again := again(t, s); string(again.key) != key || len(key) != keySize {
 		t.Errorf("the key changed, or has %d bytes", len(key))
 	}
-	if other := fresh(t); string(other.key) == key {
-		t.Error("two states have one key")
-	}
+	other := fresh(t)
+	expect.True(t, string(other.key) != key, "two states have one key")
 }
 
 // Each of these makes Open fail, with an error that names the file.
@@ -122,12 +110,8 @@ func TestOpenRefusesWhatWasMeddledWith(t *testing.T) {
 				needRoot(t)
 			}
 			s := fresh(t)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.meddle(s.opts.Dir); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Close())
+			must.Do(t, c.meddle(s.opts.Dir))
 			got, err := Open(s.opts)
 			if err == nil {
 				t.Fatalf("opened; %v", got.Close())
@@ -136,9 +120,8 @@ func TestOpenRefusesWhatWasMeddledWith(t *testing.T) {
 				t.Errorf("error %q does not begin with cannot or does not name the file", err)
 			}
 			_, err = os.Lstat(filepath.Join(s.opts.Dir, keyName))
-			if lost := c.what == "lost key"; os.IsNotExist(err) != lost {
-				t.Errorf("key lost %v, yet: %v", lost, err)
-			}
+			lost := c.what == "lost key"
+			expect.True(t, os.IsNotExist(err) == lost, "key lost %v, yet: %v", lost, err)
 		})
 	}
 }
@@ -154,9 +137,7 @@ func behindLink(dir, name string) error {
 // A crash between writing the key's draft and renaming it does not stop the next start.
 func TestKeyDraftOfACrash(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, keyName+".new"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, keyName+".new"), []byte("half"), 0o600))
 	if s := open(t, Options{Dir: dir}); len(s.key) != keySize {
 		t.Errorf("key of %d bytes", len(s.key))
 	}
@@ -167,8 +148,6 @@ func needRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 	t.Skip("needs root: changes owners or mounts")
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // The test binary is also the victim: with childDir set it uses that state until it is killed; with
@@ -93,9 +95,8 @@ type witness struct {
 
 func (w *witness) hear(t *testing.T, text string) {
 	var what, ext, id, uid string
-	if n, err := fmt.Sscan(text, &what, &ext, &id, &uid); n != 4 {
-		t.Fatalf("the child says %q (%v)", text, err)
-	}
+	n, err := fmt.Sscan(text, &what, &ext, &id, &uid)
+	must.True(t, n == 4, "the child says %q (%v)", text, err)
 	switch what {
 	case "admitted":
 		if was := w.given[uid]; was != "" && was != ext+", "+id {
@@ -116,9 +117,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	w := &witness{map[string]string{}, map[string]bool{}, map[string]string{}}
 	for round := range 25 {
 		killOne(t, dir, w, 5+rand.IntN(40), time.Duration(rand.IntN(3000))*time.Microsecond)
-		if t.Failed() {
-			t.Fatalf("round %d", round)
-		}
+		must.True(t, !t.Failed(), "round %d", round)
 	}
 	t.Logf("%d uids given, %d chats alive, %d between", len(w.given), len(w.live), len(w.unsure))
 }
@@ -128,13 +127,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 func killOne(t *testing.T, dir string, w *witness, after int, delay time.Duration) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	// a reaping without forgot may or may not have happened
 	in := bufio.NewScanner(out)
 	for n := 0; in.Scan(); n++ {
@@ -143,17 +137,11 @@ func killOne(t *testing.T, dir string, w *witness, after int, delay time.Duratio
 			time.AfterFunc(delay, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
 		}
 	}
-	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Fatalf("the child ended by itself: %v", err)
-	}
-	s, err := Open(Options{Dir: dir, BlockSize: 64, AuditMax: 3000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	err := cmd.Wait()
+	must.True(t, err != nil && strings.Contains(err.Error(), "killed"), "the child ended by itself: %v", err)
+	s := must.Get(Open(Options{Dir: dir, BlockSize: 64, AuditMax: 3000}))(t)
 	w.compare(t, s)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, s.Close())
 }
 
 func (w *witness) compare(t *testing.T, s *Store) {
@@ -174,9 +162,7 @@ func (w *witness) compare(t *testing.T, s *Store) {
 	created := map[string]int{}
 	for _, text := range lines(text) {
 		var l line
-		if err := json.Unmarshal([]byte(text), &l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(text), &l))
 		if l.Action == "create" && l.Outcome == "intent" {
 			created[fmt.Sprint(l.UID)]++
 		}

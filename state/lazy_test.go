@@ -5,21 +5,19 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestLazyIsFlushedByCloseAndByTime(t *testing.T) {
 	s := fresh(t)
 	a, b := admit(t, s, "a"), admit(t, s, "b")
 	used := a.UsedAt.Add(time.Hour)
-	if err := s.SetPhase(a.ID, chat.Ready, event("create", "done")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.SetPhase(a.ID, chat.Ready, event("create", "done")))
 	s.Touch(a.ID, used)
 	s.Touch(a.ID, used.Add(-time.Minute))
 	s.Touch("0123456789abcdef", used)
-	if err := s.SetAccount(b.ID, "userdb", event("create", "intent")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.SetAccount(b.ID, "userdb", event("create", "intent")))
 	s = again(t, s)
 	if r, err := s.Get(a.ID); err != nil || r.Phase != chat.Ready || !r.UsedAt.Equal(used) {
 		t.Errorf("after Close: %+v, %v", r, err)
@@ -30,9 +28,8 @@ func TestLazyIsFlushedByCloseAndByTime(t *testing.T) {
 	s.Touch(b.ID, used)
 	waitClean(t, s)
 	x, _, err := load(s.db)
-	if err != nil || !x.byID[b.ID].UsedAt.Equal(used) {
-		t.Errorf("not written in the background: %v", err)
-	}
+	expect.True(t, err == nil && x.byID[b.ID].UsedAt.Equal(used),
+		"not written in the background: %v", err)
 }
 
 // TestMoveUsed: used_at of all chats moves, also to an earlier time, and is written.
@@ -77,27 +74,20 @@ func TestTouchSurvivesAnotherChange(t *testing.T) {
 	r := admit(t, s, "a")
 	used := r.UsedAt.Add(time.Hour)
 	s.Touch(r.ID, used)
-	if err := s.SetAccount(r.ID, "userdb", event("create", "intent")); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := again(t, s).Get(r.ID); err != nil || !got.UsedAt.Equal(used) || got.Account != "userdb" {
-		t.Errorf("%+v, %v", got, err)
-	}
+	must.Do(t, s.SetAccount(r.ID, "userdb", event("create", "intent")))
+	got, err := again(t, s).Get(r.ID)
+	expect.True(t, err == nil && got.UsedAt.Equal(used) && got.Account == "userdb", "%+v, %v", got, err)
 }
 
 func TestRecordsAreCopies(t *testing.T) {
 	s := fresh(t)
 	labels := map[string]string{"team": "a"}
-	r, _, err := s.Admit(chat.Spec{ExternalID: "a", Labels: labels}, event("create", "intent"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.First(s.Admit(chat.Spec{ExternalID: "a", Labels: labels}, event("create", "intent")))(t)
 	labels["team"] = "changed by the caller"
 	r.Labels["team"] = "changed by the receiver"
 	for _, r := range s.All() {
 		r.Labels["team"] = "changed in All"
 	}
-	if got, err := s.Get(r.ID); err != nil || got.Labels["team"] != "a" {
-		t.Errorf("labels: %v, %v", got.Labels, err)
-	}
+	got, err := s.Get(r.ID)
+	expect.True(t, err == nil && got.Labels["team"] == "a", "labels: %v, %v", got.Labels, err)
 }

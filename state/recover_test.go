@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,8 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chatd/chatd/chat"
 	"go.etcd.io/bbolt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // image copies the state as a crash now would leave it, with the log cut to size bytes for a power
@@ -18,22 +22,15 @@ import (
 func image(t testing.TB, s *Store, size int64) Options {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o700))
 	s.writer.Lock()
 	defer s.writer.Unlock()
 	for _, name := range []string{keyName, dbName, auditName} {
-		b, err := os.ReadFile(filepath.Join(s.opts.Dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join(s.opts.Dir, name)))(t)
 		if name == auditName && size >= 0 {
 			b = b[:size]
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 	}
 	o := s.opts
 	o.Dir = dir
@@ -44,9 +41,7 @@ func image(t testing.TB, s *Store, size int64) Options {
 func calm(t testing.TB) *Store {
 	t.Helper()
 	s := fresh(t)
-	if err := s.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Flush())
 	close(s.stop)
 	<-s.done
 	s.stop, s.done = make(chan struct{}), make(chan struct{})
@@ -61,9 +56,7 @@ func TestPowerCutLosesNoIntent(t *testing.T) {
 	from := s.log.head.Offset
 	for i := range 4 {
 		r := admit(t, s, fmt.Sprint(i))
-		if err := s.Audit(event("run", "intent")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Audit(event("run", "intent")))
 		if i%2 == 0 {
 			reap(t, s, r.ID)
 		}
@@ -95,14 +88,11 @@ func TestKillLosesNoLine(t *testing.T) {
 	s := calm(t)
 	for i := range 3 {
 		admit(t, s, fmt.Sprint(i))
-		if err := s.Audit(event("run", "intent")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Audit(event("run", "intent")))
 	}
 	want := verified(t, s)
-	if got := verified(t, open(t, image(t, s, -1))); got != want {
-		t.Errorf("log after the kill\n%s\nwant\n%s", got, want)
-	}
+	got := verified(t, open(t, image(t, s, -1)))
+	expect.True(t, got == want, "log after the kill\n%s\nwant\n%s", got, want)
 }
 
 func TestTornLineIsCutAndSaid(t *testing.T) {
@@ -114,27 +104,17 @@ func TestTornLineIsCutAndSaid(t *testing.T) {
 		o := image(t, s, -1)
 		appendTo(t, filepath.Join(o.Dir, auditName), tail)
 		text := verified(t, open(t, o))
-		if want := fmt.Sprintf("cut off a last line without an end, of %d bytes", len(tail)); !strings.Contains(text, want) {
-			t.Errorf("%s: the log does not say %q:\n%s", what, want, text)
-		}
-		if !strings.Contains(text, `"action":"create"`) {
-			t.Errorf("%s: the line before is gone", what)
-		}
+		want := fmt.Sprintf("cut off a last line without an end, of %d bytes", len(tail))
+		expect.True(t, strings.Contains(text, want), "%s: the log does not say %q:\n%s", what, want, text)
+		expect.True(t, strings.Contains(text, `"action":"create"`), "%s: the line before is gone", what)
 	}
 }
 
 func appendTo(t testing.TB, path string, b []byte) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(f, bytes.NewReader(b)); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
+	must.Get(io.Copy(f, bytes.NewReader(b)))(t)
+	must.Do(t, f.Close())
 }
 
 // TestMeddlingWhileDown: a log that is cut, replaced or changed while chatd is down is detected at
@@ -156,34 +136,19 @@ func TestMeddlingWhileDown(t *testing.T) {
 	} {
 		s := fresh(t)
 		admit(t, s, "a")
-		if err := s.Audit(event("run", "intent")); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Audit(event("run", "intent")))
+		must.Do(t, s.Close())
 		path := filepath.Join(s.opts.Dir, auditName)
-		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(os.ReadFile(path))(t)
 		rewrite(t, path, c.meddle(whole))
 		for range 2 {
 			s = open(t, s.opts)
-			if _, err := s.VerifyAudit(); err == nil {
-				t.Errorf("%s: the log verifies", c.what)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			expect.True(t, expect.Err(s.VerifyAudit()) != nil, "%s: the log verifies", c.what)
+			must.Do(t, s.Close())
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(text), c.says); n != 1 {
-			t.Errorf("%s: says %q %d times, want once:\n%s", c.what, c.says, n, text)
-		}
+		text := must.Get(os.ReadFile(path))(t)
+		n := strings.Count(string(text), c.says)
+		expect.True(t, n == 1, "%s: says %q %d times, want once:\n%s", c.what, c.says, n, text)
 	}
 }
 
@@ -192,9 +157,7 @@ func TestUnwritableLog(t *testing.T) {
 	s := fresh(t)
 	good := s.log.file
 	bad, err := os.Open(good.Name()) // read only: every write fails
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	swap := func(f *os.File) {
 		s.log.mu.Lock()
 		defer s.log.mu.Unlock()
@@ -202,24 +165,17 @@ func TestUnwritableLog(t *testing.T) {
 	}
 	swap(bad)
 	admit(t, s, "a") // durable in the outbox
-	if s.Behind() == nil {
-		t.Error("nobody is told that the log is behind")
-	}
-	if err := s.Audit(event("run", "intent")); err == nil {
-		t.Error("Audit says it wrote what it could not")
-	}
+	expect.True(t, s.Behind() != nil, "nobody is told that the log is behind")
+	expect.True(t, s.Audit(event("run", "intent")) != nil, "Audit says it wrote what it could not")
 	_, _, err = s.Admit(chat.Spec{ExternalID: "b"}, event("create", "intent"))
 	if err == nil || s.Len() != 1 {
 		t.Errorf("a second commit: %v, %d records", err, s.Len())
 	}
 	swap(good)
 	admit(t, s, "b")
-	if n := strings.Count(verified(t, s), `"action":"create"`); n != 2 {
-		t.Errorf("%d create events, want 2", n)
-	}
-	if err := bad.Close(); err != nil {
-		t.Error(err)
-	}
+	n := strings.Count(verified(t, s), `"action":"create"`)
+	expect.True(t, n == 2, "%d create events, want 2", n)
+	expect.NoError(t, bad.Close())
 }
 
 // An inconsistent database is refused: using it could give a uid twice.
@@ -246,19 +202,10 @@ func TestOpenRefusesBrokenRecords(t *testing.T) {
 		s := fresh(t)
 		reap(t, s, admit(t, s, "first").ID)
 		r := admit(t, s, "a")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		db, _, err := openDB(filepath.Join(s.opts.Dir, dbName), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Update(func(tx *bbolt.Tx) error { return breakIt(tx, r) }); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
+		db := must.First(openDB(filepath.Join(s.opts.Dir, dbName), false))(t)
+		must.Do(t, db.Update(func(tx *bbolt.Tx) error { return breakIt(tx, r) }))
+		must.Do(t, db.Close())
 		if got, err := Open(s.opts); err == nil {
 			t.Errorf("%s: opened; %v", what, got.Close())
 		} else if !strings.HasPrefix(err.Error(), "cannot ") {
@@ -275,19 +222,92 @@ func FuzzReadEnd(f *testing.F) {
 	f.Add([]byte("{\"seq\":2}\n{"), int64(1))
 	f.Add([]byte("\n\n\x00"), int64(0))
 	f.Fuzz(func(t *testing.T, tail []byte, offset int64) {
-		file, err := os.CreateTemp(t.TempDir(), "log")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.Write(tail); err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.CreateTemp(t.TempDir(), "log"))(t)
+		must.Get(file.Write(tail))(t)
 		e, err := readEnd(file, head{Hash: noHash, Offset: max(offset, 0)})
 		if err != nil || e.head.Offset+e.torn != int64(len(tail)) || e.head.Offset != int64(bytes.LastIndexByte(tail, '\n')+1) {
 			t.Errorf("%+v, %v of %d bytes", e, err, len(tail))
 		}
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, file.Close())
 	})
+}
+
+// TestDamagedDatabase: a database that is cut off at any length, or whose pages hold something
+// else, is refused with an error that says what to do; chatd does not crash.
+func TestDamagedDatabase(t *testing.T) {
+	s := fresh(t)
+	for i := range 200 {
+		admit(t, s, fmt.Sprint(i))
+	}
+	must.Do(t, s.Close())
+	path := filepath.Join(s.opts.Dir, dbName)
+	whole := must.Get(os.ReadFile(path))(t)
+	used := 0
+	s = open(t, s.opts)
+	must.Do(t, s.db.View(func(tx *bbolt.Tx) error { used = int(tx.Size()); return nil }))
+	must.Do(t, s.Close())
+	page := os.Getpagesize()
+	refused := func(what string) {
+		t.Helper()
+		got, err := Open(s.opts)
+		if err == nil {
+			t.Errorf("%s: opened: %v", what, got.Close())
+			return
+		}
+		wantErr(t, what, err, chat.ErrInvalid)
+		expect.True(t, strings.Contains(err.Error(), "restore it from a backup"), "%s: %v", what, err)
+		expect.True(t, expect.Err(Peek(s.opts.Dir)) != nil, "%s: Peek opened it", what)
+	}
+	put := func(b []byte) {
+		t.Helper()
+		must.Do(t, os.WriteFile(path, b, 0o600))
+	}
+	for _, size := range []int{1, 100, page, 2 * page, 3 * page, used / 2, used / 2 / page * page, used - page, used - 1} {
+		put(whole[:size])
+		refused(fmt.Sprintf("cut to %d of %d bytes", size, used))
+	}
+	for what, from := range map[string]int{"all of it": 0, "all but its first two pages": 2 * page} {
+		b := []byte(string(whole))
+		for i := from; i < used; i++ {
+			b[i] = 0xa5
+		}
+		put(b)
+		refused("overwritten: " + what)
+	}
+	put(whole)
+	if got, err := Open(s.opts); err != nil || got.Len() != 200 {
+		t.Errorf("whole again: %v", err)
+	} else if err := got.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLostFiles: without the database, the key or the audit log, chatd refuses to go on with the
+// rest where that would give a uid again or another id, and says what to restore.
+func TestLostFiles(t *testing.T) {
+	for name, want := range map[string]string{
+		dbName:  "never gave uid 1879048192, which audit log",
+		keyName: "cannot read install key",
+	} {
+		s := fresh(t)
+		admit(t, s, "a")
+		must.Do(t, s.Close())
+		must.Do(t, os.Remove(filepath.Join(s.opts.Dir, name)))
+		got, err := Open(s.opts)
+		if err == nil {
+			err = errors.Join(errors.New("opened"), got.Close())
+		}
+		expect.True(t, strings.Contains(err.Error(), want), "without %s: %v", name, err)
+	}
+	s := fresh(t)
+	admit(t, s, "a")
+	must.Do(t, s.Close())
+	must.Do(t, os.Remove(filepath.Join(s.opts.Dir, auditName)))
+	s = open(t, s.opts)
+	expect.True(t, expect.Err(s.VerifyAudit()) != nil, "a lost audit log verifies")
+	b, err := os.ReadFile(filepath.Join(s.opts.Dir, auditName))
+	if err != nil ||
+		!strings.Contains(string(b), "known to have been written, is not where it was") {
+		t.Errorf("without the audit log the next says %s, %v", b, err)
+	}
 }

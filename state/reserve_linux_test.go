@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackFull: on a disk that a chat has filled, new acts are refused with the reason; but every
@@ -20,9 +21,7 @@ func TestAttackFull(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), reserveDir+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, cmd)
 }
 
 const reserveDir = "CHATD_TEST_STATE_RESERVE"

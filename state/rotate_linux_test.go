@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // With rotateDir set the test binary rotates there until it kills itself at the
@@ -32,9 +34,7 @@ func tell(t testing.TB, s *Store, from, n int) {
 	for i := range n {
 		e := event("run", "intent")
 		e.Detail = map[string]string{"n": fmt.Sprint(from + i)}
-		if err := errors.Join(s.Audit(e), s.Flush()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(s.Audit(e), s.Flush()))
 	}
 }
 
@@ -59,38 +59,31 @@ func TestRotate(t *testing.T) {
 	for i := range 200 {
 		want = append(want, fmt.Sprint(i))
 	}
-	if got := numbers(t, s); !slices.Equal(got, want) {
-		t.Errorf("the log has %v", got)
-	}
+	got := numbers(t, s)
+	expect.True(t, slices.Equal(got, want), "the log has %v", got)
 	paths := auditFiles(t, s)
-	if len(paths) < 5 {
-		t.Fatalf("200 events made %q", paths)
-	}
+	must.True(t, len(paths) >= 5, "200 events made %q", paths)
 	for i, path := range paths {
 		fi, err := os.Stat(path)
-		if err != nil || fi.Mode() != 0o600 || fi.Size() > 3000 {
-			t.Errorf("%s: %v, %v", path, fi, err)
-		}
+		expect.True(t, err == nil && fi.Mode() == 0o600 && fi.Size() <= 3000,
+			"%s: %v, %v", path, fi, err)
 		base, err := baseOf(path)
 		if i < len(paths)-1 && filepath.Base(path) != archiveName(base.seq+1) || err != nil {
 			t.Errorf("%s begins after line %d, %v", path, base.seq, err)
 		}
 	}
 	whole, err := VerifyAudit(paths...)
-	if err != nil || whole != len(lines(verified(t, s))) {
-		t.Errorf("the files have %d lines, %v", whole, err)
-	}
-	if entries, err := os.ReadDir(s.opts.Dir); err != nil || len(entries) != len(paths)+3 {
-		t.Errorf("left beside the log: %v, %v", entries, err)
-	}
+	expect.True(t, err == nil && whole == len(lines(verified(t, s))),
+		"the files have %d lines, %v", whole, err)
+	entries, err := os.ReadDir(s.opts.Dir)
+	expect.True(t, err == nil && len(entries) == len(paths)+3, "left beside the log: %v, %v", entries, err)
 }
 
 func TestNoRotation(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir()})
 	tell(t, s, 0, 100)
-	if paths := auditFiles(t, s); len(paths) != 1 {
-		t.Errorf("without a limit: %q", paths)
-	}
+	paths := auditFiles(t, s)
+	expect.True(t, len(paths) == 1, "without a limit: %q", paths)
 	for _, o := range []Options{{Dir: t.TempDir(), AuditMax: -1}, {Dir: t.TempDir(), AuditKeep: -1}} {
 		_, err := Open(o)
 		wantErr(t, fmt.Sprintf("%+v", o), err, chat.ErrInvalid)
@@ -107,32 +100,19 @@ func TestRotateKeepsSome(t *testing.T) {
 	tell(t, s, 200, 20) // at most maxRemoved a rotation
 	tell(t, s, 220, 60)
 	paths := auditFiles(t, s)
-	if max < 6 || len(paths) != 3+1 {
-		t.Fatalf("of %d files %q are left", max, paths)
-	}
+	must.True(t, max >= 6 && len(paths) == 3+1, "of %d files %q are left", max, paths)
 	got := numbers(t, s)
-	if got[0] == "0" || got[len(got)-1] != "279" {
-		t.Errorf("the log has %v", got)
-	}
-	if _, err := VerifyAudit(paths...); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, got[0] != "0" && got[len(got)-1] == "279", "the log has %v", got)
+	expect.NoError(t, expect.Err(VerifyAudit(paths...)))
 	for i, path := range paths[:3] {
-		if err := os.Rename(path, path+"-"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(path, path+"-"))
 		_, err := s.VerifyAudit()
 		wantErr(t, "without file "+fmt.Sprint(i), err, chat.ErrInvalid)
 		_, err = VerifyAudit(slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == path })...)
 		wantErr(t, "without file "+fmt.Sprint(i), err, chat.ErrInvalid)
-		if err := os.Rename(path+"-", path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(path+"-", path))
 	}
-	b, err := os.ReadFile(paths[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(paths[1]))(t)
 	rewrite(t, paths[1], append(b[:200:200], b[201:]...))
 	if _, err := s.VerifyAudit(); err == nil || !strings.Contains(err.Error(), filepath.Base(paths[1])) {
 		t.Errorf("a full log that was changed: %v", err)
@@ -148,20 +128,14 @@ func TestRotateOverwritesNothing(t *testing.T) {
 	for i := range 50 {
 		e := event("run", "intent")
 		e.Detail = map[string]string{"n": fmt.Sprint(i)}
-		if err := s.Audit(e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Audit(e))
 		failed = s.Flush()
 	}
 	if b, err := os.ReadFile(taken); err != nil || string(b) != "mine" || failed == nil {
 		t.Errorf("the file holds %q, %v; the rotation said %v", b, err, failed)
 	}
-	if _, err := os.Lstat(filepath.Join(s.opts.Dir, newName)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("left behind: %v", err)
-	}
-	if err := os.Remove(taken); err != nil {
-		t.Fatal(err)
-	}
+	expect.Is(t, expect.Err(os.Lstat(filepath.Join(s.opts.Dir, newName))), fs.ErrNotExist, "left behind")
+	must.Do(t, os.Remove(taken))
 	tell(t, s, 50, 1)
 	if got := numbers(t, s); len(got) != 51 || len(auditFiles(t, s)) != 2 {
 		t.Errorf("afterwards %d events in %q", len(got), auditFiles(t, s))
@@ -213,23 +187,16 @@ func TestKilledWhileRotating(t *testing.T) {
 			dir := t.TempDir()
 			last := killRotating(t, dir, step)
 			s := open(t, Options{Dir: dir, AuditMax: 2000, AuditKeep: 2})
-			if _, err := os.Lstat(filepath.Join(dir, newName)); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("left aside: %v", err)
-			}
+			expect.Is(t, expect.Err(os.Lstat(filepath.Join(dir, newName))), fs.ErrNotExist, "left aside")
 			text := verified(t, s)
-			if n := strings.Count(text, fmt.Sprintf(`"action":"create","outcome":"intent","chat":"%s"`, idOfUID(t, s, last))); n != 1 {
-				t.Errorf("the last create is in the log %d times", n)
-			}
-			if strings.Contains(text, `"trouble"`) {
-				t.Errorf("it found trouble: %s", text)
-			}
+			n := strings.Count(text, fmt.Sprintf(`"action":"create","outcome":"intent","chat":"%s"`, idOfUID(t, s, last)))
+			expect.True(t, n == 1, "the last create is in the log %d times", n)
+			expect.True(t, !strings.Contains(text, `"trouble"`), "it found trouble: %s", text)
 			tell(t, s, 0, 60)
-			if got := numbers(t, s); got[len(got)-1] != "59" {
-				t.Errorf("afterwards the log has %v", got)
-			}
-			if paths := auditFiles(t, s); len(paths) != 2+1 {
-				t.Errorf("afterwards there are %q", paths)
-			}
+			got := numbers(t, s)
+			expect.True(t, got[len(got)-1] == "59", "afterwards the log has %v", got)
+			paths := auditFiles(t, s)
+			expect.True(t, len(paths) == 2+1, "afterwards there are %q", paths)
 			verified(t, again(t, s))
 		})
 	}
@@ -255,9 +222,7 @@ func killRotating(t *testing.T, dir, step string) (last string) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for in := bufio.NewScanner(out); in.Scan(); {
 		last = in.Text()
 	}
@@ -283,13 +248,9 @@ func TestRotateIsNotMadeSure(t *testing.T) {
 		e := event("run", "intent")
 		e.Detail = map[string]string{"n": fmt.Sprint(written)}
 		err := errors.Join(s.Audit(e), s.Flush())
-		if failed != (err != nil) {
-			t.Fatalf("failed %t: %v", failed, err)
-		}
+		must.True(t, failed == (err != nil), "failed %t: %v", failed, err)
 	}
-	if err := os.Rename(dir+"-", dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(dir+"-", dir))
 	tell(t, s, written, 5)
 	if n := len(auditFiles(t, s)); n != 2 || len(numbers(t, s)) != written+5 {
 		t.Errorf("%d files with %d events of %d", n, len(numbers(t, s)), written+5)

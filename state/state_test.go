@@ -3,13 +3,18 @@ package state
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var bridge = chat.Caller{Name: "bridge", UID: 1000, Role: chat.RoleBridge}
@@ -20,15 +25,8 @@ func event(action, outcome string) Event {
 
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
-	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := must.Get(Open(o))(t)
+	t.Cleanup(func() { expect.NoError(t, s.Close()) })
 	return s
 }
 
@@ -36,61 +34,43 @@ func open(t testing.TB, o Options) *Store {
 func fresh(t testing.TB) *Store {
 	t.Helper()
 	s := open(t, Options{Dir: t.TempDir()})
-	if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(s.EnsureBlock(chat.DefaultProfile)))
 	return s
 }
 
 // again closes the store and opens its directory anew.
 func again(t testing.TB, s *Store) *Store {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	return open(t, s.opts)
 }
 
 func admit(t testing.TB, s *Store, externalID string) Record {
 	t.Helper()
 	r, created, err := s.Admit(chat.Spec{ExternalID: externalID}, event("create", "intent"))
-	if err != nil || !created {
-		t.Fatalf("Admit(%q) = created %v, %v", externalID, created, err)
-	}
+	must.True(t, err == nil && created, "Admit(%q) = created %v, %v", externalID, created, err)
 	return r
 }
 
 func reap(t testing.TB, s *Store, id chat.ID) {
 	t.Helper()
-	if err := s.SetPhase(id, chat.Reaping, event("reap", "intent")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Forget(id, event("reap", "done")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.SetPhase(id, chat.Reaping, event("reap", "intent")))
+	must.Do(t, s.Forget(id, event("reap", "done")))
 }
 
 func auditFiles(t testing.TB, s *Store) []string {
 	t.Helper()
-	paths, err := AuditFiles(s.opts.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(AuditFiles(s.opts.Dir))(t)
 	return paths
 }
 
 // verified fails the test unless the log verifies, and returns its text.
 func verified(t testing.TB, s *Store) string {
 	t.Helper()
-	if _, err := s.VerifyAudit(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.VerifyAudit())(t)
 	var text string
 	for _, path := range auditFiles(t, s) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(path))(t)
 		text += string(b)
 	}
 	return text
@@ -98,9 +78,7 @@ func verified(t testing.TB, s *Store) string {
 
 func wantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: error %v, want %v", what, err, want)
-	}
+	expect.Is(t, err, want, "%s: error", what)
 	if err != nil && !strings.HasPrefix(err.Error(), "cannot ") {
 		t.Errorf("%s: error %q does not begin with cannot", what, err)
 	}
@@ -113,26 +91,20 @@ func TestAdmitGetsOrCreates(t *testing.T) {
 		t.Errorf("first record: %+v", a)
 	}
 	b, created, err := s.Admit(chat.Spec{ExternalID: "../../etc\n🦊", Profile: "other"}, event("create", "intent"))
-	if err != nil || created || b.ID != a.ID || b.UID != a.UID {
-		t.Errorf("second Admit: %+v, %v, %v", b, created, err)
-	}
+	expect.True(t, err == nil && !created && b.ID == a.ID && b.UID == a.UID,
+		"second Admit: %+v, %v, %v", b, created, err)
 	other, created, err := s.Admit(chat.Spec{ExternalID: "../../etc\n🦊", Owner: "slack"}, event("create", "intent"))
-	if err != nil || !created || other.ID == a.ID || other.UID == a.UID {
-		t.Errorf("another owner's chat: %+v, %v, %v", other, created, err)
-	}
+	expect.True(t, err == nil && created && other.ID != a.ID && other.UID != a.UID,
+		"another owner's chat: %+v, %v, %v", other, created, err)
 	s = again(t, s)
 	for _, want := range []Record{a, other} {
 		got, err := s.Find(want.Owner, want.ExternalID)
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("after reopening: %+v, %v, want %+v", got, err, want)
-		}
-		if got, err := s.GetUID(want.UID); err != nil || got.ID != want.ID {
-			t.Errorf("GetUID(%d) = %v, %v", want.UID, got.ID, err)
-		}
+		expect.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want),
+			"after reopening: %+v, %v, want %+v", got, err, want)
+		expect.Equal(t, must.Get(s.GetUID(want.UID))(t).ID, want.ID, "GetUID(%d) =", want.UID)
 	}
-	if n := strings.Count(verified(t, s), `"action":"create","outcome":"intent"`); n != 2 {
-		t.Errorf("%d create intents in the log, want 2", n)
-	}
+	n := strings.Count(verified(t, s), `"action":"create","outcome":"intent"`)
+	expect.True(t, n == 2, "%d create intents in the log, want 2", n)
 }
 
 func TestAdmitRefuses(t *testing.T) {
@@ -173,9 +145,7 @@ func TestAdmitOnceAmongFifty(t *testing.T) {
 				r, created, err := s.Admit(chat.Spec{ExternalID: id}, event("create", "intent"))
 				mu.Lock()
 				defer mu.Unlock()
-				if err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, err)
 				if created {
 					made++
 				}
@@ -183,13 +153,10 @@ func TestAdmitOnceAmongFifty(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if made != 1 || len(uids) != 1 {
-			t.Errorf("%s: created %d times, uids %v", id, made, uids)
-		}
+		expect.True(t, made == 1 && len(uids) == 1, "%s: created %d times, uids %v", id, made, uids)
 	}
-	if n := strings.Count(verified(t, s), `"action":"create"`); n != 3 {
-		t.Errorf("%d create events, want 3", n)
-	}
+	n := strings.Count(verified(t, s), `"action":"create"`)
+	expect.True(t, n == 3, "%d create events, want 3", n)
 }
 
 func TestReapedComesBackWithAnotherUID(t *testing.T) {
@@ -203,9 +170,8 @@ func TestReapedComesBackWithAnotherUID(t *testing.T) {
 	wantErr(t, "Get of a reaped chat", err, chat.ErrNotFound)
 	s = again(t, s)
 	b := admit(t, s, "a")
-	if b.ID != a.ID || b.UID == a.UID {
-		t.Errorf("created again: id %s uid %d, was id %s uid %d", b.ID, b.UID, a.ID, a.UID)
-	}
+	expect.True(t, b.ID == a.ID && b.UID != a.UID,
+		"created again: id %s uid %d, was id %s uid %d", b.ID, b.UID, a.ID, a.UID)
 	if !s.Spent(a.UID) || s.Spent(b.UID) || s.Tombstones() != 1 {
 		t.Errorf("tombstones after creating again: %d", s.Tombstones())
 	}
@@ -220,13 +186,10 @@ func TestCollidingIDTakesNextWindow(t *testing.T) {
 			wantErr(t, "fifth collision", err, chat.ErrBusy)
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		want, err := chat.DeriveID(s.key, "bridge", "a", window)
-		if err != nil || r.ID != want {
-			t.Fatalf("window %d: id %s, want %s (%v)", window, r.ID, want, err)
-		}
+		must.True(t, err == nil && r.ID == want,
+			"window %d: id %s, want %s (%v)", window, r.ID, want, err)
 		// the record stays under its id, but as another owner's chat
 		s.mu.Lock()
 		live := s.index.byID[r.ID]
@@ -265,18 +228,14 @@ func TestClosedStore(t *testing.T) {
 	s := fresh(t)
 	id := admit(t, s, "a").ID
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
 	}
 	_, _, err := s.Admit(chat.Spec{ExternalID: "b"}, event("create", "intent"))
 	wantErr(t, "Admit", err, errClosed)
 	wantErr(t, "Flush", s.Flush(), errClosed)
 	wantErr(t, "Audit", s.Audit(event("run", "intent")), os.ErrClosed)
 	wantErr(t, "ready", s.SetPhase(id, chat.Ready, event("create", "done")), os.ErrClosed)
-	if _, err := s.Get(id); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, expect.Err(s.Get(id)))
 }
 
 // TestPatchIsWhole: a patch changes every field or none, stays over a restart, and says what create
@@ -286,21 +245,15 @@ func TestPatchIsWhole(t *testing.T) {
 	r := admit(t, s, "a")
 	patch := func(text string) error {
 		var p chat.Patch
-		if err := p.UnmarshalJSON([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.UnmarshalJSON([]byte(text)))
 		return s.Patch(r.ID, p, event("patch", "done"))
 	}
-	if err := patch(`{"profile":"web","env":{"A":"1"},"limits":{"pids_max":77},"labels":{"k":"v"}}`); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, patch(`{"profile":"web","env":{"A":"1"},"limits":{"pids_max":77},"labels":{"k":"v"}}`))
 	many := `{"profile":"other","env":null,"limits":null,"labels":{`
 	for i := range chat.MaxLabels {
 		many += fmt.Sprintf(`"n%d":"x",`, i)
 	}
-	if err := patch(many + `"last":"x"}}`); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("too many labels: %v", err)
-	}
+	expect.Is(t, patch(many+`"last":"x"}}`), chat.ErrInvalid, "too many labels")
 	for range 2 {
 		got, err := s.Get(r.ID)
 		if err != nil || got.Profile != "web" || got.Env["A"] != "1" || got.Labels["k"] != "v" ||
@@ -312,10 +265,55 @@ func TestPatchIsWhole(t *testing.T) {
 		}
 		s = again(t, s)
 	}
-	if err := patch(`{"limits":{"pids_max":null}}`); err != nil {
-		t.Fatal(err)
+	must.Do(t, patch(`{"limits":{"pids_max":null}}`))
+	got, err := s.Get(r.ID)
+	expect.True(t, err == nil && len(got.Limits) == 0, "%+v, %v", got.Limits, err)
+}
+
+// TestUnarchive: a chat of an archive has all that its record had, under a new uid; a crash before
+// its end leaves that it is made of an archive, and after it that it is ready with its schedules.
+func TestUnarchive(t *testing.T) {
+	s := fresh(t)
+	former := admit(t, s, "telegram:1")
+	former.Limits = chat.LimitChange{"memory_max": []byte("5")}
+	former.Env = map[string]string{"LANG": "C"}
+	former.Patched = []string{"env"}
+	former.Labels = map[string]string{"team": "ops"}
+	former.CreatedAt = former.CreatedAt.Add(-time.Hour)
+	name := chat.NewArchiveName(former.ID, former.CreatedAt)
+	expect.Is(t, expect.Err(s.Unarchive(name, former, event("unarchive", "intent"))), chat.ErrExists,
+		"while the chat is there")
+	reap(t, s, former.ID)
+	rec, err := s.Unarchive(name, former, event("unarchive", "intent"))
+	must.Do(t, err)
+	expect.Is(t, expect.Err(s.Unarchive(name, former, event("unarchive", "intent"))), chat.ErrExists,
+		"while it is unarchived")
+	s = again(t, s)
+	rec, err = s.Get(rec.ID)
+	must.True(t, err == nil && rec.Unarchives == name && rec.Phase == chat.Creating && rec.UID != former.UID,
+		"it is %+v, %v", rec, err)
+	sched := Schedule{Schedule: chat.Schedule{ID: "s1", Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour)}}}
+	must.Do(t, s.Unarchived(rec.ID, former.Env, []Schedule{sched}, event("unarchive", "done")))
+	s = again(t, s)
+	got, err := s.Get(rec.ID)
+	all, serr := s.Schedules(rec.ID)
+	if err = errors.Join(err, serr); err != nil || len(all) != 1 || all[0].ID != "s1" {
+		t.Fatalf("the schedules are %+v, %v", all, err)
 	}
-	if got, err := s.Get(r.ID); err != nil || len(got.Limits) != 0 {
-		t.Errorf("%+v, %v", got.Limits, err)
+	if got.Phase != chat.Ready || got.Unarchives != "" || !maps.Equal(got.Labels, former.Labels) ||
+		!maps.Equal(got.Env, former.Env) || !got.CreatedAt.Equal(former.CreatedAt) ||
+		!reflect.DeepEqual(got.Limits, former.Limits) || got.ID != former.ID {
+		t.Errorf("it is %+v, was %+v", got, former)
 	}
+	expect.Is(t, s.Unarchived(rec.ID, nil, nil, event("unarchive", "done")), chat.ErrWrongPhase, "twice")
+}
+
+// TestUnarchiveForeign: the record of another install, whose ids are others, is refused.
+func TestUnarchiveForeign(t *testing.T) {
+	former := admit(t, fresh(t), "telegram:1")
+	s := fresh(t)
+	name := chat.NewArchiveName(former.ID, former.CreatedAt)
+	expect.Is(t, expect.Err(s.Unarchive(name, former, event("unarchive", "intent"))), chat.ErrConflict,
+		"another install's")
+	expect.True(t, len(s.All()) == 0, "a record is left")
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // small is a store with a range of three blocks; the last one is short, and lacks the probes' uid.
@@ -27,14 +29,12 @@ func TestBlocksAreAlignedAndLeaveTheLastTwoUIDs(t *testing.T) {
 	} {
 		blocks, added, err := s.EnsureBlock(want.profile)
 		wantErr(t, want.profile, err, want.err)
-		if fmt.Sprint(blocks) != want.blocks || added != want.added {
-			t.Errorf("%d: %s has %v, added %v; want %v", i, want.profile, blocks, added, want)
-		}
+		expect.True(t, fmt.Sprint(blocks) == want.blocks && added == want.added,
+			"%d: %s has %v, added %v; want %v", i, want.profile, blocks, added, want)
 		s = again(t, s)
 	}
-	if got := fmt.Sprint(s.Blocks(), s.Profiles()); got != "map[a:[100-115] b:[116-131] c:[132-137]] [a b c]" {
-		t.Error(got)
-	}
+	expect.Equal(t, fmt.Sprint(s.Blocks(), s.Profiles()), "map[a:[100-115] b:[116-131] c:[132-137]] [a b c]",
+		"")
 }
 
 func TestFurtherBlockBeforeTheLastIsFull(t *testing.T) {
@@ -43,9 +43,7 @@ func TestFurtherBlockBeforeTheLastIsFull(t *testing.T) {
 	for i := range 38 { // 100 to 137: every uid but two
 		before, left := s.profileBlocks(chat.DefaultProfile)
 		_, added, err := s.EnsureBlock(chat.DefaultProfile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if added {
 			blocks++
 			if len(before) > 0 && left != 3 { // a quarter of 16 is 4
@@ -56,17 +54,12 @@ func TestFurtherBlockBeforeTheLastIsFull(t *testing.T) {
 			t.Fatalf("chat %d has uid %d", i, r.UID)
 		}
 	}
-	if blocks != 3 {
-		t.Errorf("%d blocks", blocks)
-	}
+	expect.True(t, blocks == 3, "%d blocks", blocks)
 	_, _, err := s.Admit(chat.Spec{ExternalID: "one more"}, event("create", "intent"))
 	wantErr(t, "uid 39 of 38", err, chat.ErrBusy)
 	_, _, err = s.EnsureBlock(chat.DefaultProfile)
 	wantErr(t, "a block beyond the range", err, chat.ErrBusy)
-	r, err := s.Find("bridge", "0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(s.Find("bridge", "0"))(t)
 	reap(t, s, r.ID)
 	_, _, err = s.Admit(chat.Spec{ExternalID: "in its place"}, event("create", "intent"))
 	wantErr(t, "a uid that came free", err, chat.ErrBusy)
@@ -75,16 +68,11 @@ func TestFurtherBlockBeforeTheLastIsFull(t *testing.T) {
 // After a change of range or block size no uid of an old block is given again.
 func TestChangedRange(t *testing.T) {
 	s := small(t)
-	if _, _, err := s.EnsureBlock("a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(s.EnsureBlock("a")))
+	must.Do(t, s.Close())
 	s = open(t, Options{Dir: s.opts.Dir, UIDs: Range{96, 200}, BlockSize: 8})
-	if blocks, _, err := s.EnsureBlock("b"); err != nil || fmt.Sprint(blocks) != "[120-127]" {
-		t.Errorf("%v, %v", blocks, err)
-	}
+	blocks, _, err := s.EnsureBlock("b")
+	expect.True(t, err == nil && fmt.Sprint(blocks) == "[120-127]", "%v, %v", blocks, err)
 	for _, r := range []Range{{0, 10}, {10, 10}, {10, 9}, {1, 1 << 31}} {
 		_, err := Open(Options{Dir: t.TempDir(), UIDs: r})
 		wantErr(t, r.String(), err, chat.ErrInvalid)
@@ -112,9 +100,7 @@ func TestRandomLives(t *testing.T) {
 		case what < 10 && there:
 			s.Touch(r.ID, r.UsedAt.Add(1))
 		default:
-			if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, expect.Err(s.EnsureBlock(chat.DefaultProfile)))
 			got, created, err := s.Admit(chat.Spec{ExternalID: ext}, event("create", "intent"))
 			if err != nil || created == there || there && got.UID != r.UID {
 				t.Fatalf("Admit(%s): %+v created %v, %v; was %+v", ext, got, created, err, r)

@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chatd/chatd/chat"
 	"go.etcd.io/bbolt"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOtherVersion: a state of another version is refused with both versions and what
@@ -22,9 +25,7 @@ import (
 func TestOtherVersion(t *testing.T) {
 	s := fresh(t)
 	admit(t, s, "a")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	dir := s.opts.Dir
 	for _, v := range []int{Version + 1, 5} {
 		refusesVersion(t, s.opts, v)
@@ -54,31 +55,22 @@ func refusesVersion(t *testing.T, o Options, version int) {
 			}
 		}
 	}
-	if after := sums(t, dir); !reflect.DeepEqual(before, after) {
-		t.Errorf("the refused state changed:\n%v\n%v", before, after)
-	}
+	after := sums(t, dir)
+	expect.True(t, reflect.DeepEqual(before, after), "the refused state changed:\n%v\n%v", before, after)
 }
 
 func putVersion(t testing.TB, dir, word string) {
 	t.Helper()
-	db, err := bbolt.Open(filepath.Join(dir, dbName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(bbolt.Open(filepath.Join(dir, dbName), 0o600, nil))(t)
 	put := func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(formatKey, []byte(word)) }
-	if err := errors.Join(db.Update(put), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(db.Update(put), db.Close()))
 }
 
 // sums are the contents, modes and times of the files of a directory.
 func sums(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	m := map[string]string{}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
 			m[e.Name()] = e.Type().String()
@@ -86,9 +78,7 @@ func sums(t testing.TB, dir string) map[string]string {
 		}
 		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		fi, ierr := e.Info()
-		if err := errors.Join(err, ierr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, ierr))
 		m[e.Name()] = fmt.Sprintf("%x %s %s", sha256.Sum256(b), fi.Mode(), fi.ModTime())
 	}
 	return m
@@ -110,14 +100,9 @@ func TestStoredFields(t *testing.T) {
 	slices.Sort(fields)
 	got := strings.Join(fields, "\n") + "\n"
 	file := filepath.Join("testdata", fmt.Sprintf("version-%d.txt", Version))
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("what is stored differs from %s: raise Version, and add a file for the new version.\n%s",
-			file, got)
-	}
+	want := must.Get(os.ReadFile(file))(t)
+	expect.Equal(t, got, string(want),
+		"what is stored differs from %s: raise Version, and add a file for the new version.\n", file)
 }
 
 // storedFields are the JSON paths of a type, with the kinds of their values.
@@ -142,4 +127,32 @@ func storedFields(path string, of reflect.Type) (fields []string) {
 		}
 	}
 	return fields
+}
+
+// TestCheckGiven: a database is refused for each uid in its range that owns paths and was never
+// given, except the probes' uid; the error names some of the paths.
+func TestCheckGiven(t *testing.T) {
+	given := func(uid uint32) bool { return uid < 110 }
+	check := func(owners map[uint32]string) error {
+		return CheckGiven("/state", given, Range{100, 139}, owners)
+	}
+	known := map[uint32]string{0: "root", 99: "below", 100: "first", 109: "given", 139: "probe",
+		140: "above"}
+	for _, owners := range []map[uint32]string{nil, known} {
+		expect.Is(t, check(owners), nil, "%v", owners)
+	}
+	known[110] = "/homes/a"
+	err := check(known)
+	if !errors.Is(err, chat.ErrExists) ||
+		!strings.Contains(err.Error(), "never heard of /homes/a of uid 110: restore chatd.db") {
+		t.Errorf("%v", err)
+	}
+	for uid := uint32(111); uid <= 138; uid++ {
+		known[uid] = "/homes/b"
+	}
+	err = check(known)
+	if err == nil || !strings.Contains(err.Error(), "/homes/b of uid 114, 24 more: restore") ||
+		strings.Contains(err.Error(), "uid 115") {
+		t.Errorf("%v", err)
+	}
 }

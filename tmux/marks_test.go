@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestMarks(t *testing.T) {
@@ -21,9 +24,7 @@ func TestMarks(t *testing.T) {
 		"\x1b]133;A" + strings.Repeat("x", 1<<16):                   "",
 		"\x1b]133;A;" + strings.Repeat("x", 200) + "\a\x1b]133;B\a": "B",
 	} {
-		if got := spell((&Marks{}).Read([]byte(in))); got != want {
-			t.Errorf("%.60q has the marks %q, want %q", in, got, want)
-		}
+		expect.Equal(t, spell((&Marks{}).Read([]byte(in))), want, "%.60q has the marks", in)
 	}
 }
 
@@ -51,9 +52,7 @@ func FuzzMarks(f *testing.F) {
 		var got []Mark
 		for n := int(step%7) + 1; len(in) > 0; in = in[min(n, len(in)):] {
 			got = append(got, m.Read([]byte(in[:min(n, len(in))]))...)
-			if len(m.held) > longestMark {
-				t.Fatalf("%d bytes are held", len(m.held))
-			}
+			must.True(t, len(m.held) <= longestMark, "%d bytes are held", len(m.held))
 		}
 		if spell(got) != whole {
 			t.Fatalf("in pieces %q, in one %q", spell(got), whole)

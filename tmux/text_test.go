@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/internal/termsafe"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestText(t *testing.T) {
@@ -32,13 +34,10 @@ func TestText(t *testing.T) {
 		"a\x1b[" + strings.Repeat("1;", 1<<16):  "a",
 		"a\xe2\x82":                             "a", // its end may come
 	} {
-		if got := string((&Text{}).Append(nil, []byte(in))); got != want {
-			t.Errorf("the text of %.60q is %q, want %q", in, got, want)
-		}
+		expect.Equal(t, string((&Text{}).Append(nil, []byte(in))), want, "the text of %.60q", in)
 	}
-	if got := string((&Text{}).Append([]byte("before "), []byte("after"))); got != "before after" {
-		t.Errorf("appended to a text: %q", got)
-	}
+	expect.Equal(t, string((&Text{}).Append([]byte("before "), []byte("after"))), "before after",
+		"appended to a text")
 }
 
 // In two places package termsafe follows the table of charmbracelet/x/ansi, and Text the VT500
@@ -55,16 +54,12 @@ var differs = regexp.MustCompile(`\x1b[^ -~]*P[^ -~]*\x1b|\x1b[^ -~]*\[[^@-~]*[ 
 // TestTextDiffers: the differences from display are these, and FuzzText leaves them out.
 func TestTextDiffers(t *testing.T) {
 	for in, want := range differ {
-		if got := string((&Text{}).Append(nil, []byte(in))); got != want.text {
-			t.Errorf("the text of %q is %q, want %q", in, got, want.text)
-		}
+		expect.Equal(t, string((&Text{}).Append(nil, []byte(in))), want.text, "the text of %q", in)
 		if got := termsafe.String(in, termsafe.Plain); got != want.display {
 			t.Errorf("display has %q for %q, want %q; take the row out if it agrees with Text",
 				got, in, want.display)
 		}
-		if !differs.MatchString(in) {
-			t.Errorf("FuzzText does not leave %q out", in)
-		}
+		expect.True(t, differs.MatchString(in), "FuzzText does not leave %q out", in)
 	}
 }
 
@@ -97,16 +92,11 @@ func FuzzText(f *testing.F) {
 			_, _ = w.Write(piece)
 			got = text.Append(got, piece)
 			clear(piece) // it is the caller's again
-			if len(text.held) >= utf8.UTFMax {
-				t.Fatalf("%d bytes are held", len(text.held))
-			}
+			must.True(t, len(text.held) < utf8.UTFMax, "%d bytes are held", len(text.held))
 		}
-		if string(got) != whole || !utf8.Valid(got) {
-			t.Fatalf("in pieces %q, in one %q", got, whole)
-		}
+		must.True(t, string(got) == whole && utf8.Valid(got), "in pieces %q, in one %q", got, whole)
 		one := replaced.ReplaceAllString(string(got), "\ufffd")
-		if other := replaced.ReplaceAllString(want.String(), "\ufffd"); one != other {
-			t.Fatalf("Text has %q, display %q", one, other)
-		}
+		other := replaced.ReplaceAllString(want.String(), "\ufffd")
+		must.True(t, one == other, "Text has %q, display %q", one, other)
 	})
 }

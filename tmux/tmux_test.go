@@ -2,7 +2,6 @@ package tmux
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestKnownKey(t *testing.T) {
@@ -19,9 +21,7 @@ func TestKnownKey(t *testing.T) {
 		"": false, "F0": false, "F13": false, "F01": false, "C-": false, "C-C-c": false, "up": false,
 		"kill-server": false, "Up;": false, "é": false, " ": false, "\n": false, "X-a": false, "-l": false, "C-\n": false,
 	} {
-		if got := KnownKey(name); got != want {
-			t.Errorf("KnownKey(%q) = %v, want %v", name, got, want)
-		}
+		expect.Equal(t, KnownKey(name), want, "KnownKey(%q)", name)
 	}
 }
 
@@ -31,14 +31,12 @@ func TestKeyName(t *testing.T) {
 		"pgdn": "PgDn", "pageup": "PgUp", "f1": "F1", "f12": "F12", "ctrl-x": "C-x", "alt-x": "M-x", "shift-tab": "S-Tab",
 		"ctrl-alt-left": "C-M-Left", "C-up": "C-Up", "ctrl-;": "C-;", "ctrl--": "C--", "C-c": "C-c", "Up": "Up", "x": "x",
 	} {
-		if got, known := KeyName(name); got != want || !known {
-			t.Errorf("KeyName(%q) = %q, %v, want %q", name, got, known, want)
-		}
+		got, known := KeyName(name)
+		expect.True(t, got == want && known, "KeyName(%q) = %q, %v, want %q", name, got, known, want)
 	}
 	for _, name := range []string{"", "ctrl-", "ctrl-C-c", "ctrl-ctrl-c", "f0", "f13", "f01", "Ctrl-c", "kill-server", "up;", "-l", "ctrl-é", "alt-\n"} {
-		if key, known := KeyName(name); known {
-			t.Errorf("KeyName(%q) is %q", name, key)
-		}
+		key, known := KeyName(name)
+		expect.True(t, !known, "KeyName(%q) is %q", name, key)
 	}
 }
 
@@ -79,9 +77,7 @@ func start(t *testing.T, shell ...string) *Terminal {
 	client := exec.Command(argv[0], argv[1:]...)
 	client.Dir = dir
 	client.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TERM=screen", "LANG=C.UTF-8", "PS1=$ "}
-	if out, err := client.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, client)
 	t.Cleanup(func() { _ = exec.Command("tmux", "-S", sock, "kill-server").Run() })
 	return New(sock, local)
 }
@@ -104,9 +100,8 @@ func TestTerminal(t *testing.T) {
 	term := start(t, "bash", "--norc", "--noprofile", "-i")
 	ctx := t.Context()
 	s := waitScreen(t, term, "$")
-	if s.Rows != Rows || s.Cols != Cols {
-		t.Errorf("size %dx%d, want %dx%d", s.Cols, s.Rows, Cols, Rows)
-	}
+	expect.True(t, s.Rows == Rows && s.Cols == Cols,
+		"size %dx%d, want %dx%d", s.Cols, s.Rows, Cols, Rows)
 	for _, text := range []string{
 		"echo one; echo -l '#{pid}' -- ; kill-server",
 		"-t =other: hi",
@@ -118,38 +113,25 @@ func TestTerminal(t *testing.T) {
 		waitScreen(t, term, text)
 	}
 	waitScreen(t, term, "42 é 😀")
-	if _, err := term.Type(ctx, "echo r''eady; cat", true, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Type(ctx, "echo r''eady; cat", true, If{}))(t)
 	waitScreen(t, term, "\nready") // the shell has given the terminal back its modes
-	if _, err := term.Press(ctx, "", []string{"a", ";", "Enter"}, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Press(ctx, "", []string{"a", ";", "Enter"}, If{}))(t)
 	waitScreen(t, term, "a;\na;")
-	if _, err := term.Press(ctx, "", []string{"C-c"}, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Press(ctx, "", []string{"C-c"}, If{}))(t)
 	// Not ^C alone: until the shell reads again, the terminal keeps no more than
 	// 4095 bytes of a line (termios(3), canonical mode).
 	waitScreen(t, term, "^C\n$")
-	if _, err := term.Press(ctx, "", []string{"a", "kill-server"}, If{}); !errors.Is(err, ErrKey) {
-		t.Errorf("an unknown key gave %v, want ErrKey", err)
-	}
+	expect.Is(t, expect.Err(term.Press(ctx, "", []string{"a", "kill-server"}, If{})), ErrKey,
+		"an unknown key gave")
 	big := strings.Repeat("x", 200_000)
-	if _, err := term.Type(ctx, "echo "+big+" | wc -c", true, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Type(ctx, "echo "+big+" | wc -c", true, If{}))(t)
 	waitScreen(t, term, "200001")
-	if _, err := term.Type(ctx, "exit", true, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.Type(ctx, "exit", true, If{}))(t)
 	var err error
 	for deadline := time.Now().Add(2 * time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		_, err = term.Screen(ctx, Plain, 0)
 	}
-	if err == nil {
-		t.Error("the server lives on after its last shell ended")
-	}
+	expect.True(t, err != nil, "the server lives on after its last shell ended")
 }
 
 // TestPrinted: a line that the terminal wraps is one line, and blanks within it stay.
@@ -158,13 +140,9 @@ func TestPrinted(t *testing.T) {
 	line := strings.Repeat("x", Cols-3) + "   " + strings.Repeat("y", wide-Cols)
 	term := start(t, "sh", "-c", "printf '%s\\n' '"+line+"' 'ready  '; exec cat")
 	s := waitScreen(t, term, "ready")
-	if strings.Contains(s.Text, line) {
-		t.Errorf("the screen does not wrap: %q", s.Text)
-	}
+	expect.True(t, !strings.Contains(s.Text, line), "the screen does not wrap: %q", s.Text)
 	p, err := term.Screen(t.Context(), Printed, 0)
-	if err != nil || p.Text != line+"\nready" {
-		t.Errorf("printed is %q, %v", p.Text, err)
-	}
+	expect.True(t, err == nil && p.Text == line+"\nready", "printed is %q, %v", p.Text, err)
 }
 
 // TestHostileText types what tmux, a shell or a terminal could take for something else, to a
@@ -184,9 +162,8 @@ func TestHostileText(t *testing.T) {
 			"; kill-server", "-t", "-t x", "--", ";", "\\;", "#{pid} #(touch pwned) #[fg=red]", "%1", "$HOME `id` $(id)", "C-c", "Enter", "\x1b", "\x1b[201~", "\x03\x04\x1a\x11\x13",
 			"\t\b\x7f", "é😀\xff\xfe\xc3", "\"'\\", "a\nb\rc", strings.Repeat("y", 300_000),
 		} {
-			if _, err := term.Type(t.Context(), text, false, If{}); err != nil {
-				t.Fatalf("Type(%q): %v", text, err)
-			}
+			_, err := term.Type(t.Context(), text, false, If{})
+			must.True(t, err == nil, "Type(%q): %v", text, err)
 			text = strings.ReplaceAll(Typeable(text), "\n", "\r") // as Enter does
 			if bracketed && text != "" {
 				text = "\x1b[200~" + text + "\x1b[201~"
@@ -209,8 +186,76 @@ func TestHostileText(t *testing.T) {
 
 func TestParseScreenRefusesNoise(t *testing.T) {
 	for _, out := range []string{"", "x", "1 2 3", "no server running"} {
-		if _, err := parseScreen([]byte(out)); err == nil {
-			t.Errorf("parseScreen(%q) gave no error", out)
+		expect.True(t, expect.Err(parseScreen([]byte(out))) != nil, "parseScreen(%q) gave no error", out)
+	}
+}
+
+// attachFrom attaches a client on a terminal of that size, and returns what detaches it.
+func attachFrom(t *testing.T, term *Terminal, readOnly bool, rows, cols int) (leave func()) {
+	t.Helper()
+	var words []string
+	for _, w := range AttachArgv(term.socket, readOnly) {
+		words = append(words, quote(w))
+	}
+	line := fmt.Sprintf("stty rows %d cols %d; TERM=xterm exec %s", rows, cols, strings.Join(words, " "))
+	cmd := exec.Command("script", "-qec", line, "/dev/null")
+	stdin := must.Get(cmd.StdinPipe())(t)
+	before := clients(t, term)
+	must.Do(t, cmd.Start())
+	leave = func() {
+		_ = stdin.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	t.Cleanup(leave)
+	for deadline := time.Now().Add(2 * time.Minute); clients(t, term) == before; time.Sleep(20 * time.Millisecond) {
+		must.True(t, !time.Now().After(deadline), "the client did not attach")
+	}
+	return leave
+}
+
+func clients(t *testing.T, term *Terminal) int {
+	t.Helper()
+	out := must.Get(term.client(t.Context(), nil, []string{"list-clients"}))(t)
+	return strings.Count(string(out), "\n")
+}
+
+// TestAttachLeavesTheSize: no client changes the size of what it looks at, whether it types or only
+// reads, alone or beside others, in the first window or a later one.
+func TestAttachLeavesTheSize(t *testing.T) {
+	term := start(t, "sh", "-c", "echo ready; exec cat")
+	waitScreen(t, term, "ready")
+	has := func(when string, rows, cols, count int) {
+		t.Helper()
+		var s Screen
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			var err error
+			if s, err = term.Screen(t.Context(), Plain, 0); err != nil {
+				t.Fatal(err)
+			}
+			if s.Rows == rows && s.Cols == cols && clients(t, term) == count {
+				return
+			}
+		}
+		t.Errorf("%s: %dx%d, want %dx%d", when, s.Rows, s.Cols, rows, cols)
+	}
+	for _, readOnly := range []bool{true, false} {
+		for _, size := range [][2]int{{5, 10}, {10, 40}, {1, 1}, {100, 300}} {
+			leave := attachFrom(t, term, readOnly, size[0], size[1])
+			has("while one is there", Rows, Cols, 1)
+			other := attachFrom(t, term, !readOnly, 7, 33)
+			has("while two are there", Rows, Cols, 2)
+			leave()
+			other()
+			has("none is there", Rows, Cols, 0)
 		}
 	}
+	must.Get(term.client(t.Context(), nil, []string{"new-window", "-t", target, "sleep 600"}))(t)
+	attachFrom(t, term, false, 5, 10)
+	has("in a second window", Rows, Cols, 1)
+}
+
+func writeFile(t *testing.T, name string, content []byte) {
+	t.Helper()
+	must.Do(t, os.WriteFile(name, content, 0o600))
 }

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // gets waits until the file has want, or a while.
@@ -16,9 +20,7 @@ func gets(t *testing.T, file, want string) {
 	for deadline := time.Now().Add(2 * time.Minute); len(b) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		b, _ = os.ReadFile(file) // not there yet
 	}
-	if string(b) != want {
-		t.Errorf("%q came, want %q", b, want)
-	}
+	expect.True(t, string(b) == want, "%q came, want %q", b, want)
 }
 
 // TestEveryKey presses each character, and types some as keys: no one is read by tmux.
@@ -33,14 +35,11 @@ func TestEveryKey(t *testing.T) {
 		want.WriteByte(b)
 	}
 	for _, part := range [][]string{keys[:50], keys[50:]} {
-		if f, err := term.Press(t.Context(), "", part, If{}); err != nil || f.Done != len(part) {
-			t.Fatalf("%+v, %v", f, err)
-		}
+		f, err := term.Press(t.Context(), "", part, If{})
+		must.True(t, err == nil && f.Done == len(part), "%+v, %v", f, err)
 	}
 	text := "é😀 '#{pid}'\n"
-	if _, err := term.TypeKeys(t.Context(), text, If{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(term.TypeKeys(t.Context(), text, If{}))(t)
 	gets(t, got, want.String()+strings.ReplaceAll(text, "\n", "\r"))
 }
 
@@ -74,9 +73,7 @@ func TestIf(t *testing.T) {
 		}
 	}
 	out, err := term.client(t.Context(), nil, []string{"list-buffers"})
-	if err != nil || len(out) > 0 {
-		t.Errorf("the buffers %q are left, %v", out, err)
-	}
+	expect.True(t, err == nil && len(out) == 0, "the buffers %q are left, %v", out, err)
 }
 
 // TestIfShell: the shell is told from what runs in it, and keys stop where the condition does.
@@ -84,25 +81,19 @@ func TestIfShell(t *testing.T) {
 	term := start(t, "bash", "--norc", "--noprofile", "-i")
 	waitScreen(t, term, "$")
 	yes, no := true, false
-	if f, err := term.Type(t.Context(), "echo $((40+1))", true, If{Shell: &yes}); err != nil || !f.Shell() {
-		t.Errorf("at the prompt: %+v, %v", f, err)
-	}
+	f, err := term.Type(t.Context(), "echo $((40+1))", true, If{Shell: &yes})
+	expect.True(t, err == nil && f.Shell(), "at the prompt: %+v, %v", f, err)
 	waitScreen(t, term, "\n41")
-	if f, err := term.Type(t.Context(), "echo $((40+3))", true, If{Shell: &no}); !errors.Is(err, ErrUnmet) || f.Program != "bash" {
-		t.Errorf("while no shell is in front: %+v, %v", f, err)
-	}
-	if _, err := term.Type(t.Context(), "exec cat", true, If{}); err != nil {
-		t.Fatal(err)
-	}
+	f, err = term.Type(t.Context(), "echo $((40+3))", true, If{Shell: &no})
+	expect.True(t, errors.Is(err, ErrUnmet) && f.Program == "bash", "while no shell is in front: %+v, %v", f, err)
+	must.Get(term.Type(t.Context(), "exec cat", true, If{}))(t)
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := term.Type(t.Context(), "here", true, If{Program: "cat"}); err == nil || time.Now().After(deadline) {
 			break
 		}
 	}
 	s := waitScreen(t, term, "here\nhere")
-	if strings.Contains(s.Text, "43") {
-		t.Errorf("it was typed: %s", s.Text)
-	}
+	expect.True(t, !strings.Contains(s.Text, "43"), "it was typed: %s", s.Text)
 }
 
 func TestValidProgram(t *testing.T) {
@@ -111,9 +102,7 @@ func TestValidProgram(t *testing.T) {
 		"": false, "a b": false, "#{pid}": false, "a,b": false, "a}": false, "é": false, "\n": false, "a:b": false, "@": false, "[": false,
 		strings.Repeat("x", MaxProgram+1): false,
 	} {
-		if ValidProgram(name) != want {
-			t.Errorf("ValidProgram(%q) = %v", name, !want)
-		}
+		expect.True(t, ValidProgram(name) == want, "ValidProgram(%q) = %v", name, !want)
 	}
 }
 
@@ -123,12 +112,43 @@ func TestConfig(t *testing.T) {
 	waitScreen(t, term, "TERM="+Term)
 	for _, o := range []string{"extended-keys on", "focus-events on", "escape-time 0"} {
 		out, err := term.client(t.Context(), nil, []string{"show-options", "-s", strings.Fields(o)[0]})
-		if err != nil || strings.TrimSpace(string(out)) != o {
-			t.Errorf("%q, %v, want %s", out, err, o)
-		}
+		expect.True(t, err == nil && strings.TrimSpace(string(out)) == o, "%q, %v, want %s", out, err, o)
 	}
 	out, err := term.client(t.Context(), nil, []string{"show-options", "-s", "terminal-features"})
-	if err != nil || !strings.Contains(string(out), "*:RGB") {
-		t.Errorf("%q, %v", out, err)
+	expect.True(t, err == nil && strings.Contains(string(out), "*:RGB"), "%q, %v", out, err)
+}
+
+func TestTypeable(t *testing.T) {
+	for in, want := range map[string]string{
+		"हिन्दी ที่นี่ தமிழ் e\u0301 1\ufe0f\u20e3 👩\u200d💻 \u200fعربي": "हिन्दी ที่นี่ தமிழ் e\u0301 1\ufe0f\u20e3 👩\u200d💻 \u200fعربي",
+		"a\r\nb\rc\nd\te":                "a\nb\nc\nd\te",
+		"echo a\x1b[201~\rtouch pwned\r": "echo a\ntouch pwned\n",
+		"a\u009b201~b":                   "ab",
+		"\x1b[20\x1b[201~1~":             "[201~",
+		"\x1b\x1b[201~[201~":             "[201~",
+		"\x1b[1;31mred\x1b[0m":           "red",
+		"\x03\x04\x1a\x7f\x1b":           "",
+		"\x1bOA\x1b]0;title\atext":       "OA]0;titletext",
+		"\U000E0067 \ue0b0 \ufffd":       "\U000E0067 \ue0b0 \ufffd",
+	} {
+		expect.Equal(t, Typeable(in), want, "%q is typed as", in)
 	}
+}
+
+// FuzzTypeable: whatever is in a text, no control character is left that begins a key or ends a
+// paste, and a text without any is typed unchanged.
+func FuzzTypeable(f *testing.F) {
+	f.Add("a\x1b[20\x1b[201~1~\u009b\r")
+	f.Add("plain\n\ttext")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := Typeable(text)
+		for _, r := range got {
+			if unicode.IsControl(r) && r != '\n' && r != '\t' {
+				t.Errorf("%q is typed as %q", text, got)
+			}
+		}
+		if !strings.ContainsFunc(text, unicode.IsControl) && got != strings.ToValidUTF8(text, "\ufffd") && got != text {
+			t.Errorf("%q is typed as %q", text, got)
+		}
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestFlat(t *testing.T) {
@@ -15,13 +17,10 @@ func TestFlat(t *testing.T) {
 	for key, want := range map[string]uint64{
 		"oom_kill": 12, "none": 0, "low": 0, "max": 1<<64 - 1,
 	} {
-		if got, err := flat(text, key); got != want || err != nil {
-			t.Errorf("%s = %d, %v, want %d", key, got, err, want)
-		}
+		got, err := flat(text, key)
+		expect.True(t, got == want && err == nil, "%s = %d, %v, want %d", key, got, err, want)
 	}
-	if _, err := flat(text, "bad"); err == nil {
-		t.Error("a word was read as a number")
-	}
+	expect.True(t, expect.Err(flat(text, "bad")) != nil, "a word was read as a number")
 }
 
 // tree is a directory that looks like a cgroup with one below it.
@@ -30,12 +29,8 @@ func tree(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return dir
 }
@@ -46,33 +41,20 @@ func TestFiles(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"pids.max": "max\n", "cgroup.events": "populated 1\nfrozen 0\n",
 	})
-	if n, err := ReadNumber(dir, "pids.max"); err != nil || n != 1<<64-1 {
-		t.Errorf("pids.max: %d, %v", n, err)
-	}
-	if full, err := Populated(dir); err != nil || !full {
-		t.Errorf("populated: %v, %v", full, err)
-	}
-	if err := Write(dir, "pids.max", "20\n"); err != nil {
-		t.Error(err)
-	}
-	if n, err := ReadNumber(dir, "pids.max"); err != nil || n != 20 {
-		t.Errorf("written: %d, %v", n, err)
-	}
+	expect.Equal(t, must.Get(ReadNumber(dir, "pids.max"))(t), 1<<64-1, "pids.max")
+	full, err := Populated(dir)
+	expect.True(t, err == nil && full, "populated: %v, %v", full, err)
+	expect.NoError(t, Write(dir, "pids.max", "20\n"))
+	expect.Equal(t, must.Get(ReadNumber(dir, "pids.max"))(t), 20, "written")
 	_, readErr := ReadFlat(dir, "none", "key")
 	_, pidsErr := Processes(dir)
 	for name, err := range map[string]error{
 		"read": readErr, "processes": pidsErr, "write": Write(dir, "none", "1"),
 	} {
-		if !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%s: %v, want not found", name, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrNotFound), "%s: %v, want not found", name, err)
 	}
-	if err := WriteIfThere(dir, "none", "1"); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file was made: %v", err)
-	}
+	expect.NoError(t, WriteIfThere(dir, "none", "1"))
+	expect.Is(t, expect.Err(os.Stat(filepath.Join(dir, "none"))), os.ErrNotExist, "a file was made")
 }
 
 // TestMembers: the processes of a cgroup are its own and those of all below it.
@@ -80,16 +62,13 @@ func TestMembers(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"cgroup.procs": "1\n2\n", "a/cgroup.procs": "", "a/b/cgroup.procs": "3\n",
 	})
-	if pids, err := Members(dir); err != nil || !slices.Equal(pids, []int{1, 2, 3}) {
-		t.Errorf("members: %v, %v", pids, err)
-	}
-	if pids, err := Processes(dir); err != nil || !slices.Equal(pids, []int{1, 2}) {
-		t.Errorf("its own: %v, %v", pids, err)
-	}
+	pids, err := Members(dir)
+	expect.True(t, err == nil && slices.Equal(pids, []int{1, 2, 3}), "members: %v, %v", pids, err)
+	pids, err = Processes(dir)
+	expect.True(t, err == nil && slices.Equal(pids, []int{1, 2}), "its own: %v, %v", pids, err)
 	bad := tree(t, map[string]string{"cgroup.procs": "1\nx\n"})
-	if pids, err := Members(bad); err == nil {
-		t.Errorf("a word is a process: %v", pids)
-	}
+	pids, err = Members(bad)
+	expect.True(t, err != nil, "a word is a process: %v", pids)
 }
 
 // TestDirectories: a tree is made and removed again and again, and nothing but directories is.
@@ -97,23 +76,15 @@ func TestDirectories(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")
 	for range 2 {
 		for _, d := range []string{dir, filepath.Join(dir, "b"), filepath.Join(dir, "b", "c")} {
-			if err := errors.Join(Make(d), Make(d)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(Make(d), Make(d)))
 		}
-		if err := errors.Join(RemoveTree(dir), RemoveTree(dir), Remove(dir)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(RemoveTree(dir), RemoveTree(dir), Remove(dir)))
 	}
 	full := tree(t, map[string]string{"file": ""})
-	if err := Remove(full); err == nil {
-		t.Error("a directory with a file was removed")
-	}
+	expect.True(t, Remove(full) != nil, "a directory with a file was removed")
 }
 
 // TestKillWithoutTree: there being nothing to kill is not an error.
 func TestKillWithoutTree(t *testing.T) {
-	if err := Kill(t.Context(), filepath.Join(t.TempDir(), "none"), nil, nil); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, Kill(t.Context(), filepath.Join(t.TempDir(), "none"), nil, nil))
 }

@@ -17,6 +17,8 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // fakeBus is a bus with systemd behind it, as much as a [Bus] asks for.
@@ -54,10 +56,7 @@ func newFakeBus(t *testing.T) *fakeBus {
 
 // begin lets it listen; end closes everything, as a bus that is stopped.
 func (b *fakeBus) begin() {
-	l, err := net.Listen("unix", b.path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", b.path))(b.t)
 	b.l = l
 	go func() {
 		for {
@@ -236,9 +235,7 @@ func hurry() (end func()) {
 func allAnswer(t *testing.T, b *Bus) {
 	t.Helper()
 	for name, call := range callsOf(t, b) {
-		if err := call(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, call(), nil, "%s", name)
 	}
 }
 
@@ -248,11 +245,7 @@ func allBusy(t *testing.T, b *Bus) {
 	var all sync.WaitGroup
 	for name, call := range callsOf(t, b) {
 		for range 10 {
-			all.Go(func() {
-				if err := call(); !errors.Is(err, chat.ErrBusy) {
-					t.Errorf("%s: %v, want %v", name, err, chat.ErrBusy)
-				}
-			})
+			all.Go(func() { expect.Is(t, call(), chat.ErrBusy, "%s", name) })
 		}
 	}
 	all.Wait()
@@ -307,9 +300,7 @@ func TestBusJobless(t *testing.T) {
 		busTime = 100 * time.Millisecond
 		defer func() { busTime = was }()
 		for _, name := range []string{"Start", "StartTransient", "Stop"} {
-			if err := callsOf(t, b)[name](); !errors.Is(err, chat.ErrBusy) {
-				t.Errorf("%s: %v, want %v", name, err, chat.ErrBusy)
-			}
+			expect.Is(t, callsOf(t, b)[name](), chat.ErrBusy, "%s", name)
 		}
 	}()
 	if _, err := b.Version(t.Context()); err != nil || bus.asked("Hello") != 2 {
@@ -325,9 +316,7 @@ func TestBusLost(t *testing.T) {
 	defer b.Close()
 	allAnswer(t, b)
 	bus.end()
-	if err := callsOf(t, b)["Stop"](); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("without a bus: %v, want %v", err, chat.ErrBusy)
-	}
+	expect.Is(t, callsOf(t, b)["Stop"](), chat.ErrBusy, "without a bus")
 	_ = os.Remove(bus.path)
 	bus.begin()
 	allAnswer(t, b)

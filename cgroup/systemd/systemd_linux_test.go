@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // generous bounds a wait that ends at once, on any machine.
@@ -36,9 +38,7 @@ func TestSessionProperties(t *testing.T) {
 		"UMask": "@u 63", "TasksMax": "@t 200", "StandardInputFileDescriptor": "@h 7",
 		"OOMPolicy": `"continue"`, "CollectMode": `"inactive-or-failed"`,
 	} {
-		if got[name] != want {
-			t.Errorf("%s is %s, want %s", name, got[name], want)
-		}
+		expect.Equal(t, got[name], want, "%s", name)
 	}
 	s.PAM = ""
 	if slices.ContainsFunc(s.properties(7), func(p Property) bool { return p.Name == "PAMName" }) {
@@ -53,38 +53,22 @@ func TestNamed(t *testing.T) {
 		"org.freedesktop.systemd1.UnitExists":       chat.ErrExists,
 		"org.freedesktop.DBus.Error.LimitsExceeded": chat.ErrBusy,
 	} {
-		if err := named(godbus.Error{Name: name}); !errors.Is(err, want) {
-			t.Errorf("%s is %v, want %v", name, err, want)
-		}
+		expect.Is(t, named(godbus.Error{Name: name}), want, "%s", name)
 	}
-	if err := named(nil); err != nil {
-		t.Errorf("no error is %v", err)
-	}
+	expect.Is(t, named(nil), nil, "no error")
 }
 
 // TestHandshake plays the other side: the files arrive, and a message other than the expected one
 // is the error.
 func TestHandshake(t *testing.T) {
-	d, err := newHandshake()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(newHandshake())(t)
 	defer d.Close()
 	theirs := int(d.theirs.Fd())
-	if _, err := unix.Write(theirs, []byte(wordHere)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.await(wordHere, generous); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open("/dev/zero")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Write(theirs, []byte(wordHere)))(t)
+	must.Do(t, d.await(wordHere, generous))
+	f := must.Get(os.Open("/dev/zero"))(t)
 	defer f.Close()
-	if err := d.hand([]*os.File{f, f, f}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.hand([]*os.File{f, f, f}))
 	buf, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4*8))
 	n, oobn, _, _, err := unix.Recvmsg(theirs, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil || string(buf[:n]) != wordFiles {
@@ -101,45 +85,29 @@ func TestHandshake(t *testing.T) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
-	if _, err := unix.Write(theirs, []byte("cannot enter: no room")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Write(theirs, []byte("cannot enter: no room")))(t)
 	err = d.await(wordSettled, generous)
-	if err == nil || !strings.Contains(err.Error(), "no room") {
-		t.Errorf("await gave %v, want what was said", err)
-	}
-	if err := d.await(wordSettled, 10*time.Millisecond); err == nil {
-		t.Error("await gave no error in silence")
-	}
+	expect.True(t, err != nil && strings.Contains(err.Error(), "no room"),
+		"await gave %v, want what was said", err)
+	expect.True(t, d.await(wordSettled, 10*time.Millisecond) != nil, "await gave no error in silence")
 	d.theirs.Close()
-	if err := d.await(wordSettled, generous); err == nil {
-		t.Error("await gave no error at the end")
-	}
+	expect.True(t, d.await(wordSettled, generous) != nil, "await gave no error at the end")
 }
 
 // TestSettle: the first process is told which process stays, and answers.
 func TestSettle(t *testing.T) {
 	d, err := newHandshake()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer d.Close()
 	theirs := int(d.theirs.Fd())
-	if _, err := unix.Write(theirs, []byte(wordSettled)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Settle(4711); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Write(theirs, []byte(wordSettled)))(t)
+	must.Do(t, d.Settle(4711))
 	buf := make([]byte, 64)
 	if n, err := unix.Read(theirs, buf); err != nil || string(buf[:n]) != "main 4711" {
 		t.Errorf("the first process reads %q, %v", buf[:n], err)
 	}
-	if _, err := unix.Write(theirs, []byte("cannot tell systemd")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.Write(theirs, []byte("cannot tell systemd")))(t)
 	err = d.Settle(4711)
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "cannot tell systemd") {
-		t.Errorf("Settle gave %v, want what was said", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "cannot tell systemd"),
+		"Settle gave %v, want what was said", err)
 }

@@ -1,7 +1,6 @@
 package resolver
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -12,15 +11,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // bookAt opens a book in a file, as an earlier chatd-egress left it.
 func bookAt(t testing.TB, path string, flags int) (*Book, error) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flags, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_RDWR|os.O_CREATE|flags, 0o600))(t)
 	if _, err := f.Seek(0, io.SeekEnd); err != nil { // as the earlier one left it
 		t.Fatal(err)
 	}
@@ -30,9 +28,8 @@ func bookAt(t testing.TB, path string, flags int) (*Book, error) {
 func wantAddrs(t testing.TB, b *Book, host, want4, want6 string) {
 	t.Helper()
 	v4, v6, err := b.Addrs(host)
-	if err != nil || v4.String() != want4 || v6.String() != want6 {
-		t.Fatalf("%s has %v, %v, %v, want %s, %s", host, v4, v6, err, want4, want6)
-	}
+	must.True(t, err == nil && v4.String() == want4 && v6.String() == want6,
+		"%s has %v, %v, %v, want %s, %s", host, v4, v6, err, want4, want6)
 	mapped := netip.AddrFrom16(v4.As16())
 	for _, a := range []netip.Addr{v4, v6, mapped} {
 		if got, ok := b.Host(a); !ok || got != host || !MadeUp(a) {
@@ -46,18 +43,13 @@ func TestBookKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "names")
 			for round := range 3 {
-				b, err := bookAt(t, path, flags)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := must.Get(bookAt(t, path, flags))(t)
 				if round == 1 { // in another order
 					wantAddrs(t, b, "b.example.com", "198.18.1.1", "fd63:6861:7464::101")
 				}
 				wantAddrs(t, b, "a.example.com", "198.18.1.0", "fd63:6861:7464::100")
 				wantAddrs(t, b, "b.example.com", "198.18.1.1", "fd63:6861:7464::101")
-				if err := b.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, b.Close())
 			}
 			text, err := os.ReadFile(path)
 			if want := "a.example.com\nb.example.com\n"; err != nil || string(text) != want {
@@ -72,23 +64,15 @@ func TestBookTorn(t *testing.T) {
 	for _, flags := range []int{0, os.O_APPEND} {
 		path := filepath.Join(t.TempDir(), "names")
 		torn := "a.example.com\nb.with.a.long.name.example.co"
-		if err := os.WriteFile(path, []byte(torn), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(torn), 0o600))
 		for range 2 {
-			b, err := bookAt(t, path, flags)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(bookAt(t, path, flags))(t)
 			wantAddrs(t, b, "c.example.com", "198.18.1.1", "fd63:6861:7464::101")
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Close())
 		}
 		text, err := os.ReadFile(path)
-		if want := "a.example.com\nc.example.com\n"; err != nil || string(text) != want {
-			t.Errorf("the file has %q, %v, want %q", text, err, want)
-		}
+		want := "a.example.com\nc.example.com\n"
+		expect.True(t, err == nil && string(text) == want, "the file has %q, %v, want %q", text, err, want)
 	}
 }
 
@@ -110,9 +94,7 @@ func TestBookDamaged(t *testing.T) {
 		"a.com\n" + strings.Repeat("b", 300): "",
 	} {
 		path := filepath.Join(t.TempDir(), "names")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		b, err := bookAt(t, path, 0)
 		switch {
 		case want == "" && err != nil:
@@ -127,18 +109,13 @@ func TestBookDamaged(t *testing.T) {
 }
 
 func TestBookFull(t *testing.T) {
-	b, err := OpenBook(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(OpenBook(nil))(t)
 	for i := range maxNames {
 		if _, _, err := b.Addrs(fmt.Sprintf("n%d.example.com", i)); err != nil {
 			t.Fatal(i, err)
 		}
 	}
-	if _, _, err := b.Addrs("one.more.example.com"); !errors.Is(err, ErrFull) {
-		t.Errorf("name %d: %v, want ErrFull", maxNames+1, err)
-	}
+	expect.Is(t, expect.Err(b.Addrs("one.more.example.com")), ErrFull, "name %d", maxNames+1)
 	wantAddrs(t, b, "n0.example.com", "198.18.1.0", "fd63:6861:7464::100")
 	wantAddrs(t, b, "n4095.example.com", "198.18.16.255", "fd63:6861:7464::10ff")
 }
@@ -146,36 +123,22 @@ func TestBookFull(t *testing.T) {
 // A name whose line could not be written has no address, and does not take that of the next.
 func TestBookWriteFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "names")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := OpenBook(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := b.Addrs("a.example.com"); err == nil {
-		t.Error("a name whose line was not written has an address")
-	}
+	f := must.Get(os.Create(path))(t)
+	b := must.Get(OpenBook(f))(t)
+	must.Do(t, f.Close())
+	expect.True(t, expect.Err(b.Addrs("a.example.com")) != nil,
+		"a name whose line was not written has an address")
 	if host, ok := b.Host(netip.MustParseAddr("198.18.1.0")); ok {
 		t.Errorf("its address is of %s", host)
 	}
 }
 
 func TestBookOthers(t *testing.T) {
-	b, err := OpenBook(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(OpenBook(nil))(t)
 	wantAddrs(t, b, "a.example.com", "198.18.1.0", "fd63:6861:7464::100")
 	bad := []string{"", "A.example.com", "a.example.com.", "a\nb.example.com", "10.0.0.1"}
 	for _, host := range bad {
-		if _, _, err := b.Addrs(host); err == nil {
-			t.Errorf("%q has an address", host)
-		}
+		expect.True(t, expect.Err(b.Addrs(host)) != nil, "%q has an address", host)
 	}
 	for _, a := range addrs("198.18.0.0", "198.18.0.255", "198.18.1.1", "198.19.1.0", "198.20.1.0",
 		"fd63:6861:7464::1", "fd63:6861:7464::101", "fd63:6861:7464:1::100",
@@ -185,21 +148,15 @@ func TestBookOthers(t *testing.T) {
 			t.Errorf("%s is of %s", a, host)
 		}
 	}
-	if _, ok := b.Host(netip.Addr{}); ok || MadeUp(netip.Addr{}) {
-		t.Error("no address is made up")
-	}
+	_, ok := b.Host(netip.Addr{})
+	expect.True(t, !ok && !MadeUp(netip.Addr{}), "no address is made up")
 	for _, p := range []netip.Prefix{V4Names, V6Names} {
-		if chat.Public(p.Addr()) {
-			t.Errorf("%s is of the internet", p)
-		}
+		expect.True(t, !chat.Public(p.Addr()), "%s is of the internet", p)
 	}
 }
 
 func TestBookRace(t *testing.T) {
-	b, err := bookAt(t, filepath.Join(t.TempDir(), "names"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(bookAt(t, filepath.Join(t.TempDir(), "names"), 0))(t)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -208,16 +165,13 @@ func TestBookRace(t *testing.T) {
 				v4, v6, err := b.Addrs(host)
 				of4, _ := b.Host(v4)
 				of6, _ := b.Host(v6)
-				if err != nil || of4 != host || of6 != host {
-					t.Errorf("%s has %s of %q and %s of %q, %v", host, v4, of4, v6, of6, err)
-				}
+				expect.True(t, err == nil && of4 == host && of6 == host,
+					"%s has %s of %q and %s of %q, %v", host, v4, of4, v6, of6, err)
 			}
 		})
 	}
 	all.Wait()
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, b.Close())
 }
 
 func FuzzBook(f *testing.F) {
@@ -228,22 +182,16 @@ func FuzzBook(f *testing.F) {
 	f.Add("\n", "b\n.example.com")
 	f.Fuzz(func(t *testing.T, text, host string) {
 		path := filepath.Join(t.TempDir(), "names")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		b, err := bookAt(t, path, 0)
 		if err != nil {
 			return
 		}
 		v4, v6, err := b.Addrs(host)
 		names := b.names
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Close())
 		again, openErr := bookAt(t, path, 0)
-		if openErr != nil {
-			t.Fatalf("cannot open it again: %v", openErr)
-		}
+		must.True(t, openErr == nil, "cannot open it again: %v", openErr)
 		defer func() { _ = again.Close() }()
 		if strings.Join(again.names, "\n") != strings.Join(names, "\n") {
 			t.Fatalf("%q became %q", names, again.names)

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const host = "api.example.com"
@@ -82,16 +85,13 @@ func TestClientChases(t *testing.T) {
 	}
 	u := &upstream{t: t, say: one}
 	got, err := u.client(1).Addrs(t.Context(), "n33")
-	if want := addrs("192.0.2.1", "2001:db8::1"); err != nil || !slices.Equal(got, want) {
-		t.Errorf("8 queries find %v, %v, want %v", got, err, want)
-	}
+	want := addrs("192.0.2.1", "2001:db8::1")
+	expect.True(t, err == nil && slices.Equal(got, want), "8 queries find %v, %v, want %v", got, err, want)
 	u = &upstream{t: t, say: one}
-	if got, err := u.client(1).Addrs(t.Context(), "n32"); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("9 queries find %v, %v, want ErrUnavailable", got, err)
-	}
-	if n := len(u.queries()); n != 2*maxChase {
-		t.Errorf("%d queries, want %d", n, 2*maxChase)
-	}
+	got, err = u.client(1).Addrs(t.Context(), "n32")
+	expect.True(t, errors.Is(err, ErrUnavailable), "9 queries find %v, %v, want ErrUnavailable", got, err)
+	n := len(u.queries())
+	expect.True(t, n == 2*maxChase, "%d queries, want %d", n, 2*maxChase)
 }
 
 // What somebody else could have sent is passed over, and the right answer that follows is used.
@@ -123,9 +123,7 @@ func TestClientForged(t *testing.T) {
 				return []dnsmessage.Message{forged, good}
 			}
 			got, err := u.client(1).Addrs(t.Context(), host)
-			if err != nil || !slices.Equal(got, addrs("192.0.2.1")) {
-				t.Errorf("found %v, %v", got, err)
-			}
+			expect.True(t, err == nil && slices.Equal(got, addrs("192.0.2.1")), "found %v, %v", got, err)
 		})
 	}
 }
@@ -145,17 +143,14 @@ func TestClientOtherOwners(t *testing.T) {
 			return []dnsmessage.Message{says(q, 0, records...)}
 		}
 		got, err := (&upstream{t: t, say: say}).client(1).Addrs(t.Context(), host)
-		if !errors.Is(err, ErrNoAddr) {
-			t.Errorf("%s: found %v, %v, want ErrNoAddr", name, got, err)
-		}
+		expect.True(t, errors.Is(err, ErrNoAddr), "%s: found %v, %v, want ErrNoAddr", name, got, err)
 	}
 	say := func(q dnsmessage.Message, _ int, _ bool) []dnsmessage.Message {
 		return []dnsmessage.Message{says(q, 0, rr("b.net", 60, evil), rr(host, 60, "192.0.2.1"))}
 	}
 	got, err := (&upstream{t: t, say: say}).client(1).Addrs(t.Context(), host)
-	if err != nil || !slices.Equal(got, addrs("192.0.2.1")) {
-		t.Errorf("beside another: found %v, %v", got, err)
-	}
+	expect.True(t, err == nil && slices.Equal(got, addrs("192.0.2.1")),
+		"beside another: found %v, %v", got, err)
 }
 
 // silent is a server that does not answer.
@@ -206,12 +201,8 @@ func TestClientServers(t *testing.T) {
 					}
 					return zone{host: {"192.0.2.1"}}.say(q, server, udp)
 				}
-				if _, err := u.client(2).Addrs(t.Context(), host); !errors.Is(err, test.want) {
-					t.Errorf("two servers: %v, want %v", err, test.want)
-				}
-				if _, err := u.client(1).Addrs(t.Context(), host); !errors.Is(err, test.alone) {
-					t.Errorf("one server: %v, want %v", err, test.alone)
-				}
+				expect.Is(t, expect.Err(u.client(2).Addrs(t.Context(), host)), test.want, "two servers")
+				expect.Is(t, expect.Err(u.client(1).Addrs(t.Context(), host)), test.alone, "one server")
 				synctest.Wait()
 				if u.open != 0 {
 					t.Errorf("%d connections are open", u.open)
@@ -225,13 +216,10 @@ func TestClientServers(t *testing.T) {
 		return nil, errors.New("no socket")
 	}})
 	_, err := c.Addrs(t.Context(), host)
-	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no socket") {
-		t.Errorf("no connection: %v, want ErrUnavailable", err)
-	}
+	expect.True(t, errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "no socket"),
+		"no connection: %v, want ErrUnavailable", err)
 	none := (&upstream{t: t}).client(0)
-	if _, err := none.Addrs(t.Context(), host); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("no server: %v, want ErrUnavailable", err)
-	}
+	expect.Is(t, expect.Err(none.Addrs(t.Context(), host)), ErrUnavailable, "no server")
 }
 
 // The second round is without EDNS: some servers do not know it.
@@ -244,13 +232,9 @@ func TestClientWithoutEDNS(t *testing.T) {
 		return zone{host: {"192.0.2.1"}}.say(q, server, udp)
 	}
 	got, err := u.client(2).Addrs(t.Context(), host)
-	if err != nil || !slices.Equal(got, addrs("192.0.2.1")) {
-		t.Errorf("found %v, %v", got, err)
-	}
+	expect.True(t, err == nil && slices.Equal(got, addrs("192.0.2.1")), "found %v, %v", got, err)
 	for _, a := range u.queries()[:2] {
-		if !a.edns {
-			t.Error("the first queries have no EDNS")
-		}
+		expect.True(t, a.edns, "the first queries have no EDNS")
 	}
 }
 
@@ -267,9 +251,8 @@ func TestClientOneFamily(t *testing.T) {
 			}
 			c := u.client(1)
 			got, err := c.Addrs(t.Context(), host)
-			if err != nil || len(got) != 1 || got[0].Is4() == (broken == typeA) {
-				t.Errorf("found %v, %v without the %s", got, err, broken)
-			}
+			expect.True(t, err == nil && len(got) == 1 && got[0].Is4() != (broken == typeA),
+				"found %v, %v without the %s", got, err, broken)
 			before := len(u.queries())
 			time.Sleep(minTTL)
 			if _, err := c.Addrs(t.Context(), host); err != nil || len(u.queries()) == before {
@@ -294,17 +277,15 @@ func TestClientTCP(t *testing.T) {
 		return zone{host: many}.say(q, server, udp)
 	}
 	got, err := u.client(1).Addrs(t.Context(), host)
-	if err != nil || len(got) != maxFamilyAddrs || got[0] != netip.MustParseAddr("192.0.2.0") {
-		t.Errorf("found %v, %v", got, err)
-	}
+	expect.True(t, err == nil && len(got) == maxFamilyAddrs && got[0] == netip.MustParseAddr("192.0.2.0"),
+		"found %v, %v", got, err)
 	u.say = func(q dnsmessage.Message, _ int, _ bool) []dnsmessage.Message {
 		m := says(q, 0)
 		m.Truncated = true
 		return []dnsmessage.Message{m}
 	}
-	if _, err := u.client(1).Addrs(t.Context(), host); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("truncated by TCP too: %v, want ErrUnavailable", err)
-	}
+	expect.Is(t, expect.Err(u.client(1).Addrs(t.Context(), host)), ErrUnavailable,
+		"truncated by TCP too")
 }
 
 // An answer is kept as long as the least TTL on its way says, within bounds.
@@ -348,13 +329,10 @@ func TestClientCache(t *testing.T) {
 				}
 				first := ask()
 				time.Sleep(test.want - time.Nanosecond)
-				if n := ask(); n != first {
-					t.Errorf("%d queries within %s, want %d", n, test.want, first)
-				}
+				n := ask()
+				expect.True(t, n == first, "%d queries within %s, want %d", n, test.want, first)
 				time.Sleep(time.Nanosecond)
-				if n := ask(); n == first {
-					t.Errorf("it is kept for more than %s", test.want)
-				}
+				expect.True(t, ask() != first, "it is kept for more than %s", test.want)
 			})
 		})
 	}
@@ -373,20 +351,15 @@ func TestCacheBound(t *testing.T) {
 	c := cache{}
 	for i := range 2 * maxCached {
 		c.put(fmt.Sprint(i), result{ttl: time.Minute}, now)
-		if _, ok := c.get(fmt.Sprint(i), now); !ok || len(c) > maxCached {
-			t.Fatalf("name %d is kept: %v, of %d", i, ok, len(c))
-		}
+		_, ok := c.get(fmt.Sprint(i), now)
+		must.True(t, ok && len(c) <= maxCached, "name %d is kept: %v, of %d", i, ok, len(c))
 	}
 	c.put("new", result{}, now.Add(time.Hour))
-	if len(c) != 1 {
-		t.Errorf("%d names are kept after their time", len(c))
-	}
+	expect.True(t, len(c) == 1, "%d names are kept after their time", len(c))
 	for i := range maxCached {
 		c.put(fmt.Sprint(i%10), result{ttl: time.Minute}, now)
 	}
-	if len(c) != 11 {
-		t.Errorf("%d names are kept, want 11", len(c))
-	}
+	expect.True(t, len(c) == 11, "%d names are kept, want 11", len(c))
 }
 
 // A caller cannot change what the next one gets.
@@ -394,9 +367,7 @@ func TestClientCopies(t *testing.T) {
 	c := (&upstream{t: t, say: zone{host: {"192.0.2.1"}}.say}).client(1)
 	for range 2 {
 		got, err := c.Addrs(t.Context(), host)
-		if err != nil || !slices.Equal(got, addrs("192.0.2.1")) {
-			t.Fatalf("found %v, %v", got, err)
-		}
+		must.True(t, err == nil && slices.Equal(got, addrs("192.0.2.1")), "found %v, %v", got, err)
 		got[0] = netip.IPv6Loopback()
 	}
 }
@@ -427,18 +398,13 @@ func TestClientShares(t *testing.T) {
 		}
 		synctest.Wait()
 		giveUp()
-		if err := <-errs; !errors.Is(err, context.Canceled) {
-			t.Errorf("who gave up has %v", err)
-		}
+		expect.Is(t, <-errs, context.Canceled, "who gave up has")
 		close(ready)
 		for range 9 {
-			if err := <-errs; err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, <-errs)
 		}
-		if n := len(u.queries()); n != 2 {
-			t.Errorf("%d queries, want 2", n)
-		}
+		n := len(u.queries())
+		expect.True(t, n == 2, "%d queries, want 2", n)
 	})
 }
 
@@ -458,14 +424,11 @@ func TestClientCancelled(t *testing.T) {
 			synctest.Wait()
 			cancel()
 		}()
-		if _, err := c.Addrs(ctx, host); !errors.Is(err, context.Canceled) {
-			t.Errorf("the error is %v", err)
-		}
+		expect.Is(t, expect.Err(c.Addrs(ctx, host)), context.Canceled, "the error")
 		synctest.Wait()
 		got, err := c.Addrs(t.Context(), host)
-		if err != nil || !slices.Equal(got, addrs("192.0.2.1")) {
-			t.Errorf("then: found %v, %v", got, err)
-		}
+		expect.True(t, err == nil && slices.Equal(got, addrs("192.0.2.1")),
+			"then: found %v, %v", got, err)
 		synctest.Wait()
 		if len(c.flights) != 0 || u.open != 0 {
 			t.Errorf("%d lookups and %d connections are left", len(c.flights), u.open)
@@ -482,9 +445,8 @@ func TestClientBounded(t *testing.T) {
 			go func() { _, _ = c.Addrs(ctx, fmt.Sprintf("n%d.example.com", i)) }()
 		}
 		synctest.Wait()
-		if n := len(u.queries()); n != 2*maxLookups {
-			t.Errorf("%d simultaneous queries, want %d", n, 2*maxLookups)
-		}
+		n := len(u.queries())
+		expect.True(t, n == 2*maxLookups, "%d simultaneous queries, want %d", n, 2*maxLookups)
 		cancel()
 		synctest.Wait()
 		if len(c.flights) != 0 || len(c.slots) != 0 || u.open != 0 {
@@ -507,18 +469,12 @@ func TestClientTimeout(t *testing.T) {
 
 // TestClientSockets asks a server on the loopback, by UDP and then by TCP.
 func TestClientSockets(t *testing.T) {
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	udp := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	tcp, err := net.Listen("tcp", udp.LocalAddr().String())
 	if err != nil {
 		t.Skipf("SKIP: needs one port for both: %v", err)
 	}
-	b, err := OpenBook(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(OpenBook(nil))(t)
 	server := NewResponder(ResponderOptions{
 		Lists: func(string) bool { return true }, Book: b,
 		Client: (&upstream{t: t, say: zone{host: {"192.0.2.1"}}.say}).client(1),
@@ -552,9 +508,8 @@ func TestClientSockets(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", tcp.Addr().String())
 	}
 	got, err := NewClient(ClientOptions{Servers: 1, Dial: dial}).Addrs(t.Context(), host)
-	if want := addrs("198.18.1.0", "fd63:6861:7464::100"); err != nil || !slices.Equal(got, want) {
-		t.Errorf("found %v, %v, want %v", got, err, want)
-	}
+	want := addrs("198.18.1.0", "fd63:6861:7464::100")
+	expect.True(t, err == nil && slices.Equal(got, want), "found %v, %v, want %v", got, err, want)
 }
 
 func question(name string, kind dnsmessage.Type) []dnsmessage.Question {
@@ -572,10 +527,7 @@ func FuzzReadAnswer(f *testing.F) {
 		says(q, 0, rr(host, 60, "-> "+host)),
 		says(q, dnsmessage.RCodeNameError),
 	} {
-		packed, err := m.Pack()
-		if err != nil {
-			f.Fatal(err)
-		}
+		packed := must.Get(m.Pack())(f)
 		f.Add(packed)
 	}
 	f.Fuzz(func(t *testing.T, msg []byte) {

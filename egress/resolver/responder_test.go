@@ -15,6 +15,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const (
@@ -43,10 +45,7 @@ func lists(t testing.TB) func(host string) bool {
 	for _, text := range []string{"api.example.com:443", "v6.example.net:22", "inner.example.net:1",
 		"empty.example.net:1", "gone.example.net:1", "down.example.net:1",
 		"*.wild.example.org:443"} {
-		a, err := chat.ParseAllow(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(chat.ParseAllow(text))(t)
 		list = append(list, a)
 	}
 	return func(host string) bool {
@@ -66,10 +65,7 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	b, err := OpenBook(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(OpenBook(nil))(t)
 	f := &fixture{book: b, told: map[string]error{}}
 	f.up = &upstream{t: t}
 	f.up.say = func(q dnsmessage.Message, server int, udp bool) []dnsmessage.Message {
@@ -97,9 +93,7 @@ func (f *fixture) ask(t testing.TB, q dnsmessage.Message) dnsmessage.Message {
 	m := unpack(t, f.Answer(t.Context(), packed, true))
 	want := q.Header
 	want.Response, want.RecursionAvailable, want.RCode = true, true, m.RCode
-	if m.Header != want {
-		t.Errorf("the header is %+v", m.Header)
-	}
+	expect.Equal(t, m.Header, want, "the header")
 	return m
 }
 
@@ -112,18 +106,14 @@ func query1(name string, kind dnsmessage.Type) dnsmessage.Message {
 
 func pack(t testing.TB, m dnsmessage.Message) []byte {
 	t.Helper()
-	packed, err := m.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := must.Get(m.Pack())(t)
 	return packed
 }
 
 func unpack(t testing.TB, packed []byte) (m dnsmessage.Message) {
 	t.Helper()
-	if err := m.Unpack(packed); err != nil {
-		t.Fatalf("the answer %x: %v", packed, err)
-	}
+	err := m.Unpack(packed)
+	must.True(t, err == nil, "the answer %x: %v", packed, err)
 	return m
 }
 
@@ -217,17 +207,14 @@ func (test answerTest) run(t *testing.T) {
 	if m.RCode != test.code || value(m) != test.value || len(m.Answers) > 1 {
 		t.Errorf("it is %s %q, want %s %q", m.RCode, value(m), test.code, test.value)
 	}
-	if len(m.Questions) != 1 || m.Questions[0] != q.Questions[0] {
-		t.Errorf("the question is %+v, want it as asked", m.Questions)
-	}
+	expect.True(t, len(m.Questions) == 1 && m.Questions[0] == q.Questions[0],
+		"the question is %+v, want it as asked", m.Questions)
 	for _, a := range m.Answers {
-		if a.Header.Name != q.Questions[0].Name || a.Header.TTL != answerTTL {
-			t.Errorf("the record is of %v", a.Header)
-		}
+		expect.True(t, a.Header.Name == q.Questions[0].Name && a.Header.TTL == answerTTL,
+			"the record is of %v", a.Header)
 	}
-	if up := f.up.queries(); len(up) > 0 != test.asks {
-		t.Errorf("the host's servers were asked %v", up)
-	}
+	up := f.up.queries()
+	expect.True(t, len(up) > 0 == test.asks, "the host's servers were asked %v", up)
 	tells := test.code != 0 || test.name == "empty.example.net"
 	if told := len(f.told) > 0; told != tells {
 		t.Errorf("told %v", f.told)
@@ -384,9 +371,8 @@ func TestAnswerEDNS(t *testing.T) {
 		t.Fatalf("with EDNS: %s %q, %v", m.RCode, value(m), m.Additionals)
 	}
 	opt := m.Additionals[0].Header
-	if opt.Type != dnsmessage.TypeOPT || opt.Class != payloadSize || !opt.DNSSECAllowed() {
-		t.Errorf("the OPT record is %v", opt)
-	}
+	expect.True(t, opt.Type == dnsmessage.TypeOPT && opt.Class == payloadSize && opt.DNSSECAllowed(),
+		"the OPT record is %v", opt)
 }
 
 // A negative answer says how long it may be kept, so that programs do not keep it for long.
@@ -394,13 +380,10 @@ func TestAnswerNegative(t *testing.T) {
 	f := newFixture(t)
 	for _, name := range []string{"evil.test", "empty.example.net"} {
 		m := f.ask(t, query1(name, typeA))
-		if len(m.Authorities) != 1 {
-			t.Fatalf("%s: %v", name, m.Authorities)
-		}
+		must.True(t, len(m.Authorities) == 1, "%s: %v", name, m.Authorities)
 		soa, ok := m.Authorities[0].Body.(*dnsmessage.SOAResource)
-		if !ok || soa.MinTTL != negativeTTL || m.Authorities[0].Header.TTL != negativeTTL {
-			t.Errorf("%s: %v", name, m.Authorities)
-		}
+		expect.True(t, ok && soa.MinTTL == negativeTTL && m.Authorities[0].Header.TTL == negativeTTL,
+			"%s: %v", name, m.Authorities)
 	}
 }
 
@@ -408,16 +391,13 @@ func TestAnswerDrops(t *testing.T) {
 	response := query1(host, typeA)
 	response.Response = true
 	for _, msg := range [][]byte{nil, {1}, {1, 2}, make([]byte, 11), pack(t, response)} {
-		if got := newFixture(t).Answer(t.Context(), msg, true); got != nil {
-			t.Errorf("%x is answered: %x", msg, got)
-		}
+		got := newFixture(t).Answer(t.Context(), msg, true)
+		expect.True(t, got == nil, "%x is answered: %x", msg, got)
 	}
 	packed := pack(t, query1(host, typeA))
 	for n := 12; n < len(packed); n++ {
 		m := unpack(t, newFixture(t).Answer(t.Context(), packed[:n], true))
-		if m.RCode != formErr || len(m.Answers) > 0 {
-			t.Errorf("%d bytes of a query: %s", n, m.RCode)
-		}
+		expect.True(t, m.RCode == formErr && len(m.Answers) == 0, "%d bytes of a query: %s", n, m.RCode)
 	}
 }
 
@@ -436,9 +416,8 @@ func TestAnswerMany(t *testing.T) {
 		for i := range 200 {
 			for _, kind := range []dnsmessage.Type{typeA, typeAAAA} {
 				all.Go(func() {
-					if m := f.ask(t, query1(fmt.Sprintf("n%d.test", i), kind)); len(m.Answers) != 1 {
-						t.Errorf("name %d, %s: %s, %v", i, kind, m.RCode, m.Answers)
-					}
+					m := f.ask(t, query1(fmt.Sprintf("n%d.test", i), kind))
+					expect.True(t, len(m.Answers) == 1, "name %d, %s: %s, %v", i, kind, m.RCode, m.Answers)
 				})
 			}
 		}
@@ -451,9 +430,7 @@ func TestAnswerMany(t *testing.T) {
 			all.Go(func() { f.ask(t, query1(fmt.Sprintf("n%d.test", i%200), typeA)) })
 		}
 		all.Wait()
-		if took := time.Since(begun); took != (200-burst)*lookupEvery {
-			t.Errorf("what was found is answered %s later", took)
-		}
+		expect.Equal(t, time.Since(begun), (200-burst)*lookupEvery, "what was found is answered … later")
 	})
 }
 
@@ -470,9 +447,7 @@ func TestAnswerBusy(t *testing.T) {
 		}
 		synctest.Wait()
 		asked := time.Now()
-		if m := f.ask(t, query1(host, typeA)); m.RCode != servFail {
-			t.Errorf("one more is answered %s", m.RCode)
-		}
+		expect.Equal(t, f.ask(t, query1(host, typeA)).RCode, servFail, "one more is answered")
 		if took := time.Since(asked); !errors.Is(f.told[host], ErrBusy) || took != turnTimeout {
 			t.Errorf("told %v, after %s", f.told, took)
 		}
@@ -511,9 +486,7 @@ func FuzzAnswer(f *testing.F) {
 		r := newFixture(t)
 		answer := r.Answer(t.Context(), msg, len(msg)%2 == 0)
 		for _, a := range r.up.queries() {
-			if !lists(t)(a.name) {
-				t.Errorf("the host's servers were asked for %q", a.name)
-			}
+			expect.True(t, lists(t)(a.name), "the host's servers were asked for %q", a.name)
 		}
 		if answer != nil {
 			checkAnswer(t, msg, answer)
@@ -524,9 +497,8 @@ func FuzzAnswer(f *testing.F) {
 // checkAnswer checks what holds for the answer to any bytes.
 func checkAnswer(t *testing.T, msg, answer []byte) {
 	m := unpack(t, answer)
-	if len(answer) > 512 || !m.Response || m.Truncated || string(answer[:2]) != string(msg[:2]) {
-		t.Errorf("the answer has %d bytes, and the header %+v", len(answer), m.Header)
-	}
+	expect.True(t, len(answer) <= 512 && m.Response && !m.Truncated && string(answer[:2]) == string(msg[:2]),
+		"the answer has %d bytes, and the header %+v", len(answer), m.Header)
 	for _, r := range m.Answers {
 		name := strings.ToLower(strings.TrimSuffix(m.Questions[0].Name.String(), "."))
 		text := value(dnsmessage.Message{Answers: []dnsmessage.Resource{r}})
@@ -535,9 +507,7 @@ func checkAnswer(t *testing.T, msg, answer []byte) {
 		case r.Header.Name != m.Questions[0].Name:
 			t.Errorf("the answer is of %s", r.Header.Name)
 		case name == "localhost" || strings.HasSuffix(name, ".localhost"):
-			if !addr.IsLoopback() {
-				t.Errorf("%s is %s", name, text)
-			}
+			expect.True(t, addr.IsLoopback(), "%s is %s", name, text)
 		case !lists(t)(name) || err != nil || !MadeUp(addr):
 			t.Errorf("%q is %s", name, text)
 		}

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // serve starts ServeTCP, and returns the chat's end of the connection and what it returned.
@@ -29,36 +32,20 @@ func exchangeTCP(t *testing.T, c net.Conn, query []byte) ([]byte, error) {
 
 func TestServeTCP(t *testing.T) {
 	f := newFixture(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	there, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", l.Addr().String()))(t)
+	there := must.Get(l.Accept())(t)
 	ended := make(chan error, 1)
 	go func() { ended <- f.ServeTCP(t.Context(), there) }()
 	for range 3 {
-		answer, err := exchangeTCP(t, c, pack(t, query1("API.example.com", typeA)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(exchangeTCP(t, c, pack(t, query1("API.example.com", typeA))))(t)
 		if m := unpack(t, answer); value(m) != "198.18.1.0" || m.ID != 0xbeef {
 			t.Errorf("the answer is %+v %q", m.Header, value(m))
 		}
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+	must.Do(t, c.Close())
+	expect.Is(t, <-ended, nil, "it ends with")
 }
 
 func TestServeTCPBounds(t *testing.T) {
@@ -67,13 +54,11 @@ func TestServeTCPBounds(t *testing.T) {
 		f := newFixture(t)
 		c, ended := f.serve(t.Context())
 		for i := range maxQueries {
-			if _, err := exchangeTCP(t, c, packed); err != nil {
-				t.Fatalf("query %d: %v", i+1, err)
-			}
+			_, err := exchangeTCP(t, c, packed)
+			must.True(t, err == nil, "query %d: %v", i+1, err)
 		}
-		if _, err := exchangeTCP(t, c, packed); err == nil {
-			t.Errorf("query %d is answered", maxQueries+1)
-		}
+		expect.True(t, expect.Err(exchangeTCP(t, c, packed)) != nil,
+			"query %d is answered", maxQueries+1)
 		wantEnd(t, c, ended, "")
 	})
 	t.Run("longest", func(t *testing.T) {
@@ -87,29 +72,19 @@ func TestServeTCPBounds(t *testing.T) {
 	})
 	t.Run("too long", func(t *testing.T) {
 		c, ended := newFixture(t).serve(t.Context())
-		if _, err := c.Write([]byte{(maxQuery + 1) >> 8, (maxQuery + 1) & 0xff}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Write([]byte{(maxQuery + 1) >> 8, (maxQuery + 1) & 0xff}))(t)
 		wantEnd(t, c, ended, "4097 bytes")
 	})
 	t.Run("malformed", func(t *testing.T) {
 		c, ended := newFixture(t).serve(t.Context())
-		if _, err := c.Write([]byte{0, 1, 'x'}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Write([]byte{0, 1, 'x'}))(t)
 		wantEnd(t, c, ended, "")
 	})
 	t.Run("unfinished", func(t *testing.T) {
 		c, ended := newFixture(t).serve(t.Context())
-		if _, err := c.Write([]byte{0, 100, 'x'}); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-ended; err == nil {
-			t.Error("half a query is no error")
-		}
+		must.Get(c.Write([]byte{0, 100, 'x'}))(t)
+		must.Do(t, c.Close())
+		expect.True(t, <-ended != nil, "half a query is no error")
 	})
 }
 
@@ -131,13 +106,9 @@ func TestServeTCPIdle(t *testing.T) {
 		c, ended := newFixture(t).serve(t.Context())
 		begin := time.Now()
 		wantEnd(t, c, ended, "")
-		if took := time.Since(begin); took != idleTimeout {
-			t.Errorf("it ends after %s of the bubble's time", took)
-		}
+		expect.Equal(t, time.Since(begin), idleTimeout, "it ends after … of the bubble's time")
 		c, ended = newFixture(t).serve(t.Context())
-		if _, err := c.Write([]byte{1, 0}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Write([]byte{1, 0}))(t)
 		begin = time.Now()
 		for range 100 {
 			if _, err := c.Write([]byte{1}); err != nil {
@@ -156,28 +127,20 @@ func TestServeTCPContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := newFixture(t)
 		c, ended := f.serve(ctx)
-		if _, err := exchangeTCP(t, c, pack(t, query1(host, typeA))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(exchangeTCP(t, c, pack(t, query1(host, typeA))))(t)
 		synctest.Wait() // until it reads
 		begin := time.Now()
 		cancel()
 		wantEnd(t, c, ended, "")
-		if took := time.Since(begin); took != 0 {
-			t.Errorf("it ends after %s of the bubble's time", took)
-		}
+		expect.Equal(t, time.Since(begin), 0, "it ends after … of the bubble's time")
 	})
 }
 
 func TestFrame(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeFrame(&b, make([]byte, maxMessage+1)); err == nil || b.Len() > 0 {
-		t.Errorf("a message that is too long is written: %v", err)
-	}
-	if err := writeFrame(&b, []byte("abc")); err != nil || b.String() != "\x00\x03abc" {
-		t.Errorf("wrote %q, %v", b.String(), err)
-	}
-	if msg, err := readFrame(&b, 3); err != nil || string(msg) != "abc" {
-		t.Errorf("read %q, %v", msg, err)
-	}
+	err := writeFrame(&b, make([]byte, maxMessage+1))
+	expect.True(t, err != nil && b.Len() <= 0, "a message that is too long is written: %v", err)
+	err = writeFrame(&b, []byte("abc"))
+	expect.True(t, err == nil && b.String() == "\x00\x03abc", "wrote %q, %v", b.String(), err)
+	expect.Equal(t, string(must.Get(readFrame(&b, 3))(t)), "abc", "read")
 }

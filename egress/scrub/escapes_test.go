@@ -9,21 +9,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestEscaped: a value is known in what servers make of it in JSON, HTML and URLs.
 func TestEscaped(t *testing.T) {
 	const v = `ab/c+d=e&f<g>h"i'j\k`
-	marshalled, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	marshalled := must.Get(json.Marshal(v))(t)
 	var plain bytes.Buffer
 	e := json.NewEncoder(&plain)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Encode(v))
 	texts := Escaped(v)
 	for of, want := range map[string]string{
 		"itself":                v,
@@ -46,11 +44,8 @@ func TestEscaped(t *testing.T) {
 		"urllib's quote":         `ab/c%2Bd%3De%26f%3Cg%3Eh%22i%27j%5Ck`,
 		"numbers of HTML":        `ab&#47;c&#43;d&#61;e&#38;f&#60;g&#62;h&#34;i&#39;j&#92;k`,
 	} {
-		if !slices.Contains(texts, want) {
-			t.Errorf("%s: %s is not known", of, want)
-		}
+		expect.True(t, slices.Contains(texts, want), "%s: %s is not known", of, want)
 	}
-	if got := Escaped("sk-proj-0123_4567"); len(got) != 1 {
-		t.Errorf("a value without marks: %s", fmt.Sprint(got))
-	}
+	got := Escaped("sk-proj-0123_4567")
+	expect.True(t, len(got) == 1, "a value without marks: %s", fmt.Sprint(got))
 }

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func scrubbing(texts ...string) scrubber {
@@ -50,9 +53,7 @@ var scrubCases = []struct {
 func TestScrubSplit(t *testing.T) {
 	for _, c := range scrubCases {
 		want := masked(c.text, c.texts)
-		if got := Text(c.text, c.texts); got != want {
-			t.Errorf("%q: whole: %q, want %q", c.text, got, want)
-		}
+		expect.Equal(t, Text(c.text, c.texts), want, "%q: whole", c.text)
 		for i := 0; i <= len(c.text); i++ {
 			for j := i; j <= len(c.text); j++ {
 				s := scrubbing(c.texts...)
@@ -118,9 +119,7 @@ func TestScrubbedReader(t *testing.T) {
 	s := scrubbing("secret")
 	b, err := io.ReadAll(&scrubbed{from: iotest.TimeoutReader(iotest.OneByteReader(
 		strings.NewReader("secret"))), feed: &s})
-	if string(b) != "s" || err != iotest.ErrTimeout {
-		t.Errorf("a broken stream: %q, %v", b, err)
-	}
+	expect.True(t, string(b) == "s" && err == iotest.ErrTimeout, "a broken stream: %q, %v", b, err)
 }
 
 func FuzzScrub(f *testing.F) {
@@ -140,9 +139,7 @@ func FuzzScrub(f *testing.F) {
 		for rest != "" {
 			n := 1 + r.IntN(len(rest))
 			got = append(got, s.feed([]byte(rest[:n]), false)...)
-			if len(got)+len(s.out) != len(text)-len(rest)+n {
-				t.Fatal("the length changes")
-			}
+			must.True(t, len(got)+len(s.out) == len(text)-len(rest)+n, "the length changes")
 			rest = rest[n:]
 		}
 		if got = append(got, s.feed(nil, true)...); string(got) != want {
@@ -194,16 +191,11 @@ func TestFrames(t *testing.T) {
 			f := frames{scrub: scrubbing("secret")}
 			var got []byte
 			for rest := in; len(rest) > 0; rest = rest[min(step, len(rest)):] {
-				out, err := f.next(rest[:min(step, len(rest))], false)
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := must.Get(f.next(rest[:min(step, len(rest))], false))(t)
 				got = append(got, out...)
 			}
 			// Without an end: each message is passed on when it is whole.
-			if !bytes.Equal(got, want) {
-				t.Errorf("%.60q by %d: %.60q, want %.60q", in, step, got, want)
-			}
+			expect.True(t, bytes.Equal(got, want), "%.60q by %d: %.60q, want %.60q", in, step, got, want)
 		}
 	}
 	for name, b := range map[string][]byte{
@@ -212,9 +204,7 @@ func TestFrames(t *testing.T) {
 		"a long ping": frame(fin|ping, strings.Repeat("x", 126)), "half a ping": frame(ping, "x"),
 	} {
 		f := frames{scrub: scrubbing("secret")}
-		if _, err := f.next(b, false); err == nil {
-			t.Errorf("%s is taken", name)
-		}
+		expect.True(t, expect.Err(f.next(b, false)) != nil, "%s is taken", name)
 	}
 }
 
@@ -231,9 +221,7 @@ func FuzzFrames(f *testing.F) {
 			out, err := parts.next(rest[:min(step, len(rest))], len(rest) <= step)
 			got = append(got, out...)
 			if err != nil {
-				if wantErr == nil {
-					t.Fatal(err)
-				}
+				must.True(t, wantErr != nil, "%v", err)
 				return
 			}
 		}
@@ -247,9 +235,7 @@ func FuzzFrames(f *testing.F) {
 func TestScrubHeaderNames(t *testing.T) {
 	h := http.Header{"X-Sk-0123456789abcdef-Y": {"a"}, "X-Other": {"b SK-0123456789ABCDEF"}}
 	Header(h, []string{"SK-0123456789ABCDEF"})
-	if got := fmt.Sprint(h); got != "map[X-Other:[b *******************]]" {
-		t.Error(got)
-	}
+	expect.Equal(t, fmt.Sprint(h), "map[X-Other:[b *******************]]", "")
 }
 
 // TestFramesBound: control frames between fragments are not kept without end.
@@ -261,9 +247,7 @@ func TestFramesBound(t *testing.T) {
 		f := frames{scrub: scrubbing("secretsecret")}
 		_, err := f.next(frame(textFrame, "a"), false)
 		for i := 0; err == nil; i++ {
-			if i > 1000 {
-				t.Fatalf("%s: %d bytes are kept", what, len(f.scrub.out))
-			}
+			must.True(t, i <= 1000, "%s: %d bytes are kept", what, len(f.scrub.out))
 			_, err = f.next(between, false)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
 )
 
 const (
@@ -60,17 +61,14 @@ func TestApply(t *testing.T) {
 			return err
 		}
 		const later = "free=x+ closed=x+ fixed=x d/in=x+ d/secret=x+"
-		if got := w.looks(names...); got != later {
-			t.Errorf("by one of four: %s, want %s", got, later)
-		}
+		expect.Equal(t, w.looks(names...), later, "by one of four")
 		fixed := filepath.Join(w.dir, "fixed")
 		if got := w.ids(); len(got) != 1 || got[fixed] != first[fixed] {
 			t.Errorf("by one of four: %v, want %d alone", got, first[fixed])
 		}
 		for _, name := range []string{"closed", "d"} {
-			if !slices.Contains(w.forgotten, first[filepath.Join(w.dir, name)]) {
-				t.Errorf("opens by the mount over %s are still allowed", name)
-			}
+			expect.True(t, slices.Contains(w.forgotten, first[filepath.Join(w.dir, name)]),
+				"opens by the mount over %s are still allowed", name)
 		}
 		return nil
 	})
@@ -83,9 +81,7 @@ func TestInsideException(t *testing.T) {
 		err := w.apply(w.place("d", closed, free), w.place("d/pub", free, closed),
 			w.place("d/pub/secret", closed, free))
 		const want = "d/in=- d/pub/free=x+ d/pub/secret=+"
-		if got := w.looks("d/in", "d/pub/free", "d/pub/secret"); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		expect.Equal(t, w.looks("d/in", "d/pub/free", "d/pub/secret"), want, "")
 		if w.marked != 1 || w.frozen != 1 {
 			t.Errorf("%d marked, of which %d read-only, want 1", w.marked, w.frozen)
 		}
@@ -127,9 +123,7 @@ func TestReplaced(t *testing.T) {
 				return nil
 			}
 			err := w.apply()
-			if got := w.looks("closed"); got != "closed=x+" {
-				t.Errorf("open: %s", got)
-			}
+			expect.Equal(t, w.looks("closed"), "closed=x+", "open")
 			return err
 		})
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // world is a mount namespace with one tree in it, and the masks of a session there.
@@ -32,41 +34,31 @@ type world struct {
 func inWorld(t *testing.T, do func(*world) error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		if strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) == "all" {
-			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-		}
+		must.True(t, strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) != "all",
+			"needs root, and CHATD_TEST_REQUIRE=all")
 		t.Skip("SKIPPED: needs root")
 	}
 	idle := exec.Command("sleep", "600")
 	idle.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if err := idle.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, idle.Start())
 	defer func() { _ = idle.Process.Kill(); _ = idle.Wait() }()
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", idle.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer ns.Close()
 	w := &world{dir: t.TempDir()}
 	sources := t.TempDir()
 	dir, file := filepath.Join(sources, "dir"), filepath.Join(sources, "file")
-	if err := errors.Join(os.Mkdir(dir, 0), os.WriteFile(file, nil, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Mkdir(dir, 0), os.WriteFile(file, nil, 0)))
 	if w.Sources, err = OpenSources(dir, file); err != nil {
 		t.Fatal(err)
 	}
-	err = sys.InMountNamespace(ns, func() error {
+	expect.NoError(t, sys.InMountNamespace(ns, func() error {
 		if err := w.fill(); err != nil {
 			return err
 		}
 		defer w.Bases[0].Close()
 		return do(w)
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 // fill makes the tree, a file system of its own, and opens it as a session's is.

@@ -1,6 +1,7 @@
 package pathclass
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -8,14 +9,13 @@ import (
 
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func policy(t testing.TB, text string) *filerules.Policy {
 	t.Helper()
-	p, err := rulefile.Load("rules.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(rulefile.Load("rules.yaml", []byte(text)))(t)
 	return p
 }
 
@@ -37,19 +37,14 @@ agents:
     access:
       rules: [{allow: /all/in, ops: ['*']}, {allow: /all/read, ops: [read]}, {allow: /w/in}]
 `)
-	rs, err := p.For(filerules.Scope{Home: "/home/user"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(p.For(filerules.Scope{Home: "/home/user"}))(t)
 	w := New(rs)
 	for path, want := range map[string]filerules.Class{
 		"/": filerules.Open, "/r/x": filerules.Open, "/w": filerules.ReadOnly, "/w/x": filerules.ReadOnly, "/w/in/x": filerules.Open, "/e/x": filerules.ReadOnly,
 		"/b": filerules.Closed, "/all": filerules.Closed, "/all/x/y": filerules.Closed, "/all/in": filerules.Open, "/all/in/x": filerules.Open,
 		"/all/read": filerules.Closed, "/kids": filerules.Open, "/kids/a": filerules.Closed, "/kids/a/b": filerules.Closed, "/rw/x": filerules.ReadOnly, "/other": filerules.Open,
 	} {
-		if got := w.Class(path); got != want {
-			t.Errorf("%s is %s, want %s", path, got, want)
-		}
+		expect.Equal(t, w.Class(path), want, "%s", path)
 	}
 }
 
@@ -66,14 +61,9 @@ func TestNeeded(t *testing.T) {
 				"access: {useDefaults: false, mode: " + mode + "}\nagents: {main: {access: {rules: [" + rule + "]}}, other: {}}": {"", "main"},
 			} {
 				p := policy(t, text)
-				if got := NeededBy(p); got != want {
-					t.Errorf("%s: needed by one: %v", text, got)
-				}
+				expect.Equal(t, NeededBy(p), want, "%s: needed by one", text)
 				for _, agent := range []string{"", "main", "bot", "other"} {
-					rs, err := p.For(filerules.Scope{Agent: agent, Home: "/home/user"})
-					if err != nil {
-						t.Fatal(err)
-					}
+					rs := must.Get(p.For(filerules.Scope{Agent: agent, Home: "/home/user"}))(t)
 					if got := Needed(p, agent); got != New(rs).Any || got && !want || slices.Contains(agents, agent) && got != want {
 						t.Errorf("%s: agent %q: %v", text, agent, got)
 					}
@@ -129,14 +119,8 @@ func TestCheck(t *testing.T) {
 // TestSeedSamples: what Clawdbot's proposal shows can be kept as it is pasted.
 func TestSeedSamples(t *testing.T) {
 	for _, name := range []string{"sample1.json5", "sample2.json5"} {
-		text, err := os.ReadFile("../../filerules/rulefile/testdata/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := rulefile.Load(name, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("../../filerules/rulefile/testdata/" + name))(t)
+		p := must.Get(rulefile.Load(name, text))(t)
 		if err := Check(p, "/srv/chatd/homes/x"); err != nil || !NeededBy(p) {
 			t.Errorf("%s: %v, needed %t", name, err, NeededBy(p))
 		}
@@ -148,8 +132,41 @@ func TestSeedSamples(t *testing.T) {
 		"access: {useDefaults: false, rules: [{deny: '*.x', ops: [edit]}]}":     true,
 		"access: {useDefaults: false, rules: [{allow: x, ops: [read, write]}]}": false,
 	} {
-		if got := NeededBy(policy(t, text)); got != want {
-			t.Errorf("%s: needed %t, want %t", text, got, want)
+		expect.Equal(t, NeededBy(policy(t, text)), want, "%s: needed", text)
+	}
+}
+
+// TestNest: what a look finds fits in each other, whatever the order it was found in.
+func TestNest(t *testing.T) {
+	w := func(path string, class, parent filerules.Class) Place {
+		return Place{Path: path, Class: class, Parent: parent}
+	}
+	base := func(path string) Place { return Place{Path: path, Base: true} }
+	for name, tt := range map[string]struct {
+		wants, bases []Place
+		want         string
+	}{
+		"sorted":                        {[]Place{w("/a/b", filerules.Open, filerules.Closed), w("/a", filerules.Closed, filerules.Open)}, nil, "/a closed<open, /a/b open<closed"},
+		"not by bytes":                  {[]Place{w("/a-b", filerules.Closed, filerules.Open), w("/a/b", filerules.Open, filerules.Closed), w("/a", filerules.Closed, filerules.Open)}, nil, "/a closed<open, /a/b open<closed, /a-b closed<open"},
+		"the strictest of one path":     {[]Place{w("/a", filerules.ReadOnly, filerules.Open), w("/a", filerules.Closed, filerules.Open)}, nil, "/a closed<open"},
+		"behind a closed link":          {[]Place{w("/a", filerules.Closed, filerules.Open), w("/a/b", filerules.Closed, filerules.Open), w("/a/c", filerules.ReadOnly, filerules.Open)}, nil, "/a closed<open"},
+		"an exception there":            {[]Place{w("/a", filerules.Closed, filerules.Open), w("/a/b", filerules.ReadOnly, filerules.Open), w("/a/b/c", filerules.Open, filerules.ReadOnly)}, nil, "/a closed<open"},
+		"closed in what a link opens":   {[]Place{w("/a", filerules.ReadOnly, filerules.Open), w("/a/b", filerules.Closed, filerules.Open)}, nil, "/a read-only<open, /a/b closed<read-only"},
+		"an exception in nothing":       {[]Place{w("/a", filerules.Open, filerules.Closed)}, nil, ""},
+		"mounts":                        {[]Place{w("/a", filerules.ReadOnly, filerules.Open)}, []Place{base("/"), base("/a/m"), base("/b")}, "/a read-only<open, /a/m read-only<read-only along"},
+		"a mount in a closed one":       {[]Place{w("/a", filerules.Closed, filerules.Open)}, []Place{base("/a/m")}, "/a closed<open"},
+		"a mount that is denied":        {[]Place{w("/a", filerules.ReadOnly, filerules.Open), w("/a/m", filerules.Closed, filerules.ReadOnly)}, []Place{base("/a/m")}, "/a read-only<open, /a/m closed<read-only along"},
+		"a mount that is an exception":  {[]Place{w("/a", filerules.Closed, filerules.Open), w("/a/m", filerules.Open, filerules.Closed)}, []Place{base("/a/m")}, "/a closed<open, /a/m open<closed along"},
+		"a mount that is masked itself": {[]Place{w("/m", filerules.Closed, filerules.Open)}, []Place{base("/m")}, "/m closed<open"},
+	} {
+		var got []string
+		for _, w := range nest(tt.wants, tt.bases) {
+			s := fmt.Sprintf("%s %v<%v", w.Path, w.Class, w.Parent)
+			if w.Base {
+				s += " along"
+			}
+			got = append(got, s)
 		}
+		expect.True(t, strings.Join(got, ", ") == tt.want, "%s: %q, want %q", name, got, tt.want)
 	}
 }

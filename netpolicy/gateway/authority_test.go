@@ -5,34 +5,30 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func made(t testing.TB, seed string, at time.Time) *Authority {
 	t.Helper()
-	a, err := NewAuthority([]byte(seed), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(NewAuthority([]byte(seed), at))(t)
 	return a
 }
 
 func issued(t testing.TB, a *Authority, host string, at time.Time) *x509.Certificate {
 	t.Helper()
-	b, err := a.Issue(host, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(b, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(a.Issue(host, at))(t)
+	pair := must.Get(tls.X509KeyPair(b, b))(t)
 	return pair.Leaf
 }
 
@@ -49,9 +45,7 @@ func TestIssue(t *testing.T) {
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 4) + "org"
 	for _, host := range []string{"api.example.org", long} {
 		leaf := issued(t, a, host, now)
-		if err := trusts(a, leaf, host, now); err != nil {
-			t.Errorf("%s: %v", host, err)
-		}
+		expect.Is(t, trusts(a, leaf, host, now), nil, "%s", host)
 		if leaf.IsCA || len(leaf.DNSNames) != 1 || !leaf.NotAfter.Equal(now.Add(leafLife)) ||
 			!leaf.NotBefore.Equal(now.Add(-time.Hour)) {
 			t.Errorf("%+v", leaf)
@@ -62,9 +56,7 @@ func TestIssue(t *testing.T) {
 			"later":             trusts(a, leaf, host, now.Add(8*24*time.Hour)),
 			"another authority": trusts(made(t, "other", now), leaf, host, now),
 		} {
-			if err == nil {
-				t.Errorf("%s: %s", host, what)
-			}
+			expect.True(t, err != nil, "%s: %s", host, what)
 		}
 	}
 	for _, host := range []string{"", "192.0.2.1", "*.example.org", "API.example.org", "a b",
@@ -80,14 +72,11 @@ func TestIssue(t *testing.T) {
 func TestSameAfterRestart(t *testing.T) {
 	later := now.Add(24 * time.Hour)
 	a, b := made(t, "seed", now), made(t, "seed", later)
-	if !a.key.Equal(b.key) || bytes.Equal(a.Certificate(), made(t, "other", now).Certificate()) {
-		t.Error("the key is not that of the seed")
-	}
+	expect.True(t, a.key.Equal(b.key) && !bytes.Equal(a.Certificate(), made(t, "other", now).Certificate()),
+		"the key is not that of the seed")
 	const host = "api.example.org"
-	if err := errors.Join(trusts(b, issued(t, a, host, now), host, later),
-		trusts(a, issued(t, b, host, later), host, later)); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, errors.Join(trusts(b, issued(t, a, host, now), host, later),
+		trusts(a, issued(t, b, host, later), host, later)))
 }
 
 // TestClockSteps: when the clock is set by a year, a host's new certificate is trusted by those who
@@ -97,9 +86,7 @@ func TestClockSteps(t *testing.T) {
 	for _, years := range []int{-1, 1} {
 		set := now.AddDate(years, 0, 0)
 		const host = "api.example.org"
-		if err := trusts(a, issued(t, a, host, set), host, set); err != nil {
-			t.Errorf("%d: %v", years, err)
-		}
+		expect.Is(t, trusts(a, issued(t, a, host, set), host, set), nil, "%d", years)
 	}
 }
 
@@ -111,4 +98,39 @@ func TestAuthority(t *testing.T) {
 		!strings.HasPrefix(c.Subject.CommonName, "chatd ") {
 		t.Errorf("%+v", c)
 	}
+}
+
+// TestTrust: the bundle has the host's certificates and the authority's, whatever its last line is.
+func TestTrust(t *testing.T) {
+	a, other := made(t, "seed", now), made(t, "host", now).Certificate()
+	for _, host := range [][]byte{nil, other, bytes.TrimSpace(other), append(other, '\n')} {
+		trust := a.Trust(host)
+		want := min(len(host), 1) + 1
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(trust.PEM) || !bytes.HasSuffix(trust.PEM, a.Certificate()) ||
+			bytes.Count(trust.PEM, []byte("BEGIN")) != want {
+			t.Errorf("%s", trust.PEM)
+		}
+	}
+}
+
+// TestKeyStore: the store has its entries and a digest; Java's own tool reads it, where there is
+// one.
+func TestKeyStore(t *testing.T) {
+	trust := made(t, "seed", now).Trust(made(t, "host", now).Certificate())
+	b := trust.JKS
+	want := "\xfe\xed\xfe\xed\x00\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00\x02\x00\x04ca-0"
+	expect.True(t, bytes.HasPrefix(b, []byte(want)) && bytes.Count(b, []byte("\x00\x05X.509\x00\x00")) == 2,
+		"%q", b)
+	keytool, err := exec.LookPath("keytool")
+	if err != nil {
+		t.Log("the host has no keytool")
+		return
+	}
+	file := filepath.Join(t.TempDir(), "cacerts")
+	must.Do(t, os.WriteFile(file, b, 0o600))
+	list := exec.Command(keytool, "-list", "-storetype", "JKS", "-storepass", "changeit",
+		"-keystore", file)
+	out, err := list.CombinedOutput()
+	expect.True(t, err == nil && strings.Count(string(out), "trustedCertEntry") == 2, "%v\n%s", err, out)
 }

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // refusedEvent is one that may be told.
@@ -62,9 +66,7 @@ func TestReportsRefused(t *testing.T) {
 		"no UTF-8":          one(func(e *chat.EgressEvent) { e.Why = "a\xff" }),
 		"turned text":       one(func(e *chat.EgressEvent) { e.Host = "a\u202eb" }),
 		"no address":        one(func(e *chat.EgressEvent) { e.Host, e.Address = "", "1.2.3" }),
-		"a zone": one(func(e *chat.EgressEvent) {
-			e.Host, e.Address = "", "fe80::1%"+long
-		}),
+		"a zone":            one(func(e *chat.EgressEvent) { e.Host, e.Address = "", "fe80::1%"+long }),
 		"host and address":  one(func(e *chat.EgressEvent) { e.Address = "192.0.2.1" }),
 		"a count of none":   one(func(e *chat.EgressEvent) { e.Count = 0 }),
 		"fewer than none":   one(func(e *chat.EgressEvent) { e.Count = -1 }),
@@ -91,9 +93,8 @@ func TestReportsOfOpenChats(t *testing.T) {
 	g.closing = c
 	report := uplink.Call{Verb: uplink.Events, Report: rand.Uint64(), Events: []uplink.Event{
 		refusedEvent(a, nil), refusedEvent(b, nil), refusedEvent(c, nil), refusedEvent("", nil)}}
-	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" {
-		t.Error(answer.Error)
-	}
+	_, answer := g.answer(t.Context(), report, nil)
+	expect.True(t, answer.Error == "", "%v", answer.Error)
 	if _, answer := g.answer(t.Context(), report, nil); answer.Error != "" { // told again
 		t.Error(answer.Error)
 	}
@@ -115,17 +116,13 @@ func TestCarriedRefused(t *testing.T) {
 		g, _ := heardEvents(a)
 		_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Carried: []uplink.Carried{{Chat: a, Count: n}}}, nil)
-		if answer.Error == "" || g.chats[a].carried != 0 {
-			t.Errorf("%d is taken: %+v", n, answer)
-		}
+		expect.True(t, answer.Error != "" && g.chats[a].carried == 0, "%d is taken: %+v", n, answer)
 	}
 	g, _ := heardEvents(a)
 	carried := []uplink.Carried{{Chat: a, Count: 1}}
 	_, answer := g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 		Carried: slices.Repeat(carried, uplink.MaxEvents+1)}, nil)
-	if answer.Error == "" {
-		t.Error("too many are taken")
-	}
+	expect.True(t, answer.Error != "", "too many are taken")
 	_, answer = g.answer(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 		Carried: []uplink.Carried{{Chat: b, Count: 7}, {Chat: a, Count: 3}}}, nil)
 	if answer.Error != "" || g.chats[a].carried != 3 || len(g.chats) != 1 {
@@ -147,7 +144,7 @@ func TestCarriedIsLost(t *testing.T) {
 			lost = append(lost, events...)
 		}}))
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
 	until(t, func() bool { // the answer is there
 		g.telling.Lock()
@@ -161,7 +158,7 @@ func TestCarriedIsLost(t *testing.T) {
 		egress.mu.Unlock()
 		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Carried: []uplink.Carried{{Chat: a, Count: n}}})
-		must(t, err)
+		must.Do(t, err)
 	}
 	heard := func(want ...int64) {
 		t.Helper()
@@ -169,14 +166,11 @@ func TestCarriedIsLost(t *testing.T) {
 		defer mu.Unlock()
 		var got []int64
 		for _, e := range lost {
-			if e.Why != lostWhy || e.Verdict != chat.EgressAllowed || e.Validate() != nil {
-				t.Errorf("%+v", e)
-			}
+			expect.True(t, e.Why == lostWhy && e.Verdict == chat.EgressAllowed && e.Validate() == nil,
+				"%+v", e)
 			got = append(got, e.Count)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%v are lost, want %v", got, want)
-		}
+		expect.True(t, slices.Equal(got, want), "%v are lost, want %v", got, want)
 	}
 	report(3)
 	egress.mu.Lock()
@@ -195,10 +189,10 @@ func TestCarriedIsLost(t *testing.T) {
 		heard(5)
 	}
 	report(2)
-	must(t, egress.listener.Close())
+	must.Do(t, egress.listener.Close())
 	egress.end()
 	until(t, func() bool { return !g.Answers() })
-	must(t, g.Close(t.Context(), a))
+	must.Do(t, g.Close(t.Context(), a))
 	heard(5, 2)
 }
 
@@ -208,13 +202,11 @@ func TestConnections(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()
 	g := followed(t, dir)
-	if o := g.Connections(t.Context(), a); o.Count != 0 || o.Unknown != "" || o.Connections == nil {
-		t.Errorf("of a chat that sleeps: %+v", o)
-	}
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	if o := g.Connections(t.Context(), a); o.Unknown == "" || o.Connections == nil {
-		t.Errorf("without chatd-egress: %+v", o)
-	}
+	o := g.Connections(t.Context(), a)
+	expect.True(t, o.Count == 0 && o.Unknown == "" && o.Connections != nil, "of a chat that sleeps: %+v", o)
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	o = g.Connections(t.Context(), a)
+	expect.True(t, o.Unknown != "" && o.Connections != nil, "without chatd-egress: %+v", o)
 	egress := newCarrier(t, dir)
 	until(t, g.Answers)
 	egress.heard("hello", "open "+string(a)+" +++")
@@ -233,10 +225,8 @@ func TestConnections(t *testing.T) {
 	good := chat.NewEgressOpen([]chat.EgressConnection{{Since: time.Now(), Host: "a.example",
 		Port: 443}})
 	set(&good)
-	if o := g.Connections(t.Context(), a); o.Unknown != "" || o.Count != 1 ||
-		o.Connections[0].To() != "a.example:443" {
-		t.Errorf("%+v", o)
-	}
+	o = g.Connections(t.Context(), a)
+	expect.True(t, o.Unknown == "" && o.Count == 1 && o.Connections[0].To() == "a.example:443", "%+v", o)
 }
 
 // TestResolve: chatd-egress looks up for open chats, and its error is the answer.
@@ -245,24 +235,18 @@ func TestResolve(t *testing.T) {
 	dir := t.TempDir()
 	g := followed(t, dir)
 	to := chat.Destination{Host: "a.example", Port: 443}
-	if err := g.Resolve(t.Context(), a, to); err != nil {
-		t.Errorf("of a chat that sleeps: %v", err)
-	}
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	if err := g.Resolve(t.Context(), a, to); !errors.Is(err, uplink.ErrGone) {
-		t.Errorf("without chatd-egress: %v", err)
-	}
+	expect.Is(t, g.Resolve(t.Context(), a, to), nil, "of a chat that sleeps")
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	expect.Is(t, g.Resolve(t.Context(), a, to), uplink.ErrGone, "without chatd-egress")
 	egress := newCarrier(t, dir)
 	egress.heard("hello", "open "+string(a)+" +++")
-	must(t, g.Resolve(t.Context(), a, to))
+	must.Do(t, g.Resolve(t.Context(), a, to))
 	egress.heard("resolve " + string(a))
 	egress.mu.Lock()
 	egress.refuses = uplink.Resolve
 	egress.mu.Unlock()
-	if err := g.Resolve(t.Context(), a, to); err == nil ||
-		!strings.Contains(err.Error(), "does not know") {
-		t.Errorf("refused: %v", err)
-	}
+	err := g.Resolve(t.Context(), a, to)
+	expect.True(t, err != nil && strings.Contains(err.Error(), "does not know"), "refused: %v", err)
 }
 
 // TestReportsRate: reports without end are refused.
@@ -303,16 +287,107 @@ func TestLastReport(t *testing.T) {
 	egress.closing = func(conn *uplink.Conn, id chat.ID) {
 		_, _, err := conn.Call(t.Context(), uplink.Call{Verb: uplink.Events, Report: rand.Uint64(),
 			Events: []uplink.Event{refusedEvent(id, nil)}})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 	}
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
-	must(t, g.Close(t.Context(), a))
+	must.Do(t, g.Close(t.Context(), a))
 	mu.Lock()
 	defer mu.Unlock()
-	if !slices.Equal(heard, []chat.ID{a}) {
-		t.Errorf("%v", heard)
+	expect.True(t, slices.Equal(heard, []chat.ID{a}), "%v", heard)
+}
+
+// TestFlows: of 1,000 connections a chat gets half, an owner three quarters, and others get some;
+// after two minutes all get them again.
+func TestFlows(t *testing.T) {
+	now := time.Now()
+	f := newFlows(1000, func() time.Time { return now })
+	most := func(id, owner string) (n int) {
+		for ; ; n++ {
+			err := f.take(chat.ID(id), owner)
+			if err != nil {
+				must.True(t, errors.Is(err, chat.ErrBusy), "%v", err)
+				return n
+			}
+		}
+	}
+	for _, step := range []struct {
+		after     time.Duration
+		id, owner string
+		want      int
+	}{
+		{0, "a", "bob", 500}, {0, "a", "bob", 0}, {0, "b", "bob", 250}, {0, "c", "bob", 0},
+		{0, "d", "eve", 125}, {100 * time.Second, "a", "bob", 0}, {0, "e", "ann", 63},
+		{10 * time.Second, "a", "bob", 0}, {20 * time.Second, "a", "bob", 469},
+		{time.Hour, "d", "eve", 500},
+	} {
+		now = now.Add(step.after)
+		expect.Equal(t, most(step.id, step.owner), step.want,
+			"after %v %s of %s gets", step.after, step.id, step.owner)
+	}
+	now = now.Add(time.Hour)
+	for i := range 3000 {
+		now = now.Add(time.Second)
+		must.Do(t, f.take(chat.ID(fmt.Sprint(i)), fmt.Sprint(i)))
+		n := len(f.of)
+		must.True(t, n <= 2*130, "%d counts are kept", n)
+	}
+}
+
+// waits reports whether a goroutine waits for a mutex in a function.
+func waits(function string) bool {
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	for one := range bytes.SplitSeq(all, []byte("\n\n")) {
+		locks := bytes.Contains(one, []byte("[sync.Mutex.Lock"))
+		if locks && bytes.Contains(one, []byte(function)) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSlowIntroduction: a chatd-egress that is slow to hear of chats holds up the others, which
+// sleep meanwhile and change, for one of them alone.
+func TestSlowIntroduction(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	g := followed(t, dir)
+	var ids []chat.ID
+	for i := range 8 {
+		ids = append(ids, chat.ID(fmt.Sprintf("%016x", i)))
+		must.Do(t, g.Open(t.Context(), Chat{ids[i], "", 70001 + uint32(i), nil}, session(t)))
+	}
+	var mu sync.Mutex
+	var opened []chat.ID
+	release := make(chan bool)
+	end := sync.OnceFunc(func() { close(release) })
+	newCarrierWith(t, dir, func(id chat.ID) {
+		mu.Lock()
+		opened = append(opened, id)
+		mu.Unlock()
+		<-release
+	})
+	t.Cleanup(end) // before the carrier ends
+	has := func() []chat.ID { mu.Lock(); defer mu.Unlock(); return slices.Clone(opened) }
+	until(t, func() bool { return len(has()) == 1 })
+	closed := make(chan error, 1)
+	last := ids[7]
+	go func() { closed <- g.Close(t.Context(), last) }()
+	until(t, func() bool { return waits("gateway.(*Gateway).Close(") })
+	for range 7 {
+		time.Sleep(2 * time.Millisecond) // from when on a mutex is handed to who waits
+		select {
+		case release <- true:
+		case err := <-closed:
+			must.Do(t, err)
+			closed <- nil
+		}
+	}
+	must.Do(t, <-closed)
+	end()
+	until(t, func() bool { return len(has()) >= 7 })
+	if got := has(); slices.Contains(got, last) || !slices.Equal(got, ids[:7]) {
+		t.Errorf("it was told of %v, want %v", got, ids[:7])
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/uplink"
 	"github.com/chatd/chatd/netpolicy/netns"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const a, b, c chat.ID = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "cccccccccccccccc"
@@ -23,35 +25,23 @@ const a, b, c chat.ID = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "ccccccccccccccc
 func allow(t testing.TB, texts ...string) (all []chat.Allow) {
 	t.Helper()
 	for _, text := range texts {
-		a, err := chat.ParseAllow(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(chat.ParseAllow(text))(t)
 		all = append(all, a)
 	}
 	return all
-}
-
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestLifeOfAChat(t *testing.T) {
 	dir := t.TempDir()
 	g := followed(t, dir)
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, allow(t, "api.example.com:443")}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, allow(t, "api.example.com:443")}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++ api.example.com:443")
-	must(t, g.Change(t.Context(), a, allow(t, "192.0.2.0/24:80")))
-	must(t, g.Change(t.Context(), b, nil)) // of a chat that is not open
+	must.Do(t, g.Change(t.Context(), a, allow(t, "192.0.2.0/24:80")))
+	must.Do(t, g.Change(t.Context(), b, nil)) // of a chat that is not open
 	egress.heard("change " + string(a) + " 192.0.2.0/24:80")
-	if _, err := os.Stat(filepath.Join(dir, "names-"+string(a))); err != nil {
-		t.Error(err)
-	}
-	must(t, g.Close(t.Context(), a), g.Close(t.Context(), a))
+	expect.NoError(t, expect.Err(os.Stat(filepath.Join(dir, "names-"+string(a)))))
+	must.Do(t, g.Close(t.Context(), a), g.Close(t.Context(), a))
 	egress.heard("close " + string(a))
 	if _, err := os.Stat(filepath.Join(dir, "names-"+string(a))); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the names outlive the chat:", err)
@@ -64,9 +54,9 @@ func TestEgressEnds(t *testing.T) {
 	dir := t.TempDir()
 	g := followed(t, dir)
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
-	must(t, g.Change(t.Context(), a, allow(t, "192.0.2.1:80")))
+	must.Do(t, g.Change(t.Context(), a, allow(t, "192.0.2.1:80")))
 	egress.heard("change " + string(a) + " 192.0.2.1:80")
 	egress.end()
 	egress.heard("hello", "open "+string(a)+" +++ 192.0.2.1:80")
@@ -79,7 +69,7 @@ func TestRootEnds(t *testing.T) {
 	egress := newCarrier(t, dir, a, b)
 	needsRoot(t)
 	g := New(Options{Dir: dir})
-	must(t, g.Adopt(Chat{a, "", 70001, allow(t, "192.0.2.1:80")}, session(t)))
+	must.Do(t, g.Adopt(Chat{a, "", 70001, allow(t, "192.0.2.1:80")}, session(t)))
 	follow(t, g)
 	egress.heard("hello", "close "+string(b), "change "+string(a)+" 192.0.2.1:80")
 
@@ -95,7 +85,7 @@ func TestSocketsFor(t *testing.T) {
 	dir := t.TempDir()
 	g := followed(t, dir)
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "open "+string(a)+" +++")
 	addr := netip.MustParseAddrPort
 	client := addr("198.18.0.1:4000")
@@ -138,10 +128,9 @@ func TestSocketsFor(t *testing.T) {
 			}
 		})
 	}
-	if _, err := egress.ask(uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("192.0.2.1:123"),
-		Remote: client}); err != nil {
-		t.Error(err)
-	}
+	_, err := egress.ask(uplink.Call{Verb: uplink.Reply, Chat: a, Local: addr("192.0.2.1:123"),
+		Remote: client})
+	expect.True(t, err == nil, "%v", err)
 }
 
 // TestNoProgram: what cannot be started is reported, and sessions begin: their connections wait.
@@ -151,18 +140,12 @@ func TestNoProgram(t *testing.T) {
 	needsRoot(t)
 	g := follow(t, New(Options{Dir: dir, Program: filepath.Join(dir, "none"),
 		Report: func(err error) { reports <- err }}))
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	if err := <-reports; !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
-	if g.Answers() {
-		t.Error("nobody is there")
-	}
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	expect.Is(t, <-reports, os.ErrNotExist, "")
+	expect.True(t, !g.Answers(), "nobody is there")
 	egress := newCarrier(t, dir)
 	egress.heard("hello", "open "+string(a)+" +++")
-	if err := <-reports; err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, <-reports)
 }
 
 // TestSessionsMeetHello: a session that began while chatd-egress still has the chat's last one
@@ -171,8 +154,8 @@ func TestSessionsMeetHello(t *testing.T) {
 	dir := t.TempDir()
 	g := New(Options{Dir: dir})
 	needsRoot(t)
-	must(t, g.Adopt(Chat{a, "", 70001, nil}, session(t)))
-	must(t, g.Close(t.Context(), a), g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Adopt(Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Close(t.Context(), a), g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress := newCarrier(t, dir, a)
 	follow(t, g)
 	egress.heard("hello", "open "+string(a)+" +++")
@@ -181,12 +164,10 @@ func TestSessionsMeetHello(t *testing.T) {
 // TestChangeWithoutEgress: nobody is told that connections are cut while they may live.
 func TestChangeWithoutEgress(t *testing.T) {
 	g := New(Options{Dir: t.TempDir()})
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	defer func() { must(t, g.Shut()) }()
-	if err := g.Change(t.Context(), a, nil); !errors.Is(err, chat.ErrBusy) {
-		t.Error(err)
-	}
-	must(t, g.Change(t.Context(), b, nil))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	defer func() { must.Do(t, g.Shut()) }()
+	expect.Is(t, g.Change(t.Context(), a, nil), chat.ErrBusy, "")
+	must.Do(t, g.Change(t.Context(), b, nil))
 }
 
 // TestServersMeetHello: servers that are replaced while chatd-egress is greeted are told.
@@ -197,9 +178,9 @@ func TestServersMeetHello(t *testing.T) {
 	var once sync.Once
 	egress := newCarrier(t, dir)
 	egress.greeted = func() {
-		once.Do(func() { must(t, g.SetServers(context.Background(), servers)) })
+		once.Do(func() { must.Do(t, g.SetServers(context.Background(), servers)) })
 	}
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "hello", "open "+string(a)+" +++")
 }
 
@@ -210,26 +191,19 @@ func TestPortIsTaken(t *testing.T) {
 	init := session(t)
 	reports := make(chan error, 16)
 	g := New(Options{Dir: dir, Report: func(err error) { reports <- err }})
-	must(t, g.Adopt(Chat{a, "", 70001, nil}, init))
-	ns, err := netns.Open(init)
-	must(t, err)
+	must.Do(t, g.Adopt(Chat{a, "", 70001, nil}, init))
+	ns := must.Get(netns.Open(init))(t)
 	defer ns.Close()
 	tcp, udp, err := ns.Listen()
-	must(t, err)
+	must.Do(t, err)
 	egress := newCarrier(t, dir)
 	follow(t, g)
-	if err := <-reports; !errors.Is(err, unix.EADDRINUSE) {
-		t.Error(err)
-	}
+	expect.Is(t, <-reports, unix.EADDRINUSE, "")
 	egress.heard("hello")
-	if err := g.Change(t.Context(), a, nil); !errors.Is(err, chat.ErrBusy) {
-		t.Error(err)
-	}
-	must(t, tcp.Close(), udp.Close())
+	expect.Is(t, g.Change(t.Context(), a, nil), chat.ErrBusy, "")
+	must.Do(t, tcp.Close(), udp.Close())
 	egress.heard("open " + string(a) + " +++")
-	if err := <-reports; err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, <-reports)
 }
 
 // TestNamesOfTheNextSession: what still writes names of a session does not write them to the next.
@@ -237,15 +211,13 @@ func TestNamesOfTheNextSession(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()
 	g := New(Options{Dir: dir})
-	defer func() { must(t, g.Shut()) }()
+	defer func() { must.Do(t, g.Shut()) }()
 	name := filepath.Join(dir, "names-"+string(a))
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	earlier, err := os.OpenFile(name, os.O_WRONLY, 0)
-	must(t, err)
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	earlier := must.Get(os.OpenFile(name, os.O_WRONLY, 0))(t)
 	defer earlier.Close()
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
-	_, err = earlier.WriteString("spoilt.example.com\n")
-	must(t, err)
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Get(earlier.WriteString("spoilt.example.com\n"))(t)
 	if b, err := os.ReadFile(name); err != nil || len(b) > 0 {
 		t.Errorf("%q, %v", b, err)
 	}
@@ -256,13 +228,12 @@ func TestLogHasRoom(t *testing.T) {
 	g := New(Options{Dir: t.TempDir()})
 	name := filepath.Join(g.opt.Dir, "log")
 	for size, want := range map[int64]int64{10: 10, maxLog: maxLog, 2 * maxLog: 0} {
-		must(t, os.WriteFile(name, nil, 0o600), os.Truncate(name, size))
-		f, err := g.openLog()
-		must(t, err)
+		must.Do(t, os.WriteFile(name, nil, 0o600), os.Truncate(name, size))
+		f := must.Get(g.openLog())(t)
 		if st, err := f.Stat(); err != nil || st.Size() != want {
 			t.Errorf("%d bytes of %d are left, %v", st.Size(), size, err)
 		}
-		must(t, f.Close())
+		must.Do(t, f.Close())
 	}
 }
 
@@ -271,16 +242,15 @@ func TestUnread(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	g := followed(t, dir)
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"),
-		Net: "unixpacket"})
-	must(t, err)
+	l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"),
+		Net: "unixpacket"}))(t)
 	flooded := make(chan struct{}, 1)
 	go flood(t, l, flooded)
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	<-flooded
-	must(t, l.Close()) // it is not found again
+	must.Do(t, l.Close()) // it is not found again
 	_ = g.Change(t.Context(), a, nil)
-	must(t, g.Open(t.Context(), Chat{b, "", 70002, nil}, session(t)), g.Close(t.Context(), a))
+	must.Do(t, g.Open(t.Context(), Chat{b, "", 70002, nil}, session(t)), g.Close(t.Context(), a))
 }
 
 // flood answers Hello and Open, asks for more than the socket holds answers to, and reads no more.
@@ -292,18 +262,12 @@ func flood(t *testing.T, l *net.UnixListener, flooded chan<- struct{}) {
 	}
 	defer u.Close()
 	for _, answer := range []string{`{"id":1,"answer":{}}`, `{"id":2,"answer":{}}`} {
-		if _, err := u.Read(make([]byte, 1024)); err != nil {
-			t.Error(err)
-		}
-		if _, err := u.Write([]byte(answer)); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, expect.Err(u.Read(make([]byte, 1024))))
+		expect.NoError(t, expect.Err(u.Write([]byte(answer))))
 	}
 	call := []byte(`{"id":1,"call":{"verb":"open"}}`)
 	for range 4096 {
-		if err := u.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, u.SetWriteDeadline(time.Now().Add(time.Second)))
 		if _, err := u.Write(call); err != nil {
 			break // full
 		}

@@ -11,15 +11,15 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // known is a secret for api.example.org, with a value.
 func known(t testing.TB, name, value string) secret.Known {
 	t.Helper()
-	h, err := secret.ParseHeader("x-api-key: $")
-	must(t, err)
-	v, err := secret.ParseValue([]byte(value))
-	must(t, err)
+	h := must.Get(secret.ParseHeader("x-api-key: $"))(t)
+	v := must.Get(secret.ParseValue([]byte(value)))(t)
 	return secret.Known{Name: name, Value: v, Spec: secret.Spec{Header: h,
 		Hosts: allow(t, "api.example.org:443")}}
 }
@@ -45,11 +45,11 @@ func withSecrets(t *testing.T, dir string) *Gateway {
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
 	g := withSecrets(t, dir)
-	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one")}))
+	must.Do(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one")}))
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress.heard("hello", "secrets  ++", "open "+string(a)+" +++")
-	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-two")}))
+	must.Do(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-two")}))
 	egress.heard("secrets  ++")
 	egress.mu.Lock()
 	var values []string
@@ -62,9 +62,7 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	egress.mu.Unlock()
-	if got := strings.Join(values, " "); got != "value-one value-two" {
-		t.Errorf("it has the values %q", got)
-	}
+	expect.Equal(t, strings.Join(values, " "), "value-one value-two", "it has the values")
 	egress.end()
 	egress.heard("hello", "secrets  ++", "open "+string(a)+" +++")
 }
@@ -76,12 +74,12 @@ func TestSecretsRefused(t *testing.T) {
 	g := withSecrets(t, dir)
 	reports := make(chan error, 100)
 	g.opt.Report = func(err error) { reports <- err }
-	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one")}))
+	must.Do(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one")}))
 	egress := newCarrier(t, dir)
 	egress.mu.Lock()
 	egress.refuses = uplink.Secrets
 	egress.mu.Unlock()
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	for err := range reports {
 		if err != nil && strings.Contains(err.Error(), "does not know") {
 			break
@@ -107,9 +105,8 @@ func TestSecretsRefused(t *testing.T) {
 	refuse("")
 	heard()
 	refuse(uplink.Secrets)
-	if err := g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-two")}); err == nil {
-		t.Error("another value is taken")
-	}
+	expect.True(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-two")}) != nil,
+		"another value is taken")
 	refuse("")
 	egress.mu.Lock()
 	told := len(egress.calls)
@@ -128,9 +125,7 @@ func TestIssues(t *testing.T) {
 	for g.mayIssue() && n < 2*issuesAtOnce {
 		n++
 	}
-	if n < issuesAtOnce || n == 2*issuesAtOnce {
-		t.Errorf("%d certificates are issued at once", n)
-	}
+	expect.True(t, n >= issuesAtOnce && n != 2*issuesAtOnce, "%d certificates are issued at once", n)
 }
 
 // TestCertificate: chatd-egress gets a certificate for what an open chat has a secret for, and for
@@ -138,13 +133,13 @@ func TestIssues(t *testing.T) {
 func TestCertificate(t *testing.T) {
 	dir := t.TempDir()
 	g := withSecrets(t, dir)
-	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one"),
+	must.Do(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one"),
 		known(t, "ungranted", "value-two")}))
 	other := known(t, "ungranted", "value-two")
 	other.Hosts = allow(t, "other.example.org:443")
-	must(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one"), other}))
+	must.Do(t, g.SetSecrets(t.Context(), []secret.Known{known(t, "api", "value-one"), other}))
 	egress := newCarrier(t, dir)
-	must(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)),
+	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)),
 		g.Open(t.Context(), Chat{b, "", 70002, nil}, session(t)))
 	until(t, g.Answers)
 	for _, x := range []struct {
@@ -172,10 +167,8 @@ func TestCertificate(t *testing.T) {
 		}
 		if x.ok {
 			text, err := io.ReadAll(files[0])
-			if err != nil || string(text) != "PEM of "+x.host {
-				t.Errorf("%q, %v", text, err)
-			}
-			must(t, uplink.CloseFiles(files))
+			expect.True(t, err == nil && string(text) == "PEM of "+x.host, "%q, %v", text, err)
+			must.Do(t, uplink.CloseFiles(files))
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/uplink"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func needsRoot(t testing.TB) {
@@ -26,9 +28,7 @@ func needsRoot(t testing.TB) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 	t.Skip("SKIPPED: needs root, to join network namespaces")
 }
 
@@ -42,14 +42,9 @@ func session(t testing.TB) *sys.HeldProcess {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	p, err := sys.HoldProcess(sys.Process{PID: cmd.Process.Pid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(sys.HoldProcess(sys.Process{PID: cmd.Process.Pid}))(t)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
 }
@@ -78,11 +73,8 @@ func newCarrier(t *testing.T, dir string, has ...chat.ID) *carrier {
 
 func newCarrierWith(t *testing.T, dir string, opening func(chat.ID), has ...chat.ID) *carrier {
 	t.Helper()
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"),
-		Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "sock"),
+		Net: "unixpacket"}))(t)
 	c := &carrier{t: t, listener: l, has: has, opening: opening}
 	var served sync.WaitGroup
 	served.Go(c.serve)
@@ -114,9 +106,7 @@ func (c *carrier) serve() {
 		c.mu.Lock()
 		c.conn = conn
 		c.mu.Unlock()
-		if err := conn.Serve(context.Background(), c.take); err != nil {
-			c.t.Error(err)
-		}
+		expect.NoError(c.t, conn.Serve(context.Background(), c.take))
 	}
 }
 
@@ -169,9 +159,7 @@ func (c *carrier) heard(want ...string) {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if got := strings.Join(c.calls, "; "); got != strings.Join(want, "; ") {
-		c.t.Errorf("it was told %q, want %q", got, strings.Join(want, "; "))
-	}
+	expect.Equal(c.t, strings.Join(c.calls, "; "), strings.Join(want, "; "), "it was told")
 	c.calls = nil
 }
 
@@ -179,9 +167,7 @@ func (c *carrier) heard(want ...string) {
 func until(t testing.TB, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it does not come")
-		}
+		must.True(t, !time.Now().After(end), "it does not come")
 	}
 }
 
@@ -202,9 +188,7 @@ func follow(t *testing.T, g *Gateway) *Gateway {
 	t.Cleanup(func() {
 		cancel()
 		followed.Wait()
-		if err := g.Shut(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, g.Shut())
 	})
 	return g
 }

@@ -17,15 +17,15 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // namespace is the network of a process as a session has it: in a user namespace of its own.
 func namespace(t testing.TB) *Namespace {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-		}
+		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 		t.Skip("SKIPPED: needs root, to join network namespaces")
 	}
 	cmd := exec.Command("sleep", "600")
@@ -34,23 +34,11 @@ func namespace(t testing.TB) *Namespace {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	p, err := sys.HoldProcess(sys.Process{PID: cmd.Process.Pid})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := Open(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(n.Close(), p.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	p := must.Get(sys.HoldProcess(sys.Process{PID: cmd.Process.Pid}))(t)
+	n := must.Get(Open(p))(t)
+	t.Cleanup(func() { expect.NoError(t, errors.Join(n.Close(), p.Close())) })
 	return n
 }
 
@@ -62,23 +50,14 @@ func listening(t *testing.T) (n *Namespace, tcp net.Listener, udp *net.UDPConn) 
 		t.Fatal(err)
 	}
 	stream, datagram, err := n.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer stream.Close()
 	defer datagram.Close()
 	if tcp, err = net.FileListener(stream); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.FilePacketConn(datagram)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(tcp.Close(), conn.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	conn := must.Get(net.FilePacketConn(datagram))(t)
+	t.Cleanup(func() { expect.NoError(t, errors.Join(tcp.Close(), conn.Close())) })
 	return n, tcp, conn.(*net.UDPConn)
 }
 
@@ -102,24 +81,16 @@ func TestConnectionsTellWhereTheyGo(t *testing.T) {
 			t.Errorf("to %s: %v", to, err)
 			continue
 		}
-		got, err := tcp.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(tcp.Accept())(t)
 		at := got.LocalAddr().(*net.TCPAddr).AddrPort()
 		if at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port()); at.String() != to {
 			t.Errorf("to %s arrives as %s", to, at)
 		}
-		if _, err := got.Write([]byte("back")); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, expect.Err(got.Write([]byte("back"))))
 		b := make([]byte, 4)
-		if _, err := conn.Read(b); err != nil || string(b) != "back" {
-			t.Errorf("from %s: %q, %v", to, b, err)
-		}
-		if err := errors.Join(conn.Close(), got.Close()); err != nil {
-			t.Error(err)
-		}
+		_, err = conn.Read(b)
+		expect.True(t, err == nil && string(b) == "back", "from %s: %q, %v", to, b, err)
+		expect.NoError(t, errors.Join(conn.Close(), got.Close()))
 	}
 }
 
@@ -128,52 +99,37 @@ func TestInsideStaysInside(t *testing.T) {
 	n, _, _ := listening(t)
 	for _, at := range []string{"127.0.0.1", "127.9.9.9", "[::1]", Own4.String(),
 		"[" + Own6.String() + "]"} {
-		if _, err := n.inside(t, "tcp", at+":443"); !errors.Is(err, unix.ECONNREFUSED) {
-			t.Errorf("%s, where nobody listens: %v", at, err)
-		}
+		expect.Is(t, expect.Err(n.inside(t, "tcp", at+":443")), unix.ECONNREFUSED,
+			"%s, where nobody listens", at)
 	}
 }
 
 func TestDatagramsTellWhereTheyGo(t *testing.T) {
 	n, _, udp := listening(t)
 	for _, to := range []string{"203.0.113.5:123", "[2001:db8::1]:443", "127.0.0.1:53"} {
-		conn, err := n.inside(t, "udp", to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Write([]byte("ask")); err != nil {
-			t.Errorf("to %s: %v", to, err)
-		}
+		conn := must.Get(n.inside(t, "udp", to))(t)
+		expect.Is(t, expect.Err(conn.Write([]byte("ask"))), nil, "to %s", to)
 		b, oob := make([]byte, 16), make([]byte, 256)
 		size, oobn, _, from, err := udp.ReadMsgUDPAddrPort(b, oob)
 		if err != nil || string(b[:size]) != "ask" {
 			t.Fatalf("to %s: %q, %v", to, b[:size], err)
 		}
 		at, err := destination(oob[:oobn])
-		if err != nil || at.String() != to {
-			t.Errorf("to %s arrives as %s, %v", to, at, err)
-		}
+		expect.True(t, err == nil && at.String() == to, "to %s arrives as %s, %v", to, at, err)
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		if at.Port() != Port {
 			n.answer(t, conn, at, from)
 		}
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, conn.Close())
 	}
 }
 
 // answer sends from at to the connected socket that sent from from.
 func (n *Namespace) answer(t *testing.T, conn net.Conn, at, from netip.AddrPort) {
 	t.Helper()
-	f, err := n.Reply(at, from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(n.Reply(at, from))(t)
 	defer f.Close()
-	if _, err := unix.Write(int(f.Fd()), []byte("answer")); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, expect.Err(unix.Write(int(f.Fd()), []byte("answer"))))
 	b := make([]byte, 16)
 	if size, err := conn.Read(b); err != nil || string(b[:size]) != "answer" {
 		t.Errorf("answer from %s: %q, %v", at, b[:size], err)
@@ -200,9 +156,7 @@ func destination(oob []byte) (netip.AddrPort, error) {
 // TestListenTwice: who has the sockets keeps them.
 func TestListenTwice(t *testing.T) {
 	n, _, _ := listening(t)
-	if _, _, err := n.Listen(); !errors.Is(err, unix.EADDRINUSE) {
-		t.Error(err)
-	}
+	expect.Is(t, expect.Err(n.Listen()), unix.EADDRINUSE, "")
 }
 
 // TestListenAfterConnections: the port is free for the next listener when the last one is closed,
@@ -218,29 +172,18 @@ func TestListenAfterConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, to := range []string{"127.0.0.1:53", "[::1]:53", "203.0.113.5:53"} {
-		conn, err := n.inside(t, "tcp", to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(n.inside(t, "tcp", to))(t)
 		defer conn.Close()
 		got, err := tcp.Accept()
 		if err == nil {
 			err = got.Close() // first, and so what waits (TIME_WAIT, FIN_WAIT2) is on this side
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
-	if err := tcp.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tcp.Close())
 	again, udp, err := n.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(again.Close(), udp.Close()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, err)
+	expect.NoError(t, errors.Join(again.Close(), udp.Close()))
 }
 
 // TestAnswerFromPort: who sends to port 53 of an address outside can be answered by a flow, which
@@ -248,36 +191,25 @@ func TestListenAfterConnections(t *testing.T) {
 func TestAnswerFromPort(t *testing.T) {
 	n, _, udp := listening(t)
 	for _, to := range []string{"203.0.113.5:53", "[2001:db8::1]:53"} {
-		conn, err := n.inside(t, "udp", to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(n.inside(t, "udp", to))(t)
 		defer conn.Close()
 		takes(t, conn, udp)
 		at := netip.MustParseAddrPort(to)
 		from := conn.LocalAddr().(*net.UDPAddr).AddrPort()
-		f, err := n.Reply(at, from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(n.Reply(at, from))(t)
 		reply, err := net.FilePacketConn(f)
 		if err = errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
 		defer reply.Close()
 		takes(t, conn, reply.(*net.UDPConn))
-		if _, err := reply.(*net.UDPConn).Write([]byte("answer")); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, expect.Err(reply.(*net.UDPConn).Write([]byte("answer"))))
 		b := make([]byte, 16)
 		if size, err := conn.Read(b); err != nil || string(b[:size]) != "answer" {
 			t.Errorf("%q, %v", b[:size], err)
 		}
 		for _, query := range []string{"127.0.0.1:53", "203.0.113.6:53", to, "[::1]:53"} {
-			other, err := n.inside(t, "udp", query)
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := must.Get(n.inside(t, "udp", query))(t)
 			defer other.Close()
 			takes(t, other, udp)
 		}
@@ -292,25 +224,17 @@ func TestAnswerSamePort(t *testing.T) {
 		{"udp", "203.0.113.5:123"}, {"udp6", "[2001:db8::1]:123"}} {
 		at := netip.MustParseAddrPort(c.to)
 		var conn *net.UDPConn
-		err := n.in(func() (err error) {
+		must.Do(t, n.in(func() (err error) {
 			conn, err = net.ListenUDP(c.network, &net.UDPAddr{Port: 123})
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		own := netip.AddrPortFrom(Own4, 123)
 		if at.Addr().Is6() {
 			own = netip.AddrPortFrom(Own6, 123)
 		}
-		f, err := n.Reply(at, own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(n.Reply(at, own))(t)
 		for _, size := range []int{0, 1, 1400, 60000} {
-			if _, err := conn.WriteToUDPAddrPort([]byte("question"), at); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(conn.WriteToUDPAddrPort([]byte("question"), at))(t)
 			b := make([]byte, 1<<16)
 			_ = udp.SetReadDeadline(time.Now().Add(time.Minute))
 			got, from, err := udp.ReadFromUDPAddrPort(b)
@@ -319,27 +243,18 @@ func TestAnswerSamePort(t *testing.T) {
 			}
 			n := 8 + size
 			header := []byte{0, 123, 0, 123, byte(n >> 8), byte(n), 0, 0}
-			_, err = unix.Write(int(f.Fd()), append(header, bytes.Repeat([]byte("x"), size)...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(unix.Write(int(f.Fd()), append(header, bytes.Repeat([]byte("x"), size)...)))(t)
 			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 			got, from, err = conn.ReadFromUDPAddrPort(b)
 			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-			if err != nil || got != size || from != at {
-				t.Errorf("%d bytes from %v, %v: want %d from %v", got, from, err, size, at)
-			}
+			expect.True(t, err == nil && got == size && from == at,
+				"%d bytes from %v, %v: want %d from %v", got, from, err, size, at)
 		}
-		if _, err := unix.Read(int(f.Fd()), make([]byte, 16)); !errors.Is(err, unix.EAGAIN) {
-			t.Errorf("what the program sends waits in it: %v", err)
-		}
-		err = unix.SetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
-		if !errors.Is(err, unix.EPERM) {
-			t.Errorf("its filter can be removed: %v", err)
-		}
-		if err := errors.Join(f.Close(), conn.Close()); err != nil {
-			t.Error(err)
-		}
+		expect.Is(t, expect.Err(unix.Read(int(f.Fd()), make([]byte, 16))), unix.EAGAIN,
+			"what the program sends waits in it")
+		err := unix.SetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+		expect.Is(t, err, unix.EPERM, "its filter can be removed")
+		expect.NoError(t, errors.Join(f.Close(), conn.Close()))
 	}
 }
 
@@ -347,12 +262,8 @@ func TestAnswerSamePort(t *testing.T) {
 func takes(t *testing.T, from net.Conn, at *net.UDPConn) {
 	t.Helper()
 	text := from.LocalAddr().String() + " to " + from.RemoteAddr().String()
-	if _, err := from.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	if err := at.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(from.Write([]byte(text)))(t)
+	must.Do(t, at.SetReadDeadline(time.Now().Add(time.Minute)))
 	b := make([]byte, 256)
 	if size, _, err := at.ReadFromUDPAddrPort(b); err != nil || string(b[:size]) != text {
 		t.Errorf("%q, %v, want %q", b[:size], err, text)
@@ -363,14 +274,10 @@ func takes(t *testing.T, from net.Conn, at *net.UDPConn) {
 // beside them, also not by SO_REUSEADDR or SO_REUSEPORT.
 func TestPortIsRoots(t *testing.T) {
 	n := namespace(t)
-	if err := n.Furnish(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Furnish())
 	n.refusesPort(t)
 	tcp, udp, err := n.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer tcp.Close()
 	defer udp.Close()
 	n.refusesPort(t)
@@ -379,15 +286,12 @@ func TestPortIsRoots(t *testing.T) {
 // refusesPort tries to bind [Port] as a user.
 func (n *Namespace) refusesPort(t *testing.T) {
 	t.Helper()
-	err := n.in(func() error {
+	expect.NoError(t, n.in(func() error {
 		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); e != 0 {
 			return e
 		}
 		return refusesPort()
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 // refusesPort is [Namespace.refusesPort] of the calling thread.
@@ -429,19 +333,12 @@ func TestDescriptorsAreHeld(t *testing.T) {
 
 // TestOpenRefusesTheHost: nothing is ever changed in chatd's own network.
 func TestOpenRefusesTheHost(t *testing.T) {
-	p, err := sys.HoldProcess(sys.Process{PID: os.Getpid()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(sys.HoldProcess(sys.Process{PID: os.Getpid()}))(t)
 	defer p.Close()
-	if _, err := Open(p); !errors.Is(err, chat.ErrInvalid) {
-		t.Error(err)
-	}
+	expect.Is(t, expect.Err(Open(p)), chat.ErrInvalid, "")
 }
 
 func TestTry(t *testing.T) {
 	namespace(t) // needs root
-	if err := Try(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, Try())
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const a, b chat.ID = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
@@ -52,21 +54,17 @@ func TestMinutes(t *testing.T) {
 		w.at = w.at.Add(20 * time.Second)
 	}
 	got := w.Of(a)
-	if len(got.Entries) != 4 || got.Totals != (chat.EgressTotals{Refused: 9}) {
-		t.Fatalf("%+v", got)
-	}
+	must.True(t, len(got.Entries) == 4 && got.Totals == (chat.EgressTotals{Refused: 9}), "%+v", got)
 	first, later := got.Entries[0], got.Entries[2]
 	if first.Count != 4 || first.Sent != 6 || first.Received != 8 ||
 		first.Until.Sub(first.Time) != 20*time.Second || later.Count != 2 {
 		t.Errorf("%+v", got.Entries)
 	}
 	w.Forget(a)
-	if got := w.Of(a); got.Entries == nil || len(got.Entries) != 0 || got.Totals.Refused != 0 {
-		t.Errorf("%+v is left", got)
-	}
-	if got := w.Of(b); got.Totals.Refused != 3 {
-		t.Errorf("%+v", got)
-	}
+	got = w.Of(a)
+	expect.True(t, got.Entries != nil && len(got.Entries) == 0 && got.Totals.Refused == 0, "%+v is left", got)
+	got = w.Of(b)
+	expect.True(t, got.Totals.Refused == 3, "%+v", got)
 }
 
 // TestEntriesAreBounded: a chat has its last entries, and does not take those of others. The totals
@@ -85,9 +83,8 @@ func TestEntriesAreBounded(t *testing.T) {
 		got.Totals != (chat.EgressTotals{Failed: 5000}) {
 		t.Errorf("%d entries, totals %+v", n, got.Totals)
 	}
-	if got := w.Of(b); len(got.Entries) != 1 {
-		t.Errorf("%+v", got)
-	}
+	got = w.Of(b)
+	expect.True(t, len(got.Entries) == 1, "%+v", got)
 }
 
 // TestEntryGoesOn: of entries, those are kept that were counted last.
@@ -115,9 +112,8 @@ func TestAllEntriesAreBounded(t *testing.T) {
 		}
 		w.Add(id(i), all)
 	}
-	if got := w.Of(b); len(got.Entries) != 1 {
-		t.Errorf("a quiet chat has %+v", got)
-	}
+	got := w.Of(b)
+	expect.True(t, len(got.Entries) == 1, "a quiet chat has %+v", got)
 	n := 0
 	for _, k := range w.chats {
 		n += len(k.entries)
@@ -152,14 +148,11 @@ func TestAuditIsBounded(t *testing.T) {
 	if n, want := len(w.lines[a]), maxLines+hours*(12+1); n > want || n < want-1 {
 		t.Errorf("%d lines, want %d", n, want)
 	}
-	if n := w.audited(a); n != hours*60*10*3 {
-		t.Errorf("the lines tell of %d refusals", n)
-	}
+	expect.Equal(t, w.audited(a), hours*60*10*3, "the lines tell of … refusals")
 	want := map[string]string{"host": "quiet.example", "port": "443", "count": "1",
 		"why": "not listed"}
-	if got := fmt.Sprint(w.lines[b]); got != fmt.Sprint([]map[string]string{want}) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	got := fmt.Sprint(w.lines[b])
+	expect.True(t, got == fmt.Sprint([]map[string]string{want}), "%v, want %v", got, want)
 }
 
 // TestAuditAlike: alike refusals are one line, and one each hour with how many more there were. A
@@ -175,9 +168,8 @@ func TestAuditAlike(t *testing.T) {
 	}
 	want := func(want ...string) {
 		t.Helper()
-		if got := hosts(); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%q, want %q", got, want)
-		}
+		got := hosts()
+		expect.True(t, fmt.Sprint(got) == fmt.Sprint(want), "%q, want %q", got, want)
 	}
 	for i := range 60 { // another reason is no other destination
 		e := w.refused("often.example", 2)
@@ -236,9 +228,8 @@ func TestAuditKeepsLines(t *testing.T) {
 		if len(w.lines[a]) != before+1 {
 			t.Errorf("at %v a new destination has no line", w.at)
 		}
-		if k := len(w.chats[a].audited.known); k > maxPlaces {
-			t.Errorf("%d destinations are known", k)
-		}
+		k := len(w.chats[a].audited.known)
+		expect.True(t, k <= maxPlaces, "%d destinations are known", k)
 	}
 	w.Flush(true)
 	if w.audited(a) != n {
@@ -262,9 +253,8 @@ func TestAuditClock(t *testing.T) {
 		}
 	}
 	w.Flush(true)
-	if n := w.audited(a); n != 404 {
-		t.Errorf("%d are told", n)
-	}
+	n := w.audited(a)
+	expect.True(t, n == 404, "%d are told", n)
 }
 
 // TestAuditEnds: what is beyond the lines is told when its hour is over, when the chat is reaped,
@@ -280,9 +270,8 @@ func TestAuditEnds(t *testing.T) {
 			w.Add(a, []chat.EgressEvent{w.refused(fmt.Sprint(i), 1)})
 		}
 		w.Flush(false)
-		if n := len(w.lines[a]); n != maxLines {
-			t.Errorf("%s: %d lines before", name, n)
-		}
+		n := len(w.lines[a])
+		expect.True(t, n == maxLines, "%s: %d lines before", name, n)
 		end(w)
 		w.Flush(true)
 		if n := len(w.lines[a]); n != maxLines+1 || w.audited(a) != 100 {
@@ -306,7 +295,6 @@ func TestAuditDetail(t *testing.T) {
 		{"address": "192.0.2.1", "port": "443", "udp": "true", "count": "1", "why": "not listed"},
 		{"host": "evil.example", "count": "1", "why": "not listed"},
 	}
-	if got := fmt.Sprint(w.lines[a]); got != fmt.Sprint(want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	got := fmt.Sprint(w.lines[a])
+	expect.True(t, got == fmt.Sprint(want), "%v, want %v", got, want)
 }

@@ -23,22 +23,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // wide is more than any test has.
 var wide = Limits{Entries: 1 << 30, Bytes: 1 << 50, FileSize: 1 << 50}
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func openDirectory(t *testing.T, name string) *os.File {
 	t.Helper()
-	dir, err := os.Open(name)
-	must(t, err)
+	dir := must.Get(os.Open(name))(t)
 	t.Cleanup(func() { dir.Close() })
 	return dir
 }
@@ -46,8 +40,7 @@ func openDirectory(t *testing.T, name string) *os.File {
 func pack(t *testing.T, dir, recipients string) ([]byte, Summary) {
 	t.Helper()
 	var out bytes.Buffer
-	s, err := Pack(openDirectory(t, dir), &out, recipients, nil)
-	must(t, err)
+	s := must.Get(Pack(openDirectory(t, dir), &out, recipients, nil))(t)
 	return out.Bytes(), s
 }
 
@@ -61,51 +54,49 @@ func everyKind(t *testing.T) string {
 		"plain", "new\nline", "\xff\xfe not UTF-8", "-dash", " blank ", "=equal=", "trailing\\",
 		strings.Repeat("n", 255), "umlaut ä", ".hidden", "sub/dir/deep", "sub/empty",
 	} {
-		must(t, os.MkdirAll(filepath.Dir(in(name)), 0o755))
-		must(t, os.WriteFile(in(name), bytes.Repeat([]byte(name), 1000), 0o640))
-		must(t, os.Chtimes(in(name), at, at))
+		must.Do(t, os.MkdirAll(filepath.Dir(in(name)), 0o755))
+		must.Do(t, os.WriteFile(in(name), bytes.Repeat([]byte(name), 1000), 0o640))
+		must.Do(t, os.Chtimes(in(name), at, at))
 	}
-	must(t, os.WriteFile(in("sub/empty"), nil, 0o600))
+	must.Do(t, os.WriteFile(in("sub/empty"), nil, 0o600))
 	long := dir
 	for range 40 {
 		long = filepath.Join(long, strings.Repeat("d", 60))
-		must(t, os.Mkdir(long, 0o700))
+		must.Do(t, os.Mkdir(long, 0o700))
 	}
-	must(t, os.WriteFile(filepath.Join(long, "bottom"), []byte("x"), 0o400))
-	must(t, os.Link(in("plain"), in("sub/hard")))
-	must(t, os.Link(in("plain"), in("sub/dir/hard too")))
-	must(t, os.Symlink("/etc/shadow", in("absolute")))
-	must(t, os.Symlink("../../..", in("sub/upward")))
-	must(t, os.Symlink(strings.Repeat("t", 4000), in("long target")))
-	must(t, unix.Mkfifo(in("fifo"), 0o622))
-	must(t, os.Chmod(in("fifo"), 0o622))
-	must(t, os.Mkdir(in("sticky"), 0o777))
-	must(t, unix.Chmod(in("sticky"), 0o1777))
-	must(t, unix.Chmod(in("-dash"), 0o6755))
-	must(t, os.Mkdir(in("closed"), 0o700))
-	must(t, os.WriteFile(in("closed/first"), []byte("1"), 0o600))
-	must(t, os.Link(in("closed/first"), in("closed second")))
-	must(t, os.Chmod(in("closed/first"), 0))
-	must(t, os.Chmod(in("closed"), 0))
+	must.Do(t, os.WriteFile(filepath.Join(long, "bottom"), []byte("x"), 0o400))
+	must.Do(t, os.Link(in("plain"), in("sub/hard")))
+	must.Do(t, os.Link(in("plain"), in("sub/dir/hard too")))
+	must.Do(t, os.Symlink("/etc/shadow", in("absolute")))
+	must.Do(t, os.Symlink("../../..", in("sub/upward")))
+	must.Do(t, os.Symlink(strings.Repeat("t", 4000), in("long target")))
+	must.Do(t, unix.Mkfifo(in("fifo"), 0o622))
+	must.Do(t, os.Chmod(in("fifo"), 0o622))
+	must.Do(t, os.Mkdir(in("sticky"), 0o777))
+	must.Do(t, unix.Chmod(in("sticky"), 0o1777))
+	must.Do(t, unix.Chmod(in("-dash"), 0o6755))
+	must.Do(t, os.Mkdir(in("closed"), 0o700))
+	must.Do(t, os.WriteFile(in("closed/first"), []byte("1"), 0o600))
+	must.Do(t, os.Link(in("closed/first"), in("closed second")))
+	must.Do(t, os.Chmod(in("closed/first"), 0))
+	must.Do(t, os.Chmod(in("closed"), 0))
 	t.Cleanup(func() { _ = os.Chmod(in("closed"), 0o700) })
 	for _, name := range []string{"sub", "plain"} {
 		for _, attr := range []string{"user.a", "user.eq=ual", "user.per%3Dcent", "user.new\nline"} {
-			must(t, unix.Setxattr(in(name), attr, []byte("\x00\n= binary\xff"+attr), 0))
+			must.Do(t, unix.Setxattr(in(name), attr, []byte("\x00\n= binary\xff"+attr), 0))
 		}
 	}
 	for name, pieces := range map[string][]extent{
 		"hole first": {{1 << 20, 5000}}, "hole last": {{0, 5000}}, "only hole": nil,
 		"holes": {{0, 4096}, {1 << 30, 4096}, {90 << 30, 10}},
 	} {
-		f, err := os.Create(in(name))
-		must(t, err)
+		f := must.Get(os.Create(in(name)))(t)
 		for _, x := range pieces {
-			_, err := f.WriteAt(bytes.Repeat([]byte{7}, int(x.size)), x.at)
-			must(t, err)
+			must.Get(f.WriteAt(bytes.Repeat([]byte{7}, int(x.size)), x.at))(t)
 		}
-		must(t, errors.Join(f.Truncate(100<<30), f.Close()))
+		must.Do(t, errors.Join(f.Truncate(100<<30), f.Close()))
 	}
-	must(t, os.Chtimes(in("sub"), time.Unix(-5, 500_000_000), time.Unix(-5, 500_000_000)))
+	must.Do(t, os.Chtimes(in("sub"), time.Unix(-5, 500_000_000), time.Unix(-5, 500_000_000)))
 	return dir
 }
 
@@ -113,7 +104,7 @@ func everyKind(t *testing.T) string {
 func describe(t *testing.T, root string) map[string]string {
 	t.Helper()
 	all, first := map[string]string{}, map[uint64]string{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(root, path)
 		if err != nil && os.Getuid() != 0 && errors.Is(err, fs.ErrPermission) {
 			return nil // a closed directory
@@ -123,8 +114,7 @@ func describe(t *testing.T, root string) map[string]string {
 		}
 		all[name] = tell(t, path, name, first)
 		return nil
-	})
-	must(t, err)
+	}))
 	return all
 }
 
@@ -132,13 +122,12 @@ func describe(t *testing.T, root string) map[string]string {
 func tell(t *testing.T, path, name string, first map[uint64]string) string {
 	t.Helper()
 	var st unix.Stat_t
-	must(t, unix.Lstat(path, &st))
+	must.Do(t, unix.Lstat(path, &st))
 	says := fmt.Sprintf("mode %o", st.Mode&^(unix.S_ISUID|unix.S_ISGID))
 	says += fmt.Sprint(" mtime ", st.Mtim)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
-		target, err := os.Readlink(path)
-		must(t, err)
+		target := must.Get(os.Readlink(path))(t)
 		says += fmt.Sprintf(" -> %q", target)
 	case unix.S_IFREG:
 		says += fmt.Sprintf(" size %d blocks %d nlink %d", st.Size, st.Blocks, st.Nlink)
@@ -161,15 +150,13 @@ func contentOf(t *testing.T, path string, size int64) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return " closed"
 	}
-	must(t, err)
+	must.Do(t, err)
 	defer f.Close()
-	pieces, _, err := extents(f, size)
-	must(t, err)
+	pieces := must.First(extents(f, size))(t)
 	var says string
 	for _, x := range pieces {
 		b := make([]byte, x.size)
-		_, err := f.ReadAt(b, x.at)
-		must(t, err)
+		must.Get(f.ReadAt(b, x.at))(t)
 		says += fmt.Sprintf(" %d %q", x.at, b)
 	}
 	return says
@@ -180,11 +167,10 @@ func attributesOf(t *testing.T, path string) (says string) {
 	if errors.Is(err, fs.ErrPermission) {
 		return " closed"
 	}
-	must(t, err)
+	must.Do(t, err)
 	defer f.Close()
 	p := &packer{}
-	attrs, err := p.attributes(f, "")
-	must(t, err)
+	attrs := must.Get(p.attributes(f, ""))(t)
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		says += fmt.Sprintf(" %q=%q", name, attrs[name])
 	}
@@ -199,9 +185,7 @@ func same(t *testing.T, want, got map[string]string) {
 		}
 	}
 	for name := range got {
-		if want[name] == "" {
-			t.Errorf("%.80q is new", name)
-		}
+		expect.True(t, want[name] != "", "%.80q is new", name)
 	}
 }
 
@@ -214,28 +198,21 @@ func TestRoundTrip(t *testing.T) {
 	want := describe(t, from)
 	stream, packed := pack(t, from, "")
 	same(t, want, describe(t, from)) // and it changed nothing
-	checked, err := Check(bytes.NewReader(stream), "", wide)
-	must(t, err)
-	unpacked, err := Unpack(openDirectory(t, to), bytes.NewReader(stream), "", wide)
-	must(t, err)
+	checked := must.Get(Check(bytes.NewReader(stream), "", wide))(t)
+	unpacked := must.Get(Unpack(openDirectory(t, to), bytes.NewReader(stream), "", wide))(t)
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(to, "closed"), 0o700) })
-	if fmt.Sprint(packed) != fmt.Sprint(checked) || fmt.Sprint(packed) != fmt.Sprint(unpacked) {
-		t.Errorf("packed %+v, checked %+v, unpacked %+v", packed, checked, unpacked)
-	}
+	expect.True(t, fmt.Sprint(packed) == fmt.Sprint(checked) && fmt.Sprint(packed) == fmt.Sprint(unpacked),
+		"packed %+v, checked %+v, unpacked %+v", packed, checked, unpacked)
 	same(t, want, describe(t, to))
-	if packed.Left != 0 || packed.Entries < 60 || len(stream) > 1<<20 {
-		t.Errorf("%+v in %d bytes", packed, len(stream))
-	}
+	expect.True(t, packed.Left == 0 && packed.Entries >= 60 && len(stream) <= 1<<20,
+		"%+v in %d bytes", packed, len(stream))
 	var st unix.Stat_t
-	must(t, unix.Stat(filepath.Join(to, "-dash"), &st))
-	if st.Mode&0o7777 != 0o755 {
-		t.Errorf("the set-uid file has mode %o", st.Mode)
-	}
-	must(t, os.Chmod(filepath.Join(to, "closed"), 0o700))
-	must(t, os.Chmod(filepath.Join(to, "closed/first"), 0o600))
-	if b, err := os.ReadFile(filepath.Join(to, "closed/first")); string(b) != "1" {
-		t.Errorf("the closed file has %q, %v", b, err)
-	}
+	must.Do(t, unix.Stat(filepath.Join(to, "-dash"), &st))
+	expect.True(t, st.Mode&0o7777 == 0o755, "the set-uid file has mode %o", st.Mode)
+	must.Do(t, os.Chmod(filepath.Join(to, "closed"), 0o700))
+	must.Do(t, os.Chmod(filepath.Join(to, "closed/first"), 0o600))
+	b, err := os.ReadFile(filepath.Join(to, "closed/first"))
+	expect.True(t, string(b) == "1", "the closed file has %q, %v", b, err)
 }
 
 // isOwner is true for a user that owns its files. As root it runs the test again as such a user.
@@ -244,53 +221,47 @@ func isOwner(t *testing.T) bool {
 	if os.Getuid() != 0 {
 		return true
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "chatd-archive-test")
-	must(t, err)
+	dir := must.Get(os.MkdirTemp("/var/tmp", "chatd-archive-test"))(t)
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "test")
-	self, err := os.ReadFile("/proc/self/exe")
-	must(t, err)
-	must(t, os.WriteFile(binary, self, 0o755))
-	must(t, os.Chmod(dir, 0o755))
-	must(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
+	self := must.Get(os.ReadFile("/proc/self/exe"))(t)
+	must.Do(t, os.WriteFile(binary, self, 0o755))
+	must.Do(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
 	const uid = 1_879_000_123
-	must(t, os.Chown(filepath.Join(dir, "tmp"), uid, uid))
+	must.Do(t, os.Chown(filepath.Join(dir, "tmp"), uid, uid))
 	cmd := exec.Command(binary, "-test.run", "^"+t.Name()+"$", "-test.v",
 		fmt.Sprint("-test.short=", testing.Short()))
 	cmd.Dir, cmd.Env = dir, []string{"TMPDIR=" + filepath.Join(dir, "tmp"), "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Fatalf("as uid %d: %v\n%s", uid, err, out)
-	}
+	must.True(t, err == nil && bytes.Contains(out, []byte("--- PASS: "+t.Name())),
+		"as uid %d: %v\n%s", uid, err, out)
 	return false
 }
 
 // TestTarReads: the archive is one that Go's and the system's tar read.
 func TestTarReads(t *testing.T) {
 	from := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(from, "a"), 0o750))
-	must(t, os.WriteFile(filepath.Join(from, "a/new\nline"), []byte("content"), 0o640))
-	must(t, os.Link(filepath.Join(from, "a/new\nline"), filepath.Join(from, "hard")))
-	must(t, os.Symlink("a", filepath.Join(from, "soft")))
+	must.Do(t, os.Mkdir(filepath.Join(from, "a"), 0o750))
+	must.Do(t, os.WriteFile(filepath.Join(from, "a/new\nline"), []byte("content"), 0o640))
+	must.Do(t, os.Link(filepath.Join(from, "a/new\nline"), filepath.Join(from, "hard")))
+	must.Do(t, os.Symlink("a", filepath.Join(from, "soft")))
 	f, err := os.Create(filepath.Join(from, "sparse"))
-	must(t, err)
+	must.Do(t, err)
 	_, err = f.WriteAt([]byte("end"), 1<<20)
-	must(t, errors.Join(err, f.Truncate(3<<20), f.Close()))
+	must.Do(t, errors.Join(err, f.Truncate(3<<20), f.Close()))
 	stream, _ := pack(t, from, "")
-	plain, err := expand(bytes.NewReader(stream), "")
-	must(t, err)
-	text, err := io.ReadAll(plain)
-	must(t, err)
+	plain := must.Get(expand(bytes.NewReader(stream), ""))(t)
+	text := must.Get(io.ReadAll(plain))(t)
 	got := map[string]string{}
 	for r := tar.NewReader(bytes.NewReader(text)); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			break
 		}
-		must(t, err)
-		b, err := io.ReadAll(r)
-		must(t, err)
+		must.Do(t, err)
+		b := must.Get(io.ReadAll(r))(t)
 		got[h.Name] = fmt.Sprintf("%c %o %d %s %d", h.Typeflag, h.Mode, h.Size, h.Linkname, len(b))
 	}
 	if len(got) != 5 || !strings.HasPrefix(got["sparse"], "0 644 3145728  3145728") ||
@@ -301,9 +272,7 @@ func TestTarReads(t *testing.T) {
 	cmd := exec.Command("tar", "-xf", "-", "-C", to)
 	cmd.Stdin = bytes.NewReader(text)
 	out, err := cmd.CombinedOutput()
-	if err != nil || len(out) > 0 {
-		t.Fatalf("tar: %v: %s", err, out)
-	}
+	must.True(t, err == nil && len(out) == 0, "tar: %v: %s", err, out)
 	for _, name := range []string{"a/new\nline", "hard", "sparse"} {
 		a, _ := os.ReadFile(filepath.Join(from, name))
 		if b, err := os.ReadFile(filepath.Join(to, name)); !bytes.Equal(a, b) {
@@ -315,13 +284,11 @@ func TestTarReads(t *testing.T) {
 // TestLeftOut: a socket is counted and named.
 func TestLeftOut(t *testing.T) {
 	dir := t.TempDir()
-	l, err := net.Listen("unix", filepath.Join(dir, "sock\n"))
-	must(t, err)
+	l := must.Get(net.Listen("unix", filepath.Join(dir, "sock\n")))(t)
 	defer l.Close()
 	_, s := pack(t, dir, "")
-	if s.Left != 1 || s.Entries != 0 || !strings.Contains(s.LeftNames[0], `"sock\n"`) {
-		t.Errorf("%+v", s)
-	}
+	expect.True(t, s.Left == 1 && s.Entries == 0 && strings.Contains(s.LeftNames[0], `"sock\n"`),
+		"%+v", s)
 }
 
 // TestPathTooLong: a tree with a path that no archive has is refused by that path, and says what to
@@ -330,52 +297,40 @@ func TestPathTooLong(t *testing.T) {
 	dir, name := t.TempDir(), strings.Repeat("d", maxName)
 	bottom := nest(t, dir, maxPath/(maxName+1), name)
 	stream, _ := pack(t, dir, "")
-	if _, err := Check(bytes.NewReader(stream), "", wide); err != nil {
-		t.Error(err)
-	}
-	must(t, errors.Join(os.Mkdir(inside(bottom, "d"), 0o700), bottom.Close()))
+	expect.NoError(t, expect.Err(Check(bytes.NewReader(stream), "", wide)))
+	must.Do(t, errors.Join(os.Mkdir(inside(bottom, "d"), 0o700), bottom.Close()))
 	_, err := Pack(openDirectory(t, dir), io.Discard, "", nil)
 	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), name[:64]) ||
 		!strings.Contains(err.Error(), "65536 bytes, in 257 directories: remove or move") {
 		t.Errorf("the error is %v", err)
 	}
 	long := raw(t, chain(maxPath/(maxName+1)+1, name)...)
-	if _, err := readTar(bytes.NewReader(long), wide, nothing{}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("an archive with such a path: %v", err)
-	}
+	expect.Is(t, expect.Err(readTar(bytes.NewReader(long), wide, nothing{})), chat.ErrInvalid,
+		"an archive with such a path")
 	_, err = Unpack(openDirectory(t, dir), bytes.NewReader(stream), "", wide)
-	if !errors.Is(err, chat.ErrExists) {
-		t.Errorf("unpacking into a directory that is not empty: %v", err)
-	}
+	expect.Is(t, err, chat.ErrExists, "unpacking into a directory that is not empty")
 }
 
 // TestEncrypted: only an identity of a recipient reads the archive.
 func TestEncrypted(t *testing.T) {
 	dir, secret := t.TempDir(), "the content of a file"
-	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte(secret), 0o600))
-	mine, err := age.GenerateX25519Identity()
-	must(t, err)
-	other, err := age.GenerateX25519Identity()
-	must(t, err)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "f"), []byte(secret), 0o600))
+	mine := must.Get(age.GenerateX25519Identity())(t)
+	other := must.Get(age.GenerateX25519Identity())(t)
 	stream, packed := pack(t, dir, "# mine\n"+mine.Recipient().String()+"\n")
 	got, err := Check(bytes.NewReader(stream), mine.String(), wide)
-	if err != nil || got.SHA256 != packed.SHA256 {
-		t.Errorf("%+v, %v", got, err)
-	}
+	expect.True(t, err == nil && got.SHA256 == packed.SHA256, "%+v, %v", got, err)
 	for _, identity := range []string{"", other.String(), "none"} {
-		if _, err := Check(bytes.NewReader(stream), identity, wide); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("with %.20q: %v", identity, err)
-		}
+		expect.Is(t, expect.Err(Check(bytes.NewReader(stream), identity, wide)), chat.ErrInvalid,
+			"with %.20q", identity)
 	}
 	for _, cut := range []int{len(stream) - 1, len(stream) / 2, 10} {
-		if _, err := Check(bytes.NewReader(stream[:cut]), mine.String(), wide); err == nil {
-			t.Errorf("its first %d bytes are an archive", cut)
-		}
+		expect.True(t, expect.Err(Check(bytes.NewReader(stream[:cut]), mine.String(), wide)) != nil,
+			"its first %d bytes are an archive", cut)
 	}
 	for _, to := range []string{"age1none", "# only a comment"} {
-		if _, err := Pack(openDirectory(t, dir), io.Discard, to, nil); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("to %q: %v", to, err)
-		}
+		expect.Is(t, expect.Err(Pack(openDirectory(t, dir), io.Discard, to, nil)), chat.ErrInvalid,
+			"to %q", to)
 	}
 }
 
@@ -395,11 +350,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		w.CloseWithError(errors.Join(err, stream.Close()))
 	}()
 	peak := &peakMemory{Reader: r}
-	s, err := Check(peak, "", wide)
-	must(t, err)
-	if s.Entries != int64(files)+1 || s.Bytes != size {
-		t.Errorf("%+v", s)
-	}
+	s := must.Get(Check(peak, "", wide))(t)
+	expect.True(t, s.Entries == int64(files)+1 && s.Bytes == size, "%+v", s)
 	if peak.most > most {
 		t.Errorf("%d bytes of heap, want at most %d", peak.most, most)
 	}

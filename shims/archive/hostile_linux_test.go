@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // raw is the tar archive of entries as they are, without Pack's checks.
@@ -26,10 +28,7 @@ func raw(t testing.TB, all ...entry) []byte {
 		if e.mode == 0 {
 			e.mode = 0o700
 		}
-		header, err := e.header()
-		if err != nil {
-			t.Fatal(err)
-		}
+		header := must.Get(e.header())(t)
 		out = slices.Concat(out, header, content, padding(e.stored))
 	}
 	return append(out, make([]byte, 2*blockSize)...)
@@ -73,8 +72,8 @@ func hostileArchives(t *testing.T) map[string]hostileArchive {
 	foreign := func(h tar.Header) []byte {
 		var out bytes.Buffer
 		w := tar.NewWriter(&out)
-		must(t, w.WriteHeader(&h))
-		must(t, w.Close())
+		must.Do(t, w.WriteHeader(&h))
+		must.Do(t, w.Close())
 		return out.Bytes()
 	}
 	return map[string]hostileArchive{
@@ -136,15 +135,13 @@ func TestHostileArchives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			outside := t.TempDir()
 			to := filepath.Join(outside, "in")
-			must(t, os.Mkdir(to, 0o700))
-			must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("s"), 0o600))
+			must.Do(t, os.Mkdir(to, 0o700))
+			must.Do(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("s"), 0o600))
 			if c.most == (Limits{}) {
 				c.most = wide
 			}
 			_, err := Unpack(openDirectory(t, to), bytes.NewReader(packed(t, c.plain)), "", c.most)
-			if err == nil {
-				t.Error("it is unpacked")
-			}
+			expect.True(t, err != nil, "it is unpacked")
 			for made := range contents(t, outside) {
 				if !strings.HasPrefix(made, "in/") && made != "secret" && made != "in" {
 					t.Errorf("it made %q", made)
@@ -157,7 +154,7 @@ func TestHostileArchives(t *testing.T) {
 func contents(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
-	must(t, filepath.Walk(dir, func(path string, _ os.FileInfo, err error) error {
+	must.Do(t, filepath.Walk(dir, func(path string, _ os.FileInfo, err error) error {
 		name, _ := filepath.Rel(dir, path)
 		if name != "." {
 			all[name] = true
@@ -174,17 +171,12 @@ func TestFarHoles(t *testing.T) {
 	table := sparseMap([]extent{{size, 0}})
 	e := entry{path: "x", kind: typeFile, sparse: true, size: size, stored: int64(len(table)),
 		mode: 0o600}
-	header, err := e.header()
-	must(t, err)
+	header := must.Get(e.header())(t)
 	plain := slices.Concat(header, []byte(table), make([]byte, 2*blockSize))
 	s, err := readTar(bytes.NewReader(plain), Limits{Entries: 1, FileSize: size}, nothing{})
-	if err != nil || s.Bytes != 0 {
-		t.Errorf("%+v, %v", s, err)
-	}
+	expect.True(t, err == nil && s.Bytes == 0, "%+v, %v", s, err)
 	_, err = readTar(bytes.NewReader(plain), Limits{Entries: 1, FileSize: size - 1}, nothing{})
-	if !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a file that is too large: %v", err)
-	}
+	expect.Is(t, err, chat.ErrInvalid, "a file that is too large")
 }
 
 // TestSparseMaps: a map out of order, over its file or of another sum is refused.
@@ -199,13 +191,11 @@ func TestSparseMaps(t *testing.T) {
 		table := sparseMap(all)
 		e := entry{path: "x", kind: typeFile, sparse: true, size: 100, stored: int64(len(table)) + 2}
 		header, err := e.header()
-		must(t, err)
+		must.Do(t, err)
 		plain := slices.Concat(header, []byte(table), []byte("cc"), padding(2),
 			make([]byte, 2*blockSize))
 		_, err = readTar(bytes.NewReader(plain), wide, nothing{})
-		if !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, err, chat.ErrInvalid, "%s", name)
 	}
 }
 
@@ -213,13 +203,12 @@ func TestSparseMaps(t *testing.T) {
 // same archive.
 func TestDamaged(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("text "), 300), 0o600))
-	must(t, os.Mkdir(filepath.Join(dir, "d"), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("text "), 300), 0o600))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "d"), 0o700))
 	stream, want := pack(t, dir, "")
 	for i := range stream {
-		if _, err := Check(bytes.NewReader(stream[:i]), "", wide); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("cut off after %d of %d bytes: %v", i, len(stream), err)
-		}
+		expect.Is(t, expect.Err(Check(bytes.NewReader(stream[:i]), "", wide)), chat.ErrInvalid,
+			"cut off after %d of %d bytes", i, len(stream))
 		for bit := range 8 {
 			flipped := bytes.Clone(stream)
 			flipped[i] ^= 1 << bit
@@ -238,19 +227,14 @@ func FuzzRead(f *testing.F) {
 		entry{path: "d/f", kind: typeFile, size: 3, stored: 3}))
 	f.Add(raw(f, entry{path: "s", kind: typeSymlink, target: "t"}))
 	sparse := entry{path: "x", kind: typeFile, sparse: true, size: 100, stored: int64(len(table)) + 2}
-	header, err := sparse.header()
-	if err != nil {
-		f.Fatal(err)
-	}
+	header := must.Get(sparse.header())(f)
 	f.Add(slices.Concat(header, []byte(table), []byte("cc"), padding(2), make([]byte, 2*blockSize)))
 	f.Fuzz(func(t *testing.T, plain []byte) {
 		var again bytes.Buffer
 		to := &rewriter{writer: newWriter(&again, nil)}
 		_, err := readTar(bytes.NewReader(plain), wide, to)
 		if err != nil {
-			if !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("the error is %v", err)
-			}
+			expect.Is(t, err, chat.ErrInvalid, "the error")
 			return
 		}
 		if err := to.writer.end(); err != nil || !bytes.Equal(plain, again.Bytes()) {

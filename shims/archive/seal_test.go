@@ -2,28 +2,24 @@ package archive
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 
 	"filippo.io/age"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSeal: what is sealed is opened again, by an identity of a recipient or that of the check, and
 // by no other; it is bounded, and a cut or flipped one is an error.
 func TestSeal(t *testing.T) {
-	mine, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mine := must.Get(age.GenerateX25519Identity())(t)
 	for name, recipients := range map[string]string{"clear": "", "age": mine.Recipient().String()} {
 		t.Run(name, func(t *testing.T) { sealed(t, recipients, mine.String()) })
 	}
-	if _, _, err := CheckKey(""); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, expect.Err(CheckKey("")))
 }
 
 func sealed(t *testing.T, recipients, identity string) {
@@ -44,23 +40,19 @@ func sealed(t *testing.T, recipients, identity string) {
 	for _, key := range keys {
 		var out bytes.Buffer
 		got, err := Open(bytes.NewReader(stream.Bytes()), &out, key, 100)
-		if err != nil || out.String() != text || got.SHA256 != s.SHA256 {
-			t.Errorf("opened %q, %+v, %v", out.String(), got, err)
-		}
-		if _, err := Open(bytes.NewReader(stream.Bytes()), &out, key, int64(len(text)-1)); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("over its bound: %v", err)
-		}
-		if _, err := Open(bytes.NewReader(stream.Bytes()[:stream.Len()-1]), &out, key, 100); err == nil {
-			t.Error("a stream that is cut off is opened")
-		}
+		expect.True(t, err == nil && out.String() == text && got.SHA256 == s.SHA256,
+			"opened %q, %+v, %v", out.String(), got, err)
+		expect.Is(t, expect.Err(Open(bytes.NewReader(stream.Bytes()), &out, key, int64(len(text)-1))), chat.ErrInvalid,
+			"over its bound")
+		_, err = Open(bytes.NewReader(stream.Bytes()[:stream.Len()-1]), &out, key, 100)
+		expect.True(t, err != nil, "a stream that is cut off is opened")
 	}
 	if recipients == "" {
 		return
 	}
 	other, _ := age.GenerateX25519Identity()
 	for _, key := range []string{"", other.String()} {
-		if _, err := Open(bytes.NewReader(stream.Bytes()), &bytes.Buffer{}, key, 100); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("opened with %q: %v", key, err)
-		}
+		expect.Is(t, expect.Err(Open(bytes.NewReader(stream.Bytes()), &bytes.Buffer{}, key, 100)), chat.ErrInvalid,
+			"opened with %q", key)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // speak sends a request, which may be longer than the pipe holds, and speaks with the tool.
@@ -28,10 +30,7 @@ func speak(w io.WriteCloser, r io.Reader, req filewire.Request, x filewire.Excha
 // exchange is a request through both ends of the wire, with what x says.
 func (w world) exchange(t testing.TB, tool filewire.Tool, args interface{ Validate() error }, x filewire.Exchange) (filewire.Answer, error) {
 	t.Helper()
-	req, err := filewire.NewRequest(tool, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(filewire.NewRequest(tool, args))(t)
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
 	served := make(chan struct{})
@@ -72,9 +71,8 @@ func TestChecked(t *testing.T) {
 		got.Reset()
 		_, err := w.exchange(t, filewire.ReadFileTool, filewire.ReadFile{Path: "l"}, x)
 		var d *filewire.Denial
-		if !errors.As(err, &d) || d.Place != "rules.yaml:7" || got.Len() > 0 {
-			t.Errorf("%s denied: %v, %q", deny, err, got.String())
-		}
+		expect.True(t, errors.As(err, &d) && d.Place == "rules.yaml:7" && got.Len() <= 0,
+			"%s denied: %v, %q", deny, err, got.String())
 	}
 	deny = "/new/dir/f"
 	for _, tool := range []filewire.Tool{filewire.WriteFileTool, filewire.AppendFileTool} {
@@ -125,9 +123,8 @@ func deniedAt(t *testing.T, tool filewire.Tool, name string, no int) bool {
 	body, begin := strings.NewReader("more"), func(filewire.Answer) io.Writer { return io.Discard }
 	a, err := w.exchange(t, tool, args, filewire.Exchange{Body: body, Begin: begin, Limit: 100})
 	if tool == filewire.EditFileTool && denied == filewire.Read {
-		if err != nil || a.Diff != "" || a.DiffOmitted == "" {
-			t.Errorf("an edit of what may not be read: %+v, %v", a, err)
-		}
+		expect.True(t, err == nil && a.Diff == "" && a.DiffOmitted != "",
+			"an edit of what may not be read: %+v, %v", a, err)
 		return true
 	}
 	if other && err == nil { // it was written over, and not replaced
@@ -143,7 +140,7 @@ func deniedAt(t *testing.T, tool filewire.Tool, name string, no int) bool {
 func treeOf(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
-	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -158,10 +155,7 @@ func treeOf(t testing.TB, dir string) string {
 		}
 		fmt.Fprintf(&b, "%s %d %o %q\n", p, st.Ino, st.Mode, content)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return b.String()
 }
 
@@ -194,9 +188,7 @@ func TestHostileMessages(t *testing.T) {
 // TestResolve: the names that links lead to, of what is there and what is not.
 func TestResolve(t *testing.T) {
 	w := newWorld(t)
-	if err := os.MkdirAll(w.home+"/d/e", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(w.home+"/d/e", 0o700))
 	link(t, "d", w.home+"/in")
 	link(t, w.out, w.home+"/out")
 	link(t, "loop", w.home+"/loop")
@@ -207,13 +199,10 @@ func TestResolve(t *testing.T) {
 		names = append(names, fmt.Sprintf("%s/in/%d", h, i))
 		want[names[len(names)-1]] = fmt.Sprintf("%s/d/%d", h, i)
 	}
-	if got := w.resolved(t, names); !maps.Equal(got, want) {
-		t.Errorf("%d names, want %d", len(got), len(want))
-	}
+	got := w.resolved(t, names)
+	expect.True(t, maps.Equal(got, want), "%d names, want %d", len(got), len(want))
 	err := filewire.Send(discard{}, filewire.Request{Tool: filewire.ResolveTool, Links: []string{strings.Repeat("/x", filewire.MaxNames)}})
-	if !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("too many names: %v", err)
-	}
+	expect.Is(t, err, chat.ErrUnsupported, "too many names")
 	fine := `{"size":0,"bytes":0}` + "\n"
 	for _, lie := range []string{
 		"", "x\n", `{"size":-1,"bytes":0}` + "\n",
@@ -228,22 +217,15 @@ func TestResolve(t *testing.T) {
 // resolved is where names lead, as chatd-root is told.
 func (w world) resolved(t *testing.T, names []string) map[string]string {
 	t.Helper()
-	req, err := filewire.NewRequest(filewire.ResolveTool, filewire.Resolve{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(filewire.NewRequest(filewire.ResolveTool, filewire.Resolve{}))(t)
 	req.Links = names
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
 	served := make(chan error, 1)
 	go func() { served <- errors.Join(w.Serve(inR, outW), outW.Close()) }()
-	if err := filewire.Send(inW, req); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, filewire.Send(inW, req))
 	all, err := filewire.ReadTargets(outR, names)
-	if err := errors.Join(err, <-served); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, <-served))
 	got := map[string]string{}
 	for name, l := range all {
 		if l.To != filepath.Clean(name) {
@@ -262,9 +244,8 @@ func TestHostileTargets(t *testing.T) {
 		`{"links":[{"n":0,"to":"/` + strings.Repeat("x", 2*filewire.MaxPath) + `"}]}`,
 	} {
 		in := strings.NewReader(lie + "\n" + `{"size":0,"bytes":0}` + "\n")
-		if _, err := filewire.ReadTargets(in, []string{"/a"}); err == nil {
-			t.Errorf("%.60s is believed", lie)
-		}
+		expect.True(t, expect.Err(filewire.ReadTargets(in, []string{"/a"})) != nil,
+			"%.60s is believed", lie)
 	}
 }
 
@@ -278,29 +259,21 @@ func TestRulesOfTheTool(t *testing.T) {
 	link(t, "d", w.home+"/l")
 	text := `access: {useDefaults: false, rules: [{deny: "~/l/f"}, {deny: "~/edited", ops: [read, write]},
   {deny: "~/shell", ops: [bash]}]}`
-	rules, err := rulefile.Load("r.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(rulefile.Load("r.yaml", []byte(text)))(t)
 	tools, err := Open(filewire.Options{Workspace: w.home, Rules: &filewire.Rules{Compiled: rules.Compiled()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer tools.Close()
 	_, err = tools.ReadFile(filewire.ReadFile{Path: "d/f"}, func(filewire.Answer) io.Writer { return io.Discard })
 	var d *filewire.Denial
-	if !errors.As(err, &d) || d.Rule != "deny ~/l/f" || !strings.HasPrefix(d.Place, "r.yaml:") {
-		t.Errorf("the target of a denied link: %v", err)
-	}
+	expect.True(t, errors.As(err, &d) && d.Rule == "deny ~/l/f" && strings.HasPrefix(d.Place, "r.yaml:"),
+		"the target of a denied link: %v", err)
 	new := "new"
 	if _, err := tools.WriteFile(filewire.WriteFile{Path: "edited", Content: &new}, nil); !errors.As(err, &d) {
 		t.Errorf("write: %v", err)
 	}
 	a, err := tools.EditFile(filewire.EditFile{Path: "edited", OldText: "text", NewText: "x"})
-	if err != nil || a.Diff != "" || a.DiffOmitted == "" {
-		t.Errorf("edit is not denied, and its diff would say what may not be read: %+v, %v", a, err)
-	}
-	if _, err := tools.WriteFile(filewire.WriteFile{Path: "shell", Content: &new}, nil); err != nil {
-		t.Errorf("a rule about commands: %v", err)
-	}
+	expect.True(t, err == nil && a.Diff == "" && a.DiffOmitted != "",
+		"edit is not denied, and its diff would say what may not be read: %+v, %v", a, err)
+	expect.Is(t, expect.Err(tools.WriteFile(filewire.WriteFile{Path: "shell", Content: &new}, nil)), nil,
+		"a rule about commands")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkRatio measures the tools beside os.ReadFile and os.WriteFile, in turns
@@ -79,9 +80,7 @@ func ratio(b *testing.B, tool, plain func() error) {
 	for b.Loop() {
 		for i, f := range []func() error{plain, tool} {
 			begun := time.Now()
-			if err := f(); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, f())
 			took[i] = append(took[i], time.Since(begun))
 		}
 	}

@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,9 +10,13 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
-	"golang.org/x/sys/unix"
+	"github.com/chatd/chatd/landlock"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const nobody = 65534
@@ -25,9 +30,7 @@ func TestAsChat(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o711); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(d, 0o711))
 	}
 	prepare(t, dir+"/home")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsChat$", "-test.v")
@@ -45,21 +48,13 @@ func prepare(t *testing.T, home string) {
 	t.Helper()
 	mkdir(t, home+"/fixed")
 	for _, name := range []string{"secret", "alone", "readable"} {
-		if err := os.WriteFile(home+"/"+name, []byte("of root"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(home+"/"+name, []byte("of root"), 0o644))
 	}
 	for name, other := range map[string]string{"secret": "/linked", "readable": "/fixed/linked"} {
-		if err := os.Link(home+"/"+name, home+other); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Link(home+"/"+name, home+other))
 	}
-	if err := os.Chmod(home+"/fixed", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(home, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(home+"/fixed", 0o755))
+	must.Do(t, os.Chown(home, nobody, nobody))
 }
 
 func asChat(t *testing.T) {
@@ -68,9 +63,7 @@ func asChat(t *testing.T) {
 		w := newWorld(t)
 		mkdir(t, w.home+"/d")
 		put1(t, w.home+"/d/f", "x")
-		if err := os.Chmod(w.home+"/d", 0o100); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(w.home+"/d", 0o100))
 		defer os.Chmod(w.home+"/d", 0o700)
 		if got, _, err := w.read(filewire.ReadFile{Path: "d/f"}); err != nil || got != "x" {
 			t.Errorf("below a directory that may only be entered: %q, %v", got, err)
@@ -93,9 +86,7 @@ func kernelDenies(t *testing.T, w world) {
 	put1(t, w.home+"/ro", "text")
 	mkdir(t, w.home+"/dir")
 	for name, mode := range map[string]os.FileMode{"none": 0, "ro": 0o400, "dir": 0o500} {
-		if err := os.Chmod(w.home+"/"+name, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(w.home+"/"+name, mode))
 	}
 	defer os.Chmod(w.home+"/dir", 0o700)
 	_, _, err := w.read(filewire.ReadFile{Path: "none"})
@@ -108,9 +99,7 @@ func kernelDenies(t *testing.T, w world) {
 	}
 	_, err = w.edit("ro", "text", "x")
 	wantDenied(t, err, filewire.RuleKernel, "failed to edit file: access denied")
-	if cat(t, w.home+"/ro") != "text" {
-		t.Error("a file that may not be written was")
-	}
+	expect.True(t, cat(t, w.home+"/ro") == "text", "a file that may not be written was")
 }
 
 // hardLinks: a file of another owner with a second name is refused where the chat
@@ -121,28 +110,19 @@ func hardLinks(t *testing.T, home string) {
 		if rules {
 			opt.Check = func(filewire.Op, string) *filewire.Denial { return nil }
 		}
-		tools, err := Open(opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tools := must.Get(Open(opt))(t)
 		w := world{Tools: tools}
 		for p, refused := range map[string]bool{"linked": rules, "alone": false, "fixed/linked": false} {
 			_, _, err := w.read(filewire.ReadFile{Path: p})
-			if (err != nil) != refused {
-				t.Errorf("%s, rules %v: %v", p, rules, err)
-			}
+			expect.True(t, (err != nil) == refused, "%s, rules %v: %v", p, rules, err)
 			if refused {
 				wantDenied(t, err, filewire.RuleHardLink, "access denied: the file is another owner's and has another name")
 			}
 		}
 		put1(t, home+"/mine", "mine")
 		unix.Link(home+"/mine", home+"/mine-too")
-		if _, _, err := w.read(filewire.ReadFile{Path: "mine-too"}); err != nil {
-			t.Errorf("the chat's own file: %v", err)
-		}
-		if err := tools.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.Is(t, expect.Err(w.read(filewire.ReadFile{Path: "mine-too"})), nil, "the chat's own file")
+		must.Do(t, tools.Close())
 	}
 }
 
@@ -151,17 +131,59 @@ func hardLinks(t *testing.T, home string) {
 func unlistable(t *testing.T, w world) {
 	mkdir(t, w.home+"/d")
 	put1(t, w.home+"/d/f", "text")
-	if err := os.Chmod(w.home+"/d", 0o300); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(w.home+"/d", 0o300))
 	defer os.Chmod(w.home+"/d", 0o700)
-	if _, err := w.append("d/f", "more"); err != nil || cat(t, w.home+"/d/f") != "textmore" {
-		t.Errorf("append to what is there: %v", err)
+	_, err := w.append("d/f", "more")
+	expect.True(t, err == nil && cat(t, w.home+"/d/f") == "textmore", "append to what is there: %v", err)
+	expect.Is(t, expect.Err(w.append("d/new", "more")), chat.ErrDenied, "append to what is not there")
+	expect.True(t, expect.Err(os.Lstat(w.home+"/d/new")) != nil,
+		"a call that was refused made the file")
+}
+
+// TestConfined: the tools do all their work below Landlock that allows the
+// workspace and /proc and nothing else, and are refused the rest by it.
+func TestConfined(t *testing.T) {
+	need(t, landlock.ABI() >= 2, "Landlock ABI 2: below it nothing may be renamed")
+	w := newWorld(t)
+	out, err := child(t, "confined", "CHATD_FILES_DIR="+w.home, "CHATD_FILES_OUT="+w.out).Output()
+	must.True(t, err == nil && strings.TrimSpace(string(out)) == "ok", "%v: %s", err, out)
+	if cat(t, w.home+"/a/b/f") != "ONE\ntwo\n" || strings.Join(ls(t, w.home+"/a/b"), " ") != "f" || cat(t, w.out+"/secret") != secret {
+		t.Errorf("it left %q in %v", cat(t, w.home+"/a/b/f"), ls(t, w.home+"/a/b"))
 	}
-	if _, err := w.append("d/new", "more"); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("append to what is not there: %v", err)
+}
+
+func confinedChild() {
+	home, out := os.Getenv("CHATD_FILES_DIR"), os.Getenv("CHATD_FILES_OUT")
+	_, err := landlock.Enforce(landlock.Rules{Write: []string{home}, Read: []string{"/proc"}}, 2, false)
+	check(err)
+	tools, err := Open(filewire.Options{Workspace: home, Unrestricted: true})
+	check(err)
+	w := world{Tools: tools}
+	_, err = w.write("a/b/f", "once")
+	check(err)
+	_, err = w.write("a/b/f", "one\n")
+	check(err)
+	_, err = w.append("a/b/f", "two\n")
+	check(err)
+	_, err = w.AppendFile(filewire.WriteFile{Path: "large", Stream: true}, io.LimitReader(zeros{}, 2*filewire.MaxPiece))
+	check(err)
+	_, err = w.edit("a/b/f", "one", "ONE")
+	check(err)
+	if got, _, err := w.read(filewire.ReadFile{Path: "a/b/f"}); err != nil || got != "ONE\ntwo\n" {
+		panic(err)
 	}
-	if _, err := os.Lstat(w.home + "/d/new"); err == nil {
-		t.Error("a call that was refused made the file")
+	if got, _, err := w.list(filewire.ListDir{Path: "a"}); err != nil || got != "DIR:  b\n" {
+		panic(err)
 	}
+	_, _, e1 := w.read(filewire.ReadFile{Path: out + "/secret"})
+	_, e2 := w.write(out+"/secret", "x")
+	_, e3 := w.append(out+"/new", "x")
+	_, _, e4 := w.list(filewire.ListDir{Path: out})
+	for _, err := range []error{e1, e2, e3, e4} {
+		var d *filewire.Denial
+		if !errors.As(err, &d) || d.Rule != filewire.RuleKernel || !errors.Is(err, chat.ErrDenied) {
+			panic(err)
+		}
+	}
+	os.Stdout.WriteString("ok\n")
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestExactlyOne: no match and several are errors that change nothing; overlapping matches count as
@@ -43,9 +45,8 @@ func TestExactlyOne(t *testing.T) {
 			t.Errorf("refused, and yet changed: %.20q", got)
 		}
 	}
-	if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
-		t.Errorf("left %v", got)
-	}
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, []string{"f"}), "left %v", got)
 }
 
 // TestSearch compares search with a naive one, on repetitive texts.
@@ -74,9 +75,8 @@ func checkSearch(t *testing.T, text, old string) {
 		}
 	}
 	f, n, err := search(strings.NewReader(text), []byte(old))
-	if f != first || n != count || err != nil {
-		t.Fatalf("%q in %q: first %d, %d times, want %d, %d", old, text, f, n, first, count)
-	}
+	must.True(t, f == first && n == count && err == nil,
+		"%q in %q: first %d, %d times, want %d, %d", old, text, f, n, first, count)
 	if f, n, _ = search(iotestOne{strings.NewReader(text)}, []byte(old)); f != first || n != count {
 		t.Fatalf("%q in %q, byte by byte: first %d, %d times, want %d, %d", old, text, f, n, first, count)
 	}
@@ -146,14 +146,11 @@ func TestDiff(t *testing.T) {
 		if errors.Is(err, chat.ErrInvalid) {
 			continue // it overlaps itself
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		tried++
 		want := strings.Replace(text, old, new, 1)
-		if got := patch(t, text, a.Diff); got != want {
-			t.Fatalf("%q → %q in %q: the diff makes %q\n%s", old, new, text, got, a.Diff)
-		}
+		got := patch(t, text, a.Diff)
+		must.True(t, got == want, "%q → %q in %q: the diff makes %q\n%s", old, new, text, got, a.Diff)
 		if got := patch(t, want, a.Diff, "-R"); got != text {
 			t.Fatalf("%q → %q in %q: the diff backwards makes %q\n%s", old, new, text, got, a.Diff)
 		}
@@ -169,9 +166,8 @@ func patch(t *testing.T, text, diff string, flags ...string) string {
 	put1(t, dir+"/f", text)
 	cmd := exec.Command("patch", append([]string{"-p1", "-s", "--fuzz=0", "-d", dir}, flags...)...)
 	cmd.Stdin = strings.NewReader(diff)
-	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Fatalf("patch: %v, %s\n%s\nof %q", err, out, diff, text)
-	}
+	out, err := cmd.CombinedOutput()
+	must.True(t, err == nil && len(out) == 0, "patch: %v, %s\n%s\nof %q", err, out, diff, text)
 	if _, err := os.Stat(dir + "/f"); err != nil {
 		return "" // patch removes a file that becomes empty
 	}
@@ -182,13 +178,11 @@ func TestDiffForm(t *testing.T) {
 	w := newWorld(t)
 	put1(t, w.home+"/sub dir", "1\n2\n3\n4\n5\n6\n7\n8\n9")
 	a, err := w.edit("sub dir", "5", "five")
-	if want := "--- a/sub dir\n+++ b/sub dir\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"; err != nil || a.Diff != want {
-		t.Errorf("%v\n%s", err, a.Diff)
-	}
+	want := "--- a/sub dir\n+++ b/sub dir\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"
+	expect.True(t, err == nil && a.Diff == want, "%v\n%s", err, a.Diff)
 	a, err = w.edit(w.home+"/sub dir", "9", "9\n")
-	if want := "--- a/sub dir\n+++ b/sub dir\n@@ -6,4 +6,4 @@\n 6\n 7\n 8\n-9\n\\ No newline at end of file\n+9\n"; err != nil || a.Diff != want {
-		t.Errorf("%v\n%s", err, a.Diff)
-	}
+	want = "--- a/sub dir\n+++ b/sub dir\n@@ -6,4 +6,4 @@\n 6\n 7\n 8\n-9\n\\ No newline at end of file\n+9\n"
+	expect.True(t, err == nil && a.Diff == want, "%v\n%s", err, a.Diff)
 	put1(t, w.home+"/n\nl", "x")
 	if a, err = w.edit("n\nl", "x", "y"); err != nil || !strings.HasPrefix(a.Diff, `--- "a/n\nl"`+"\n"+`+++ "b/n\nl"`+"\n") {
 		t.Errorf("%v\n%s", err, a.Diff)
@@ -212,13 +206,11 @@ func TestDiffBounds(t *testing.T) {
 	}
 	put1(t, w.home+"/f", long+"\n"+strings.Repeat("line\n", 100_000)+"mark\n"+long)
 	a, err := w.edit("f", "mark", "other")
-	if want := "@@ -99999,4 +99999,4 @@\n line\n line\n line\n-mark\n+other\n"; err != nil || !strings.HasSuffix(a.Diff, want) {
-		t.Errorf("%v\n%.300s", err, a.Diff)
-	}
+	want := "@@ -99999,4 +99999,4 @@\n line\n line\n line\n-mark\n+other\n"
+	expect.True(t, err == nil && strings.HasSuffix(a.Diff, want), "%v\n%.300s", err, a.Diff)
 	put1(t, w.home+"/f", "mark\n")
-	if a, err := w.edit("f", "mark", strings.Repeat("long\n", 100_000)); err != nil || a.Diff != "" || a.DiffOmitted == "" {
-		t.Errorf("a long diff: %d bytes, %v", len(a.Diff), err)
-	}
+	a, err = w.edit("f", "mark", strings.Repeat("long\n", 100_000))
+	expect.True(t, err == nil && a.Diff == "" && a.DiffOmitted != "", "a long diff: %d bytes, %v", len(a.Diff), err)
 }
 
 // TestChangedMeanwhile: a writer without the lock is noticed while the edit copies.

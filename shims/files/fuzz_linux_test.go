@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/must"
 )
 
 // fuzzWorld has files of every type, inside and outside.
@@ -34,9 +35,7 @@ func fuzzWorld(t *testing.T) world {
 func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (content string, a filewire.Answer) {
 	w := fuzzWorld(t)
 	head, err := json.Marshal(tool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	line := `{"tool":` + string(head) + `,"parameters":` + strings.ReplaceAll(string(parameters), "\n", " ") + "}\n"
 	var out, got bytes.Buffer
 	if err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out); err != nil {
@@ -52,20 +51,16 @@ func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (conte
 	if out.Len() > 0 {
 		t.Fatalf("%d bytes follow the answer", out.Len())
 	}
-	if strings.Contains(got.String()+a.Diff+a.Message, "another chat") {
-		t.Fatalf("got out: %q", got.String())
-	}
+	must.True(t, !strings.Contains(got.String()+a.Diff+a.Message, "another chat"),
+		"got out: %q", got.String())
 	if cat(t, w.out+"/secret") != secret || len(ls(t, w.out)) != 1 || len(ls(t, path.Dir(w.home))) != 3 {
 		t.Fatalf("wrote outside: %v", ls(t, w.out))
 	}
 	for _, name := range ls(t, w.home) {
-		if tempName.MatchString(name) {
-			t.Fatalf("left %s", name)
-		}
+		must.True(t, !tempName.MatchString(name), "left %s", name)
 	}
-	if target, err := os.Readlink(w.home + "/abs"); err != nil || target != w.home+"/f" {
-		t.Fatalf("replaced a link: %v", err)
-	}
+	target, err := os.Readlink(w.home + "/abs")
+	must.True(t, err == nil && target == w.home+"/f", "replaced a link: %v", err)
 	if a.Path != "" && !chat.Within(a.Path, w.home) && !chat.Within(a.Path, w.tmp) {
 		t.Fatalf("opened %s", a.Path)
 	}
@@ -196,9 +191,8 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		said := bytes.Count(data, []byte("\ufffd")) + bytes.Count(bytes.ToLower(data), []byte(`\ufffd`))
-		if !utf8.Valid(data) || strings.Count(s, "\ufffd") > said {
-			t.Fatalf("%q was read as %q", data, s)
-		}
+		must.True(t, utf8.Valid(data) && strings.Count(s, "\ufffd") <= said,
+			"%q was read as %q", data, s)
 	})
 }
 
@@ -223,8 +217,7 @@ func FuzzListName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		p := printable(name)
 		back, err := unprintable(p)
-		if err != nil || back != name || strings.ContainsAny(p, "\n\r\x1b") || !utf8.ValidString(p) {
-			t.Fatalf("%q became %q and %q, %v", name, p, back, err)
-		}
+		must.True(t, err == nil && back == name && !strings.ContainsAny(p, "\n\r\x1b") && utf8.ValidString(p),
+			"%q became %q and %q, %v", name, p, back, err)
 	})
 }

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPages reads by bytes: a page at a time comes to the whole file, and says
@@ -37,12 +38,10 @@ func TestPages(t *testing.T) {
 			t.Errorf("by %d: %d bytes", length, got.Len())
 		}
 	}
-	if got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: 5000}); err != nil || got != "" || a.Truncated {
-		t.Errorf("beyond the end: %q, %+v, %v", got, a, err)
-	}
-	if got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: filewire.MaxOffset}); err != nil || got != "" || a.Truncated {
-		t.Errorf("far beyond the end: %q, %+v, %v", got, a, err)
-	}
+	got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: 5000})
+	expect.True(t, err == nil && got == "" && !a.Truncated, "beyond the end: %q, %+v, %v", got, a, err)
+	got, a, err = w.read(filewire.ReadFile{Path: "f", Offset: filewire.MaxOffset})
+	expect.True(t, err == nil && got == "" && !a.Truncated, "far beyond the end: %q, %+v, %v", got, a, err)
 }
 
 // TestBounded: without a stream no more than a page comes, however large the
@@ -56,15 +55,12 @@ func TestBounded(t *testing.T) {
 		if err != nil || len(got) > filewire.MaxPage || len(got) < filewire.MaxPage-3 || !utf8.ValidString(got) || !a.Truncated || a.NextOffset != int64(len(got)) {
 			t.Fatalf("a page of %d bytes, %+v, %v", len(got), a, err)
 		}
-		if next, _, err := w.read(filewire.ReadFile{Path: "f", Offset: a.NextOffset}); err != nil || !strings.HasPrefix(content[len(got):], next) {
-			t.Fatalf("the next page is another: %v", err)
-		}
-		if got, _, err := w.read(filewire.ReadFile{Path: "f", Length: filewire.MaxPage}); err != nil || len(got) != filewire.MaxPage {
-			t.Fatalf("a length that is given: %d bytes, %v", len(got), err)
-		}
-		if got, a, err := w.read(filewire.ReadFile{Path: "f", Stream: true}); err != nil || len(got) != 3*filewire.MaxPage+1 || !a.Truncated {
-			t.Fatalf("a stream: %d bytes, %v", len(got), err)
-		}
+		next, _, err := w.read(filewire.ReadFile{Path: "f", Offset: a.NextOffset})
+		must.True(t, err == nil && strings.HasPrefix(content[len(got):], next), "the next page is another: %v", err)
+		got, _, err = w.read(filewire.ReadFile{Path: "f", Length: filewire.MaxPage})
+		must.True(t, err == nil && len(got) == filewire.MaxPage, "a length that is given: %d bytes, %v", len(got), err)
+		got, a, err = w.read(filewire.ReadFile{Path: "f", Stream: true})
+		must.True(t, err == nil && len(got) == 3*filewire.MaxPage+1 && a.Truncated, "a stream: %d bytes, %v", len(got), err)
 	}
 	put1(t, w.home+"/f", strings.Repeat("\x80", 2*filewire.MaxPage))
 	if got, _, err := w.read(filewire.ReadFile{Path: "f"}); err != nil || len(got) != filewire.MaxPage {
@@ -95,9 +91,8 @@ func TestLines(t *testing.T) {
 				if to < int64(len(lines)) {
 					next = to + 1
 				}
-				if err != nil || got != want || a.Lines != to-from || a.NextLine != next || a.Truncated != (next > 0) {
-					t.Fatalf("lines %d+%d of %.20q: %.20q, %+v, %v; want %.20q, next %d", first, n, content, got, a, err, want, next)
-				}
+				must.True(t, err == nil && got == want && a.Lines == to-from && a.NextLine == next && a.Truncated == (next > 0),
+					"lines %d+%d of %.20q: %.20q, %+v, %v; want %.20q, next %d", first, n, content, got, a, err, want, next)
 			}
 		}
 	}
@@ -112,12 +107,10 @@ func TestLines(t *testing.T) {
 func TestProc(t *testing.T) {
 	w := newWorld(t, func(o *filewire.Options) { o.AllowRead = []string{"^/proc/cpuinfo$"} })
 	got, a, err := w.read(filewire.ReadFile{Path: "/proc/cpuinfo"})
-	if err != nil || !strings.Contains(got, "processor") || a.Size != 0 {
-		t.Errorf("%.40q, %+v, %v", got, a, err)
-	}
-	if _, _, err := w.read(filewire.ReadFile{Path: "/proc/meminfo"}); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("its neighbour: %v", err)
-	}
+	expect.True(t, err == nil && strings.Contains(got, "processor") && a.Size == 0,
+		"%.40q, %+v, %v", got, a, err)
+	expect.Is(t, expect.Err(w.read(filewire.ReadFile{Path: "/proc/meminfo"})), chat.ErrDenied,
+		"its neighbour")
 }
 
 // TestList: order, pages that come to the whole, and names that would forge an
@@ -166,17 +159,12 @@ func TestListNames(t *testing.T) {
 	var paged string
 	for after, i := "", 0; i < len(odd)+1; i++ {
 		one, a, err := w.list(filewire.ListDir{Limit: 1, After: after})
-		if err != nil || a.Entries != 1 {
-			t.Fatalf("after %q: %+v, %v", after, a, err)
-		}
+		must.True(t, err == nil && a.Entries == 1, "after %q: %+v, %v", after, a, err)
 		paged, after = paged+one, a.NextEntry
 	}
-	if paged != all {
-		t.Errorf("by pages: %q\nat once:  %q", paged, all)
-	}
-	if _, _, err := w.list(filewire.ListDir{After: `"broken`}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("quotes that are not ours: %v", err)
-	}
+	expect.True(t, paged == all, "by pages: %q\nat once:  %q", paged, all)
+	expect.Is(t, expect.Err(w.list(filewire.ListDir{After: `"broken`})), chat.ErrInvalid,
+		"quotes that are not ours")
 }
 
 // TestListErrors: a list of a directory behind a link, and of one that is none.
@@ -184,18 +172,13 @@ func TestListErrors(t *testing.T) {
 	w := newWorld(t)
 	mkdir(t, w.home+"/d/e")
 	link(t, w.home+"/d", w.home+"/link")
-	if got, a, err := w.list(filewire.ListDir{Path: "link"}); err != nil || got != "DIR:  e\n" || a.Path != w.home+"/d" {
-		t.Errorf("%q, %+v, %v", got, a, err)
-	}
+	got, a, err := w.list(filewire.ListDir{Path: "link"})
+	expect.True(t, err == nil && got == "DIR:  e\n" && a.Path == w.home+"/d", "%q, %+v, %v", got, a, err)
 	put1(t, w.home+"/f", "")
-	if _, _, err := w.list(filewire.ListDir{Path: "f"}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a file: %v", err)
-	}
+	expect.Is(t, expect.Err(w.list(filewire.ListDir{Path: "f"})), chat.ErrInvalid, "a file")
 	for _, p := range []string{"none", "d/none/e"} {
 		_, _, err := w.list(filewire.ListDir{Path: p})
 		wantError(t, err, chat.ErrNotFound, "failed to read directory: file not found")
 	}
-	if fmt.Sprint(os.Remove(w.home+"/d/e")) != "<nil>" {
-		t.Error("a list holds its directory")
-	}
+	expect.True(t, fmt.Sprint(os.Remove(w.home+"/d/e")) == "<nil>", "a list holds its directory")
 }

@@ -15,15 +15,14 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // called is a request through both ends of the wire.
 func (w world) called(t testing.TB, tool filewire.Tool, args interface{ Validate() error }, body io.Reader, limit int64) (string, filewire.Answer, error) {
 	t.Helper()
-	req, err := filewire.NewRequest(tool, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(filewire.NewRequest(tool, args))(t)
 	var content bytes.Buffer
 	a, err := w.callTo(t, req, body, &content, limit)
 	return content.String(), a, err
@@ -51,9 +50,7 @@ func (w world) callTo(t testing.TB, req filewire.Request, body io.Reader, conten
 func pipe(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return r, w
 }
 
@@ -62,32 +59,22 @@ func TestServe(t *testing.T) {
 	w := newWorld(t)
 	content, data := "one\ntwo\n", bytes.Repeat([]byte{0, 0xff, '\n'}, 500_000)
 	_, a, err := w.called(t, filewire.WriteFileTool, filewire.WriteFile{Path: "f", Content: &content}, nil, 0)
-	if err != nil || a.Message != "File written: f" || !a.Created {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(t, err == nil && a.Message == "File written: f" && a.Created, "%+v, %v", a, err)
 	got, a, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Line: 2}, nil, 100)
-	if err != nil || got != "two\n" || a.Bytes != 4 || a.Size != 8 {
-		t.Fatalf("%q, %+v, %v", got, a, err)
-	}
+	must.True(t, err == nil && got == "two\n" && a.Bytes == 4 && a.Size == 8, "%q, %+v, %v", got, a, err)
 	_, a, err = w.called(t, filewire.EditFileTool, filewire.EditFile{Path: "f", OldText: "two", NewText: "2"}, nil, 0)
-	if err != nil || a.Message != "File edited: f" || !strings.Contains(a.Diff, "-two\n+2\n") {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(t, err == nil && a.Message == "File edited: f" && strings.Contains(a.Diff, "-two\n+2\n"),
+		"%+v, %v", a, err)
 	_, a, err = w.called(t, filewire.AppendFileTool, filewire.WriteFile{Path: "f", Stream: true}, bytes.NewReader(data), 0)
-	if err != nil || a.Message != "Appended to f" || a.Offset != 6 || a.Bytes != int64(len(data)) {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(t, err == nil && a.Message == "Appended to f" && a.Offset == 6 && a.Bytes == int64(len(data)),
+		"%+v, %v", a, err)
 	got, a, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Stream: true}, nil, 1<<30)
-	if err != nil || got != "one\n2\n"+string(data) || a.Truncated {
-		t.Fatalf("%d bytes, %+v, %v", len(got), a, err)
-	}
+	must.True(t, err == nil && got == "one\n2\n"+string(data) && !a.Truncated,
+		"%d bytes, %+v, %v", len(got), a, err)
 	got, a, err = w.called(t, filewire.ListDirTool, filewire.ListDir{}, nil, 100)
-	if err != nil || got != "FILE: f\n" || a.Entries != 1 {
-		t.Fatalf("%q, %+v, %v", got, a, err)
-	}
-	if got, a, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Offset: 1 << 40}, nil, 100); err != nil || got != "" || a.Bytes != 0 {
-		t.Fatalf("nothing: %q, %+v, %v", got, a, err)
-	}
+	must.True(t, err == nil && got == "FILE: f\n" && a.Entries == 1, "%q, %+v, %v", got, a, err)
+	got, a, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f", Offset: 1 << 40}, nil, 100)
+	must.True(t, err == nil && got == "" && a.Bytes == 0, "nothing: %q, %+v, %v", got, a, err)
 }
 
 // TestServeFailures: kinds, messages and denials come through as they are.
@@ -103,34 +90,26 @@ func TestServeFailures(t *testing.T) {
 	put1(t, w.home+"/.env", "x")
 	_, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: ".env"}, nil, 100)
 	var d *filewire.Denial
-	if want := (filewire.Denial{Tool: filewire.ReadFileTool, Op: filewire.Read, Path: w.home + "/.env", Rule: "**/.env", Place: "defaults", Layer: "access"}); !errors.As(err, &d) || *d != want {
-		t.Errorf("%+v, %v", d, err)
-	}
+	want := (filewire.Denial{Tool: filewire.ReadFileTool, Op: filewire.Read, Path: w.home + "/.env", Rule: "**/.env", Place: "defaults", Layer: "access"})
+	expect.True(t, errors.As(err, &d) && *d == want, "%+v, %v", d, err)
 	_, _, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "../outside/secret"}, nil, 100)
 	wantDenied(t, err, filewire.RuleWorkspace, pathOutside)
 	_, _, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "none"}, nil, 100)
 	wantError(t, err, chat.ErrNotFound, "failed to read file: file not found")
 	_, _, err = w.called(t, filewire.WriteFileTool, filewire.WriteFile{Path: ".env", Stream: true}, io.LimitReader(zeros{}, 50<<20), 100)
-	if !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a refusal while the content is still coming: %v", err)
-	}
+	expect.Is(t, err, chat.ErrDenied, "a refusal while the content is still coming")
 	put1(t, w.home+"/f", "12345")
-	if _, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 4); err == nil || !strings.Contains(err.Error(), "more content than the limit") {
-		t.Errorf("more content than the caller takes: %v", err)
-	}
-	if got, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 5); err != nil || got != "12345" {
-		t.Errorf("as much as the caller takes: %q, %v", got, err)
-	}
+	_, _, err = w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 4)
+	expect.True(t, err != nil && strings.Contains(err.Error(), "more content than the limit"), "more content than the caller takes: %v", err)
+	got, _, err := w.called(t, filewire.ReadFileTool, filewire.ReadFile{Path: "f"}, nil, 5)
+	expect.True(t, err == nil && got == "12345", "as much as the caller takes: %q, %v", got, err)
 	for word, kind := range map[string]error{"invalid": chat.ErrInvalid, "denied": chat.ErrDenied, "not_found": chat.ErrNotFound, "exists": chat.ErrExists,
 		"wrong_phase": chat.ErrWrongPhase, "unsupported": chat.ErrUnsupported, "busy": chat.ErrBusy} {
 		f := filewire.FailureOf(fmt.Errorf("x: %w", kind))
-		if f.Kind != word || !errors.Is(f, kind) {
-			t.Errorf("%v became %+v", kind, f)
-		}
+		expect.True(t, f.Kind == word && errors.Is(f, kind), "%v became %+v", kind, f)
 	}
-	if f := filewire.FailureOf(errors.New("x")); f.Kind != "internal" || f.Unwrap() != nil {
-		t.Errorf("%+v", f)
-	}
+	f := filewire.FailureOf(errors.New("x"))
+	expect.True(t, f.Kind == "internal" && f.Unwrap() == nil, "%+v", f)
 }
 
 // TestSenderGone: content that its sender could not finish is not written, and the sender's error
@@ -141,9 +120,8 @@ func TestSenderGone(t *testing.T) {
 	for _, tool := range []filewire.Tool{filewire.WriteFileTool, filewire.AppendFileTool} {
 		body := io.MultiReader(io.LimitReader(zeros{}, 3<<20), failingReader{})
 		_, _, err := w.called(t, tool, filewire.WriteFile{Path: "f", Stream: true}, body, 0)
-		if err == nil || !strings.Contains(err.Error(), "the sender went away") {
-			t.Errorf("%s: %v", tool, err)
-		}
+		expect.True(t, err != nil && strings.Contains(err.Error(), "the sender went away"),
+			"%s: %v", tool, err)
 	}
 	if cat(t, w.home+"/f") != "old" || len(ls(t, w.home)) != 1 {
 		t.Errorf("left %v", ls(t, w.home))
@@ -153,19 +131,13 @@ func TestSenderGone(t *testing.T) {
 // TestReaderGone: a reader that goes away while a file is sent ends the tool.
 func TestReaderGone(t *testing.T) {
 	w := newWorld(t)
-	if err := os.WriteFile(w.home+"/f", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(w.home+"/f", 1<<32); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(w.home+"/f", nil, 0o600))
+	must.Do(t, os.Truncate(w.home+"/f", 1<<32))
 	r, pw := pipe(t)
 	r.Close()
 	atOnce(t, func() {
 		err := w.Serve(strings.NewReader(`{"tool":"read_file","parameters":{"path":"f","stream":true}}`+"\n"), pw)
-		if err == nil {
-			t.Error("Serve did not notice")
-		}
+		expect.True(t, err != nil, "Serve did not notice")
 	})
 	pw.Close()
 }
@@ -188,17 +160,13 @@ func TestRequests(t *testing.T) {
 		`{"tool":"write_file","parameters":{"path":"f","content":"` + strings.Repeat("x", filewire.MaxLine) + `"}}` + "\n",
 	} {
 		var out bytes.Buffer
-		if err := w.Serve(strings.NewReader(line), &out); err != nil {
-			t.Errorf("%.60q: %v", line, err)
-		}
+		expect.Is(t, w.Serve(strings.NewReader(line), &out), nil, "%.60q", line)
 		a, err := filewire.Speak(discard{}, &out, filewire.Exchange{Body: strings.NewReader("")})
-		if !errors.Is(err, chat.ErrInvalid) || a.Message != "" {
-			t.Errorf("%.60q: %+v, %v", line, a, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrInvalid) && a.Message == "",
+			"%.60q: %+v, %v", line, a, err)
 	}
-	if got := ls(t, w.home); len(got) > 0 {
-		t.Errorf("left %v", got)
-	}
+	got := ls(t, w.home)
+	expect.True(t, len(got) == 0, "left %v", got)
 	var out bytes.Buffer
 	line := `{"tool":"write_file","parameters":{"path":"f","content":"\ud83d\ude00\\ud800"}}` + "\n"
 	if err := w.Serve(strings.NewReader(line), &out); err != nil || cat(t, w.home+"/f") != `😀\ud800` {
@@ -210,9 +178,7 @@ func TestRequests(t *testing.T) {
 // error, and accepts no more content than requested.
 func TestHostileAnswers(t *testing.T) {
 	req, err := filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{Path: "f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	begin := `{"size":1,"bytes":0,"content":true}` + "\n"
 	for name, answer := range map[string]string{
 		"nothing": "", "no JSON": "hello\n", "no end": "{", "endless line": strings.Repeat(" ", filewire.MaxLine+1), "unknown field": `{"uid":0}` + "\n",
@@ -254,14 +220,8 @@ func TestHugeFile(t *testing.T) {
 			}
 			cmd := child(t, "memory", "CHATD_FILES_DIR="+dir, "CHATD_FILES_TOOL="+string(tool), fmt.Sprint("CHATD_FILES_SIZE=", size))
 			begun := time.Now()
-			out, err := cmd.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			kb, err := strconv.Atoi(strings.TrimSpace(string(out)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(cmd.Output())(t)
+			kb := must.Get(strconv.Atoi(strings.TrimSpace(string(out))))(t)
 			t.Logf("%d MiB at most, %s", kb>>10, time.Since(begun).Round(time.Millisecond))
 			if kb > 64<<10 {
 				t.Errorf("%d KiB were needed for %d MiB", kb, size>>20)
@@ -273,14 +233,9 @@ func TestHugeFile(t *testing.T) {
 // huge makes a sparse file that ends with "\nmark\n".
 func huge(t *testing.T, name string, size int64) {
 	t.Helper()
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(name))(t)
 	defer f.Close()
-	if _, err := f.WriteAt([]byte("\nmark\n"), size-6); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.WriteAt([]byte("\nmark\n"), size-6))(t)
 }
 
 // memoryChild has both ends of the wire in it, and prints its VmHWM.
@@ -344,16 +299,12 @@ func peak() string {
 // TestRequestForm: the example of PicoClaw's page is a request.
 func TestRequestForm(t *testing.T) {
 	req, err := filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{Path: "config/settings.json"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	line, err := json.Marshal(req)
-	if want := `{"tool":"read_file","parameters":{"path":"config/settings.json"}}`; err != nil || string(line) != want {
-		t.Errorf("%s, %v", line, err)
-	}
-	if _, err := filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a request that cannot be meant: %v", err)
-	}
+	want := `{"tool":"read_file","parameters":{"path":"config/settings.json"}}`
+	expect.True(t, err == nil && string(line) == want, "%s, %v", line, err)
+	expect.Is(t, expect.Err(filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{})), chat.ErrInvalid,
+		"a request that cannot be meant")
 	if !slices.Equal([]filewire.Tool{filewire.ReadFileTool, filewire.WriteFileTool, filewire.EditFileTool, filewire.AppendFileTool, filewire.ListDirTool}, []filewire.Tool{"read_file", "write_file", "edit_file", "append_file", "list_dir"}) {
 		t.Error("the tools have other names")
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestMain also is the processes that the tests start: see childMain.
@@ -34,9 +36,7 @@ func need(t testing.TB, ok bool, what string) {
 	if ok {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs " + what)
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "%v", "needs "+what)
 	t.Skip("needs " + what)
 }
 
@@ -51,14 +51,10 @@ const secret = "the secret of another chat\n"
 func newWorld(t testing.TB, change ...func(*filewire.Options)) world {
 	t.Helper()
 	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w := world{home: top + "/home", tmp: top + "/tmp", out: top + "/outside"}
 	for _, d := range []string{w.home, w.tmp, w.out} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(d, 0o700))
 	}
 	put1(t, w.out+"/secret", secret)
 	opt := filewire.Options{Workspace: w.home, Roots: []string{w.tmp}}
@@ -68,51 +64,35 @@ func newWorld(t testing.TB, change ...func(*filewire.Options)) world {
 	if w.Tools, err = Open(opt); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { expect.NoError(t, w.Close()) })
 	return w
 }
 
 func put1(t testing.TB, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(content), 0o600))
 }
 
 func link(t testing.TB, target, name string) {
 	t.Helper()
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(target, name))
 }
 
 func mkdir(t testing.TB, name string) {
 	t.Helper()
-	if err := os.MkdirAll(name, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(name, 0o700))
 }
 
 // cat reads a file past the tools.
 func cat(t testing.TB, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(name))(t)
 	return string(b)
 }
 
 func ls(t testing.TB, dir string) []string {
 	t.Helper()
-	d, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range d {
 		names = append(names, e.Name())
@@ -148,45 +128,37 @@ func (w world) edit(path, old, new string) (filewire.Answer, error) {
 func wantDenied(t *testing.T, err error, rule, message string) {
 	t.Helper()
 	var d *filewire.Denial
-	if !errors.As(err, &d) || !errors.Is(err, chat.ErrDenied) {
-		t.Fatalf("got %v, want a denial", err)
-	}
+	must.True(t, errors.As(err, &d) && errors.Is(err, chat.ErrDenied), "got %v, want a denial", err)
 	if d.Rule != rule || err.Error() != message {
 		t.Fatalf("denied by %q with %q, want %q with %q", d.Rule, err, rule, message)
 	}
-	if d.Path == "" || d.Op == "" || d.Tool == "" {
-		t.Fatalf("the denial %+v does not say what was denied", d)
-	}
+	must.True(t, d.Path != "" && d.Op != "" && d.Tool != "",
+		"the denial %+v does not say what was denied", d)
 }
 
 func wantError(t *testing.T, err error, kind error, message string) {
 	t.Helper()
-	if !errors.Is(err, kind) || err.Error() != message {
-		t.Fatalf("got %v, want %q of kind %v", err, message, kind)
-	}
+	must.True(t, errors.Is(err, kind) && err.Error() == message,
+		"got %v, want %q of kind %v", err, message, kind)
 }
 
 // TestMessages: arguments, results and messages are those of PicoClaw's page.
 func TestMessages(t *testing.T) {
 	w := newWorld(t)
 	a, err := w.write("output/results.txt", "Analysis complete\nTotal: 42 items")
-	if err != nil || a.Message != "File written: output/results.txt" {
-		t.Fatalf("write_file: %q, %v", a.Message, err)
-	}
+	must.True(t, err == nil && a.Message == "File written: output/results.txt",
+		"write_file: %q, %v", a.Message, err)
 	if got, _, err := w.read(filewire.ReadFile{Path: "output/results.txt"}); err != nil || got != "Analysis complete\nTotal: 42 items" {
 		t.Fatalf("read_file: %q, %v", got, err)
 	}
 	a, err = w.edit("output/results.txt", "42", "43")
-	if err != nil || a.Message != "File edited: output/results.txt" {
-		t.Fatalf("edit_file: %q, %v", a.Message, err)
-	}
+	must.True(t, err == nil && a.Message == "File edited: output/results.txt",
+		"edit_file: %q, %v", a.Message, err)
 	a, err = w.append("output/results.txt", ".")
-	if err != nil || a.Message != "Appended to output/results.txt" {
-		t.Fatalf("append_file: %q, %v", a.Message, err)
-	}
-	if got := cat(t, w.home+"/output/results.txt"); got != "Analysis complete\nTotal: 43 items." {
-		t.Fatalf("the file holds %q", got)
-	}
+	must.True(t, err == nil && a.Message == "Appended to output/results.txt",
+		"append_file: %q, %v", a.Message, err)
+	got := cat(t, w.home+"/output/results.txt")
+	must.True(t, got == "Analysis complete\nTotal: 43 items.", "the file holds %q", got)
 	mkdir(t, w.home+"/src/components")
 	mkdir(t, w.home+"/src/utils")
 	put1(t, w.home+"/src/main.go", "")
@@ -231,22 +203,17 @@ func TestArguments(t *testing.T) {
 		"negative limit":    filewire.ListDir{Limit: -1}.Validate(),
 		"after too long":    filewire.ListDir{After: long}.Validate(),
 	} {
-		if !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrInvalid) && strings.HasPrefix(err.Error(), "cannot "),
+			"%s: %v", name, err)
 	}
-	if err := (filewire.WriteFile{Path: "f"}).Validate(); !strings.Contains(err.Error(), `"f": content is missing`) {
-		t.Error(err)
-	}
-	if _, err := w.write("long", strings.Repeat("x", filewire.MaxText+1)); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("content of more than MaxText: %v", err)
-	}
-	if got := ls(t, w.home); len(got) > 0 {
-		t.Errorf("refused, and yet there is %v", got)
-	}
-	if _, err := w.write(strings.Repeat("x", 300), "x"); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a name of 300 bytes: %v", err)
-	}
+	err := (filewire.WriteFile{Path: "f"}).Validate()
+	expect.True(t, strings.Contains(err.Error(), `"f": content is missing`), "%v", err)
+	expect.Is(t, expect.Err(w.write("long", strings.Repeat("x", filewire.MaxText+1))), chat.ErrInvalid,
+		"content of more than MaxText")
+	got := ls(t, w.home)
+	expect.True(t, len(got) == 0, "refused, and yet there is %v", got)
+	expect.Is(t, expect.Err(w.write(strings.Repeat("x", 300), "x")), chat.ErrInvalid,
+		"a name of 300 bytes")
 }
 
 // TestOpen: roots that are none, and patterns that do not compile.
@@ -281,18 +248,11 @@ func atOnce(t *testing.T, f func()) {
 // for each tool that takes a file.
 func TestNotRegular(t *testing.T) {
 	w := newWorld(t, func(o *filewire.Options) { o.Unrestricted = true })
-	if err := syscall.Mkfifo(w.home+"/fifo", 0o600); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(w.home+"/fifo", 0o600))
+	fd := must.Get(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0))(t)
 	defer syscall.Close(fd)
 	t.Chdir(w.home)
-	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: "socket"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: "socket"}))
 	mkdir(t, w.home+"/dir")
 	link(t, "fifo", w.home+"/link")
 	for path, what := range map[string]string{"fifo": "FIFO", "link": "FIFO", "socket": "socket", "/dev/null": "device",
@@ -312,14 +272,12 @@ func TestNotRegular(t *testing.T) {
 			continue
 		}
 		atOnce(t, func() {
-			if _, _, err := w.list(filewire.ListDir{Path: path}); !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("list_dir of %s: %v", path, err)
-			}
+			expect.Is(t, expect.Err(w.list(filewire.ListDir{Path: path})), chat.ErrInvalid,
+				"list_dir of %s", path)
 		})
 	}
-	if got := ls(t, w.home); !slices.Equal(got, []string{"dir", "fifo", "link", "socket"}) {
-		t.Errorf("left %v", got)
-	}
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, []string{"dir", "fifo", "link", "socket"}), "left %v", got)
 }
 
 // TestOpenFiles: no tool leaves a descriptor open, whatever came of it.
@@ -346,19 +304,13 @@ func TestOpenFiles(t *testing.T) {
 	}
 	for range 20 {
 		tools, err := Open(filewire.Options{Workspace: w.home, Roots: []string{w.tmp}, ReadOutside: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tools.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(filewire.Options{Workspace: w.home, Roots: []string{w.home + "/d/f"}}); err == nil {
-			t.Fatal("opened a file as a root")
-		}
+		must.Do(t, err)
+		must.Do(t, tools.Close())
+		_, err = Open(filewire.Options{Workspace: w.home, Roots: []string{w.home + "/d/f"}})
+		must.True(t, err != nil, "opened a file as a root")
 	}
-	if after := len(ls(t, "/proc/self/fd")); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
-	}
+	after := len(ls(t, "/proc/self/fd"))
+	expect.True(t, after <= before, "%d descriptors before, %d after", before, after)
 }
 
 type failingReader struct{}

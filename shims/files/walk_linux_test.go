@@ -15,6 +15,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -80,49 +82,37 @@ func TestLinksInside(t *testing.T) {
 		}
 		os.Remove(file)
 		want := p
-		if a, err := w.write(p, p); err != nil || a.Path != file || !a.Created {
-			t.Fatalf("write %s: %+v, %v, want %s", p, a, err, file)
-		}
-		if _, err := w.append(p, "+"); err != nil {
-			t.Fatalf("append %s: %v", p, err)
-		}
-		if _, err := w.edit(p, "+", "."); err != nil {
-			t.Fatalf("edit %s: %v", p, err)
-		}
-		if got, _, err := w.read(filewire.ReadFile{Path: p}); err != nil || got != want+"." || cat(t, file) != want+"." {
-			t.Fatalf("read %s: %q, %v", p, got, err)
-		}
+		a, err := w.write(p, p)
+		must.True(t, err == nil && a.Path == file && a.Created, "write %s: %+v, %v, want %s", p, a, err, file)
+		_, err = w.append(p, "+")
+		must.True(t, err == nil, "append %s: %v", p, err)
+		_, err = w.edit(p, "+", ".")
+		must.True(t, err == nil, "edit %s: %v", p, err)
+		got, _, err := w.read(filewire.ReadFile{Path: p})
+		must.True(t, err == nil && got == want+"." && cat(t, file) == want+".", "read %s: %q, %v", p, got, err)
 	}
 	for name, target := range links {
-		if got, err := os.Readlink(w.home + "/" + name); err != nil || got != target {
-			t.Errorf("link %s became %q, %v", name, got, err)
-		}
+		expect.Equal(t, must.Get(os.Readlink(w.home+"/"+name))(t), target, "link %s became", name)
 	}
 	link(t, "a/../missing/../new", w.home+"/odd")
-	if _, err := w.write("odd", "x"); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a link through what is not there and back: %v", err)
-	}
+	expect.Is(t, expect.Err(w.write("odd", "x")), chat.ErrNotFound,
+		"a link through what is not there and back")
 	link(t, "loop2", w.home+"/loop1")
 	link(t, "loop1", w.home+"/loop2")
-	if _, _, err := w.read(filewire.ReadFile{Path: "loop1"}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a loop of links: %v", err)
-	}
+	expect.Is(t, expect.Err(w.read(filewire.ReadFile{Path: "loop1"})), chat.ErrInvalid,
+		"a loop of links")
 }
 
 // TestWorkspaceByLink: a workspace given by another name is the same workspace.
 func TestWorkspaceByLink(t *testing.T) {
 	w := newWorld(t)
 	link(t, w.home, w.out+"/alias")
-	alias, err := Open(filewire.Options{Workspace: w.out + "/alias"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	alias := must.Get(Open(filewire.Options{Workspace: w.out + "/alias"}))(t)
 	defer alias.Close()
 	put1(t, w.home+"/f", "x")
 	for _, p := range []string{"f", w.out + "/alias/f", w.home + "/f"} {
-		if got, a, err := (world{Tools: alias}).read(filewire.ReadFile{Path: p}); err != nil || got != "x" || a.Path != w.home+"/f" {
-			t.Errorf("%s: %q, %+v, %v", p, got, a, err)
-		}
+		got, a, err := (world{Tools: alias}).read(filewire.ReadFile{Path: p})
+		expect.True(t, err == nil && got == "x" && a.Path == w.home+"/f", "%s: %q, %+v, %v", p, got, a, err)
 	}
 }
 
@@ -176,9 +166,8 @@ func TestOutside(t *testing.T) {
 			if can := strings.Contains(c.want, writes); can != (writeErr == nil) || can != (appendErr == nil) {
 				t.Errorf("write: %v, append: %v", writeErr, appendErr)
 			}
-			if _, err := w.edit(out+c.path, "secret", "secret"); (err == nil) != (c.want == reads+writes) {
-				t.Errorf("edit: %v", err)
-			}
+			_, err := w.edit(out+c.path, "secret", "secret")
+			expect.True(t, (err == nil) == (c.want == reads+writes), "edit: %v", err)
 		})
 	}
 }
@@ -219,28 +208,19 @@ func TestCheck(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(ls(t, w.home+"/denied.d"), " "); got != "f" {
-		t.Errorf("refused, and yet there is %v", got)
-	}
-	if cat(t, w.home+"/denied.d/f") != "text" || cat(t, w.home+"/free") != "text" {
-		t.Error("refused, and yet written")
-	}
+	expect.Equal(t, strings.Join(ls(t, w.home+"/denied.d"), " "), "f", "refused, and yet there")
+	expect.True(t, cat(t, w.home+"/denied.d/f") == "text" && cat(t, w.home+"/free") == "text",
+		"refused, and yet written")
 	asked = nil
-	if _, _, err := w.read(filewire.ReadFile{Path: "./x/../open/f"}); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"read " + w.home + "/open/f", "read " + w.home + "/denied.d/f"}; fmt.Sprint(asked) != fmt.Sprint(want) {
-		t.Errorf("asked %v, want %v", asked, want)
-	}
+	must.Do(t, expect.Err(w.read(filewire.ReadFile{Path: "./x/../open/f"})))
+	want := []string{"read " + w.home + "/open/f", "read " + w.home + "/denied.d/f"}
+	expect.True(t, fmt.Sprint(asked) == fmt.Sprint(want), "asked %v, want %v", asked, want)
 	mkdir(t, w.home+"/unread")
-	if _, _, err := w.list(filewire.ListDir{Path: "unread"}); err == nil {
-		t.Error("list_dir asks for read, and got through")
-	}
+	expect.True(t, expect.Err(w.list(filewire.ListDir{Path: "unread"})) != nil,
+		"list_dir asks for read, and got through")
 	// Without a message of its own a denial says rule and place.
 	d := &filewire.Denial{Op: filewire.Read, Path: "/x", Rule: "**/x", Place: "p.yaml:1"}
-	if d.Error() != `access denied: read of "/x" by rule "**/x" (p.yaml:1)` {
-		t.Error(d.Error())
-	}
+	expect.Equal(t, d.Error(), `access denied: read of "/x" by rule "**/x" (p.yaml:1)`, "")
 }
 
 // TestAgainstRoot compares the walk with os.Root's on random trees of relative
@@ -250,18 +230,14 @@ func TestAgainstRoot(t *testing.T) {
 	opened, escaped := 0, 0
 	for range 60 {
 		w := newWorld(t)
-		root, err := os.OpenRoot(w.home)
-		if err != nil {
-			t.Fatal(err)
-		}
+		root := must.Get(os.OpenRoot(w.home))(t)
 		plant(t, rng, w.home)
 		for range 60 {
 			p := randomPath(rng)
 			mine, _, err := w.read(filewire.ReadFile{Path: p})
 			theirs, rootErr := root.ReadFile(filepath.Clean(p))
-			if (err == nil) != (rootErr == nil) || mine != string(theirs) {
-				t.Fatalf("%s: got %q, %v; os.Root got %q, %v", p, mine, err, theirs, rootErr)
-			}
+			must.True(t, (err == nil) == (rootErr == nil) && mine == string(theirs),
+				"%s: got %q, %v; os.Root got %q, %v", p, mine, err, theirs, rootErr)
 			if err == nil {
 				opened++
 			} else if errors.Is(err, chat.ErrDenied) {
@@ -270,9 +246,8 @@ func TestAgainstRoot(t *testing.T) {
 		}
 		root.Close()
 	}
-	if opened < 100 || escaped < 100 {
-		t.Errorf("%d were opened and %d refused: too few to compare", opened, escaped)
-	}
+	expect.True(t, opened >= 100 && escaped >= 100,
+		"%d were opened and %d refused: too few to compare", opened, escaped)
 }
 
 var someNames = []string{"a", "b", "c", "d"}
@@ -375,9 +350,7 @@ func TestRace(t *testing.T) {
 			all.Wait()
 			stop()
 			t.Logf("%d calls, %d did their work, %d swaps", n.Load(), done.Load(), swaps.Load())
-			if done.Load() == 0 {
-				t.Error("no call got through: nothing was tried")
-			}
+			expect.True(t, done.Load() != 0, "no call got through: nothing was tried")
 			if cat(t, w.out+"/secret") != secret || len(ls(t, w.out)) != 2 {
 				t.Errorf("a tool got out: %v, %q", ls(t, w.out), cat(t, w.out+"/secret"))
 			}
@@ -393,9 +366,7 @@ func TestRace(t *testing.T) {
 // raceOnce calls each tool and counts those that did something.
 func (w world) raceOnce(t *testing.T, p string) (done int) {
 	got, _, err := w.read(filewire.ReadFile{Path: p})
-	if strings.Contains(got, "another chat") {
-		t.Errorf("read_file got out: %q, %v", got, err)
-	}
+	expect.True(t, !strings.Contains(got, "another chat"), "read_file got out: %q, %v", got, err)
 	entries, _, e1 := w.list(filewire.ListDir{Path: path.Dir(p)})
 	if e1 == nil && path.Dir(p) != "." && strings.Contains(entries, "only-outside") {
 		t.Errorf("list_dir got out: %q", entries)
@@ -436,31 +407,15 @@ func TestMovedParent(t *testing.T) {
 	w := newWorld(t)
 	mkdir(t, w.home+"/open")
 	put1(t, w.home+"/open/f", "x")
-	p, err := w.find(filewire.Read, "open/f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(w.find(filewire.Read, "open/f"))(t)
 	defer p.close()
-	if err := os.Rename(w.home+"/open", w.home+"/denied"); err != nil {
-		t.Fatal(err)
-	}
-	if f, _, err := p.open(unix.O_RDONLY); !errors.Is(err, errMoved) {
-		t.Errorf("opened %v, %v", f, err)
-	}
-	q, err := w.find(filewire.Write, "denied/new")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(w.home+"/open", w.home+"/denied"))
+	f, _, err := p.open(unix.O_RDONLY)
+	expect.True(t, errors.Is(err, errMoved), "opened %v, %v", f, err)
+	q := must.Get(w.find(filewire.Write, "denied/new"))(t)
 	defer q.close()
-	tmp, err := q.createTemp()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmp := must.Get(q.createTemp())(t)
 	defer tmp.drop()
-	if err := os.Rename(w.home+"/denied", w.home+"/open"); err != nil {
-		t.Fatal(err)
-	}
-	if err := tmp.replace(newMode); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("written where the name was not checked: %v", err)
-	}
+	must.Do(t, os.Rename(w.home+"/denied", w.home+"/open"))
+	expect.Is(t, tmp.replace(newMode), chat.ErrBusy, "written where the name was not checked")
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,17 +17,17 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
-	"golang.org/x/sys/unix"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func modeOf(t *testing.T, name string) os.FileMode {
 	t.Helper()
-	fi, err := os.Lstat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fi := must.Get(os.Lstat(name))(t)
 	return fi.Mode()
 }
 
@@ -35,20 +36,12 @@ func modeOf(t *testing.T, name string) os.FileMode {
 func TestModes(t *testing.T) {
 	w := newWorld(t)
 	defer syscall.Umask(syscall.Umask(0o277))
-	if _, err := w.write("new/dir/file", "x"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.append("appended", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.write("new/dir/file", "x"))(t)
+	must.Get(w.append("appended", "x"))(t)
 	syscall.Umask(0)
-	if _, err := w.write("open/file", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.write("open/file", "x"))(t)
 	for name, want := range map[string]os.FileMode{"appended": 0o600, "open/file": 0o600, "new/dir/file": 0o600, "new": 0o700 | os.ModeDir, "new/dir": 0o700 | os.ModeDir, "open": 0o700 | os.ModeDir} {
-		if got := modeOf(t, w.home+"/"+name); got != want {
-			t.Errorf("%s has mode %v, want %v", name, got, want)
-		}
+		expect.Equal(t, modeOf(t, w.home+"/"+name), want, "%s has mode", name)
 	}
 	for _, mode := range []os.FileMode{0o755, 0o640, 0o600, 0o666 | os.ModeSetuid} {
 		name := fmt.Sprintf("mode-%o", mode)
@@ -58,21 +51,15 @@ func TestModes(t *testing.T) {
 			func() error { _, err := w.edit(name, "text", "other"); return err },
 			func() error { _, err := w.append(name, "x"); return err },
 		} {
-			if err := os.Chmod(w.home+"/"+name, mode); err != nil {
-				t.Fatal(err)
-			}
-			if err := do(); err != nil {
-				t.Fatal(err)
-			}
-			if got := modeOf(t, w.home+"/"+name); got.Perm() != mode.Perm() {
-				t.Errorf("%s has mode %v, want %v", name, got, mode)
-			}
+			must.Do(t, os.Chmod(w.home+"/"+name, mode))
+			must.Do(t, do())
+			got := modeOf(t, w.home+"/"+name)
+			expect.True(t, got.Perm() == mode.Perm(), "%s has mode %v, want %v", name, got, mode)
 		}
 	}
 	a, err := w.write("mode-755", "x")
-	if err != nil || a.Mode != 0o755 || a.Created || a.Size != 1 || a.Bytes != 1 {
-		t.Errorf("answered %+v, %v", a, err)
-	}
+	expect.True(t, err == nil && a.Mode == 0o755 && !a.Created && a.Size == 1 && a.Bytes == 1,
+		"answered %+v, %v", a, err)
 }
 
 // TestHardLink: a write gives the name a new file and leaves the other name with
@@ -84,21 +71,15 @@ func TestHardLink(t *testing.T) {
 		"edit":  func() error { _, err := w.edit("edit", "old", "new"); return err },
 	} {
 		put1(t, w.home+"/"+name, "old")
-		if err := os.Link(w.home+"/"+name, w.home+"/other-"+name); err != nil {
-			t.Fatal(err)
-		}
-		if err := do(); err != nil {
-			t.Fatal(err)
-		}
-		if cat(t, w.home+"/"+name) != "new" || cat(t, w.home+"/other-"+name) != "old" {
-			t.Errorf("%s wrote through a hard link", name)
-		}
+		must.Do(t, os.Link(w.home+"/"+name, w.home+"/other-"+name))
+		must.Do(t, do())
+		expect.True(t, cat(t, w.home+"/"+name) == "new" && cat(t, w.home+"/other-"+name) == "old",
+			"%s wrote through a hard link", name)
 	}
 	put1(t, w.home+"/append", "old")
 	os.Link(w.home+"/append", w.home+"/other-append")
-	if _, err := w.append("append", "new"); err != nil || cat(t, w.home+"/other-append") != "oldnew" {
-		t.Errorf("append: %v", err)
-	}
+	_, err := w.append("append", "new")
+	expect.True(t, err == nil && cat(t, w.home+"/other-append") == "oldnew", "append: %v", err)
 }
 
 // TestBinary: any bytes pass through a stream, in and out, with their hash.
@@ -107,19 +88,14 @@ func TestBinary(t *testing.T) {
 	data := bytes.Repeat([]byte{0, 0xff, '\r', '\n', 0xc3, 0x28, 0x1b}, 300_000)
 	sum := sha256.Sum256(data)
 	a, err := w.WriteFile(filewire.WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data))
-	if err != nil || a.SHA256 != hex.EncodeToString(sum[:]) || a.Size != int64(len(data)) {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.True(t, err == nil && a.SHA256 == hex.EncodeToString(sum[:]) && a.Size == int64(len(data)),
+		"%+v, %v", a, err)
 	got, a, err := w.read(filewire.ReadFile{Path: "b", Stream: true, Hash: true})
-	if err != nil || got != string(data) || a.SHA256 != hex.EncodeToString(sum[:]) || a.Truncated {
-		t.Fatalf("read %d bytes, %+v, %v", len(got), a, err)
-	}
-	if a, err := w.AppendFile(filewire.WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data)); err != nil || a.SHA256 != hex.EncodeToString(sum[:]) {
-		t.Fatalf("%+v, %v", a, err)
-	}
-	if cat(t, w.home+"/b") != string(data)+string(data) {
-		t.Error("append_file changed the content")
-	}
+	must.True(t, err == nil && got == string(data) && a.SHA256 == hex.EncodeToString(sum[:]) && !a.Truncated,
+		"read %d bytes, %+v, %v", len(got), a, err)
+	a, err = w.AppendFile(filewire.WriteFile{Path: "b", Stream: true, Hash: true}, bytes.NewReader(data))
+	must.True(t, err == nil && a.SHA256 == hex.EncodeToString(sum[:]), "%+v, %v", a, err)
+	expect.True(t, cat(t, w.home+"/b") == string(data)+string(data), "append_file changed the content")
 	put1(t, w.home+"/e", "a\xff\x00b\xffc")
 	if a, err := w.edit("e", "b", "ü"); err != nil || cat(t, w.home+"/e") != "a\xff\x00ü\xffc" || a.Diff != "" || a.DiffOmitted != "binary" {
 		t.Errorf("edit: %+v, %v", a, err)
@@ -158,12 +134,9 @@ func TestCutOff(t *testing.T) {
 		}
 	}
 	put1(t, w.home+"/f", strings.Repeat("x", 3<<20))
-	if _, err := w.append("f", "y"); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("an append beyond the bound: %v", err)
-	}
-	if _, err := w.AppendFile(filewire.WriteFile{Path: "f2", Stream: true}, io.LimitReader(zeros{}, 3<<20)); err != nil {
-		t.Errorf("an append up to the bound: %v", err)
-	}
+	expect.Is(t, expect.Err(w.append("f", "y")), chat.ErrInvalid, "an append beyond the bound")
+	_, err := w.AppendFile(filewire.WriteFile{Path: "f2", Stream: true}, io.LimitReader(zeros{}, 3<<20))
+	expect.True(t, err == nil, "an append up to the bound: %v", err)
 }
 
 type iotestErr struct{ err error }
@@ -179,16 +152,10 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 func TestFullDisk(t *testing.T) {
 	w := newWorld(t)
 	put1(t, w.home+"/f", "old\n")
-	f, err := os.OpenFile(w.home+"/f", os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(w.home+"/f", os.O_WRONLY|os.O_APPEND, 0))(t)
 	defer f.Close()
 	s := &spool{size: 2 << 20}
-	s.file, err = os.Create(t.TempDir() + "/spool")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.file = must.Get(os.Create(t.TempDir() + "/spool"))(t)
 	defer s.close()
 	if err := s.file.Truncate(1 << 20); err != nil { // the second piece is not there
 		t.Fatal(err)
@@ -203,31 +170,23 @@ func TestFullDisk(t *testing.T) {
 func TestSimultaneousAppends(t *testing.T) {
 	w := newWorld(t)
 	cmd := child(t, "append", "CHATD_FILES_DIR="+w.home)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	appendMany(t.Errorf, w, "a")
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Wait())
 	small, big := map[string]int{}, map[string]int{}
 	for line := range strings.Lines(cat(t, w.home+"/logs/log")) {
 		if len(line) > filewire.MaxPiece {
-			if line != strings.Repeat(line[:1], len(line)-1)+"\n" {
-				t.Fatalf("another append is in the middle of one of %d bytes", len(line))
-			}
+			must.True(t, line == strings.Repeat(line[:1], len(line)-1)+"\n",
+				"another append is in the middle of one of %d bytes", len(line))
 			big[line[:1]]++
 			continue
 		}
 		small[line]++
 	}
-	if len(small) != 100*appendRounds || len(big) != 4 {
-		t.Fatalf("%d small and %d large appends are there, want %d and 4", len(small), len(big), 100*appendRounds)
-	}
+	must.True(t, len(small) == 100*appendRounds && len(big) == 4,
+		"%d small and %d large appends are there, want %d and 4", len(small), len(big), 100*appendRounds)
 	for line, n := range small {
-		if n != 1 || !strings.HasSuffix(line, "-end\n") {
-			t.Fatalf("%q is there %d times", line, n)
-		}
+		must.True(t, n == 1 && strings.HasSuffix(line, "-end\n"), "%q is there %d times", line, n)
 	}
 }
 
@@ -278,21 +237,17 @@ func TestAppendMeetsEdit(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			if _, err := w.edit("f", fmt.Sprintf("mark-%02d\n", i), fmt.Sprintf("done-%02d\n", i)); err != nil {
-				t.Error(err)
-			}
+			_, err := w.edit("f", fmt.Sprintf("mark-%02d\n", i), fmt.Sprintf("done-%02d\n", i))
+			expect.True(t, err == nil, "%v", err)
 		})
 		all.Go(func() {
-			if _, err := w.append("f", fmt.Sprintf("line-%02d\n", i)); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, expect.Err(w.append("f", fmt.Sprintf("line-%02d\n", i))))
 		})
 	}
 	all.Wait()
 	got := cat(t, w.home+"/f")
-	if strings.Count(got, "done-") != 40 || strings.Count(got, "line-") != 40 || len(got) != 80*8 {
-		t.Errorf("%d edits and %d appends of 40 are there", strings.Count(got, "done-"), strings.Count(got, "line-"))
-	}
+	expect.True(t, strings.Count(got, "done-") == 40 && strings.Count(got, "line-") == 40 && len(got) == 80*8,
+		"%d edits and %d appends of 40 are there", strings.Count(got, "done-"), strings.Count(got, "line-"))
 	if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
 		t.Errorf("left %v", got)
 	}
@@ -306,67 +261,44 @@ func TestSimultaneousWriters(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 5 {
-				if _, err := w.write("f", strings.Repeat(string('a'+byte(i)), size)); err != nil {
-					t.Error(err)
-				}
+				expect.NoError(t, expect.Err(w.write("f", strings.Repeat(string('a'+byte(i)), size))))
 				got, _, err := w.read(filewire.ReadFile{Path: "f"})
-				if err != nil || len(got) != size || got != strings.Repeat(got[:1], size) {
-					t.Errorf("read a mixture: %d bytes, %v", len(got), err)
-				}
+				expect.True(t, err == nil && len(got) == size && got == strings.Repeat(got[:1], size),
+					"read a mixture: %d bytes, %v", len(got), err)
 			}
 		})
 	}
 	all.Wait()
-	if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
-		t.Errorf("left %v", got)
-	}
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, []string{"f"}), "left %v", got)
 }
 
 // TestLockHeld: while a process holds the lock forever, a caller gives up after LockWait.
 func TestLockHeld(t *testing.T) {
 	w := newWorld(t, func(o *filewire.Options) { o.LockWait = 50 * time.Millisecond })
 	put1(t, w.home+"/f", "text")
-	f, err := os.Open(w.home + "/f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(w.home + "/f"))(t)
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 	atOnce(t, func() {
-		if _, err := w.append("f", "x"); !errors.Is(err, chat.ErrBusy) {
-			t.Errorf("append: %v", err)
-		}
-		if _, err := w.edit("f", "text", "x"); !errors.Is(err, chat.ErrBusy) {
-			t.Errorf("edit: %v", err)
-		}
+		expect.Is(t, expect.Err(w.append("f", "x")), chat.ErrBusy, "append")
+		expect.Is(t, expect.Err(w.edit("f", "text", "x")), chat.ErrBusy, "edit")
 	})
-	if cat(t, w.home+"/f") != "text" {
-		t.Error("written below somebody's lock")
-	}
+	expect.True(t, cat(t, w.home+"/f") == "text", "written below somebody's lock")
 }
 
 // TestRunningProgram: a running program can be replaced.
 func TestRunningProgram(t *testing.T) {
 	w := newWorld(t)
-	sleep, err := exec.LookPath("sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sleep := must.Get(exec.LookPath("sleep"))(t)
 	put1(t, w.home+"/prog", cat(t, sleep))
-	if err := os.Chmod(w.home+"/prog", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(w.home+"/prog", 0o755))
 	cmd := exec.Command(w.home+"/prog", "600")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	if _, err := w.write("prog", "new"); err != nil || modeOf(t, w.home+"/prog") != 0o755 {
-		t.Errorf("write: %v", err)
-	}
+	_, err := w.write("prog", "new")
+	expect.True(t, err == nil && modeOf(t, w.home+"/prog") == 0o755, "write: %v", err)
 }
 
 var points = []string{"temp.made", "temp.filled", "temp.synced", "exchanged", "renamed", "dir.synced"}
@@ -401,13 +333,9 @@ func TestKill(t *testing.T) {
 				if b, err := os.ReadFile(w.home + "/f"); err == nil {
 					got = string(b)
 				}
-				if !slices.Contains(c.wanted, got) {
-					t.Errorf("it holds %d bytes: %.40q", len(got), got)
-				}
+				expect.True(t, slices.Contains(c.wanted, got), "it holds %d bytes: %.40q", len(got), got)
 				t.Logf("left %v", ls(t, w.home))
-				if _, err := w.write("f", "next"); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(w.write("f", "next"))(t)
 				if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) || cat(t, w.home+"/f") != "next" {
 					t.Errorf("after the next write there is %v", got)
 				}
@@ -453,24 +381,14 @@ func TestSweep(t *testing.T) {
 	link(t, "target", w.home+"/.tmp-19-1700000000000000000")
 	mkdir(t, w.home+"/.tmp-20-1700000000000000000")
 	syscall.Mkfifo(w.home+"/.tmp-21-1700000000000000000", 0o600)
-	f, err := os.Open(w.home + "/.tmp-18-1700000000000000000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(w.home + "/.tmp-18-1700000000000000000"))(t)
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	atOnce(t, func() {
-		if _, err := w.write("f", "x"); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Do(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	atOnce(t, func() { expect.NoError(t, expect.Err(w.write("f", "x"))) })
 	kept = append(kept, ".tmp-19-1700000000000000000", ".tmp-20-1700000000000000000", ".tmp-21-1700000000000000000", "f")
 	slices.Sort(kept)
-	if got := ls(t, w.home); !slices.Equal(got, kept) {
-		t.Errorf("got  %v\nwant %v", got, kept)
-	}
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, kept), "got  %v\nwant %v", got, kept)
 }
 
 // TestReplace: a file that takes the target's place at the last moment is replaced only if it is
@@ -488,9 +406,7 @@ func TestReplace(t *testing.T) {
 				w := newWorld(t)
 				put1(t, w.home+"/f", "old")
 				writer, err := w.beginWrite(filewire.Write, "f")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				os.Remove(w.home + "/f")
 				put(w.home + "/f")
 				before := "nothing"
@@ -503,15 +419,12 @@ func TestReplace(t *testing.T) {
 					err = writer.rename()
 				}
 				writer.end(&err)
-				if ok := name == "file" || name == "nothing"; ok != (err == nil) {
-					t.Errorf("rename: %v", err)
-				}
+				expect.True(t, (name == "file" || name == "nothing") == (err == nil), "rename: %v", err)
 				if after := modeOf(t, w.home+"/f").String(); before != "nothing" && after != before {
 					t.Errorf("%s became %s", before, after)
 				}
-				if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
-					t.Errorf("left %v", got)
-				}
+				got := ls(t, w.home)
+				expect.True(t, slices.Equal(got, []string{"f"}), "left %v", got)
 			})
 		}
 	}
@@ -526,9 +439,7 @@ func TestSyncOrder(t *testing.T) {
 	failpoint = func(at string) { events = append(events, at) }
 	fsync = func(f *os.File) error {
 		what, err := nameOf(int(f.Fd()))
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		what = strings.TrimPrefix(what, w.home)
 		if i := strings.Index(what, ".tmp-"); i >= 0 {
 			what = what[:i] + "temp"
@@ -551,11 +462,43 @@ func TestSyncOrder(t *testing.T) {
 		{func() (filewire.Answer, error) { return w.append("a/g", "y") }, "append.locked|append.written|sync /a/g|sync /a"},
 	} {
 		events = nil
-		if _, err := c.do(); err != nil {
-			t.Fatal(err)
+		must.Get(c.do())(t)
+		got := strings.Join(events, "|")
+		expect.True(t, got == c.want, "got  %s\nwant %s", got, c.want)
+	}
+}
+
+// TestLinkSwappedTwice: the target changes places with a link before the file gets its name, and
+// once more before the link has its name back. From then on a sweep, of a write beside this one,
+// may take away what has the temporary name: that must never be the link.
+func TestLinkSwappedTwice(t *testing.T) {
+	w := newWorld(t)
+	file, other := w.home+"/file", w.home+"/other"
+	put1(t, file, "old")
+	link(t, w.out+"/secret", other)
+	swapped := func() {
+		expect.NoError(t, unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE))
+	}
+	exchanges := 0
+	defer func() { failpoint = func(string) {} }()
+	failpoint = func(at string) {
+		switch at {
+		case "temp.synced":
+			swapped()
+		case "exchanged":
+			if exchanges++; exchanges == 1 {
+				swapped()
+				return
+			}
+			left, _ := filepath.Glob(w.home + "/.tmp-*") // the end of a sweep that began before
+			for _, name := range left {
+				_ = os.Remove(name)
+			}
 		}
-		if got := strings.Join(events, "|"); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
+	}
+	expect.Is(t, expect.Err(w.write("file", "new")), chat.ErrBusy, "writing gave")
+	expect.Equal(t, must.Get(os.Readlink(file))(t), w.out+"/secret", "the link")
+	if got := cat(t, other); got != "new" || len(ls(t, w.home)) != 2 {
+		t.Errorf("beside the link there are %v, with %q", ls(t, w.home), got)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/landlock"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // confinedEnv names a directory for the second run of the test binary, which confines itself.
@@ -33,33 +35,29 @@ func TestMain(m *testing.M) {
 func TestCannot(t *testing.T) {
 	needsRoot(t)
 	dir := closedDir(t)
-	self, err := os.ReadFile("/proc/self/exe")
-	must(t, err)
+	self := must.Get(os.ReadFile("/proc/self/exe"))(t)
 	program := filepath.Join(filepath.Dir(dir), "walker")
-	must(t, os.WriteFile(program, self, 0o755), os.Chmod(filepath.Dir(dir), 0o755))
+	must.Do(t, os.WriteFile(program, self, 0o755), os.Chmod(filepath.Dir(dir), 0o755))
 	cmd := exec.Command(program)
 	cmd.Dir, cmd.Env = "/", []string{confinedEnv + "=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential:  &syscall.Credential{Uid: anyUID, Gid: anyUID},
 		AmbientCaps: []uintptr{unix.CAP_DAC_READ_SEARCH},
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	expect.True(t, err == nil, "%v\n%s", err, out)
 	cmd = exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), confinedEnv+"="+dir)
-	if out, err := cmd.CombinedOutput(); err == nil {
-		t.Errorf("it confines itself as root, with every capability: %s", out)
-	}
+	out, err = cmd.CombinedOutput()
+	expect.True(t, err != nil, "it confines itself as root, with every capability: %s", out)
 }
 
 // TestCould: without confine the acts of TestCannot are allowed.
 func TestCould(t *testing.T) {
 	needsRoot(t)
 	for name, act := range acts(closedDir(t)) {
-		if err := act(); errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := act()
+		expect.True(t, !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES), "%s: %v", name, err)
 	}
 }
 
@@ -67,11 +65,11 @@ func TestCould(t *testing.T) {
 func closedDir(t *testing.T) string {
 	t.Helper()
 	top, err := os.MkdirTemp("", "chatd-scan-") // a chat's uid can reach it
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(top)) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(top)) })
 	dir := filepath.Join(top, "closed")
-	must(t, os.MkdirAll(filepath.Join(dir, "below"), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("secret"), 0o600))
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "below"), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("secret"), 0o600))
 	return dir
 }
 

@@ -13,33 +13,22 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
-
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // check is must on another goroutine than the test's.
 func check(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 	}
 }
 
 func needsRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-		}
+		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 		t.Skip("SKIPPED: needs root")
 	}
 }
@@ -48,16 +37,14 @@ func TestWanted(t *testing.T) {
 	spent := [][2]uint32{{5, 5}, {7, 9}, {20, 30}}
 	for uid := range uint32(40) {
 		want := uid == 5 || uid >= 7 && uid <= 9 || uid >= 20 && uid <= 30
-		if wanted(spent, uid) != want {
-			t.Errorf("uid %d: %v", uid, !want)
-		}
+		expect.True(t, wanted(spent, uid) == want, "uid %d: %v", uid, !want)
 	}
 }
 
 // TestMounts: network and FUSE file systems are left out by name, and so is all that is
 // reached through them, whatever it is.
 func TestMounts(t *testing.T) {
-	mounts, err := sys.ParseMounts(`1 0 254:0 / / rw - ext4 /dev/vda rw
+	mounts := must.Get(sys.ParseMounts(`1 0 254:0 / / rw - ext4 /dev/vda rw
 2 1 0:1 / /proc rw - proc proc rw
 3 1 0:2 / /dev rw - devtmpfs devtmpfs rw
 4 3 0:3 / /dev/shm rw - tmpfs tmpfs rw
@@ -70,16 +57,13 @@ func TestMounts(t *testing.T) {
 11 1 0:8 / /var/lib/docker/overlay2/a/merged rw - overlay overlay rw
 12 1 8:3 / /srv rw - btrfs /dev/sdc rw
 13 13 8:4 / /self rw - xfs /dev/sdd rw
-`)
-	must(t, err)
+`))(t)
 	same := func(what string, got []sys.Mount, want ...string) {
 		var paths []string
 		for _, m := range got {
 			paths = append(paths, m.Path)
 		}
-		if !slices.Equal(paths, want) {
-			t.Errorf("%s %q, want %q", what, paths, want)
-		}
+		expect.True(t, slices.Equal(paths, want), "%s %q, want %q", what, paths, want)
 	}
 	walked, left := chooseMounts(mounts, nil)
 	same("it walks", walked, "/", "/dev/shm", "/self", "/srv")
@@ -89,22 +73,20 @@ func TestMounts(t *testing.T) {
 	same("of four it walks", walked, "/srv")
 	same("of four it leaves out", left, "/proc", "/net", merged)
 	mounts[0].Kind = "overlay"
-	if walked, _ := chooseMounts(mounts, []string{"/"}); len(walked) != 1 {
-		t.Error("it leaves out a root that is an overlay")
-	}
+	walked, _ = chooseMounts(mounts, []string{"/"})
+	expect.True(t, len(walked) == 1, "it leaves out a root that is an overlay")
 	for _, circle := range [][2]int{{20, 21}, {21, 20}} {
 		m := sys.Mount{ID: circle[0], Parent: circle[1], Kind: "ext4", Path: "/circle"}
 		mounts = append(mounts, m)
 	}
-	if walked, _ := chooseMounts(mounts, []string{"/circle"}); len(walked) != 0 {
-		t.Error("it walks mounts that no root carries")
-	}
+	walked, _ = chooseMounts(mounts, []string{"/circle"})
+	expect.True(t, len(walked) == 0, "it walks mounts that no root carries")
 }
 
 // inMounts runs act in a mount namespace of its own, with the mounts there.
 func inMounts(t *testing.T, act func()) {
 	t.Helper()
-	must(t, sys.OnThread(func() error {
+	must.Do(t, sys.OnThread(func() error {
 		err := unix.Unshare(unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -177,14 +159,11 @@ func TestWalk(t *testing.T) {
 		for _, name := range []string{"-rf", "a/b/c/x", "a/y1", "a/y2", "bad\xff", "new\nline"} {
 			want = append(want, filepath.Join(top, name))
 		}
-		if !slices.Equal(finds, want) || len(unseen) > 0 || end.Error != "" || end.Entries != 11 {
-			t.Errorf("%q, %q, %+v", finds, unseen, end)
-		}
+		expect.True(t, slices.Equal(finds, want) && len(unseen) == 0 && end.Error == "" && end.Entries == 11,
+			"%q, %q, %+v", finds, unseen, end)
 		// The same files on a second mount are not walked again, nor is one that is hidden.
 		finds, _, _ = walkOf(t, under(other, top+"/mount", top+"/file"))
-		if len(finds) != 1 {
-			t.Errorf("of one file system that is mounted twice: %q", finds)
-		}
+		expect.True(t, len(finds) == 1, "of one file system that is mounted twice: %q", finds)
 	})
 }
 
@@ -199,9 +178,8 @@ func TestManyDirectories(t *testing.T) {
 			owned(t, fmt.Sprintf("%s/%d/x", top, i))
 		}
 		finds, unseen, end := walkOf(t, under(top))
-		if len(slices.Compact(finds)) != many || len(unseen) > 0 || end.Error != "" {
-			t.Errorf("%d of %d directories, %q, %+v", len(finds), many, unseen, end)
-		}
+		expect.True(t, len(slices.Compact(finds)) == many && len(unseen) == 0 && end.Error == "",
+			"%d of %d directories, %q, %+v", len(finds), many, unseen, end)
 	})
 }
 
@@ -240,9 +218,8 @@ func TestNobodyReads(t *testing.T) {
 		mounts, err := sys.ReadMounts("/proc/thread-self/mountinfo")
 		check(t, err)
 		end := newWalk(under(top), func(chat.StrayLine) error { return unix.EPIPE }).all(mounts)
-		if end.Entries != 2 || !strings.Contains(end.Error, "cannot report a file: broken pipe") {
-			t.Errorf("%+v", end)
-		}
+		expect.True(t, end.Entries == 2 && strings.Contains(end.Error, "cannot report a file: broken pipe"),
+			"%+v", end)
 	})
 }
 
@@ -276,9 +253,7 @@ func TestRenames(t *testing.T) {
 		for end := time.Now().Add(time.Second); time.Now().Before(end); {
 			finds, _, _ := walkOf(t, under(top))
 			for _, path := range finds {
-				if strings.HasSuffix(path, "/x") {
-					t.Errorf("a link led it to %s", path)
-				}
+				expect.True(t, !strings.HasSuffix(path, "/x"), "a link led it to %s", path)
 			}
 		}
 		close(stop)
@@ -314,8 +289,7 @@ func TestWaitsForNoServer(t *testing.T) {
 			check(t, unix.Mount("hangs", filepath.Join(top, name), "fuse", 0, options))
 		}
 		finds, _, end := walkOf(t, under(top))
-		if !slices.Equal(finds, []string{top + "/a", top + "/z/y"}) {
-			t.Errorf("found %q, %+v", finds, end)
-		}
+		expect.True(t, slices.Equal(finds, []string{top + "/a", top + "/z/y"}),
+			"found %q, %+v", finds, end)
 	})
 }

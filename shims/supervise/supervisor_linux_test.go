@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestTimedOutWhoeverEndsIt: chatd may end between its SIGKILL at a run's timeout and the record of
@@ -18,24 +20,16 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 		want     bool
 	}{"before its time is over": {time.Now().Add(time.Hour), false}, "after": {time.Now().Add(-time.Second), true}} {
 		t.Run(name, func(t *testing.T) {
-			kill, err := os.Create(filepath.Join(t.TempDir(), "kill"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			kill := must.Get(os.Create(filepath.Join(t.TempDir(), "kill")))(t)
 			defer kill.Close()
-			command, err := os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			command := must.Get(os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{}))(t)
 			m := &supervisor{
 				spec: plan.SupervisorSpec{Deadline: c.deadline, Last: time.Now().Add(2 * time.Hour)}, pid: command.Pid, kill: kill,
 				moved: make(chan struct{}), exited: make(chan struct{}), reaped: make(chan struct{}),
 			}
 			close(m.moved)
 			go m.collect()
-			if err := command.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, command.Kill())
 			if got := m.await(); got != c.want || !m.status.Signaled() {
 				t.Errorf("timed out: %v, status %v", got, m.status)
 			}
@@ -47,7 +41,6 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 func TestSteady(t *testing.T) {
 	read := time.Now().Add(time.Hour).Round(0)
 	got := steady(read)
-	if !strings.Contains(got.String(), " m=+") || got.Sub(read).Abs() > time.Minute {
-		t.Errorf("%s is %s", read, got)
-	}
+	expect.True(t, strings.Contains(got.String(), " m=+") && got.Sub(read).Abs() <= time.Minute,
+		"%s is %s", read, got)
 }

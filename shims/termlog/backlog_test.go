@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestBacklog compares with a slice that forgets at its front.
@@ -29,9 +31,7 @@ func TestBacklog(t *testing.T) {
 		b.take(n)
 		want = want[n:]
 	}
-	if note := string(b.note()); note != fmt.Sprintf("\r\n[chatd left %d bytes out]\r\n", lost) {
-		t.Errorf("the note is %q", note)
-	}
+	expect.Equal(t, string(b.note()), fmt.Sprintf("\r\n[chatd left %d bytes out]\r\n", lost), "the note")
 	if b.take(b.have); b.start != 0 {
 		t.Error("an empty backlog does not begin at the front")
 	}

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestInit: chatd-shim, called as tmux calls it, passes on what it reads, and has initialized
@@ -22,12 +24,9 @@ func TestInit(t *testing.T) {
 	shim, fifo := filepath.Join(dir, plan.ProgramName), filepath.Join(dir, "fifo")
 	build := exec.Command("go", "build", "-o", shim, "../../cmd/chatd-shim")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	must(t, unix.Mkfifo(fifo, 0o600))
-	r, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
-	must(t, err)
+	must.Run(t, build)
+	must.Do(t, unix.Mkfifo(fifo, 0o600))
+	r := must.Get(os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0))(t)
 	defer r.Close()
 	paths := strings.NewReplacer(plan.InsideShim, shim, plan.InsideLog, fifo)
 	cmd := exec.Command("/bin/sh", "-c", paths.Replace(plan.LogCommand))
@@ -35,19 +34,16 @@ func TestInit(t *testing.T) {
 	cmd.Stdin = strings.NewReader("printed")
 	var said strings.Builder
 	cmd.Stderr = &said
-	must(t, cmd.Run())
+	must.Do(t, cmd.Run())
 	got := make([]byte, 100)
 	n, err := r.Read(got)
-	if must(t, err); string(got[:n]) != "printed" {
+	if must.Do(t, err); string(got[:n]) != "printed" {
 		t.Errorf("passed on: %q", got[:n])
 	}
-	if !strings.Contains(said.String(), "init os @") {
-		t.Fatalf("no trace of what was initialized: %s", &said)
-	}
+	must.True(t, strings.Contains(said.String(), "init os @"),
+		"no trace of what was initialized: %s", &said)
 	for line := range strings.Lines(said.String()) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(line, "init "), " ")
-		if strings.Contains(name, ".") {
-			t.Errorf("package %s was initialized", name)
-		}
+		expect.True(t, !strings.Contains(name, "."), "package %s was initialized", name)
 	}
 }

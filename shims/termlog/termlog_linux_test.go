@@ -12,41 +12,38 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPassOn: a reader that does not read delays no writer; when it reads, it is told how much it
 // missed, and gets the end.
 func TestPassOn(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "fifo")
-	must(t, unix.Mkfifo(name, 0o600))
-	out, err := unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK, 0)
-	must(t, err)
+	must.Do(t, unix.Mkfifo(name, 0o600))
+	out := must.Get(unix.Open(name, unix.O_RDWR|unix.O_NONBLOCK, 0))(t)
 	inR, inW, err := os.Pipe()
-	must(t, err)
+	must.Do(t, err)
 	defer inR.Close() // not before: a number does not keep it open
 	ended := make(chan error, 1)
 	go func() {
 		defer unix.Close(out)
 		ended <- passOn(int(inR.Fd()), out, newBacklog(1000))
 	}()
-	r, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	must(t, err)
+	r := must.Get(os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0))(t)
 	defer r.Close()
 	flood := bytes.Repeat([]byte("0123456789"), 100_000)
 	if _, err := inW.Write(flood); err != nil { // returns though nobody reads
 		t.Fatal(err)
 	}
-	_, err = inW.Write([]byte("the end"))
-	must(t, err)
-	must(t, inW.Close())
-	must(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
-	got, err := io.ReadAll(r)
-	must(t, err)
-	must(t, <-ended)
+	must.Get(inW.Write([]byte("the end")))(t)
+	must.Do(t, inW.Close())
+	must.Do(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
+	got := must.Get(io.ReadAll(r))(t)
+	must.Do(t, <-ended)
 	text, lost := string(got), 0
 	for _, note := range leftOut.FindAllStringSubmatch(text, -1) {
-		n, err := strconv.Atoi(note[1])
-		must(t, err)
+		n := must.Get(strconv.Atoi(note[1]))(t)
 		lost += n
 	}
 	kept := len(leftOut.ReplaceAllString(text, ""))
@@ -58,10 +55,3 @@ func TestPassOn(t *testing.T) {
 }
 
 var leftOut = regexp.MustCompile("\r\n\\[chatd left ([0-9]+) bytes out\\]\r\n")
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

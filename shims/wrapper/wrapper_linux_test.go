@@ -11,14 +11,14 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/guard"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestShimChecks: what each kind of shim denies, by which rule, and what it lets run.
 func TestShimChecks(t *testing.T) {
 	rules, err := rulefile.Load("rules", []byte(`access: {useDefaults: false, rules: [{deny: "~/keys/**"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p := plan.ShimPolicy{Home: "/home/u", Guard: chat.DefaultGuard(), Rules: rules.Compiled()}
 	p.Guard.CustomAllowPatterns = []chat.Pattern{{Text: "docker ps"}}
 	p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^git push"}}
@@ -40,10 +40,7 @@ func TestShimChecks(t *testing.T) {
 		{plan.ShimPolicy{}, "rm -rf /", ""}, {plan.ShimPolicy{}, "sudo ls", "never"}, {plan.ShimPolicy{}, "curl http://1.2.3.4", ""},
 	} {
 		argv := strings.Fields(c.line)
-		s, err := newShim(c.policy, argv, "/home/u")
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(newShim(c.policy, argv, "/home/u"))(t)
 		d, err := s.check()
 		if d.rule != c.rule || err != nil || (c.rule == "") != (d.reason == "") || (c.rule == "") != (d.instead == "") {
 			t.Errorf("%s: %+v, %v, want rule %q", c.line, d, err, c.rule)
@@ -55,9 +52,8 @@ func TestShimChecks(t *testing.T) {
 func TestRefusalsSayWhy(t *testing.T) {
 	for _, name := range plan.ShimNames() {
 		rule, _ := plan.Never(name)
-		if reason, instead := guard.Why(rule); reason == "" || instead == "" {
-			t.Errorf("%s: there is no rule %s", name, rule)
-		}
+		reason, instead := guard.Why(rule)
+		expect.True(t, reason != "" && instead != "", "%s: there is no rule %s", name, rule)
 	}
 }
 
@@ -69,13 +65,9 @@ func TestRunShim(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil && os.Getenv("CHATD_TEST_REQUIRE") != "all" {
 		t.Skip("needs go: to build chatd-shim")
 	}
-	if out, err := exec.Command("go", "build", "-o", exe, "../../cmd/chatd-shim").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, exec.Command("go", "build", "-o", exe, "../../cmd/chatd-shim"))
 	for _, name := range []string{"sudo", "rm", "npm"} {
-		if err := os.Symlink(exe, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(exe, filepath.Join(dir, name)))
 	}
 	call := func(args ...string) (string, int) {
 		cmd := exec.Command(filepath.Join(dir, args[0]), args[1:]...)
@@ -84,18 +76,12 @@ func TestRunShim(t *testing.T) {
 		out, _ := cmd.CombinedOutput()
 		return string(out), cmd.ProcessState.ExitCode()
 	}
-	if out, code := call("sudo", "-n", "true"); code != plan.ExitRefused || !strings.HasPrefix(out, "chatd: sudo refused: ") || strings.Count(out, "\n") != 1 || !strings.Contains(out, "(rule never)") {
-		t.Errorf("sudo: %d, %q", code, out)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, code := call("rm", "f"); code != 0 || out != "" {
-		t.Errorf("rm: %d, %q", code, out)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "f")); err == nil {
-		t.Error("rm did not run")
-	}
+	out, code := call("sudo", "-n", "true")
+	expect.True(t, code == plan.ExitRefused && strings.HasPrefix(out, "chatd: sudo refused: ") && strings.Count(out, "\n") == 1 && strings.Contains(out, "(rule never)"), "sudo: %d, %q", code, out)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
+	out, code = call("rm", "f")
+	expect.True(t, code == 0 && out == "", "rm: %d, %q", code, out)
+	expect.True(t, expect.Err(os.Stat(filepath.Join(dir, "f"))) != nil, "rm did not run")
 	if out, code := call("rm", "f"); code != 1 || !strings.Contains(out, "cannot remove 'f'") {
 		t.Errorf("rm of nothing: %d, %q", code, out)
 	}

@@ -4,19 +4,25 @@ package roottest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/test/npmtest"
 )
 
@@ -83,12 +89,11 @@ const agentEnv = `{ANTHROPIC_BASE_URL: "@model@", GOOGLE_GEMINI_BASE_URL: "@mode
 // machine.
 func overlayUsrLocal(t *testing.T) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/srv", ".usrlocal")
-	must(t, err)
+	dir := must.Get(os.MkdirTemp("/srv", ".usrlocal"))(t)
 	upper, work := filepath.Join(dir, "upper"), filepath.Join(dir, "work")
-	must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)))
-	must(t, unix.Mount("overlay", "/usr/local", "overlay", 0, "lowerdir=/usr/local,upperdir="+upper+",workdir="+work))
-	t.Cleanup(func() { must(t, errors.Join(unix.Unmount("/usr/local", unix.MNT_DETACH), os.RemoveAll(dir))) })
+	must.Do(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)))
+	must.Do(t, unix.Mount("overlay", "/usr/local", "overlay", 0, "lowerdir=/usr/local,upperdir="+upper+",workdir="+work))
+	t.Cleanup(func() { must.Do(t, errors.Join(unix.Unmount("/usr/local", unix.MNT_DETACH), os.RemoveAll(dir))) })
 }
 
 // installAgents does what an operator does: npm install -g, as root, of which chats see /usr/local.
@@ -98,8 +103,7 @@ func installAgents(t *testing.T, packages ...string) {
 	// npm runs in the network namespace of the tests' parent, because this one has no network.
 	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
 	npmtest.Install(t, "/", append(argv, packages...)...)
-	versions, err := exec.Command("npm", "ls", "-g", "--prefix", "/usr/local").Output()
-	must(t, err)
+	versions := must.Get(exec.Command("npm", "ls", "-g", "--prefix", "/usr/local").Output())(t)
 	t.Logf("installed: %s", versions)
 }
 
@@ -112,14 +116,14 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 	for _, a := range realAgents {
 		for name, text := range a.files {
 			file := filepath.Join(skeleton, name)
-			must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-			must(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "@model@", modelURL)), 0o644))
+			must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			must.Do(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "@model@", modelURL)), 0o644))
 		}
 	}
 	extra := "dns_servers: [" + outsideAddr + "]\nsecrets:\n"
 	for _, k := range modelKeys {
 		file := filepath.Join(filepath.Dir(opt.State), "secret-"+k.secret)
-		must(t, os.WriteFile(file, []byte(k.value+"\n"), 0o600))
+		must.Do(t, os.WriteFile(file, []byte(k.value+"\n"), 0o600))
 		extra += fmt.Sprintf("  %s: {file: %s, hosts: ['api.example.test:8443'], header: '%s', "+
 			"env: %s}\n", k.secret, file, k.header, k.env)
 	}
@@ -131,7 +135,7 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 	}
 	config := configFile(t, opt)
 	text, err := os.ReadFile(config)
-	must(t, errors.Join(err, os.WriteFile(config, append(text, extra...), 0o600)))
+	must.Do(t, errors.Join(err, os.WriteFile(config, append(text, extra...), 0o600)))
 	return startDaemonOf(t, opt, config, "")
 }
 
@@ -153,9 +157,8 @@ func TestLongAgents(t *testing.T) {
 	d := agentsDaemon(t, "")
 	for name, a := range realAgents {
 		t.Run(name, func(t *testing.T) {
-			c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile})
-			must(t, err)
-			t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
+			c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile}))(t)
+			t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 			drivenAgent{t: t, d: d, c: c, m: m, agent: a}.all()
 		})
 	}
@@ -193,11 +196,10 @@ func (a drivenAgent) start() {
 	a.t.Helper()
 	got := a.typed(chat.Input{Text: a.agent.start, Enter: true, OnlyIf: &chat.OnlyIf{Prompt: chat.PromptPresent}},
 		chat.Wait{Until: chat.UntilScreen, Pattern: a.agent.ready, Quiet: chat.Duration(2 * time.Second)})
-	if got.Until != chat.UntilScreen {
-		a.t.Fatalf("it does not come to its prompt, until %s:\n%s", got.Until, got.Plain)
-	}
+	must.True(a.t, got.Until == chat.UntilScreen,
+		"it does not come to its prompt, until %s:\n%s", got.Until, got.Plain)
 	s, err := a.d.Screen(a.t.Context(), a.c.ID)
-	if must(a.t, err); s.Program != a.agent.program {
+	if must.Do(a.t, err); s.Program != a.agent.program {
 		a.t.Errorf("%q is in front, want %q", s.Program, a.agent.program)
 	}
 }
@@ -207,8 +209,7 @@ func (a drivenAgent) typed(in chat.Input, w chat.Wait) chat.Typed {
 	a.t.Helper()
 	w.Max = chat.MaxWait
 	in.Wait = &w
-	got, err := a.d.InputWait(a.t.Context(), a.c.ID, in)
-	must(a.t, err)
+	got := must.Get(a.d.InputWait(a.t.Context(), a.c.ID, in))(a.t)
 	return got
 }
 
@@ -221,9 +222,8 @@ func (a drivenAgent) message(text string) chat.Input {
 func (a drivenAgent) askedOnce(text string, got chat.Typed) {
 	a.t.Helper()
 	asked, _ := a.m.take()
-	if !slices.Equal(asked, []string{text}) {
-		a.t.Errorf("the model was asked %q, want once %q; until %s:\n%s", asked, text, got.Until, got.Plain)
-	}
+	expect.True(a.t, slices.Equal(asked, []string{text}),
+		"the model was asked %q, want once %q; until %s:\n%s", asked, text, got.Until, got.Plain)
 	if answer := answerTo(text); !strings.Contains(got.Plain, answer) || strings.ContainsAny(got.Plain, "\x1b\r") {
 		a.t.Errorf("the answer, until %s, has no %s, or is no plain text:\n%q", got.Until, answer, got.Plain)
 	}
@@ -255,17 +255,15 @@ func (a drivenAgent) waitsForOutput() {
 	const text = "answer slowly again"
 	a.m.take()
 	got := a.typed(a.message(text), chat.Wait{Until: chat.UntilOutput})
-	if got.Until != chat.UntilOutput || strings.Contains(got.Plain, answerTo(text)) {
-		a.t.Errorf("output: until %s:\n%s", got.Until, got.Plain)
-	}
+	expect.True(a.t, got.Until == chat.UntilOutput && !strings.Contains(got.Plain, answerTo(text)),
+		"output: until %s:\n%s", got.Until, got.Plain)
 	answered := func() bool {
 		s, err := a.d.Screen(a.t.Context(), a.c.ID)
 		return err == nil && strings.Contains(s.Text, answerTo(text))
 	}
 	until(a.t, "the answer to "+text, answered)
-	if asked, _ := a.m.take(); !slices.Equal(asked, []string{text}) {
-		a.t.Errorf("the model was asked %q, want once %q", asked, text)
-	}
+	asked, _ := a.m.take()
+	expect.True(a.t, slices.Equal(asked, []string{text}), "the model was asked %q, want once %q", asked, text)
 }
 
 // usesItsShell: a command that the model wants runs in the chat, as the chat.
@@ -277,9 +275,8 @@ func (a drivenAgent) usesItsShell() {
 	if len(asked) != 1 || len(results) != 1 || !strings.Contains(results[0], a.c.User) || strings.Contains(results[0], "ran") {
 		a.t.Errorf("asked %q, its shell gave %q, want %s; until %s:\n%s", asked, results, a.c.User, got.Until, got.Plain)
 	}
-	if b, err := os.ReadFile(filepath.Join(a.c.Home, "who")); err != nil || string(b) != a.c.User+"\n" {
-		a.t.Errorf("its shell wrote %q: %v", b, err)
-	}
+	expect.Equal(a.t, string(must.Get(os.ReadFile(filepath.Join(a.c.Home, "who")))(a.t)), a.c.User+"\n",
+		"its shell wrote")
 }
 
 // hasNoKey: the agent's files, its processes and their environment have placeholders alone.
@@ -290,13 +287,11 @@ func (a drivenAgent) hasNoKey() {
 	}
 	for _, k := range modelKeys {
 		begin := k.value[:14]
-		r, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: `grep -rlsF -e ` + begin +
+		r := must.Get(a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: `grep -rlsF -e ` + begin +
 			` ~ /etc /opt /run /tmp /var/tmp /dev/shm; env | grep -F ` + begin +
-			`; env | grep -c chatd-secret-`})
-		must(a.t, err)
-		if r.Stdout != fmt.Sprintf("%d\n", len(modelKeys)) {
-			a.t.Errorf("the chat has %s: %+v", k.secret, r)
-		}
+			`; env | grep -c chatd-secret-`}))(a.t)
+		expect.True(a.t, r.Stdout == fmt.Sprintf("%d\n", len(modelKeys)),
+			"the chat has %s: %+v", k.secret, r)
 		for _, pid := range pidsOf(a.c.UID) {
 			for _, what := range []string{"environ", "cmdline"} {
 				b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, what))
@@ -311,8 +306,7 @@ func (a drivenAgent) hasNoKey() {
 // hasEnded: a message for an agent that is gone is refused, and without the condition it is run.
 func (a drivenAgent) hasEnded() {
 	a.t.Helper()
-	_, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: a.agent.kill + "; true"})
-	must(a.t, err)
+	must.Get(a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: a.agent.kill + "; true"}))(a.t)
 	ran := exists(filepath.Join(a.c.Home, "ran"))
 	until(a.t, "the shell is in front", func() bool {
 		s, err := a.d.Screen(a.t.Context(), a.c.ID)
@@ -320,24 +314,305 @@ func (a drivenAgent) hasEnded() {
 	})
 	for _, cond := range []chat.OnlyIf{{Prompt: chat.PromptAbsent}, {Program: a.agent.program}} {
 		in := chat.Input{Text: "touch ~/ran", Enter: true, OnlyIf: &cond}
-		if err := a.d.Input(a.t.Context(), a.c.ID, in); !errors.Is(err, chat.ErrConflict) {
-			a.t.Errorf("a message for an agent that has ended, if %s: %v", &cond, err)
-		}
+		expect.Is(a.t, a.d.Input(a.t.Context(), a.c.ID, in), chat.ErrConflict,
+			"a message for an agent that has ended, if %s", &cond)
 	}
 	if _, err := a.d.Run(a.t.Context(), a.c.ID, chat.RunSpec{Command: "sleep 1"}); err != nil || ran() {
 		a.t.Errorf("it was run as a command: %v, %v", ran(), err)
 	}
 	got := a.typed(chat.Input{Text: "touch ~/ran", Enter: true}, chat.Wait{Until: chat.UntilPrompt})
-	if !ran() || got.Until != chat.UntilPrompt {
-		a.t.Errorf("without a condition the message is no command: until %s:\n%s", got.Until, got.Plain)
-	}
+	expect.True(a.t, ran() && got.Until == chat.UntilPrompt,
+		"without a condition the message is no command: until %s:\n%s", got.Until, got.Plain)
 }
 
 // measure logs what deploy/agents.md says.
 func (a drivenAgent) measure(what string, began time.Time) {
-	c, err := a.d.Get(a.t.Context(), a.c.ID)
-	must(a.t, err)
+	c := must.Get(a.d.Get(a.t.Context(), a.c.ID))(a.t)
 	u := c.Usage
 	a.t.Logf("%s: %.1f s, memory now %d, peak %d MiB, %d pids, %d forks refused, %d OOM kills, throttled %d times", what,
 		time.Since(began).Seconds(), u.MemoryBytes>>20, u.MemoryPeak>>20, u.Pids, u.PidsRefused, u.OOMKills, u.Throttled)
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// model is a scripted server of models. It speaks the streaming part of four protocols: Anthropic
+// Messages, OpenAI Responses and Chat Completions, and Gemini generateContent. A question that
+// has "slowly" in it is answered after a while, one that begins with "run: " by a call of the
+// agent's shell tool, and one that begins with "call: " by a call of the tool that it names.
+type model struct {
+	mu      sync.Mutex
+	asked   []string // texts of the conversation, as the agent's requests ended with them
+	results []string // what the agent's tool gave back
+	refused []string // requests without a key
+}
+
+// slowly is how long an answer takes whose question wants it so.
+const slowly = 8 * time.Second
+
+// modelURL is where it is.
+const modelURL = "https://api.example.test:8443"
+
+// modelKeys are the keys that it takes, and where it looks for each; agents have the variables of
+// the secrets.
+var modelKeys = []struct{ secret, env, header, value string }{
+	{"anthropic", "ANTHROPIC_API_KEY", "x-api-key: $", "sk-ant-real-0123456789abcdefghij"},
+	{"openai", "OPENAI_API_KEY", "Authorization: Bearer $", "sk-real-0123456789abcdefghijklmn"},
+	{"gemini", "GEMINI_API_KEY", "x-goog-api-key: $", "AIza-real-0123456789abcdefghijkl"},
+}
+
+// newModel starts one on the outside. This host trusts its certificate.
+func newModel(t *testing.T) *model {
+	t.Helper()
+	m := &model{}
+	serveSecure(t, newInternet(t), "8443", m, "api.example.test")
+	return m
+}
+
+// hasKey reports whether a request has one of the keys in its place.
+func hasKey(r *http.Request) bool {
+	for _, k := range modelKeys {
+		name, form, _ := strings.Cut(k.header, ": ")
+		if r.Header.Get(name) == strings.Replace(form, "$", k.value, 1) {
+			return true
+		}
+	}
+	return false
+}
+
+// take returns what was asked and what tools gave back since the last call.
+func (m *model) take() (asked, results []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked, results = m.asked, m.results
+	m.asked, m.results = nil, nil
+	return asked, results
+}
+
+// withoutKey returns the requests since the last call that had no key.
+func (m *model) withoutKey() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.refused
+	m.refused = nil
+	return all
+}
+
+// answerTo is what the model says to a text of the conversation: a word that neither the question
+// nor the screen before it has.
+func answerTo(text string) string {
+	sum := 0
+	for _, b := range []byte(text) {
+		sum = (sum*31 + int(b)) % 1_000_003
+	}
+	return fmt.Sprintf("Answer-%06d.", sum)
+}
+
+// reply is what a request is answered by: a text, or a call of a tool with its arguments.
+type reply struct {
+	text    string
+	tool    string
+	command object
+}
+
+func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !hasKey(r) {
+		m.mu.Lock()
+		m.refused = append(m.refused, fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Header))
+		m.mu.Unlock()
+		http.Error(w, `{"error":{"message":"no key"}}`, http.StatusUnauthorized)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	var req object
+	if err != nil || json.Unmarshal(body, &req) != nil {
+		req = object{}
+	}
+	say := m.reply(req)
+	switch path := r.URL.Path; {
+	case strings.HasSuffix(path, "/messages"):
+		sayAnthropic(w, say)
+	case strings.HasSuffix(path, "/responses"):
+		sayResponses(w, say)
+	case strings.HasSuffix(path, "/chat/completions"):
+		sayChat(w, say)
+	case strings.HasSuffix(path, ":streamGenerateContent"):
+		sayGemini(w, say)
+	default:
+		http.Error(w, `{"error":{"message":"not scripted"}}`, http.StatusNotFound)
+	}
+}
+
+// reply records what was asked. A request without tools is for a title and the like.
+func (m *model) reply(req object) reply {
+	text, result := lastSaid(req)
+	tools := toolsOf(req)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case len(tools) == 0:
+		return reply{text: "A title"}
+	case result:
+		m.results = append(m.results, text)
+		return reply{text: answerTo("a tool")}
+	}
+	m.asked = append(m.asked, text)
+	if strings.Contains(text, "slowly") {
+		m.mu.Unlock()
+		time.Sleep(slowly)
+		m.mu.Lock()
+	}
+	if call, found := strings.CutPrefix(text, "call: "); found {
+		var args object
+		name, said, _ := strings.Cut(call, " ")
+		if json.Unmarshal([]byte(said), &args) == nil {
+			return reply{tool: name, command: args}
+		}
+	}
+	if command, found := strings.CutPrefix(text, "run: "); found {
+		return callOf(tools, command)
+	}
+	return reply{text: answerTo(text)}
+}
+
+// callOf calls the agent's shell tool, by the name that it has for it.
+func callOf(tools []object, command string) reply {
+	for _, tool := range tools {
+		switch name, _ := tool["name"].(string); name {
+		case "Bash", "bash", "run_shell_command":
+			return reply{tool: name, command: object{"command": command, "description": "as asked"}}
+		case "exec_command":
+			return reply{tool: name, command: object{"cmd": command}}
+		}
+	}
+	return reply{text: "no tool"}
+}
+
+// toolsOf are the tools that a request offers, each with its name.
+func toolsOf(req object) (tools []object) {
+	for _, tool := range list(req["tools"]) {
+		if f, ok := tool["function"].(object); ok {
+			tool = f
+		}
+		tools = append(append(tools, tool), list(tool["functionDeclarations"])...)
+	}
+	return tools
+}
+
+// lastSaid is the end of the conversation: the user's text, or what a tool gave back.
+func lastSaid(req object) (text string, result bool) {
+	for _, key := range []string{"messages", "input", "contents"} {
+		for _, said := range slices.Backward(list(req[key])) {
+			if said["type"] == "function_call_output" {
+				return textOf(said["output"]), true
+			}
+			if role := said["role"]; role == "tool" || role == "user" {
+				return lastPart(said, role == "tool")
+			}
+		}
+	}
+	return "", false
+}
+
+// lastPart is the last part of a message.
+func lastPart(said object, result bool) (string, bool) {
+	parts := append(list(said["content"]), list(said["parts"])...)
+	if len(parts) == 0 {
+		return textOf(said["content"]), result
+	}
+	last := parts[len(parts)-1]
+	if f, ok := last["functionResponse"].(object); ok {
+		return textOf(f["response"]), true
+	}
+	if last["type"] == "tool_result" {
+		return textOf(last["content"]), true
+	}
+	return textOf(last["text"]), result
+}
+
+// list is an array of objects.
+func list(v any) (all []object) {
+	items, _ := v.([]any)
+	for _, item := range items {
+		if o, ok := item.(object); ok {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// textOf is a string as it is, and of anything else its JSON.
+func textOf(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// event writes one server-sent event.
+func event(w http.ResponseWriter, data object) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if name, ok := data["type"].(string); ok {
+		fmt.Fprintf(w, "event: %s\n", name)
+	}
+	fmt.Fprintf(w, "data: %s\n\n", textOf(data))
+}
+
+// sayAnthropic follows docs.anthropic.com/en/api/messages-streaming.
+func sayAnthropic(w http.ResponseWriter, r reply) {
+	event(w, object{"type": "message_start", "message": object{"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted",
+		"content": []any{}, "usage": object{"input_tokens": 10, "output_tokens": 1}}})
+	block, delta, stop := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": r.text}, "end_turn"
+	if r.tool != "" {
+		block = object{"type": "tool_use", "id": "toolu_1", "name": r.tool, "input": object{}}
+		delta, stop = object{"type": "input_json_delta", "partial_json": textOf(r.command)}, "tool_use"
+	}
+	event(w, object{"type": "content_block_start", "index": 0, "content_block": block})
+	event(w, object{"type": "content_block_delta", "index": 0, "delta": delta})
+	event(w, object{"type": "content_block_stop", "index": 0})
+	event(w, object{"type": "message_delta", "delta": object{"stop_reason": stop}, "usage": object{"output_tokens": 10}})
+	event(w, object{"type": "message_stop"})
+}
+
+// sayResponses follows platform.openai.com/docs/api-reference/responses-streaming.
+func sayResponses(w http.ResponseWriter, r reply) {
+	item := object{"type": "message", "id": "item_1", "role": "assistant", "status": "completed", "content": []any{object{"type": "output_text", "text": r.text}}}
+	if r.tool != "" {
+		item = object{"type": "function_call", "id": "item_1", "call_id": "call_1", "name": r.tool, "arguments": textOf(r.command), "status": "completed"}
+	}
+	event(w, object{"type": "response.created", "response": object{"id": "resp_1"}})
+	event(w, object{"type": "response.output_item.added", "output_index": 0, "item": item})
+	if r.tool == "" {
+		event(w, object{"type": "response.output_text.delta", "item_id": "item_1", "output_index": 0, "content_index": 0, "delta": r.text})
+	}
+	event(w, object{"type": "response.output_item.done", "output_index": 0, "item": item})
+	event(w, object{"type": "response.completed", "response": object{"id": "resp_1", "output": []any{item},
+		"usage": object{"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}}})
+}
+
+// sayChat follows platform.openai.com/docs/api-reference/chat/streaming.
+func sayChat(w http.ResponseWriter, r reply) {
+	delta, stop := object{"role": "assistant", "content": r.text}, "stop"
+	if r.tool != "" {
+		call := object{"index": 0, "id": "call_1", "type": "function", "function": object{"name": r.tool, "arguments": textOf(r.command)}}
+		delta, stop = object{"role": "assistant", "tool_calls": []any{call}}, "tool_calls"
+	}
+	for _, choice := range []object{{"index": 0, "delta": delta}, {"index": 0, "delta": object{}, "finish_reason": stop}} {
+		event(w, object{"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "scripted", "choices": []any{choice}})
+	}
+	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+// sayGemini follows ai.google.dev/api/generate-content.
+func sayGemini(w http.ResponseWriter, r reply) {
+	part := object{"text": r.text}
+	if r.tool != "" {
+		part = object{"functionCall": object{"name": r.tool, "args": r.command}}
+	}
+	event(w, object{"candidates": []any{object{"index": 0, "finishReason": "STOP", "content": object{"role": "model", "parts": []any{part}}}},
+		"usageMetadata": object{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}})
 }

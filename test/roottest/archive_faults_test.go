@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestFailingUnarchiveSpendsNoUID: what is sure to fail is refused before the chat gets a uid. A
@@ -28,20 +32,15 @@ func TestFailingUnarchiveSpendsNoUID(t *testing.T) {
 	a := archiveChat(t, m, c, false)
 	before := create(t, m, "before", "default")
 	for range 3 {
-		if _, err := m.Unarchive(ctx, a.Name); err == nil {
-			t.Error("unarchived without identities")
-		}
+		expect.True(t, expect.Err(m.Unarchive(ctx, a.Name)) != nil, "unarchived without identities")
 	}
-	must(t, os.Remove(filepath.Join(opt.Archives.Dir, string(a.Name)+".chat")))
+	must.Do(t, os.Remove(filepath.Join(opt.Archives.Dir, string(a.Name)+".chat")))
 	opt.Archives.Identities = opt.Archives.Recipients // any keys: they are not come to
 	for range 3 {
-		if _, err := m.Unarchive(ctx, a.Name); err == nil {
-			t.Error("unarchived without a file")
-		}
+		expect.True(t, expect.Err(m.Unarchive(ctx, a.Name)) != nil, "unarchived without a file")
 	}
-	if after := create(t, m, "after", "default"); after.UID != before.UID+1 {
-		t.Errorf("the uids %d to %d are spent", before.UID+1, after.UID-1)
-	}
+	after := create(t, m, "after", "default")
+	expect.True(t, after.UID == before.UID+1, "the uids %d to %d are spent", before.UID+1, after.UID-1)
 }
 
 // TestUnreadableArchiveCostsOneUID: an archive that is damaged at the same size, or is not for the
@@ -56,32 +55,27 @@ func TestUnreadableArchiveCostsOneUID(t *testing.T) {
 	a := archiveChat(t, m, c, false)
 	last := create(t, m, "last", "default").UID
 	home := filepath.Join(opt.Archives.Dir, string(a.Name)+".home")
-	whole, err := os.ReadFile(home)
-	must(t, err)
+	whole := must.Get(os.ReadFile(home))(t)
 	tries := func(what string, spends uint32) {
 		t.Helper()
 		for range 3 {
-			if _, err := m.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("%s: %v", what, err)
-			}
+			expect.Is(t, expect.Err(m.Unarchive(ctx, a.Name)), chat.ErrInvalid, "%s", what)
 		}
 		next := create(t, m, what, "default").UID
-		if next != last+1+spends {
-			t.Errorf("%s: %d uids are spent, want %d", what, next-last-1, spends)
-		}
+		expect.True(t, next == last+1+spends,
+			"%s: %d uids are spent, want %d", what, next-last-1, spends)
 		last = next
 	}
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)/2] ^= 1
-	must(t, os.WriteFile(home, damaged, 0o600))
+	must.Do(t, os.WriteFile(home, damaged, 0o600))
 	tries("damaged", 1)
-	must(t, os.WriteFile(home, whole, 0o600))
-	other, err := age.GenerateX25519Identity()
-	must(t, err)
-	must(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()+"\n"), 0o600))
+	must.Do(t, os.WriteFile(home, whole, 0o600))
+	other := must.Get(age.GenerateX25519Identity())(t)
+	must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()+"\n"), 0o600))
 	tries("another identity", 1)
-	must(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
-	must(t, second(m.Unarchive(ctx, a.Name)))
+	must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
+	must.Get(m.Unarchive(ctx, a.Name))(t)
 }
 
 // TestCreateOfDamagedArchive: a create that asks for the archive of its conversation makes no empty
@@ -92,15 +86,11 @@ func TestCreateOfDamagedArchive(t *testing.T) {
 	m := open(t, opt)
 	c := kept(t, m, "damaged")
 	a := archiveChat(t, m, c, false)
-	must(t, os.Truncate(filepath.Join(opt.Archives.Dir, string(a.Name)+".json"), 100))
+	must.Do(t, os.Truncate(filepath.Join(opt.Archives.Dir, string(a.Name)+".json"), 100))
 	ctx := operator(t.Context())
 	_, _, err := m.Create(ctx, chat.Spec{ExternalID: "damaged", Profile: "default", Unarchive: true})
-	if !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("%v", err)
-	}
-	if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("there is a chat: %v", err)
-	}
+	expect.Is(t, err, chat.ErrInvalid, "")
+	expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "there is a chat")
 }
 
 // TestKeptArchivesAreBounded: calls of a bridge that come together keep no more archives of a chat
@@ -110,26 +100,24 @@ func TestKeptArchivesAreBounded(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	m := open(t, opt)
 	ctx := stranger(t.Context())
-	c, _, err := m.Create(ctx, chat.Spec{ExternalID: "greedy"})
-	must(t, err)
+	c := must.First(m.Create(ctx, chat.Spec{ExternalID: "greedy"}))(t)
 	var calls sync.WaitGroup
 	for range 6 {
 		calls.Go(func() { _, _ = m.Archive(ctx, c.ID, chat.ToArchive{Keep: true}) }) // some fail
 	}
 	calls.Wait()
 	all, err := m.Archives(ctx, chat.ArchiveFilter{Chat: c.ID})
-	if err != nil || len(all) == 0 || len(all) > 3 {
-		t.Errorf("%d archives are kept, %v", len(all), err)
-	}
+	expect.True(t, err == nil && len(all) != 0 && len(all) <= 3,
+		"%d archives are kept, %v", len(all), err)
 }
 
 // gated has the operator's command wait while the returned file is there.
 func gated(t *testing.T, opt provision.Options) (gate string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "chatd-gate-") // its user passes there
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	must(t, os.Chmod(dir, 0o755))
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
+	must.Do(t, os.Chmod(dir, 0o755))
 	gate = filepath.Join(dir, "gate")
 	opt.Archives.Command = []string{"/bin/sh", "-c",
 		"cat >/dev/null; while test -e " + gate + "; do sleep 0.1; done"}
@@ -147,29 +135,23 @@ func TestWhileArchived(t *testing.T) {
 	ctx := operator(t.Context())
 	one := kept(t, m, "one")
 	a := archiveChat(t, m, one, true)
-	must(t, os.WriteFile(gate, nil, 0o644))
+	must.Do(t, os.WriteFile(gate, nil, 0o644))
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		if _, err := m.Archive(ctx, one.ID, chat.ToArchive{Keep: true}); err != nil {
-			t.Errorf("%s: %v", one.ExternalID, err)
-		}
+		expect.Is(t, expect.Err(m.Archive(ctx, one.ID, chat.ToArchive{Keep: true})), nil,
+			"%s", one.ExternalID)
 	})
 	until(t, "the command has begun", func() bool { return len(archiveFiles(t, opt)) == 1+3 })
 	err := within(t, "a reload", func() error { return m.Reload(ctx, nil) })
-	if err != nil {
-		t.Errorf("a reload: %v", err)
-	}
+	expect.True(t, err == nil, "a reload: %v", err)
 	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := m.RemoveArchive(brief, a.Name); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("removed beside an archive: %v", err)
-	}
-	if _, err := m.VerifyArchive(brief, a.Name); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("read as the second of its owner: %v", err)
-	}
-	must(t, os.Remove(gate))
+	expect.Is(t, m.RemoveArchive(brief, a.Name), chat.ErrBusy, "removed beside an archive")
+	expect.Is(t, expect.Err(m.VerifyArchive(brief, a.Name)), chat.ErrBusy,
+		"read as the second of its owner")
+	must.Do(t, os.Remove(gate))
 	calls.Wait()
-	must(t, m.RemoveArchive(ctx, a.Name))
+	must.Do(t, m.RemoveArchive(ctx, a.Name))
 }
 
 // TestExpiryFollowsRecords: an archive is as young as the youngest chat, and expires no earlier by a
@@ -180,14 +162,179 @@ func TestExpiryFollowsRecords(t *testing.T) {
 	opt.Archives.Expire = 24 * time.Hour
 	m := open(t, opt)
 	c := kept(t, m, "archived")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	made := time.Now().Add(365 * 24 * time.Hour)
 	halfMade(t, opt, made)
-	again, err := openManager(t.Context(), opt)
-	must(t, err)
+	again := must.Get(openManager(t.Context(), opt))(t)
 	*m = *again
 	a := archiveChat(t, m, c, true)
-	if earliest := made.Add(opt.Archives.Expire); a.ExpiresAt.Before(earliest) {
-		t.Errorf("expires at %v, want %v or later", a.ExpiresAt, earliest)
+	earliest := made.Add(opt.Archives.Expire)
+	expect.True(t, !a.ExpiresAt.Before(earliest), "expires at %v, want %v or later", a.ExpiresAt, earliest)
+}
+
+// archiveConfig is a config file with a directory for archives.
+func archiveConfig(t *testing.T, opt provision.Options) string {
+	t.Helper()
+	file := configFile(t, opt)
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	must.Do(t, err)
+	_, err = fmt.Fprintf(f, "archive: {dir: %s, program: %s}\n", opt.Archives.Dir, opt.Archives.Program)
+	must.Do(t, errors.Join(err, f.Close()))
+	return file
+}
+
+// archiveKilling is a daemon with archives that is killed again and again.
+type archiveKilling struct {
+	*daemon
+	t      *testing.T // of all points: the daemon outlives the test of one
+	opt    provision.Options
+	config string
+	orders failpoints
+}
+
+// again starts the daemon after it was killed.
+func (k *archiveKilling) again(t *testing.T) {
+	k.killed(t)
+	k.daemon = startDaemonOf(k.t, k.opt, k.config, string(k.orders))
+}
+
+// whole fails the test unless the chat has its file.
+func (k *archiveKilling) whole(t *testing.T, id chat.ID) {
+	t.Helper()
+	got, err := k.Run(t.Context(), id, chat.RunSpec{Command: "cat ~/kept"})
+	expect.True(t, err == nil && got.Stdout == "kept\n", "its file has %q, %v", got.Stdout, err)
+}
+
+// TestArchiveKilled: whatever step of an archive or unarchive chatd-root is killed at, the chat is
+// there whole, or its archive is, and nothing is half done; the same call then works.
+func TestArchiveKilled(t *testing.T) {
+	needsRoot(t)
+	leaveOrphansToInit(t)
+	opt := keepsArchives(t, options(t))
+	k := &archiveKilling{t: t, opt: opt, config: archiveConfig(t, opt), orders: failpoints(filepath.Dir(opt.State))}
+	k.daemon = startDaemonOf(t, opt, k.config, string(k.orders))
+	for _, point := range []string{"archive.commit.before", "archive.commit.after", "reap.session.after", "reap.home.after"} {
+		t.Run(point, func(t *testing.T) { k.inArchive(t, point) })
 	}
+	for _, point := range []string{"unarchive.record.after", "unarchive.home.after", "unarchive.ready.before"} {
+		t.Run(point, func(t *testing.T) { k.inUnarchive(t, point) })
+	}
+	t.Run("while it packs", k.whilePacking)
+}
+
+// make is a new chat with a file.
+func (k *archiveKilling) make(t *testing.T, external string) chat.Chat {
+	t.Helper()
+	c := must.First(k.Create(t.Context(), chat.Spec{ExternalID: external}))(t)
+	must.Get(k.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo kept >~/kept"}))(t)
+	return c
+}
+
+// traceless fails the test if anything but archives is left of a chat.
+func (k *archiveKilling) traceless(t *testing.T, c chat.Chat) {
+	t.Helper()
+	forgotten(t, k.opt, c)
+	for _, left := range traces(t, k.opt, c) {
+		expect.True(t, strings.HasPrefix(left, "file "+k.opt.Archives.Dir),
+			"chat %s (uid %d) left behind %s", c.ID, c.UID, left)
+	}
+}
+
+// archivesOf are those of one chat.
+func (k *archiveKilling) archivesOf(t *testing.T, id chat.ID) []chat.Archive {
+	t.Helper()
+	all := must.Get(k.Archives(t.Context(), chat.ArchiveFilter{Chat: id}))(t)
+	return all
+}
+
+func (k *archiveKilling) inArchive(t *testing.T, point string) {
+	c := k.make(t, point)
+	k.orders.order(t, point, 0)
+	must.True(t, expect.Err(k.Archive(t.Context(), c.ID, chat.ToArchive{})) != nil,
+		"the failpoint %s was never reached", point)
+	k.again(t)
+	all := k.archivesOf(t, c.ID)
+	_, err := k.Get(t.Context(), c.ID)
+	switch there := err == nil; {
+	case !there && !errors.Is(err, chat.ErrNotFound):
+		t.Fatal(err)
+	case there && strings.HasPrefix(point, "reap."):
+		t.Error("its reap was not finished")
+	case there:
+		k.whole(t, c.ID)
+		expect.True(t, (point == "archive.commit.before") != (len(all) == 1), "archived are %+v", all)
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // for another name
+		must.Get(k.Archive(t.Context(), c.ID, chat.ToArchive{}))(t)
+	default:
+		k.traceless(t, c)
+	}
+	all = k.archivesOf(t, c.ID)
+	must.True(t, len(all) != 0, "it is neither there nor archived")
+	back := must.Get(k.Unarchive(t.Context(), all[0].Name))(t)
+	k.whole(t, back.ID)
+	k.reap(t, back)
+}
+
+// reap reaps a chat and removes its archives, of which nothing is left.
+func (k *archiveKilling) reap(t *testing.T, c chat.Chat) {
+	t.Helper()
+	must.Do(t, k.Reap(t.Context(), c.ID))
+	k.traceless(t, c)
+	for _, a := range k.archivesOf(t, c.ID) {
+		must.Do(t, k.RemoveArchive(t.Context(), a.Name))
+	}
+	left := archiveFiles(t, k.opt)
+	expect.True(t, len(left) == 0, "of archives there is %q", left)
+}
+
+func (k *archiveKilling) inUnarchive(t *testing.T, point string) {
+	c := k.make(t, point)
+	a := must.Get(k.Archive(t.Context(), c.ID, chat.ToArchive{}))(t)
+	k.orders.order(t, point, 0)
+	must.True(t, expect.Err(k.Unarchive(t.Context(), a.Name)) != nil,
+		"the failpoint %s was never reached", point)
+	k.again(t)
+	until(t, "what was begun is gone", func() bool {
+		_, err := k.Get(t.Context(), c.ID)
+		return errors.Is(err, chat.ErrNotFound)
+	})
+	left, err := filepath.Glob(k.opt.Homes + "/[^.]*")
+	expect.True(t, err == nil && len(left) == 0, "there are homes: %v, %v", left, err)
+	host := must.Get(k.Host(t.Context()))(t)
+	for _, f := range host.Findings {
+		expect.True(t, !strings.Contains(f, string(c.ID)), "it is found for ever: %s", f)
+	}
+	back := must.Get(k.Unarchive(t.Context(), a.Name))(t)
+	expect.True(t, back.UID > c.UID+1,
+		"its uid %d was given to what was cut off, or to the chat before, %d", back.UID, c.UID)
+	k.whole(t, back.ID)
+	k.reap(t, back)
+}
+
+// whilePacking kills chatd-root at a moment at which chatd-archive writes.
+func (k *archiveKilling) whilePacking(t *testing.T) {
+	c := k.make(t, "packing")
+	must.Get(k.Run(t.Context(), c.ID, chat.RunSpec{Command: "head -c 200M /dev/urandom >much"}))(t)
+	ended := make(chan error)
+	go func() {
+		_, err := k.Archive(context.WithoutCancel(t.Context()), c.ID, chat.ToArchive{})
+		ended <- err
+	}()
+	until(t, "it packs", func() bool {
+		all, _ := filepath.Glob(filepath.Join(k.opt.Archives.Dir, "*.home.part"))
+		if len(all) == 0 {
+			return false
+		}
+		fi, err := os.Stat(all[0])
+		return err == nil && fi.Size() > 1<<20
+	})
+	k.kill()
+	expect.True(t, <-ended != nil, "the archive was done")
+	k.daemon = startDaemonOf(k.t, k.opt, k.config, string(k.orders))
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "there are processes %v", left)
+	k.whole(t, c.ID)
+	all := k.archivesOf(t, c.ID)
+	expect.True(t, len(all) == 0, "archived are %+v", all)
+	k.reap(t, c)
 }

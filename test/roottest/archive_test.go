@@ -15,6 +15,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/provision/archives"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // keepsArchives gives a daemon a directory for archives.
@@ -28,15 +30,14 @@ func keepsArchives(t *testing.T, opt provision.Options) provision.Options {
 // withKeys encrypts the archives of opt to a new key, which root has or has not.
 func withKeys(t *testing.T, opt provision.Options, have bool) *age.X25519Identity {
 	t.Helper()
-	key, err := age.GenerateX25519Identity()
-	must(t, err)
+	key := must.Get(age.GenerateX25519Identity())(t)
 	dir := filepath.Join(filepath.Dir(opt.State), "keys")
-	must(t, os.MkdirAll(dir, 0o700))
+	must.Do(t, os.MkdirAll(dir, 0o700))
 	opt.Archives.Recipients = filepath.Join(dir, "recipients")
-	must(t, os.WriteFile(opt.Archives.Recipients, []byte(key.Recipient().String()+"\n"), 0o600))
+	must.Do(t, os.WriteFile(opt.Archives.Recipients, []byte(key.Recipient().String()+"\n"), 0o600))
 	if have {
 		opt.Archives.Identities = filepath.Join(dir, "identities")
-		must(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
+		must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
 	}
 	return key
 }
@@ -56,8 +57,7 @@ func furnishHome(t *testing.T, m *manager, c chat.Chat) (tell string) {
 // archiveChat archives a chat, and fails the test where that fails.
 func archiveChat(t *testing.T, m *manager, c chat.Chat, keep bool) chat.Archive {
 	t.Helper()
-	a, err := m.Archive(operator(t.Context()), c.ID, chat.ToArchive{Keep: keep})
-	must(t, err)
+	a := must.Get(m.Archive(operator(t.Context()), c.ID, chat.ToArchive{Keep: keep}))(t)
 	return a
 }
 
@@ -77,71 +77,51 @@ func TestArchive(t *testing.T) {
 
 func archiveAndBack(t *testing.T, m *manager) {
 	ctx := operator(t.Context())
-	c, _, err := m.Create(ctx, chat.Spec{
+	c := must.First(m.Create(ctx, chat.Spec{
 		ExternalID: "telegram:1", Profile: "web", Labels: map[string]string{"team": "ops"},
 		Env: map[string]string{"GREETING": "hello"},
-	})
-	must(t, err)
+	}))(t)
 	tell := furnishHome(t, m, c)
 	before := run(t, m, c.ID, tell)
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo in the log", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo in the log", Enter: true}))
 	until(t, "the log has it", func() bool { return strings.Contains(logOf(t, m, c), "in the log") })
-	sched, err := m.PutSchedule(ctx, c.ID, chat.NewSchedule{
+	sched := must.Get(m.PutSchedule(ctx, c.ID, chat.NewSchedule{
 		Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour), Command: "true"}, Next: time.Now().Add(time.Hour),
-	})
-	must(t, err)
+	}))(t)
 
 	a := archiveChat(t, m, c, false)
-	if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("the chat is still there: %v", err)
-	}
-	if _, err := os.Lstat(c.Home); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its home is still there: %v", err)
-	}
-	all, err := m.Archives(ctx, chat.ArchiveFilter{Chat: c.ID})
-	must(t, err)
+	expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "the chat is still there")
+	expect.Is(t, expect.Err(os.Lstat(c.Home)), os.ErrNotExist, "its home is still there")
+	all := must.Get(m.Archives(ctx, chat.ArchiveFilter{Chat: c.ID}))(t)
 	if len(all) != 1 || all[0].Name != a.Name || all[0].Bytes < 4 || all[0].ExternalID != "telegram:1" {
 		t.Errorf("the list has %+v", all)
 	}
-	_, err = m.VerifyArchive(ctx, a.Name)
-	must(t, err)
+	must.Get(m.VerifyArchive(ctx, a.Name))(t)
 
-	back, err := m.Unarchive(ctx, a.Name)
-	must(t, err)
+	back := must.Get(m.Unarchive(ctx, a.Name))(t)
 	if back.ID != c.ID || back.UID == c.UID || back.Labels["team"] != "ops" || back.Awake ||
 		back.Env["GREETING"] != "hello" || back.Profile != "web" || !back.CreatedAt.Equal(c.CreatedAt) {
 		t.Errorf("it came back as %+v, was %+v", back, c)
 	}
 	after := run(t, m, c.ID, tell)
-	if after.Stdout != before.Stdout || before.Exit != 0 {
-		t.Errorf("its home has\n%s\nit had\n%s%s", after.Stdout, before.Stdout, before.Stderr)
-	}
-	if log := logOf(t, m, c); !strings.Contains(log, "in the log") {
-		t.Errorf("its log has %q", log)
-	}
-	got, err := m.KeptSchedule(ctx, c.ID, sched.ID)
-	must(t, err)
-	if got.Spec.Command != "true" {
-		t.Errorf("its schedule is %+v", got)
-	}
-	if _, err := m.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("unarchived twice: %v", err)
-	}
+	expect.True(t, after.Stdout == before.Stdout && before.Exit == 0,
+		"its home has\n%s\nit had\n%s%s", after.Stdout, before.Stdout, before.Stderr)
+	log := logOf(t, m, c)
+	expect.True(t, strings.Contains(log, "in the log"), "its log has %q", log)
+	got := must.Get(m.KeptSchedule(ctx, c.ID, sched.ID))(t)
+	expect.True(t, got.Spec.Command == "true", "its schedule is %+v", got)
+	expect.Is(t, expect.Err(m.Unarchive(ctx, a.Name)), chat.ErrExists, "unarchived twice")
 	a = archiveChat(t, m, back, false)
 	again, made, err := m.Create(ctx, chat.Spec{ExternalID: "telegram:1", Profile: "web", Unarchive: true})
-	if err != nil || made || again.Labels["team"] != "ops" || again.UID == back.UID {
-		t.Errorf("its create makes %+v, %t, %v", again, made, err)
-	}
-	must(t, m.RemoveArchive(ctx, a.Name))
-	if _, err := m.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("unarchived after its removal: %v", err)
-	}
+	expect.True(t, err == nil && !made && again.Labels["team"] == "ops" && again.UID != back.UID,
+		"its create makes %+v, %t, %v", again, made, err)
+	must.Do(t, m.RemoveArchive(ctx, a.Name))
+	expect.Is(t, expect.Err(m.Unarchive(ctx, a.Name)), chat.ErrNotFound, "unarchived after its removal")
 }
 
 func logOf(t *testing.T, m *manager, c chat.Chat) string {
 	t.Helper()
-	log, err := m.Log(operator(t.Context()), c.ID, -1)
-	must(t, err)
+	log := must.Get(m.Log(operator(t.Context()), c.ID, -1))(t)
 	return string(log.Bytes())
 }
 
@@ -150,7 +130,7 @@ func archiveFiles(t *testing.T, opt provision.Options) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(opt.Archives.Dir)
 	if !errors.Is(err, os.ErrNotExist) {
-		must(t, err)
+		must.Do(t, err)
 	}
 	for _, e := range all {
 		names = append(names, e.Name())
@@ -161,12 +141,9 @@ func archiveFiles(t *testing.T, opt provision.Options) (names []string) {
 // stays fails the test unless the chat is as it was: it wakes, and has its file.
 func stays(t *testing.T, m *manager, opt provision.Options, c chat.Chat) {
 	t.Helper()
-	if r := run(t, m, c.ID, "cat ~/kept"); r.Stdout != "kept\n" {
-		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
-	}
-	if left := archiveFiles(t, opt); len(left) > 0 {
-		t.Errorf("of the archive there is %q", left)
-	}
+	prints(t, m, c.ID, "cat ~/kept", "kept\n")
+	left := archiveFiles(t, opt)
+	expect.True(t, len(left) == 0, "of the archive there is %q", left)
 }
 
 // kept is a chat with a file.
@@ -177,31 +154,26 @@ func kept(t *testing.T, m *manager, external string) chat.Chat {
 	return c
 }
 
-// TestArchiveDeep: a tree of 2,000 directories in one another, whose paths are longer than a system
+// TestArchiveDeep: a tree of 1,250 directories in one another, whose paths are longer than a system
 // call takes, comes back to the byte, in a chat with as few descriptors as a profile may give. One
 // with a path that no archive has is refused by that path, the chat stays, and its reap leaves
 // nothing of it.
 func TestArchiveDeep(t *testing.T) {
 	opt := keepsArchives(t, options(t))
-	p := opt.Profiles["default"]
-	p.Limits.NoFile = 64
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.Limits.NoFile = 64 })
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	c := kept(t, m, "deep")
 	const tell = `find deep -printf '%P %y %m %s %n %T@\n' | sort | sha256sum; find deep -type f -printf '%s ' -execdir cat {} + `
 	long := func(command string) chat.RunResult {
-		r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)})
-		must(t, err)
+		r := must.Get(m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)}))(t)
 		return r
 	}
-	before := long(`mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5 6 7 8; do
+	before := long(`mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5; do
 		mkdir -p $p && cd -P $p && echo $i >file && ln file ~/deep/up$i && ln ~/kept kept || exit; done; cd && ` + tell)
-	if before.Exit != 0 || strings.Count(before.Stdout, "kept") != 8 {
-		t.Fatalf("%+v", before)
-	}
+	must.True(t, before.Exit == 0 && strings.Count(before.Stdout, "kept") == 5, "%+v", before)
 	back, err := m.Unarchive(ctx, archiveChat(t, m, c, false).Name)
-	must(t, err)
+	must.Do(t, err)
 	if after := run(t, m, back.ID, tell); after.Stdout != before.Stdout {
 		t.Errorf("it has\n%s%s\nit had\n%s", after.Stdout, after.Stderr, before.Stdout)
 	}
@@ -212,13 +184,9 @@ func TestArchiveDeep(t *testing.T) {
 		!strings.Contains(err.Error(), "remove or move what is there, or reap the chat without an archive") {
 		t.Errorf("%v", err)
 	}
-	if r := run(t, m, back.ID, "cat ~/kept"); r.Stdout != "kept\n" {
-		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
-	}
-	must(t, m.Reap(ctx, back.ID))
-	if _, err := os.Lstat(back.Home); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its home is still there: %v", err)
-	}
+	prints(t, m, back.ID, "cat ~/kept", "kept\n")
+	must.Do(t, m.Reap(ctx, back.ID))
+	expect.Is(t, expect.Err(os.Lstat(back.Home)), os.ErrNotExist, "its home is still there")
 }
 
 // TestArchiveRefused: another owner's chat is not archived, and stays.
@@ -229,23 +197,17 @@ func TestArchiveRefused(t *testing.T) {
 	t.Run("another owner's", func(t *testing.T) {
 		c := kept(t, m, "others")
 		_, err := m.Archive(stranger(t.Context()), c.ID, chat.ToArchive{})
-		if !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%v", err)
-		}
+		expect.Is(t, err, chat.ErrNotFound, "")
 		a := archiveChat(t, m, c, true)
 		_, verr := m.VerifyArchive(stranger(t.Context()), a.Name)
 		_, uerr := m.Unarchive(stranger(t.Context()), a.Name)
 		rerr := m.RemoveArchive(stranger(t.Context()), a.Name)
 		for _, err := range []error{verr, uerr, rerr} {
-			if !errors.Is(err, chat.ErrNotFound) {
-				t.Errorf("%v", err)
-			}
+			expect.Is(t, err, chat.ErrNotFound, "")
 		}
 		all, err := m.Archives(stranger(t.Context()), chat.ArchiveFilter{})
-		if err != nil || len(all) > 0 {
-			t.Errorf("listed are %+v, %v", all, err)
-		}
-		must(t, m.RemoveArchive(ctx, a.Name))
+		expect.True(t, err == nil && len(all) == 0, "listed are %+v, %v", all, err)
+		must.Do(t, m.RemoveArchive(ctx, a.Name))
 		stays(t, m, opt, c)
 	})
 }
@@ -253,16 +215,15 @@ func TestArchiveRefused(t *testing.T) {
 // TestArchiveOnFullDisk: an archive that would fill its file system is none.
 func TestArchiveOnFullDisk(t *testing.T) {
 	opt := keepsArchives(t, options(t))
-	must(t, os.MkdirAll(opt.Archives.Dir, 0o700))
-	must(t, unix.Mount("tmpfs", opt.Archives.Dir, "tmpfs", 0, "size=24m,mode=700"))
-	t.Cleanup(func() { must(t, unix.Unmount(opt.Archives.Dir, unix.MNT_DETACH)) })
+	must.Do(t, os.MkdirAll(opt.Archives.Dir, 0o700))
+	must.Do(t, unix.Mount("tmpfs", opt.Archives.Dir, "tmpfs", 0, "size=24m,mode=700"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(opt.Archives.Dir, unix.MNT_DETACH)) })
 	m := open(t, opt)
 	c := kept(t, m, "full")
 	run(t, m, c.ID, "head -c 20M /dev/urandom >~/much")
 	_, err := m.Archive(operator(t.Context()), c.ID, chat.ToArchive{})
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "bytes free") {
-		t.Errorf("%v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "bytes free"),
+		"%v", err)
 	stays(t, m, opt, c)
 }
 
@@ -297,9 +258,7 @@ func TestArchiveEndsWithItsCaller(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	m, c, cancel, ended := slowArchive(t, opt, "slow")
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
+	expect.Is(t, <-ended, context.Canceled, "")
 	stays(t, m, opt, c)
 }
 
@@ -308,37 +267,28 @@ func TestArchiveEndsWithItsCaller(t *testing.T) {
 func TestReapAfter(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	opt.Every = 100 * time.Millisecond
-	p := opt.Profiles["default"]
-	p.ReapAfter = chat.Duration(10 * time.Second)
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.ReapAfter = chat.Duration(10 * time.Second) })
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	works := kept(t, m, "works")
 	program(t, m, works)
 	due := kept(t, m, "due")
-	_, err := m.PutSchedule(ctx, due.ID, chat.NewSchedule{
+	must.Get(m.PutSchedule(ctx, due.ID, chat.NewSchedule{
 		Spec: chat.ScheduleSpec{Every: chat.Duration(time.Hour), Command: "true"}, Next: time.Now().Add(time.Hour),
-	})
-	must(t, err)
+	}))(t)
 	other, unused := create(t, m, "other", "web"), kept(t, m, "unused")
 	until(t, "the unused chat is gone", func() bool {
 		_, err := m.Get(ctx, unused.ID)
 		return errors.Is(err, chat.ErrNotFound)
 	})
 	for _, c := range []chat.Chat{works, due, other} {
-		if _, err := m.Get(ctx, c.ID); err != nil {
-			t.Errorf("%s: %v", c.ExternalID, err)
-		}
+		expect.Is(t, expect.Err(m.Get(ctx, c.ID)), nil, "%s", c.ExternalID)
 	}
 	all, err := m.Archives(ctx, chat.ArchiveFilter{})
-	if err != nil || len(all) != 1 || all[0].Chat != unused.ID {
-		t.Fatalf("archived are %+v, %v", all, err)
-	}
-	back, err := m.Unarchive(ctx, all[0].Name)
-	must(t, err)
-	if r := run(t, m, back.ID, "cat ~/kept"); r.Stdout != "kept\n" {
-		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
-	}
+	must.True(t, err == nil && len(all) == 1 && all[0].Chat == unused.ID,
+		"archived are %+v, %v", all, err)
+	back := must.Get(m.Unarchive(ctx, all[0].Name))(t)
+	prints(t, m, back.ID, "cat ~/kept", "kept\n")
 }
 
 // TestReapAfterGivesWay: a message for a chat that is just being archived waits for a moment, and
@@ -347,13 +297,11 @@ func TestReapAfterGivesWay(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	opt.Every = 100 * time.Millisecond
 	hangs(opt)
-	p := opt.Profiles["default"]
-	p.ReapAfter = chat.Duration(2 * time.Second)
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.ReapAfter = chat.Duration(2 * time.Second) })
 	m := open(t, opt)
 	c := kept(t, m, "returns")
 	until(t, "it is being archived", func() bool { return len(archiveFiles(t, opt)) == 3 })
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "echo back", Enter: true}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "echo back", Enter: true}))
 	stays(t, m, opt, c)
 }
 
@@ -368,24 +316,19 @@ func TestUnarchiveFails(t *testing.T) {
 	fails := func(what, want string) {
 		t.Helper()
 		_, err := m.Unarchive(ctx, a.Name)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", what, err, want)
-		}
-		if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%s: the chat is there: %v", what, err)
-		}
-		if left := archiveFiles(t, opt); len(left) != 3 {
-			t.Errorf("%s: the archive has %q", what, left)
-		}
+		expect.True(t, err != nil && strings.Contains(err.Error(), want),
+			"%s: %v, want %q", what, err, want)
+		expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "%s: the chat is there", what)
+		left := archiveFiles(t, opt)
+		expect.True(t, len(left) == 3, "%s: the archive has %q", what, left)
 	}
 	fails("without identities", "archive.identities")
-	other, err := age.GenerateX25519Identity()
-	must(t, err)
+	other := must.Get(age.GenerateX25519Identity())(t)
 	opt.Archives.Identities = filepath.Join(filepath.Dir(opt.Archives.Recipients), "identities")
-	must(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()), 0o600))
+	must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()), 0o600))
 	fails("with another identity", "cannot decrypt")
 	home := filepath.Join(opt.Archives.Dir, string(a.Name)+".home")
-	must(t, os.Truncate(home, 10))
+	must.Do(t, os.Truncate(home, 10))
 	fails("cut off", "not a file of")
 }
 
@@ -402,35 +345,25 @@ func TestArchiveMoves(t *testing.T) {
 	t.Run("from", func(t *testing.T) {
 		m := open(t, from)
 		archiveChat(t, m, kept(t, m, "moves"), false)
-		var err error
-		key, err = os.ReadFile(filepath.Join(from.State, "install.key"))
-		must(t, err)
+		key = must.Get(os.ReadFile(filepath.Join(from.State, "install.key")))(t)
 	})
 	for name, want := range map[string]bool{"with the key": true, "with another": false} {
 		t.Run(name, func(t *testing.T) {
 			to := options(t)
 			to.Archives = from.Archives
 			if want {
-				must(t, os.MkdirAll(to.State, 0o711))
-				must(t, os.WriteFile(filepath.Join(to.State, "install.key"), key, 0o600))
+				must.Do(t, os.MkdirAll(to.State, 0o711))
+				must.Do(t, os.WriteFile(filepath.Join(to.State, "install.key"), key, 0o600))
 			}
 			m := open(t, to)
-			all, err := m.Archives(operator(t.Context()), chat.ArchiveFilter{})
-			must(t, err)
+			all := must.Get(m.Archives(operator(t.Context()), chat.ArchiveFilter{}))(t)
 			if !want {
-				if len(all) > 0 {
-					t.Errorf("listed are %+v", all)
-				}
+				expect.True(t, len(all) == 0, "listed are %+v", all)
 				return
 			}
-			if len(all) != 1 {
-				t.Fatalf("listed are %+v", all)
-			}
-			back, err := m.Unarchive(operator(t.Context()), all[0].Name)
-			must(t, err)
-			if r := run(t, m, back.ID, "cat ~/kept"); r.Stdout != "kept\n" {
-				t.Errorf("it has %q%s", r.Stdout, r.Stderr)
-			}
+			must.True(t, len(all) == 1, "listed are %+v", all)
+			back := must.Get(m.Unarchive(operator(t.Context()), all[0].Name))(t)
+			prints(t, m, back.ID, "cat ~/kept", "kept\n")
 		})
 	}
 }
@@ -441,40 +374,30 @@ func TestArchivedIsBusy(t *testing.T) {
 	m, c, cancel, ended := slowArchive(t, opt, "busy")
 	for what, err := range map[string]error{
 		"input":  m.Input(operator(t.Context()), c.ID, chat.Input{Text: "x"}),
-		"wake":   second(m.Wake(operator(t.Context()), c.ID)),
+		"wake":   expect.Err(m.Wake(operator(t.Context()), c.ID)),
 		"reap":   m.Reap(operator(t.Context()), c.ID),
-		"create": second3(m.Create(operator(t.Context()), chat.Spec{ExternalID: "busy"})),
+		"create": expect.Err(m.Create(operator(t.Context()), chat.Spec{ExternalID: "busy"})),
 	} {
-		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "being archived") {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "being archived"),
+			"%s: %v", what, err)
 	}
 	got, err := m.Get(operator(t.Context()), c.ID)
-	if err != nil || got.Archiving == nil {
-		t.Errorf("it shows %+v, %v", got.Archiving, err)
-	}
+	expect.True(t, err == nil && got.Archiving != nil, "it shows %+v, %v", got.Archiving, err)
 	cancel()
 	<-ended
 	stays(t, m, opt, c)
 }
-
-func second3(_ chat.Chat, _ bool, err error) error { return err }
 
 // TestArchiveInLittleMemory: what packs and unpacks needs little of the chat's memory, whatever its
 // home has.
 func TestArchiveInLittleMemory(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	withKeys(t, opt, true)
-	p := opt.Profiles["default"]
-	p.Limits.MemoryMax = 48 << 20
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.Limits.MemoryMax = 48 << 20 })
 	m := open(t, opt)
 	c := kept(t, m, "little")
 	run(t, m, c.ID, `cd && head -c 70M /dev/urandom >much && mkdir many && cd many && seq 5000 | xargs touch`)
 	a := archiveChat(t, m, c, false)
-	back, err := m.Unarchive(operator(t.Context()), a.Name)
-	must(t, err)
-	if r := run(t, m, back.ID, "cat ~/kept; ls ~/many | wc -l"); r.Stdout != "kept\n5000\n" {
-		t.Errorf("it has %q%s", r.Stdout, r.Stderr)
-	}
+	back := must.Get(m.Unarchive(operator(t.Context()), a.Name))(t)
+	prints(t, m, back.ID, "cat ~/kept; ls ~/many | wc -l", "kept\n5000\n")
 }

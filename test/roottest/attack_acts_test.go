@@ -1,14 +1,18 @@
 package roottest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -109,4 +113,184 @@ func closing(fd int, err error) (string, error) {
 		return "", err
 	}
 	return "", unix.Close(fd)
+}
+
+// terminalActs attack clients that look at the chat's terminal.
+var terminalActs = map[string]act{
+	"flood-prompt": floodPrompt,
+	"false-server": falseServer,
+	"lend-stdout":  lendStdout,
+	"keep-stdout":  keepStdout,
+	"kill-named": func(a []string) (string, error) {
+		return "", exec.Command("/usr/bin/pkill", "-"+a[0], "-x", a[1]).Run()
+	},
+}
+
+// floodPrompt writes into the fifo by which the shell reports its prompt, until
+// it takes no more, and says how many KiB it took.
+func floodPrompt(a []string) (string, error) {
+	fd, err := unix.Open(a[0], unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, 64<<20)
+	total := 0
+	for err == nil {
+		var n int
+		n, err = unix.Write(fd, make([]byte, 4096))
+		total += max(n, 0)
+	}
+	return strconv.Itoa(total >> 10), nil
+}
+
+// falseServer takes the place of the terminal's server: it ends the real one
+// and answers everyone with a[1], or not at all.
+func falseServer(a []string) (string, error) {
+	signal.Ignore(unix.SIGHUP, unix.SIGTERM)
+	aside := a[0] + ".false"
+	l, err := net.Listen("unix", aside)
+	if err != nil {
+		return "", err
+	}
+	if err := exec.Command("/usr/bin/pkill", "-9", "-x", "tmux: server").Run(); err != nil {
+		return "", err
+	}
+	if err := os.Rename(aside, a[0]); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(a[1], nil, 0o600); err != nil {
+		return "", err
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return "", err
+		}
+		go func() {
+			if len(a) > 2 {
+				c.Write([]byte(a[2]))
+			}
+			time.Sleep(time.Hour)
+			c.Close()
+		}()
+	}
+}
+
+// keepStdout waits on the socket a[0] for another process's stdout and keeps it; it creates the
+// file a[1] once it listens.
+func keepStdout(a []string) (string, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: a[0], Net: "unix"})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(a[1], nil, 0o600); err != nil {
+		return "", err
+	}
+	c, err := l.AcceptUnix()
+	if err != nil {
+		return "", err
+	}
+	oob := make([]byte, 64)
+	if _, _, _, _, err := c.ReadMsgUnix(make([]byte, 1), oob); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(a[1]+".got", nil, 0o600); err != nil {
+		return "", err
+	}
+	time.Sleep(time.Hour)
+	return "", nil
+}
+
+// lendStdout gives its stdout to the process behind the socket a[0].
+func lendStdout(a []string) (string, error) {
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: a[0], Net: "unix"})
+	if err != nil {
+		return "", err
+	}
+	if _, _, err := c.WriteMsgUnix([]byte("x"), unix.UnixRights(1), nil); err != nil {
+		return "", err
+	}
+	return "", awaitFile(a[1] + ".got")
+}
+
+// toolActs are what a chat would do to its file tool if it saw it: trace it, speak for it and stop
+// it; and it changes what the tool looks at.
+var toolActs = map[string]act{
+	"speak": speakForTool,
+	"stop": func(a []string) (string, error) {
+		return "", onTools(a[0], func(pid int) { _ = unix.Kill(pid, unix.SIGSTOP) })
+	},
+	"end": func(a []string) (string, error) {
+		return "", onTools(a[0], func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) })
+	},
+	"swap": swapNames,
+}
+
+// onTools waits for file tools, for ever, and does f to each it sees; the file ready
+// is made at once, and ready.seen with the first tool.
+func onTools(ready string, f func(pid int)) error {
+	if err := os.WriteFile(ready, nil, 0o600); err != nil {
+		return err
+	}
+	for {
+		found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			return err
+		}
+		for _, name := range found {
+			line, err := os.ReadFile(name)
+			if err == nil && bytes.Contains(line, []byte("\x00filetool\x00")) {
+				_ = os.WriteFile(ready+".seen", nil, 0o600)
+				f(number(filepath.Base(filepath.Dir(name))))
+			}
+		}
+	}
+}
+
+// speakForTool takes the stdout of each file tool (pidfd_getfd(2), for which it must
+// be allowed to trace it) and writes a[1] to it: "endless" without end, "questions" as
+// many of them.
+func speakForTool(a []string) (string, error) {
+	return "", onTools(a[0], func(pid int) {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			return
+		}
+		defer unix.Close(fd)
+		out, err := unix.PidfdGetfd(fd, 1, 0)
+		if err != nil {
+			return
+		}
+		defer unix.Close(out)
+		_ = os.WriteFile(a[0]+".spoke", nil, 0o600)
+		say := []byte(a[1] + "\n")
+		switch a[1] {
+		case "endless":
+			say = bytes.Repeat([]byte("x"), 1<<16)
+		case "questions":
+			say = []byte(`{"ask":{"op":"read","path":"/x"}}` + "\n")
+		default:
+			_, _ = unix.Write(out, say)
+			return
+		}
+		for {
+			if _, err := unix.Write(out, say); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// swapNames lets a[1] and a[2] change places without end.
+func swapNames(a []string) (string, error) {
+	if err := os.WriteFile(a[0], nil, 0o600); err != nil {
+		return "", err
+	}
+	for end := time.Now().Add(time.Hour); time.Now().Before(end); {
+		if err := unix.Renameat2(unix.AT_FDCWD, a[1], unix.AT_FDCWD, a[2], unix.RENAME_EXCHANGE); err != nil && !strings.Contains(fmt.Sprint(err), "no such") {
+			return "", err
+		}
+	}
+	return "", nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // asBridge is a bridge of that name.
@@ -25,8 +27,7 @@ func asBridge(ctx context.Context, name string) context.Context {
 func sleepingOf(t testing.TB, m *manager, bridge, external string) chat.Chat {
 	t.Helper()
 	no := false
-	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no})
-	must(t, err)
+	c := must.First(m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no}))(t)
 	return c
 }
 
@@ -39,16 +40,15 @@ func TestAttackScheduleSlots(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		c := sleepingOf(t, m, "greedy", name)
 		_, err := k.AddSchedule(asBridge(t.Context(), "greedy"), c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: "sleep 1000"})
-		must(t, err)
+		must.Do(t, err)
 	}
 	c := sleepingOf(t, m, "honest", "four")
 	s, err := k.AddSchedule(asBridge(t.Context(), "honest"), c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00:05", Command: "echo done"})
-	must(t, err)
+	must.Do(t, err)
 	clock.move(31 * time.Second)
 	clock.move(9 * time.Second)
-	if got := waitScheduled(t, k, c.ID, s.ID, 1); got.Last.Output != "done\n" {
-		t.Errorf("%+v", got.Last)
-	}
+	got := waitScheduled(t, k, c.ID, s.ID, 1)
+	expect.True(t, got.Last.Output == "done\n", "%+v", got.Last)
 }
 
 // TestAttackForeignOwner: a bridge that names another owner makes nothing, and stands in the
@@ -57,20 +57,14 @@ func TestAttackForeignOwner(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
 	spec := chat.Spec{ExternalID: "a", Owner: "foreign"}
-	if _, _, err := m.Create(asBridge(t.Context(), "own"), spec); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a bridge created a chat of another owner: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Create(asBridge(t.Context(), "own"), spec)), chat.ErrDenied,
+		"a bridge created a chat of another owner")
 	last := lastAudit(t, opt)
 	for _, want := range []string{`"action":"create","outcome":"denied"`, `"own"`, `"owner":"foreign"`} {
-		if !strings.Contains(last, want) {
-			t.Errorf("the audit log ends with %s, want %s", last, want)
-		}
+		expect.True(t, strings.Contains(last, want), "the audit log ends with %s, want %s", last, want)
 	}
-	page, err := m.List(operator(t.Context()), chat.Filter{})
-	must(t, err)
-	if len(page.Chats) > 0 {
-		t.Errorf("there are %+v", page.Chats)
-	}
+	page := must.Get(m.List(operator(t.Context()), chat.Filter{}))(t)
+	expect.True(t, len(page.Chats) == 0, "there are %+v", page.Chats)
 }
 
 // TestAttackNotFound: every request of a bridge gets the same answer for another bridge's chat as
@@ -113,18 +107,14 @@ func TestAttackNotFound(t *testing.T) {
 			}
 			out := reflect.ValueOf(k).MethodByName(call.Name).Call(args)
 			err, _ := out[len(out)-1].Interface().(error)
-			if !errors.Is(err, chat.ErrNotFound) {
-				t.Errorf("%s: %v, want not found", call.Name, err)
-			}
+			expect.True(t, errors.Is(err, chat.ErrNotFound), "%s: %v, want not found", call.Name, err)
 			return strings.ReplaceAll(fmt.Sprint(err), string(id), never)
 		}
 		if a, b := answer(foreign.ID), answer(never); a != b {
 			t.Errorf("%s: %q of another's, %q of none", call.Name, a, b)
 		}
 	}
-	if asked < 30 {
-		t.Errorf("only %d calls were asked", asked)
-	}
+	expect.True(t, asked >= 30, "only %d calls were asked", asked)
 	for _, to := range []chat.ID{foreign.ID, never} {
 		_, err := m.Share(ctx, own.ID, chat.Share{Path: "f", To: to})
 		if want := chat.NoChat(to).Error(); err == nil || err.Error() != want {

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAttackFiles: chat A tries to get at files of B, of the host and of the
@@ -20,15 +23,10 @@ func TestAttackFiles(t *testing.T) {
 		i.sh(t, `umask 0; echo secret >note; mkdir -m 777 open; for d in /tmp /var/tmp /dev/shm /run/chat; do echo secret >$d/note; done; ln -s / rootlink`)
 	}
 	sock := filepath.Join(opt.Run, "chatd.sock")
-	l, err := net.Listen("unix", sock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", sock))(t)
 	t.Cleanup(func() { l.Close() })
 	go answerAll(l)
-	if err := os.Chmod(sock, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(sock, 0o666))
 	const gone = "ENOENT ENOTDIR EACCES"
 	up := strings.Repeat("../", 20)
 	bTmp, bVarTmp := privateTrees(opt, b.Chat)
@@ -103,9 +101,7 @@ func TestAttackWritable(t *testing.T) {
 			}
 		}
 		want := []string{"/proc", "/dev/pts", "/run/chat", "/dev/shm", "/tmp", "/var/tmp", a.Home}
-		if d := difference(got, want); d != "" {
-			t.Errorf("writable mounts: %s", d)
-		}
+		expect.Equal(t, difference(got, want), "", "writable mounts")
 	})
 	t.Run("files", func(t *testing.T) {
 		got := strings.Fields(strings.TrimPrefix(a.try(t, "writable", "/", "/dev", "/proc", "/opt", "/opt/chatd", "/etc", "/run", "/usr", "/srv", "/home", "/var", "/var/lib", "/sys", "/root", "/mnt"), "ok"))
@@ -122,12 +118,8 @@ func TestAttackWritable(t *testing.T) {
 			}
 		}
 		want := []string{"/dev/full", "/dev/null", "/dev/ptmx", "/dev/pts/0", "/dev/pts/ptmx", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero", "/opt/chatd/log", "/opt/chatd/prompt"}
-		if d := difference(outside, want); d != "" {
-			t.Errorf("writable files: %s", d)
-		}
-		if len(outside) == len(got) {
-			t.Error("control: A cannot write to its own home either")
-		}
+		expect.Equal(t, difference(outside, want), "", "writable files")
+		expect.True(t, len(outside) != len(got), "control: A cannot write to its own home either")
 	})
 }
 

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // kernelCase is one way out by a system call: refused to the chat, and not
@@ -168,14 +171,10 @@ func rootsPlace(t *testing.T) string {
 		}
 		return r
 	}, t.Name()))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o700))
 	t.Cleanup(func() {
 		unix.Unmount(dir, unix.MNT_DETACH) // the control of mount
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, os.RemoveAll(dir))
 	})
 	if err := os.Link(attacker(t), filepath.Join(dir, attackName)); err != nil && !os.IsExist(err) {
 		t.Fatal(err)
@@ -190,12 +189,9 @@ func TestAttackPrograms(t *testing.T) {
 	t.Run("every program that gains privileges", func(t *testing.T) {
 		got := a.try(t, "programs", "/usr")
 		outcomes(t, "A", got, "ok")
-		if got == "ok 0" {
-			t.Error("not one such program was found, so none was tried")
-		}
-		if host := asUserApart(t, a.UID, "programs", "/usr/bin"); !strings.HasPrefix(host, "gained:") {
-			t.Errorf("control: the same uid on the host: %s", host)
-		}
+		expect.True(t, got != "ok 0", "not one such program was found, so none was tried")
+		host := asUserApart(t, a.UID, "programs", "/usr/bin")
+		expect.True(t, strings.HasPrefix(host, "gained:"), "control: the same uid on the host: %s", host)
 	})
 	for name, prepare := range map[string]func(string) error{
 		"setuid root": func(p string) error { return os.Chmod(p, 0o755|os.ModeSetuid) },
@@ -204,16 +200,9 @@ func TestAttackPrograms(t *testing.T) {
 		// An operator's slip: such a program in the chat's own home.
 		t.Run(name+" in its home", func(t *testing.T) {
 			p := a.in(strings.ReplaceAll(name, " ", "-"))
-			content, err := os.ReadFile(attacker(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(p, content, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := prepare(p); err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(os.ReadFile(attacker(t)))(t)
+			must.Do(t, os.WriteFile(p, content, 0o755))
+			must.Do(t, prepare(p))
 			outcomes(t, "A", a.try(t, "become", p), "EPERM")
 			outcomes(t, "control: the same uid on the host", asUser(t, a.UID, "become", p), "ok")
 		})
@@ -223,17 +212,14 @@ func TestAttackPrograms(t *testing.T) {
 		"unshare, program": {"run", "/usr/bin/unshare", "-U", "/usr/bin/true"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := a.try(t, argv...); got == "ok" {
-				t.Errorf("A: %s", got)
-			}
+			got := a.try(t, argv...)
+			expect.True(t, got != "ok", "A: %s", got)
 			outcomes(t, "control: the same uid on the host", asUser(t, a.UID, argv...), "ok")
 		})
 	}
 	t.Run("identity", func(t *testing.T) {
 		// The daemon's own groups are not for its chats.
-		if err := syscall.Setgroups([]int{4, 42}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Setgroups([]int{4, 42}))
 		defer syscall.Setgroups(nil)
 		for field, want := range map[string]string{
 			"Groups": fmt.Sprint(a.UID), "CapEff": strings.Repeat("0", 16), "CapPrm": strings.Repeat("0", 16), "NoNewPrivs": "1", "Seccomp": "2",
@@ -242,9 +228,7 @@ func TestAttackPrograms(t *testing.T) {
 			if field == "Groups" && got == "ok" {
 				continue // none at all is as good
 			}
-			if got != "ok "+want {
-				t.Errorf("%s: got %q, want %s", field, got, want)
-			}
+			expect.True(t, got == "ok "+want, "%s: got %q, want %s", field, got, want)
 		}
 		outcomes(t, "oom_score_adj", strings.TrimPrefix(a.try(t, "oom-is"), "ok "), "500")
 	})

@@ -15,6 +15,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/provision/unshare"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // spoken is what one chat tries to tell another.
@@ -25,13 +27,13 @@ const spoken = "the plan is in the garden"
 func exposedTree(t *testing.T, opt *provision.Options) string {
 	t.Helper()
 	dir := filepath.Join("/srv", fmt.Sprintf("shared-%d-%d", os.Getpid(), worlds.Load()))
-	must(t, os.MkdirAll(dir, 0o755))
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for i := range 20 {
-		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%02d", i)), []byte("x"), 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%02d", i)), []byte("x"), 0o644))
 	}
-	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
-	must(t, os.Chmod(filepath.Join(dir, "fifo"), 0o666))
+	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	must.Do(t, os.Chmod(filepath.Join(dir, "fifo"), 0o666))
 	p := opt.Profiles["default"]
 	p.Name, p.ExposePaths = "reader", []chat.Expose{{Source: dir, Target: dir, Mode: chat.ReadOnly}, {Source: dir + "/file00", Target: "/srv/alone", Mode: chat.ReadOnly}}
 	opt.Profiles["reader"] = p
@@ -47,30 +49,22 @@ func TestAttackShared(t *testing.T) {
 	m := open(t, opt)
 	a, b := inmateOf(t, m, "shared a", "reader"), inmateOf(t, m, "shared b", "reader")
 	for _, d := range []string{"/usr/bin", "/etc/ssl/certs", dir} {
-		if got := talkByOpens(t, a, b, d); got != "ok" {
-			t.Errorf("by opens in %s: B heard %q", d, got)
-		}
+		expect.Equal(t, talkByOpens(t, a, b, d), "ok", "by opens in %s: B heard", d)
 	}
 	for _, f := range []string{"/usr/bin/env", "/etc/ld.so.cache", "/opt/chatd/chatd-shim", dir + "/file01", "/srv/alone", "/dev/full", "/usr"} {
-		if got := talkByLocks(t, a, b, f); got != "ok" {
-			t.Errorf("by locks on %s: B heard %q", f, got)
-		}
-		if got := lockOut(t, a, b, f); got != "ok free" {
-			t.Errorf("flock on %s: %s for B", f, got)
-		}
+		expect.Equal(t, talkByLocks(t, a, b, f), "ok", "by locks on %s: B heard", f)
+		got := lockOut(t, a, b, f)
+		expect.True(t, got == "ok free", "flock on %s: %s for B", f, got)
 		outcomes(t, "a lease on "+f, a.try(t, "lease", f), "EACCES EAGAIN EINVAL")
 	}
 	for _, d := range []string{"/opt/chatd/bin", "/opt/chatd/shims", "/etc/alternatives"} {
-		if got := lockOut(t, a, b, d); got != "ok free" {
-			t.Errorf("flock on %s: %s for B", d, got)
-		}
+		got := lockOut(t, a, b, d)
+		expect.True(t, got == "ok free", "flock on %s: %s for B", d, got)
 	}
-	if got := lockOutHost(t, a, "/usr/bin/env"); got != "ok free" {
-		t.Errorf("flock of a chat on the host's /usr/bin/env: %s", got)
-	}
-	if through, what := seeOpens(t, m); through {
-		t.Error(what)
-	}
+	expect.Equal(t, lockOutHost(t, a, "/usr/bin/env"), "ok free",
+		"flock of a chat on the host's /usr/bin/env")
+	through, what := seeOpens(t, m)
+	expect.True(t, !through, "%v", what)
 	t.Run("what lies in an exposed tree", func(t *testing.T) { leadsNowhere(t, a, dir) })
 	t.Run("what the host changes", func(t *testing.T) { seesChanges(t, a, dir) })
 	t.Run("counters", func(t *testing.T) { countersAreMasked(t, a) })
@@ -113,7 +107,7 @@ func meanwhile(t *testing.T, i inmate, argv []string, do func()) string {
 		return exists(i.in("ready"))()
 	})
 	do()
-	must(t, os.WriteFile(i.in("stop"), nil, 0o644))
+	must.Do(t, os.WriteFile(i.in("stop"), nil, 0o644))
 	return <-said
 }
 
@@ -142,13 +136,11 @@ func lockOutHost(t *testing.T, a inmate, file string) (met string) {
 
 // leadsNowhere: neither a fifo nor a socket of the host is reached through an overlay.
 func leadsNowhere(t *testing.T, a inmate, dir string) {
-	l, err := net.Listen("unix", dir+"/socket")
-	must(t, err)
+	l := must.Get(net.Listen("unix", dir+"/socket"))(t)
 	defer l.Close()
 	go answerAll(l)
-	must(t, os.Chmod(dir+"/socket", 0o666))
-	fifo, err := os.OpenFile(dir+"/fifo", os.O_RDWR, 0)
-	must(t, err)
+	must.Do(t, os.Chmod(dir+"/socket", 0o666))
+	fifo := must.Get(os.OpenFile(dir+"/fifo", os.O_RDWR, 0))(t)
 	defer fifo.Close()
 	outcomes(t, "A dials a socket of the host", a.try(t, "dial-unix", dir+"/socket"), "ECONNREFUSED")
 	outcomes(t, "A writes into a fifo of the host", a.try(t, "dial-fifo", dir+"/fifo"), "ENXIO EROFS EACCES")
@@ -171,7 +163,7 @@ func seesChanges(t *testing.T, a inmate, dir string) {
 		}, "three"},
 		{func() error { return os.Remove(file) }, "No such file"},
 	} {
-		must(t, c.do())
+		must.Do(t, c.do())
 		until(t, "A sees "+c.want, func() bool { return strings.Contains(a.sh(t, look), c.want) })
 	}
 }
@@ -181,28 +173,22 @@ func seesChanges(t *testing.T, a inmate, dir string) {
 func countersAreMasked(t *testing.T, a inmate) {
 	for _, p := range []string{"/proc/vmstat", "/proc/interrupts", "/proc/softirqs", "/proc/locks", "/proc/zoneinfo", "/proc/buddyinfo",
 		"/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr", "/proc/sys/fs/dentry-state", "/proc/sys/kernel/pty/nr", "/proc/key-users", "/proc/modules", "/proc/cgroups"} {
-		if got := a.sh(t, "cat "+p+" 2>/dev/null | wc -c"); got != "0" {
-			t.Errorf("A reads %s bytes of %s", got, p)
-		}
+		got := a.sh(t, "cat "+p+" 2>/dev/null | wc -c")
+		expect.True(t, got == "0", "A reads %s bytes of %s", got, p)
 	}
-	if got := a.sh(t, "ls -A /proc/pressure /proc/fs /proc/irq 2>/dev/null | grep -v : | tr -d '\n'"); got != "" {
-		t.Errorf("A sees %q", got)
-	}
+	expect.Equal(t, a.sh(t, "ls -A /proc/pressure /proc/fs /proc/irq 2>/dev/null | grep -v : | tr -d '\n'"), "",
+		"A sees")
 	for _, command := range []string{"free", "uptime", "nproc", "top -b -n 1", "cat /proc/meminfo /proc/stat /proc/loadavg /proc/cpuinfo /proc/uptime"} {
-		if got := a.sh(t, command+" | wc -c"); got == "0" {
-			t.Errorf("%s says nothing", command)
-		}
+		expect.True(t, a.sh(t, command+" | wc -c") != "0", "%s says nothing", command)
 	}
-	if got := a.sh(t, `find /proc/sys -type f 2>/dev/null | while read f; do [ -c "$f" ] || (: >>"$f") 2>/dev/null && [ ! -c "$f" ] && echo "$f"; done; true`); got != "" {
-		t.Errorf("A may write %s", got)
-	}
+	expect.Equal(t, a.sh(t, `find /proc/sys -type f 2>/dev/null | while read f; do [ -c "$f" ] || (: >>"$f") 2>/dev/null && [ ! -c "$f" ] && echo "$f"; done; true`), "",
+		"A may write")
 	changing := changingCounters(t, a)
 	for _, known := range []string{"/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/uptime"} {
 		changing = slices.DeleteFunc(changing, func(p string) bool { return p == known })
 	}
-	if len(changing) > 0 {
-		t.Errorf("these change for all, and SECURITY.md does not say so: %v", changing)
-	}
+	expect.True(t, len(changing) == 0,
+		"these change for all, and SECURITY.md does not say so: %v", changing)
 }
 
 // changingCounters are the files of /proc, but those of processes and the network, that
@@ -212,7 +198,7 @@ func changingCounters(t *testing.T, a inmate) []string {
 		`-not -name kcore -not -name kallsyms -not -name ns_last_pid -not -name config.gz 2>/dev/null | sort -u | xargs md5sum 2>/dev/null || true`
 	before := a.sh(t, sums)
 	for range 50 { // work of others
-		must(t, os.WriteFile(filepath.Join(t.TempDir(), "x"), make([]byte, 1<<16), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(t.TempDir(), "x"), make([]byte, 1<<16), 0o600))
 	}
 	after := map[string]bool{}
 	for line := range strings.Lines(a.sh(t, sums)) {

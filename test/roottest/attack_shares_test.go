@@ -11,6 +11,9 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // wantSpent fails unless err says that the greedy owner's share is used up.
@@ -35,43 +38,34 @@ func TestAttackShareOfUIDs(t *testing.T) {
 	opt := attackOptions(t)
 	opt.Shares = quota.Limits{quota.UIDs: 3, quota.Chats: 2}
 	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	for i := range 2 {
-		c, err := tryCreate(t, m, "greedy", fmt.Sprint(i))
-		must(t, err)
-		must(t, m.Reap(asBridge(t.Context(), "greedy"), c.ID))
+		c := must.Get(tryCreate(t, m, "greedy", fmt.Sprint(i)))(t)
+		must.Do(t, m.Reap(asBridge(t.Context(), "greedy"), c.ID))
 	}
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	m = open(t, opt)
-	if _, err := tryCreate(t, m, "greedy", "third"); err != nil {
-		t.Errorf("the third of three uids: %v", err)
-	}
+	expect.Is(t, expect.Err(tryCreate(t, m, "greedy", "third")), nil, "the third of three uids")
 	_, err = tryCreate(t, m, "greedy", "fourth")
 	wantSpent(t, "the fourth", err, quota.UIDs)
 	for range 3 {
 		_, err := tryCreate(t, m, "greedy", "again")
 		wantSpent(t, "once more", err, quota.UIDs)
 	}
-	if _, err := tryCreate(t, m, "honest", "x"); err != nil {
-		t.Errorf("another bridge: %v", err)
-	}
+	expect.Is(t, expect.Err(tryCreate(t, m, "honest", "x")), nil, "another bridge")
 	no := false
-	if _, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no}); err != nil {
-		t.Errorf("an operator, for the greedy one: %v", err)
-	}
-	host, err := m.Host(operator(t.Context()))
-	must(t, err)
+	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no})
+	expect.True(t, err == nil, "an operator, for the greedy one: %v", err)
+	host := must.Get(m.Host(operator(t.Context())))(t)
 	if !slices.Contains(host.Shares, chat.ShareUse{Owner: "greedy", Share: "uids", Used: 4, Limit: 3}) {
 		t.Errorf("shares: %+v", host.Shares)
 	}
 	if !slices.ContainsFunc(host.Findings, func(f string) bool { return strings.Contains(f, `owner_shares.uids: owner "greedy"`) }) {
 		t.Errorf("findings: %q", host.Findings)
 	}
-	log, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	must(t, err)
-	if n := strings.Count(string(log), `"rule":"owner_shares.uids"`); n != 1 {
-		t.Errorf("%d lines of audit for four refusals in a minute, want 1", n)
-	}
+	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
+	n := strings.Count(string(log), `"rule":"owner_shares.uids"`)
+	expect.True(t, n == 1, "%d lines of audit for four refusals in a minute, want 1", n)
 }
 
 // TestAttackShareOfChats: chats that are there.
@@ -80,13 +74,13 @@ func TestAttackShareOfChats(t *testing.T) {
 	opt.Shares = quota.Limits{quota.Chats: 1}
 	m := open(t, opt)
 	first, err := tryCreate(t, m, "greedy", "1")
-	must(t, err)
+	must.Do(t, err)
 	_, err = tryCreate(t, m, "greedy", "2")
 	wantSpent(t, "a second chat", err, quota.Chats)
 	if again, err := tryCreate(t, m, "greedy", "1"); err != nil || again.ID != first.ID {
 		t.Errorf("the one that is there: %v", err)
 	}
-	must(t, m.Reap(asBridge(t.Context(), "greedy"), first.ID))
+	must.Do(t, m.Reap(asBridge(t.Context(), "greedy"), first.ID))
 	if _, err = tryCreate(t, m, "greedy", "2"); err != nil {
 		t.Errorf("after a reap: %v", err)
 	}
@@ -97,12 +91,10 @@ func TestAttackShareOfCreates(t *testing.T) {
 	opt := attackOptions(t)
 	opt.Shares = quota.Limits{quota.Creates: 1}
 	m := open(t, opt)
-	must(t, second(tryCreate(t, m, "greedy", "1")))
+	must.Get(tryCreate(t, m, "greedy", "1"))(t)
 	_, err := tryCreate(t, m, "greedy", "2")
 	wantSpent(t, "a second in a minute", err, quota.Creates)
-	if _, err := tryCreate(t, m, "honest", "1"); err != nil {
-		t.Errorf("another bridge: %v", err)
-	}
+	expect.Is(t, expect.Err(tryCreate(t, m, "honest", "1")), nil, "another bridge")
 }
 
 // TestAttackShareOfAwake: sessions, those that a restart adopted too, and those that a file
@@ -111,29 +103,24 @@ func TestAttackShareOfAwake(t *testing.T) {
 	opt := keepAwake(attackOptions(t))
 	opt.Shares = quota.Limits{quota.Awake: 1, quota.RunBytes: 3 << 20}
 	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	greedy := asBridge(t.Context(), "greedy")
 	one, two, other := sleepingOf(t, m, "greedy", "1"), sleepingOf(t, m, "greedy", "2"), sleepingOf(t, m, "honest", "1")
-	must(t, second(m.Wake(greedy, one.ID)))
-	must(t, m.Close())
+	must.Get(m.Wake(greedy, one.ID))(t)
+	must.Do(t, m.Close())
 	m = open(t, opt)
 	_, err = m.Wake(greedy, two.ID)
 	wantSpent(t, "a second session", err, quota.Awake)
 	_, err = m.Run(greedy, two.ID, chat.RunSpec{Command: "true"})
 	wantSpent(t, "a run that wakes", err, quota.Awake)
-	if _, err := m.Wake(asBridge(t.Context(), "honest"), other.ID); err != nil {
-		t.Errorf("another bridge: %v", err)
-	}
-	must(t, second(m.StartRun(greedy, one.ID, chat.RunSpec{Command: "sleep 100"})))
+	expect.Is(t, expect.Err(m.Wake(asBridge(t.Context(), "honest"), other.ID)), nil, "another bridge")
+	must.Get(m.StartRun(greedy, one.ID, chat.RunSpec{Command: "sleep 100"}))(t)
 	_, err = m.StartRun(greedy, one.ID, chat.RunSpec{Command: "true"})
 	wantSpent(t, "a second background run of 2 MiB", err, quota.RunBytes)
-	if _, err := m.Run(greedy, one.ID, chat.RunSpec{Command: "true"}); err != nil {
-		t.Errorf("a run that keeps nothing: %v", err)
-	}
-	must(t, second(m.Sleep(greedy, one.ID)))
-	if _, err := m.Wake(greedy, two.ID); err != nil {
-		t.Errorf("after one was put to sleep: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Run(greedy, one.ID, chat.RunSpec{Command: "true"})), nil,
+		"a run that keeps nothing")
+	must.Get(m.Sleep(greedy, one.ID))(t)
+	expect.Is(t, expect.Err(m.Wake(greedy, two.ID)), nil, "after one was put to sleep")
 }
 
 // TestAttackSharesWithout: without shares one bridge takes every place there is, and another
@@ -144,10 +131,67 @@ func TestAttackSharesWithout(t *testing.T) {
 	m := open(t, opt)
 	for i := range 2 {
 		_, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: fmt.Sprint(i)})
-		must(t, err)
+		must.Do(t, err)
 	}
 	other := sleepingOf(t, m, "honest", "x")
-	if _, err := m.Wake(asBridge(t.Context(), "honest"), other.ID); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("another bridge: %v, want busy", err)
+	expect.Is(t, expect.Err(m.Wake(asBridge(t.Context(), "honest"), other.ID)), chat.ErrBusy,
+		"another bridge")
+}
+
+// forBridges is a host on which the profile web, which has egress, is for these bridges.
+func forBridges(opt provision.Options, bridges ...string) provision.Options {
+	web := opt.Profiles["web"]
+	web.Bridges = bridges
+	opt.Profiles = map[string]chat.Profile{"default": opt.Profiles["default"], "web": web}
+	return opt
+}
+
+// TestAttackForeignProfile: a bridge does not get the egress that was opened for another's
+// chats, is told why, and stands in the audit log.
+func TestAttackForeignProfile(t *testing.T) {
+	no := false
+	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}
+	opt := forBridges(options(t), "honest")
+	m := open(t, opt)
+	_, _, err := m.Create(asBridge(t.Context(), "greedy"), spec)
+	if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), `profile "web"`) || strings.Contains(err.Error(), "honest") {
+		t.Errorf("greedy: %v, want denied, with the profile and without the others' names", err)
 	}
+	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
+	if !strings.Contains(string(log), `"outcome":"denied"`) || !strings.Contains(string(log), `"rule":"bridges"`) {
+		t.Errorf("audit log: %s", log)
+	}
+	honest := must.First(m.Create(asBridge(t.Context(), "honest"), spec))(t)
+	spec.Owner = "greedy"
+	expect.Is(t, expect.Err(m.Create(operator(t.Context()), spec)), nil, "an operator")
+	expect.True(t, honest.Profile == "web", "%+v", honest)
+}
+
+// TestAttackForeignProfileWithout: nothing but the list keeps a bridge out of the profile.
+func TestAttackForeignProfileWithout(t *testing.T) {
+	m := open(t, forBridges(options(t), chat.EveryBridge))
+	no := false
+	c, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: "x", Profile: "web", Awake: &no})
+	expect.True(t, err == nil && c.Profile == "web", "a profile for all: %+v, %v", c, err)
+}
+
+// TestProfileIsKept: a chat that is there is found, woken and run in after its owner was
+// taken off the profile's list. A new one is not made, also not under the name of one
+// that was reaped.
+func TestProfileIsKept(t *testing.T) {
+	ctx := asBridge(t.Context(), "ada")
+	opt := forBridges(options(t), "ada")
+	m := must.Get(openManager(t.Context(), opt))(t)
+	no := false
+	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}
+	c := must.First(m.Create(ctx, spec))(t)
+	must.Do(t, m.Close())
+	m2 := open(t, forBridges(opt, "bob"))
+	found, created, err := m2.Create(ctx, spec)
+	expect.True(t, err == nil && !created && found.ID == c.ID,
+		"found again: %+v, %v, %v", found, created, err)
+	r, err := m2.Run(ctx, c.ID, chat.RunSpec{Command: "true"})
+	expect.True(t, err == nil && r.Exit == 0, "run: %+v, %v", r, err)
+	must.Do(t, m2.Reap(ctx, c.ID))
+	expect.Is(t, expect.Err(m2.Create(ctx, spec)), chat.ErrDenied, "after its end")
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // everyTool calls each tool on a path and returns what came of it.
@@ -23,11 +25,11 @@ func everyTool(ctx context.Context, m *manager, id chat.ID, name string) map[fil
 	content := &strings.Builder{}
 	begin := func(filewire.Answer) io.Writer { return content }
 	out := map[filewire.Tool]error{
-		filewire.ReadFileTool:   second(m.ReadFile(ctx, id, filewire.ReadFile{Path: name}, begin)),
-		filewire.ListDirTool:    second(m.ListDir(ctx, id, filewire.ListDir{Path: name}, begin)),
-		filewire.EditFileTool:   second(m.EditFile(ctx, id, filewire.EditFile{Path: name, OldText: "secret", NewText: text})),
-		filewire.AppendFileTool: second(m.AppendFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
-		filewire.WriteFileTool:  second(m.WriteFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
+		filewire.ReadFileTool:   expect.Err(m.ReadFile(ctx, id, filewire.ReadFile{Path: name}, begin)),
+		filewire.ListDirTool:    expect.Err(m.ListDir(ctx, id, filewire.ListDir{Path: name}, begin)),
+		filewire.EditFileTool:   expect.Err(m.EditFile(ctx, id, filewire.EditFile{Path: name, OldText: "secret", NewText: text})),
+		filewire.AppendFileTool: expect.Err(m.AppendFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
+		filewire.WriteFileTool:  expect.Err(m.WriteFile(ctx, id, filewire.WriteFile{Path: name, Content: &text}, nil)),
 	}
 	if content.Len() > 0 {
 		out["content"] = errors.New(content.String())
@@ -46,7 +48,7 @@ func TestToolsKeepApart(t *testing.T) {
 	bTmp, _ := privateTrees(opt, b)
 	inBothPhases(t, m, func(t *testing.T, a chat.Chat) {
 		link := func(name, target string) string {
-			must(t, os.Symlink(target, filepath.Join(a.Home, name)))
+			must.Do(t, os.Symlink(target, filepath.Join(a.Home, name)))
 			return name
 		}
 		up := strings.Repeat("../", 20)
@@ -58,18 +60,14 @@ func TestToolsKeepApart(t *testing.T) {
 			filepath.Join(opt.Run, "chatd.sock"), "/opt/chatd/chatd-shim",
 		} {
 			for tool, err := range everyTool(operator(t.Context()), m, a.ID, name) {
-				if !errors.Is(err, chat.ErrDenied) {
-					t.Errorf("%s %s: %v", tool, name, err)
-				}
+				expect.Is(t, err, chat.ErrDenied, "%s %s", tool, name)
 			}
 		}
 		if text, err := get(t, m, a.ID, "/tmp/note"); err == nil {
 			t.Errorf("A's /tmp has %q of B's", text)
 		}
 	})
-	if text, err := get(t, m, b.ID, "note"); err != nil || text != "secret of b" {
-		t.Errorf("B's file is %q, %v", text, err)
-	}
+	expect.Equal(t, must.Get(get(t, m, b.ID, "note"))(t), "secret of b", "B's file")
 }
 
 // TestToolsOddFiles: a file that is not regular is refused immediately, and no hard link leads to
@@ -80,23 +78,19 @@ func TestToolsOddFiles(t *testing.T) {
 	c := create(t, m, "odd", "default")
 	run(t, m, c.ID, "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; ln -s fifo link; ln -s /dev/zero zero")
 	roots := filepath.Join(filepath.Dir(opt.Homes), "roots")
-	must(t, os.WriteFile(roots, []byte("secret"), 0o644))
-	must(t, os.Link(roots, filepath.Join(c.Home, "roots")))
+	must.Do(t, os.WriteFile(roots, []byte("secret"), 0o644))
+	must.Do(t, os.Link(roots, filepath.Join(c.Home, "roots")))
 	try := func(t *testing.T) {
 		for _, name := range []string{"fifo", "sock", "link"} {
-			must(t, within(t, name, func() error {
+			must.Do(t, within(t, name, func() error {
 				for tool, err := range everyTool(operator(t.Context()), m, c.ID, name) {
-					if !errors.Is(err, chat.ErrInvalid) {
-						t.Errorf("%s %s: %v", tool, name, err)
-					}
+					expect.Is(t, err, chat.ErrInvalid, "%s %s", tool, name)
 				}
 				return nil
 			}))
 		}
 		for tool, err := range everyTool(operator(t.Context()), m, c.ID, "zero") {
-			if !errors.Is(err, chat.ErrDenied) {
-				t.Errorf("%s zero: %v", tool, err)
-			}
+			expect.Is(t, err, chat.ErrDenied, "%s zero", tool)
 		}
 		for tool, err := range everyTool(operator(t.Context()), m, c.ID, "roots") {
 			if !errors.Is(err, chat.ErrDenied) && tool != filewire.ListDirTool {
@@ -105,7 +99,7 @@ func TestToolsOddFiles(t *testing.T) {
 		}
 	}
 	t.Run("awake", try)
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	t.Run("asleep", try)
 	isAsleep(t, m, c)
 }
@@ -131,14 +125,11 @@ func attackTool(t *testing.T, opt provision.Options, m *manager, name string, ac
 	t.Run(name, func(t *testing.T) {
 		a := inmateOf(t, m, "attacked "+name, "default")
 		a.background(t, "ready", act...)
-		must(t, within(t, name, func() error { return useAttacked(t, m, a) }))
-		if _, err := get(t, m, a.ID, ".env"); !errors.Is(err, chat.ErrDenied) {
-			t.Errorf("what the rules deny: %v", err)
-		}
-		if exists(a.in("ready.seen"))() || exists(a.in("ready.spoke"))() {
-			t.Error("the chat saw its file tool")
-		}
-		must(t, m.Reap(operator(t.Context()), a.ID))
+		must.Do(t, within(t, name, func() error { return useAttacked(t, m, a) }))
+		expect.Is(t, expect.Err(get(t, m, a.ID, ".env")), chat.ErrDenied, "what the rules deny")
+		expect.True(t, !exists(a.in("ready.seen"))() && !exists(a.in("ready.spoke"))(),
+			"the chat saw its file tool")
+		must.Do(t, m.Reap(operator(t.Context()), a.ID))
 		gone(t, opt, a.Chat)
 	})
 }
@@ -181,9 +172,8 @@ func TestToolsSwapped(t *testing.T) {
 			t.Fatalf("%q, %v", text, err)
 		}
 	}
-	if read == 0 || denied == 0 {
-		t.Errorf("read %d times, denied %d times: nothing was swapped", read, denied)
-	}
+	expect.True(t, read != 0 && denied != 0,
+		"read %d times, denied %d times: nothing was swapped", read, denied)
 }
 
 // TestHostileTalk: a hostile front that speaks with a tool cannot change chatd-root's request, and
@@ -195,11 +185,10 @@ func TestHostileTalk(t *testing.T) {
 		ctx := operator(t.Context())
 		put(t, m, c.ID, "f", "mine")
 		put(t, m, c.ID, "other", "secret")
-		must(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte("secret"), 0o644))
-		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
+		must.Do(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte("secret"), 0o644))
+		must.Do(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
 		use := func(args filewire.Args, tool filewire.Tool, talk filewire.Talk) error {
-			u, err := filewire.NewUse(tool, args)
-			must(t, err)
+			u := must.Get(filewire.NewUse(tool, args))(t)
 			return m.Manager.FileTool(ctx, c.ID, u, talk)
 		}
 		var said bytes.Buffer
@@ -212,12 +201,10 @@ func TestHostileTalk(t *testing.T) {
 				_, copied := said.ReadFrom(s.Out)
 				return filewire.Answer{}, errors.Join(err, copied)
 			})
-		if strings.Contains(said.String(), "secret") {
-			t.Errorf("the tool reads another file: %q", said.String())
-		}
-		if _, err := os.Lstat(filepath.Join(c.Home, "made")); err == nil {
-			t.Error("the tool makes another file")
-		}
+		expect.True(t, !strings.Contains(said.String(), "secret"),
+			"the tool reads another file: %q", said.String())
+		expect.True(t, expect.Err(os.Lstat(filepath.Join(c.Home, "made"))) != nil,
+			"the tool makes another file")
 		said.Reset()
 		err := use(filewire.ReadFile{Path: "plain"}, filewire.ReadFileTool,
 			func(_ context.Context, s filewire.LiveTool) (filewire.Answer, error) {
@@ -226,8 +213,7 @@ func TestHostileTalk(t *testing.T) {
 				x := filewire.Exchange{Begin: begin, Limit: 100}
 				return filewire.Speak(s.In, s.Out, x)
 			})
-		if !errors.Is(err, chat.ErrDenied) || said.Len() > 0 {
-			t.Errorf("a rule that is passed over: %v, %q", err, said.String())
-		}
+		expect.True(t, errors.Is(err, chat.ErrDenied) && said.Len() <= 0,
+			"a rule that is passed over: %v, %q", err, said.String())
 	})
 }

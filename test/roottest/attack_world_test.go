@@ -20,6 +20,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // attackOptions are options whose chats have more CPU time than the default
@@ -31,10 +33,7 @@ func attackOptions(t testing.TB) provision.Options {
 		p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod
 		opt.Profiles[name] = p
 	}
-	v6, err := chat.ParseAllow("[fd13:213::2]:8000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	v6 := must.Get(chat.ParseAllow("[fd13:213::2]:8000"))(t)
 	web := opt.Profiles["web"]
 	web.Egress = append(web.Egress, v6)
 	opt.Profiles["web"] = web
@@ -53,9 +52,7 @@ func inmateOf(t testing.TB, m *manager, external, profile string) inmate {
 	t.Helper()
 	c := create(t, m, external, profile)
 	i := inmate{c, m, filepath.Join(c.Home, attackName)}
-	if err := os.Link(attacker(t), i.program); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Link(attacker(t), i.program))
 	return i
 }
 
@@ -65,7 +62,7 @@ func attacker(t testing.TB) string {
 	t.Helper()
 	const name = "/srv/" + attackName
 	if _, err := os.Stat(name); err != nil { // on the machine itself: enterWorld links it
-		must(t, copyAttacker(name))
+		must.Do(t, copyAttacker(name))
 	}
 	return name
 }
@@ -93,9 +90,7 @@ const tryTimeout = chat.Duration(10 * time.Minute)
 func (i inmate) try(t testing.TB, args ...string) string {
 	t.Helper()
 	r, err := i.m.Run(operator(t.Context()), i.ID, chat.RunSpec{Argv: append([]string{i.program}, args...), Timeout: tryTimeout})
-	if err != nil {
-		t.Fatalf("run %q: %v", args, err)
-	}
+	must.True(t, err == nil, "run %q: %v", args, err)
 	if r.Signal != "" {
 		return r.Signal
 	}
@@ -114,9 +109,7 @@ func lastLine(stdout, stderr string) string {
 func (i inmate) sh(t testing.TB, command string) string {
 	t.Helper()
 	r := run(t, i.m, i.ID, command)
-	if r.Exit != 0 {
-		t.Fatalf("%s in chat %s: %+v", command, i.ID, r)
-	}
+	must.True(t, r.Exit == 0, "%s in chat %s: %+v", command, i.ID, r)
 	return strings.TrimSpace(r.Stdout)
 }
 
@@ -208,18 +201,14 @@ func saidBy(t testing.TB, cmd *exec.Cmd) string {
 // outcomes checks one attack: what came must be one of the words of want.
 func outcomes(t testing.TB, what, got, want string) {
 	t.Helper()
-	if !slices.Contains(strings.Fields(want), strings.Fields(got + " ?")[0]) {
-		t.Errorf("%s: got %q, want one of: %s", what, got, want)
-	}
+	expect.True(t, slices.Contains(strings.Fields(want), strings.Fields(got + " ?")[0]),
+		"%s: got %q, want one of: %s", what, got, want)
 }
 
 // hostServer is a server of root in the host's own network namespace.
 func hostServer(t testing.TB, network, addr string) string {
 	t.Helper()
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen(network, addr))(t)
 	t.Cleanup(func() { l.Close() })
 	go answerAll(l)
 	return l.Addr().String()
@@ -246,38 +235,30 @@ func newPeer(t testing.TB) *peer {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	in, err1 := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err1, err2, p.cmd.Start()))
 	p.in, p.lines = in, bufio.NewScanner(out)
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
 		exec.Command("ip", "link", "del", wireName).Run() // gone with the peer, or not made
 	})
-	err := ipCommands([]string{
+	must.Do(t, ipCommands([]string{
 		fmt.Sprintf("link add %s type veth peer name wire netns %d", wireName, p.cmd.Process.Pid),
 		"link set " + wireName + " up",
 		"addr add 10.213.0.1/24 dev " + wireName, "addr add 172.16.213.1/24 dev " + wireName,
 		"addr add 192.168.213.1/24 dev " + wireName, "addr add 100.64.213.1/24 dev " + wireName,
 		"addr add 169.254.213.1/16 dev " + wireName, "addr add 203.0.113.1/24 dev " + wireName,
 		"addr add fd13:213::1/64 dev " + wireName + " nodad", "addr add 2001:db8:213::1/64 dev " + wireName + " nodad",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := p.do(t, "up wire"); got != "ok" {
-		t.Fatal(got)
-	}
+	}))
+	got := p.do(t, "up wire")
+	must.True(t, got == "ok", "%v", got)
 	return p
 }
 
 // do has the peer do one thing and returns how it ended.
 func (p *peer) do(t testing.TB, line string) string {
 	t.Helper()
-	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(p.in, line+"\n"))(t)
 	if !p.lines.Scan() {
 		t.Fatalf("the peer is gone: %v", p.lines.Err())
 	}
@@ -287,7 +268,5 @@ func (p *peer) do(t testing.TB, line string) string {
 // typeLine types a line into the chat's terminal.
 func (i inmate) typeLine(t testing.TB, line string) {
 	t.Helper()
-	if err := i.m.Input(operator(t.Context()), i.ID, chat.Input{Text: line, Enter: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, i.m.Input(operator(t.Context()), i.ID, chat.Input{Text: line, Enter: true}))
 }

@@ -17,15 +17,15 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // startRun starts a background run.
 func startRun(t testing.TB, m *manager, id chat.ID, spec chat.RunSpec) chat.Run {
 	t.Helper()
 	r, err := m.StartRun(operator(t.Context()), id, spec)
-	if err != nil {
-		t.Fatalf("start %+v: %v", spec, err)
-	}
+	must.True(t, err == nil, "start %+v: %v", spec, err)
 	return r
 }
 
@@ -34,9 +34,7 @@ func awaitRun(t testing.TB, m *manager, id chat.ID, run string) chat.Run {
 	t.Helper()
 	var r chat.Run
 	until(t, "run "+run+" ends", func() bool {
-		var err error
-		r, err = m.ShowRun(operator(t.Context()), id, run)
-		must(t, err)
+		r = must.Get(m.ShowRun(operator(t.Context()), id, run))(t)
 		return r.State != chat.RunRunning
 	})
 	return r
@@ -46,8 +44,7 @@ func awaitRun(t testing.TB, m *manager, id chat.ID, run string) chat.Run {
 func awaitOutput(t testing.TB, m *manager, id chat.ID, run, text string) {
 	t.Helper()
 	until(t, fmt.Sprintf("run %s prints %q", run, text), func() bool {
-		r, err := m.ShowRun(operator(t.Context()), id, run)
-		must(t, err)
+		r := must.Get(m.ShowRun(operator(t.Context()), id, run))(t)
 		return strings.Contains(r.Result.Stdout, text)
 	})
 }
@@ -55,8 +52,7 @@ func awaitOutput(t testing.TB, m *manager, id chat.ID, run, text string) {
 // supervisors are the supervisors of runs of this test's daemons.
 func supervisors(t testing.TB) []int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	must(t, err)
+	entries := must.Get(os.ReadDir("/proc"))(t)
 	var found []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -90,13 +86,9 @@ func TestBackground(t *testing.T) {
 	c := create(t, m, "background", "default")
 	ctx := operator(t.Context())
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "echo out; echo err >&2; sleep 0.3; echo later; exit 7"})
-	if r.State != chat.RunRunning || !r.Background || r.ID == "" {
-		t.Errorf("%+v", r)
-	}
+	expect.True(t, r.State == chat.RunRunning && r.Background && r.ID != "", "%+v", r)
 	list, err := m.Runs(ctx, c.ID)
-	if err != nil || len(list.Runs) != 1 || list.Runs[0].ID != r.ID {
-		t.Errorf("%+v, %v", list, err)
-	}
+	expect.True(t, err == nil && len(list.Runs) == 1 && list.Runs[0].ID == r.ID, "%+v, %v", list, err)
 	var out, errs strings.Builder
 	res, err := m.FollowRun(ctx, c.ID, r.ID, "", func(f chat.Frame) {
 		if f.Stream == chat.Stderr {
@@ -105,9 +97,8 @@ func TestBackground(t *testing.T) {
 		}
 		out.Write(f.Bytes())
 	})
-	if err != nil || res.Exit != 7 || out.String() != "out\nlater\n" || errs.String() != "err\n" {
-		t.Errorf("%+v, %v, %q, %q", res, err, &out, &errs)
-	}
+	expect.True(t, err == nil && res.Exit == 7 && out.String() == "out\nlater\n" && errs.String() == "err\n",
+		"%+v, %v, %q, %q", res, err, &out, &errs)
 	ended := awaitRun(t, m, c.ID, r.ID)
 	if ended.State != chat.RunEnded || ended.Result.Exit != 7 || ended.Result.Stdout != "out\nlater\n" || ended.Result.StderrBytes != 4 || ended.Result.WallMS < 300 || ended.Result.MemoryPeak == 0 {
 		t.Errorf("%+v %+v", ended, ended.Result)
@@ -116,9 +107,8 @@ func TestBackground(t *testing.T) {
 	if err != nil || len(got.Frames) != 2 || got.Frames[0].Text != "later\n" || got.Cursor != "10-4" || got.State != chat.RunEnded {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if n := supervisors(t); len(n) != 0 {
-		t.Errorf("supervisors are left: %v", n)
-	}
+	n := supervisors(t)
+	expect.True(t, len(n) == 0, "supervisors are left: %v", n)
 }
 
 // TestRunsOfOthers: the run of another chat is as one that is not there, for every act.
@@ -151,9 +141,7 @@ func TestRunsOfOthers(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "somebody", Role: chat.RoleBridge})
-	if _, err := m.ShowRun(bridge, a.ID, r.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("another bridge: %v", err)
-	}
+	expect.Is(t, expect.Err(m.ShowRun(bridge, a.ID, r.ID)), chat.ErrNotFound, "another bridge")
 }
 
 // TestBackgroundInput: standard input is written in pieces and closed; signals arrive; a run is
@@ -164,34 +152,27 @@ func TestBackgroundInput(t *testing.T) {
 	ctx := operator(t.Context())
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "cat; echo closed", OpenStdin: true})
 	for i, piece := range []string{"one ", "two "} {
-		if err := m.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader(piece)), i == 1); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, m.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader(piece)), i == 1))
 	}
-	if e := awaitRun(t, m, c.ID, r.ID); e.Result.Stdout != "one two closed\n" || e.Result.Exit != 0 {
-		t.Errorf("%+v", e.Result)
-	}
-	if err := m.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader("x")), false); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("it has ended: %v", err)
-	}
+	e := awaitRun(t, m, c.ID, r.ID)
+	expect.True(t, e.Result.Stdout == "one two closed\n" && e.Result.Exit == 0, "%+v", e.Result)
+	expect.Is(t, m.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader("x")), false), chat.ErrWrongPhase,
+		"it has ended")
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "trap 'echo usr1' USR1; trap 'echo int; exit 3' INT; echo ready; while :; do sleep 0.05; done"})
 	awaitOutput(t, m, c.ID, r.ID, "ready")
-	must(t, m.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "USR1"}))
+	must.Do(t, m.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "USR1"}))
 	awaitOutput(t, m, c.ID, r.ID, "usr1")
-	must(t, m.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "SIGINT"}))
-	if e := awaitRun(t, m, c.ID, r.ID); e.Result.Exit != 3 {
-		t.Errorf("%+v", e.Result)
-	}
+	must.Do(t, m.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "SIGINT"}))
+	e = awaitRun(t, m, c.ID, r.ID)
+	expect.True(t, e.Result.Exit == 3, "%+v", e.Result)
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "(setsid sleep 1000 &); trap '' TERM; echo deaf; while :; do sleep 1; done", Grace: chat.Duration(200 * time.Millisecond)})
 	awaitOutput(t, m, c.ID, r.ID, "deaf")
-	must(t, m.EndRun(ctx, c.ID, r.ID))
-	if e := awaitRun(t, m, c.ID, r.ID); e.Result.Signal != "SIGKILL" || e.Result.TimedOut {
-		t.Errorf("%+v", e.Result)
-	}
+	must.Do(t, m.EndRun(ctx, c.ID, r.ID))
+	e = awaitRun(t, m, c.ID, r.ID)
+	expect.True(t, e.Result.Signal == "SIGKILL" && !e.Result.TimedOut, "%+v", e.Result)
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "sleep 1000", Timeout: chat.Duration(300 * time.Millisecond)})
-	if e := awaitRun(t, m, c.ID, r.ID); e.Result.Signal != "SIGTERM" || !e.Result.TimedOut {
-		t.Errorf("%+v", e.Result)
-	}
+	e = awaitRun(t, m, c.ID, r.ID)
+	expect.True(t, e.Result.Signal == "SIGTERM" && e.Result.TimedOut, "%+v", e.Result)
 }
 
 // deafRun is a background run that is deaf to SIGTERM by the time that its own is over.
@@ -202,9 +183,7 @@ func deafRun(t testing.TB, m *manager, id chat.ID) chat.Run {
 		r := startRun(t, m, id, spec)
 		var got chat.Run
 		until(t, "a run is deaf, or its time is over", func() bool {
-			var err error
-			got, err = m.ShowRun(operator(t.Context()), id, r.ID)
-			must(t, err)
+			got = must.Get(m.ShowRun(operator(t.Context()), id, r.ID))(t)
 			return got.Result.Stdout != "" || got.State != chat.RunRunning
 		})
 		if got.Result.Stdout != "" || timeout > longEnough {
@@ -217,8 +196,7 @@ func deafRun(t testing.TB, m *manager, id chat.ID) chat.Run {
 // timeout, and the next chatd knows how; what was printed before and meanwhile is there.
 func TestBackgroundRestart(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	c := create(t, m, "restart", "default")
 	ctx := operator(t.Context())
 	ends := startRun(t, m, c.ID, chat.RunSpec{Command: "echo before; sleep 1; yes 0123456 | head -c 3000000; echo meanwhile; exit 5"})
@@ -226,9 +204,9 @@ func TestBackgroundRestart(t *testing.T) {
 	long := startRun(t, m, c.ID, chat.RunSpec{Command: "while read line; do echo got $line; done; echo end", OpenStdin: true})
 	done := startRun(t, m, c.ID, chat.RunSpec{Command: "echo done"})
 	awaitRun(t, m, c.ID, done.ID)
-	must(t, m.WriteStdin(ctx, c.ID, long.ID, io.NopCloser(strings.NewReader("one\n")), false))
+	must.Do(t, m.WriteStdin(ctx, c.ID, long.ID, io.NopCloser(strings.NewReader("one\n")), false))
 	awaitOutput(t, m, c.ID, long.ID, "got one")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	until(t, "two runs end while there is no chatd", func() bool { return len(supervisors(t)) <= 1 })
 	m = open(t, opt)
 	if e := awaitRun(t, m, c.ID, ends.ID); e.State != chat.RunEnded || e.Result.Exit != 5 || e.Result.StdoutBytes != 3000017 ||
@@ -238,26 +216,23 @@ func TestBackgroundRestart(t *testing.T) {
 	if e := awaitRun(t, m, c.ID, over.ID); e.State != chat.RunEnded || !e.Result.TimedOut || e.Result.Signal != "SIGKILL" {
 		t.Errorf("%+v %+v", e.State, e.Result)
 	}
-	if e := awaitRun(t, m, c.ID, done.ID); e.State != chat.RunEnded || e.Result.Stdout != "done\n" {
-		t.Errorf("%+v %+v", e.State, e.Result)
-	}
-	if e, err := m.ShowRun(ctx, c.ID, long.ID); err != nil || e.State != chat.RunRunning {
-		t.Fatalf("%+v, %v", e, err)
-	}
-	must(t, m.WriteStdin(ctx, c.ID, long.ID, io.NopCloser(strings.NewReader("two\n")), true))
+	e := awaitRun(t, m, c.ID, done.ID)
+	expect.True(t, e.State == chat.RunEnded && e.Result.Stdout == "done\n", "%+v %+v", e.State, e.Result)
+	e, err := m.ShowRun(ctx, c.ID, long.ID)
+	must.True(t, err == nil && e.State == chat.RunRunning, "%+v, %v", e, err)
+	must.Do(t, m.WriteStdin(ctx, c.ID, long.ID, io.NopCloser(strings.NewReader("two\n")), true))
 	if e := awaitRun(t, m, c.ID, long.ID); e.Result.Exit != 0 || e.Result.Stdout != "got one\ngot two\nend\n" {
 		t.Errorf("%+v %+v", e.State, e.Result)
 	}
-	if leaves := runLeaves(t, opt); len(leaves) != 0 {
-		t.Errorf("leaves are left: %v", leaves)
-	}
+	leaves := runLeaves(t, opt)
+	expect.True(t, len(leaves) == 0, "leaves are left: %v", leaves)
 }
 
 // runLeaves are the cgroups of runs of this test's daemon.
 func runLeaves(t testing.TB, opt provision.Options) []string {
 	t.Helper()
 	var found []string
-	must(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.Contains(path, "/"+opt.Cgroup) && strings.Contains(path, "/runs/run-") {
 			found = append(found, path)
 		}
@@ -277,25 +252,19 @@ func TestBackgroundEnds(t *testing.T) {
 	awaitRun(t, m, c.ID, done.ID)
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "echo on; sleep 1000"})
 	awaitOutput(t, m, c.ID, r.ID, "on")
-	_, err := m.Sleep(ctx, c.ID)
-	must(t, err)
+	must.Get(m.Sleep(ctx, c.ID))(t)
 	if e := awaitRun(t, m, c.ID, r.ID); e.State != chat.RunEnded || e.Result.Signal != "SIGKILL" || e.Result.Stdout != "on\n" {
 		t.Errorf("%+v %+v", e.State, e.Result)
 	}
-	if e := awaitRun(t, m, c.ID, done.ID); e.Result.Stdout != "done\n" {
-		t.Errorf("%+v", e)
-	}
+	e := awaitRun(t, m, c.ID, done.ID)
+	expect.True(t, e.Result.Stdout == "done\n", "%+v", e)
 	r = startRun(t, m, c.ID, chat.RunSpec{Command: "sleep 1000"}) // wakes it
-	must(t, m.Reap(ctx, c.ID))
-	if left, err := os.ReadDir(filepath.Join(opt.Run, "runs")); err != nil || len(left) != 0 {
-		t.Errorf("left of the runs: %v, %v", left, err)
-	}
-	if n := supervisors(t); len(n) != 0 {
-		t.Errorf("supervisors are left: %v", n)
-	}
-	if _, err := m.ShowRun(ctx, c.ID, r.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Error(err)
-	}
+	must.Do(t, m.Reap(ctx, c.ID))
+	left, err := os.ReadDir(filepath.Join(opt.Run, "runs"))
+	expect.True(t, err == nil && len(left) == 0, "left of the runs: %v, %v", left, err)
+	n := supervisors(t)
+	expect.True(t, len(n) == 0, "supervisors are left: %v", n)
+	expect.Is(t, expect.Err(m.ShowRun(ctx, c.ID, r.ID)), chat.ErrNotFound, "")
 }
 
 // TestSimultaneousRuns: 64 runs are under way simultaneously, and the next one is refused.
@@ -311,13 +280,11 @@ func TestSimultaneousRuns(t *testing.T) {
 		last = startRun(t, m, c.ID, chat.RunSpec{Argv: []string{"sleep", "1000"}})
 	}
 	_, err := m.StartRun(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "64 runs") {
-		t.Errorf("the 65th: %v", err)
-	}
-	if _, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("the 65th, in the foreground: %v", err)
-	}
-	must(t, m.EndRun(operator(t.Context()), c.ID, last.ID))
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "64 runs"),
+		"the 65th: %v", err)
+	expect.Is(t, expect.Err(m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})), chat.ErrBusy,
+		"the 65th, in the foreground")
+	must.Do(t, m.EndRun(operator(t.Context()), c.ID, last.ID))
 	startRun(t, m, c.ID, chat.RunSpec{Command: "true"})
 }
 
@@ -330,33 +297,21 @@ func TestSupervisorIsOutOfReach(t *testing.T) {
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "echo on; sleep 1000"})
 	awaitOutput(t, m, c.ID, r.ID, "on")
 	all := supervisors(t)
-	if len(all) != 1 {
-		t.Fatalf("supervisors: %v", all)
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0]))
-	must(t, err)
+	must.True(t, len(all) == 1, "supervisors: %v", all)
+	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0])))(t)
 	uid := strconv.Itoa(int(testUIDs.High))
 	for _, want := range []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "Uid:\t" + strings.Join([]string{uid, uid, uid, uid}, "\t"), "Groups:\t \n"} {
-		if !strings.Contains(string(status), want) {
-			t.Errorf("want %q in %s", want, status)
-		}
+		expect.True(t, strings.Contains(string(status), want), "want %q in %s", want, status)
 	}
-	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", all[0]))
-	must(t, err)
-	if strings.Contains(string(groups), string(c.ID)) {
-		t.Errorf("it is bounded as the chat: %s", groups)
-	}
+	groups := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", all[0])))(t)
+	expect.True(t, !strings.Contains(string(groups), string(c.ID)),
+		"it is bounded as the chat: %s", groups)
 	res := run(t, m, c.ID, fmt.Sprintf("kill -0 %d; kill -9 %d; ls /proc/%d; cat %s/runs/*/*/end", all[0], all[0], all[0], opt.Run))
-	if res.Exit == 0 || len(supervisors(t)) != 1 {
-		t.Errorf("%+v", res)
-	}
+	expect.True(t, res.Exit != 0 && len(supervisors(t)) == 1, "%+v", res)
 	// As the chat's uid on the host, outside of every namespace, which no process of a chat is.
 	out, err := asUID(c.UID, fmt.Sprintf("kill -9 %d; cat /proc/%d/environ /proc/%d/fd/0; ls /proc/%d/fd", all[0], all[0], all[0], all[0]))
-	if err == nil || len(supervisors(t)) != 1 {
-		t.Errorf("%s, %v", out, err)
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0]))
-	must(t, err)
+	expect.True(t, err != nil && len(supervisors(t)) == 1, "%s, %v", out, err)
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0])))(t)
 	t.Logf("a supervisor has %s", strings.Join(strings.Fields(string(text[strings.Index(string(text), "VmRSS"):])), " ")[:120])
 }
 

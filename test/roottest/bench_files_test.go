@@ -16,6 +16,7 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/provision/listen"
+	"github.com/chatd/chatd/test/must"
 )
 
 // BenchmarkFiles measures the file tools over the API, in a chat that is awake and in
@@ -41,14 +42,14 @@ func BenchmarkFiles(b *testing.B) {
 			plain := filepath.Join(filepath.Dir(opt.Homes), "plain")
 			t := table{}
 			for range rounds {
-				t.time("plain write", func() { must(b, plainWrite(plain, content)) })
-				t.time("plain read", func() { must(b, second(os.ReadFile(plain))) })
+				t.time("plain write", func() { must.Do(b, plainWrite(plain, content)) })
+				t.time("plain read", func() { must.Get(os.ReadFile(plain))(b) })
 				for phase, c := range map[string]chat.Chat{"awake": awake, "asleep": sleeper} {
 					t.time("write "+phase, func() {
-						must(b, second(d.WriteFile(b.Context(), c.ID, filewire.WriteFile{Path: "f", Stream: true}, bytes.NewReader(content))))
+						must.Get(d.WriteFile(b.Context(), c.ID, filewire.WriteFile{Path: "f", Stream: true}, bytes.NewReader(content)))(b)
 					})
 					t.time("read "+phase, func() {
-						must(b, second(d.ReadFile(b.Context(), c.ID, filewire.ReadFile{Path: "f", Stream: true}, func(filewire.Answer) io.Writer { return io.Discard })))
+						must.Get(d.ReadFile(b.Context(), c.ID, filewire.ReadFile{Path: "f", Stream: true}, func(filewire.Answer) io.Writer { return io.Discard }))(b)
 					})
 				}
 				t.time("run of cat", func() { run(b, m, awake.ID, "cat f >/dev/null") })
@@ -84,14 +85,13 @@ func plainWrite(name string, content []byte) error {
 func serveOver(t testing.TB, m *manager, opt provision.Options) *api.Client {
 	t.Helper()
 	socket := filepath.Join(opt.Run, "bench.sock")
-	l, err := listen.Unix(socket)
-	must(t, err)
+	l := must.Get(listen.Unix(socket))(t)
 	s := api.NewServer(api.ServerOptions{Chats: clocked(t, m, runs.Options{})})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
-		must(t, s.Shutdown(context.Background()))
-		must(t, <-done)
+		must.Do(t, s.Shutdown(context.Background()))
+		must.Do(t, <-done)
 	})
 	return api.NewClient(api.ClientOptions{Socket: socket})
 }

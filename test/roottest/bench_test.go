@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +20,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -40,9 +44,7 @@ func BenchmarkLife(b *testing.B) {
 		for ; have < want; have++ {
 			asleep(b, m, fmt.Sprintf("population %d", have))
 		}
-		b.Run(fmt.Sprintf("chats=%d", want), func(b *testing.B) {
-			measure(b, m, rivals, rounds)
-		})
+		b.Run(fmt.Sprintf("chats=%d", want), func(b *testing.B) { measure(b, m, rivals, rounds) })
 	}
 }
 
@@ -62,18 +64,18 @@ func measure(b *testing.B, m *manager, r *rivals, rounds int) {
 		r.userdel(b)
 		var c chat.Chat
 		t.time("create asleep", func() { c = asleep(b, m, name) })
-		t.time("wake", func() { must(b, second(m.Wake(ctx, c.ID))) })
+		t.time("wake", func() { must.Get(m.Wake(ctx, c.ID))(b) })
 		t.time("run of true", func() { run(b, m, c.ID, "true") })
-		t.time("fork+exec of true", func() { must(b, exec.Command("true").Run()) })
-		t.time("sleep", func() { must(b, second(m.Sleep(ctx, c.ID))) })
-		t.time("reap", func() { must(b, m.Reap(ctx, c.ID)) })
+		t.time("fork+exec of true", func() { must.Do(b, exec.Command("true").Run()) })
+		t.time("sleep", func() { must.Get(m.Sleep(ctx, c.ID))(b) })
+		t.time("reap", func() { must.Do(b, m.Reap(ctx, c.ID)) })
 		t.time("create to prompt", func() { c = create(b, m, name+" awake", "default") })
-		must(b, m.Reap(ctx, c.ID))
+		must.Do(b, m.Reap(ctx, c.ID))
 		t.time("tmux+bash to prompt", func() { r.terminal(b) })
 		r.endTerminal(b)
 		t.time("bwrap with true", func() { r.bwrap(b) })
 		if r.podman != "" {
-			t.time("podman run of true", func() { must(b, r.container()) })
+			t.time("podman run of true", func() { must.Do(b, r.container()) })
 		}
 	}
 	t.report(b)
@@ -96,7 +98,7 @@ func memory(b *testing.B, m *manager) {
 		}
 	}
 	for _, c := range chats {
-		must(b, m.Reap(operator(b.Context()), c.ID))
+		must.Do(b, m.Reap(operator(b.Context()), c.ID))
 	}
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -113,25 +115,14 @@ func pss(b *testing.B, pid string) int {
 	}
 	var kB int
 	_, rest, _ := strings.Cut(string(text), "\nPss:")
-	_, err = fmt.Sscanf(rest, "%d kB", &kB)
-	must(b, err)
+	must.Get(fmt.Sscanf(rest, "%d kB", &kB))(b)
 	return kB
-}
-
-func second[T any](_ T, err error) error { return err }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func asleep(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
 	no := false
-	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no})
-	must(t, err)
+	c := must.First(m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no}))(t)
 	return c
 }
 
@@ -186,9 +177,9 @@ type rivals struct {
 func newRivals(b *testing.B) *rivals {
 	dir := "/srv/rivals"
 	r := &rivals{dir: dir, home: filepath.Join(dir, "home"), uid: testUIDs.High + 1}
-	must(b, os.MkdirAll(r.home, 0o755))
-	must(b, os.Chown(r.home, int(r.uid), int(r.uid)))
-	b.Cleanup(func() { must(b, os.RemoveAll(dir)) })
+	must.Do(b, os.MkdirAll(r.home, 0o755))
+	must.Do(b, os.Chown(r.home, int(r.uid), int(r.uid)))
+	b.Cleanup(func() { must.Do(b, os.RemoveAll(dir)) })
 	r.findPodman(b)
 	return r
 }
@@ -197,15 +188,11 @@ func newRivals(b *testing.B) *rivals {
 // mount namespace has.
 func (r *rivals) useradd(b *testing.B) {
 	out, err := exec.Command("useradd", "-m", "-d", "/srv/rivals/added", "-u", fmt.Sprint(r.uid+1), "-K", "UID_MAX=2147483646", "rival").CombinedOutput()
-	if err != nil {
-		b.Fatalf("useradd: %v: %s", err, out)
-	}
+	must.True(b, err == nil, "useradd: %v: %s", err, out)
 }
 
 func (r *rivals) userdel(b *testing.B) {
-	if out, err := exec.Command("userdel", "-r", "rival").CombinedOutput(); err != nil {
-		b.Fatalf("userdel: %v: %s", err, out)
-	}
+	must.Run(b, exec.Command("userdel", "-r", "rival"))
 }
 
 // terminal starts tmux with the same shell, as a bare uid, and returns when the
@@ -215,28 +202,26 @@ func (r *rivals) terminal(b *testing.B) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil && err != unix.EEXIST {
 		b.Fatal(err)
 	}
-	must(b, os.Chown(fifo, int(r.uid), int(r.uid)))
-	f, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
-	must(b, err)
+	must.Do(b, os.Chown(fifo, int(r.uid), int(r.uid)))
+	f := must.Get(os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0))(b)
 	defer f.Close()
 	rc, conf := filepath.Join(r.home, "bashrc"), filepath.Join(r.home, "tmux.conf")
-	must(b, os.WriteFile(rc, []byte(strings.ReplaceAll(plan.Bashrc, plan.InsidePrompt, fifo)), 0o644))
+	must.Do(b, os.WriteFile(rc, []byte(strings.ReplaceAll(plan.Bashrc, plan.InsidePrompt, fifo)), 0o644))
 	shell := []string{"/bin/bash", "--noprofile", "--rcfile", rc, "-i"}
-	must(b, os.WriteFile(conf, tmux.Config(shell, ""), 0o644))
+	must.Do(b, os.WriteFile(conf, tmux.Config(shell, ""), 0o644))
 	argv := tmux.StartArgv(filepath.Join(r.home, "sock"), conf, shell)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = r.home
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + r.home, "TERM=screen", "SHELL=/bin/bash", "LANG=C.UTF-8"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
-	must(b, cmd.Start())
-	must(b, f.SetReadDeadline(time.Now().Add(20*time.Second)))
-	_, err = f.Read(make([]byte, 1))
-	must(b, err)
-	must(b, cmd.Wait())
+	must.Do(b, cmd.Start())
+	must.Do(b, f.SetReadDeadline(time.Now().Add(20*time.Second)))
+	must.Get(f.Read(make([]byte, 1)))(b)
+	must.Do(b, cmd.Wait())
 }
 
 func (r *rivals) endTerminal(b *testing.B) {
-	must(b, exec.Command("tmux", "-S", filepath.Join(r.home, "sock"), "kill-server").Run())
+	must.Do(b, exec.Command("tmux", "-S", filepath.Join(r.home, "sock"), "kill-server").Run())
 }
 
 // bwrap is the session's bubblewrap line with true in it.
@@ -246,21 +231,16 @@ func (r *rivals) bwrap(b *testing.B) {
 	args, files := v.Args(3)
 	cmd := exec.Command("bwrap")
 	for _, f := range files {
-		fd, err := unix.MemfdCreate("f", unix.MFD_CLOEXEC)
-		must(b, err)
+		fd := must.Get(unix.MemfdCreate("f", unix.MFD_CLOEXEC))(b)
 		file := os.NewFile(uintptr(fd), "f")
 		defer file.Close()
-		_, err = file.Write(f.Content)
-		must(b, err)
-		_, err = file.Seek(0, 0)
-		must(b, err)
+		must.Get(file.Write(f.Content))(b)
+		must.Get(file.Seek(0, 0))(b)
 		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
 	}
 	cmd.Args = append(append(cmd.Args, args...), "--", "/usr/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("bwrap: %v: %s", err, out)
-	}
+	must.Run(b, cmd)
 }
 
 // container runs true in a container over the host's own files: no image to
@@ -283,14 +263,14 @@ func (r *rivals) findPodman(b *testing.B) {
 	}
 	r.rootfs = r.dir + "/rootfs"
 	for _, d := range []string{"usr", "proc", "sys", "dev", "etc", "run", "tmp"} {
-		must(b, os.MkdirAll(filepath.Join(r.rootfs, d), 0o755))
+		must.Do(b, os.MkdirAll(filepath.Join(r.rootfs, d), 0o755))
 	}
 	for _, l := range []string{"bin", "lib", "lib64"} {
-		must(b, os.Symlink("usr/"+l, filepath.Join(r.rootfs, l)))
+		must.Do(b, os.Symlink("usr/"+l, filepath.Join(r.rootfs, l)))
 	}
-	must(b, unix.Mount("/usr", r.rootfs+"/usr", "", unix.MS_BIND, ""))
+	must.Do(b, unix.Mount("/usr", r.rootfs+"/usr", "", unix.MS_BIND, ""))
 	b.Cleanup(func() {
-		must(b, unix.Unmount(r.rootfs+"/usr", unix.MNT_DETACH))
+		must.Do(b, unix.Unmount(r.rootfs+"/usr", unix.MNT_DETACH))
 		_ = unix.Unmount(r.dir+"/podman/overlay", unix.MNT_DETACH)
 	})
 	if err := r.container(); err != nil {
@@ -317,4 +297,227 @@ func envInts(name string, otherwise []int) []int {
 		return otherwise
 	}
 	return got
+}
+
+// BenchmarkPopulation makes 10,000 chats, of which it wakes 500, and prints what one of each kind
+// costs, and which of the host's bounds this many come closest to. CHATD_BENCH_POPULATION is
+// "asleep,awake".
+func BenchmarkPopulation(b *testing.B) {
+	needsRoot(b)
+	many := envInts("CHATD_BENCH_POPULATION", []int{10000, 500})
+	opt := options(b)
+	opt.Profiles["default"] = withCommands(opt.Profiles["default"])
+	m := open(b, opt)
+	must.Do(b, m.Reap(operator(b.Context()), create(b, m, "the first", "default").ID))
+	p := &population{b: b, opt: opt, m: m}
+	empty := p.count()
+	for i := range many[0] {
+		p.chats = append(p.chats, asleep(b, m, fmt.Sprint("many ", i)))
+	}
+	sleeping := p.count()
+	p.say("a chat asleep", sleeping, empty, many[0])
+	p.wake(many[1])
+	awake := p.count()
+	p.say("an awake chat more", awake, sleeping, many[1])
+	p.bounds()
+	p.reap()
+	b.ReportMetric(0, "ns/op")
+}
+
+// population drives one daemon, which is this process.
+type population struct {
+	b     *testing.B
+	opt   provision.Options
+	m     *manager
+	chats []chat.Chat
+}
+
+// populated is what the host has, by name; sizes are in KiB.
+type populated map[string]uint64
+
+// wake wakes the first chats, four simultaneously.
+func (p *population) wake(n int) {
+	next := make(chan chat.ID)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for id := range next {
+				if _, err := p.m.Wake(operator(p.b.Context()), id); err != nil {
+					p.b.Error(err)
+				}
+			}
+		})
+	}
+	for _, c := range p.chats[:n] {
+		next <- c.ID
+	}
+	close(next)
+	wg.Wait()
+}
+
+// reap removes all chats.
+func (p *population) reap() {
+	atOnce(p.chats, func(c chat.Chat) {
+		if err := p.m.Reap(operator(p.b.Context()), c.ID); err != nil {
+			p.b.Error(err)
+		}
+	})
+}
+
+// count looks at the host as a whole: the machine has nothing else to do.
+func (p *population) count() populated {
+	c := populated{}
+	for _, line := range []string{"SUnreclaim", "KernelStack", "PageTables", "Percpu"} {
+		c[line] = kilobytes("/proc/meminfo", line)
+	}
+	h := independent{opt: p.opt, processes: map[uint32][]int{}, cgroups: map[chat.ID][]string{}}
+	h.readProcesses(p.b)
+	h.readCgroups(p.b)
+	for _, pids := range h.processes {
+		c["processes"] += uint64(len(pids))
+		for _, pid := range pids {
+			c["PSS of its processes"] += kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss")
+		}
+	}
+	for _, dirs := range h.cgroups {
+		c["cgroup directories"] += uint64(len(dirs))
+	}
+	for _, dir := range []string{p.opt.Homes, p.opt.State, p.opt.Run, p.opt.Userdb} {
+		p.disk(c, dir)
+	}
+	fds := must.Get(os.ReadDir("/proc/self/fd"))(p.b)
+	c["descriptors of chatd"] = uint64(len(fds))
+	c["PSS of chatd"] = kilobytes("/proc/self/smaps_rollup", "Pss")
+	for _, pid := range egressesOf(p.opt) {
+		c["PSS of chatd-egress"] += kilobytes("/proc/"+pid+"/smaps_rollup", "Pss")
+	}
+	return c
+}
+
+// disk adds the inodes and KiB of a tree.
+func (p *population) disk(c populated, dir string) {
+	must.Do(p.b, filepath.WalkDir(dir, func(name string, _ os.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil && unix.Lstat(name, &st) == nil {
+			c["inodes"]++
+			c["disk"] += uint64(st.Blocks) / 2
+		}
+		return ignoreGone(err)
+	}))
+}
+
+// say prints what one of n costs.
+func (p *population) say(what string, now, before populated, n int) {
+	for _, name := range names(now) {
+		each := (float64(now[name]) - float64(before[name])) / float64(n)
+		if each >= 0.01 || each <= -0.01 {
+			fmt.Fprintf(os.Stderr, "%-20s %10.2f %s\n", what, each, name)
+		}
+	}
+}
+
+func names(c populated) []string {
+	all := make([]string, 0, len(c))
+	for name := range c {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// bound is a resource of the host, and how much of it is in use.
+type bound struct {
+	name     string
+	used, of float64
+}
+
+// bounds prints what of the host's is in use, the fullest first.
+func (p *population) bounds() {
+	c := p.count()
+	var fs unix.Statfs_t
+	must.Do(p.b, unix.Statfs(p.opt.Homes, &fs))
+	var files unix.Rlimit
+	must.Do(p.b, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	free, all := kilobytes("/proc/meminfo", "MemAvailable"), kilobytes("/proc/meminfo", "MemTotal")
+	ptys := must.Get(os.ReadDir("/dev/pts"))(p.b)
+	open := strings.Fields(text("/proc/sys/fs/file-nr"))
+	bounds := []bound{
+		{"memory", float64(all - free), float64(all)},
+		{"blocks of the homes' file system", float64(fs.Blocks - fs.Bfree), float64(fs.Blocks)},
+		{"inodes of the homes' file system", float64(fs.Files - fs.Ffree), float64(fs.Files)},
+		{"descriptors of chatd", float64(c["descriptors of chatd"]), float64(files.Cur)},
+		{"processes (kernel.pid_max)", float64(len(glob("/proc/[0-9]*"))),
+			figure("/proc/sys/kernel/pid_max")},
+		{"terminals of the host (kernel.pty.max)", float64(len(ptys) - 1),
+			figure("/proc/sys/kernel/pty/max")},
+		{"open files (fs.file-max)", parse(open[0]), parse(open[2])},
+		{"uids of the range", float64(len(p.chats)), float64(p.opt.UIDs.High - p.opt.UIDs.Low)},
+	}
+	slices.SortFunc(bounds, func(x, y bound) int { return cmp.Compare(y.used/y.of, x.used/x.of) })
+	for _, x := range bounds {
+		fmt.Fprintf(os.Stderr, "%6.2f %% of %s: %.0f of %.0f\n",
+			100*x.used/x.of, x.name, x.used, x.of)
+	}
+}
+
+func glob(pattern string) []string { all, _ := filepath.Glob(pattern); return all }
+
+func text(file string) string { b, _ := os.ReadFile(file); return string(b) }
+
+func figure(file string) float64 { return parse(strings.TrimSpace(text(file))) }
+
+func parse(s string) float64 { n, _ := strconv.ParseFloat(s, 64); return n }
+
+// BenchmarkStart measures a start of the daemon until every wall was tried. The first of a state
+// directory also makes the directories and the PATH, and is not counted. To compare two commits,
+// build the tests of both with go test -c and let them take turns.
+func BenchmarkStart(b *testing.B) {
+	needsRoot(b)
+	opt := options(b)
+	t := table{}
+	for round := range envInt("CHATD_BENCH_ROUNDS", 25) + 1 {
+		var m *manager
+		what := "start"
+		if round == 0 {
+			what = "first start"
+		}
+		t.time(what, func() { m = must.Get(openManager(b.Context(), opt))(b) })
+		must.Do(b, m.Close())
+	}
+	for _, what := range []string{"first start", "start"} {
+		fmt.Fprintf(os.Stderr, "%-28s %-12s %8.2f ms\n", b.Name(), what, t.median(what))
+	}
+	b.ReportMetric(t.median("start"), "ms/start")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkThaw measures the first input to a chat that is awake, frozen or asleep, in turn in one
+// run, and what the thaw and the wake alone take.
+func BenchmarkThaw(b *testing.B) {
+	needsRoot(b)
+	m := open(b, options(b))
+	ctx := operator(b.Context())
+	c := create(b, m, "bench", "default")
+	t := table{}
+	freeze := func() { must.Get(m.Freeze(asBridge(b.Context(), "root"), c.ID))(b) }
+	sleep := func() { must.Get(m.Sleep(ctx, c.ID))(b) }
+	input := func() { must.Do(b, m.Input(ctx, c.ID, chat.Input{Text: "true", Enter: true})) }
+	for range envInt("CHATD_BENCH_ROUNDS", 25) {
+		t.time("input, awake", input)
+		freeze()
+		t.time("input, frozen", input)
+		sleep()
+		t.time("input, asleep", input)
+		t.time("freeze", freeze)
+		t.time("thaw", func() { must.Get(m.Thaw(ctx, c.ID))(b) })
+		sleep()
+		t.time("wake", func() { must.Get(m.Wake(ctx, c.ID))(b) })
+	}
+	for _, what := range []string{
+		"input, awake", "input, frozen", "input, asleep", "freeze", "thaw", "wake",
+	} {
+		fmt.Fprintf(os.Stderr, "%-28s %-14s %8.2f ms\n", b.Name(), what, t.median(what))
+	}
+	b.ReportMetric(t.median("thaw")/t.median("wake"), "thaw/wake")
+	b.ReportMetric(0, "ns/op")
 }

@@ -14,13 +14,15 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // kernelLimit finds a limit in the files of a chat's cgroup, by the file's name in cgroup v2 and
 // v1.
 func kernelLimit(t testing.TB, id chat.ID, v2, v1 string) (path, value string) {
 	t.Helper()
-	must(t, filepath.WalkDir("/sys/fs/cgroup", func(at string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(at string, d fs.DirEntry, err error) error {
 		name := filepath.Base(at)
 		if err == nil && (name == v2 || name == v1) && strings.Contains(filepath.Base(filepath.Dir(at)), string(id)) {
 			b, err := os.ReadFile(at)
@@ -49,16 +51,14 @@ func memoryMax(t testing.TB, id chat.ID) string {
 func patchAs(ctx context.Context, t testing.TB, m *manager, id chat.ID, text string) (chat.Chat, error) {
 	t.Helper()
 	var p chat.Patch
-	must(t, json.Unmarshal([]byte(text), &p))
+	must.Do(t, json.Unmarshal([]byte(text), &p))
 	return m.Patch(ctx, id, p)
 }
 
 func patched(t testing.TB, m *manager, id chat.ID, text string) chat.Chat {
 	t.Helper()
 	c, err := patchAs(operator(t.Context()), t, m, id, text)
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	must.True(t, err == nil, "%s: %v", text, err)
 	return c
 }
 
@@ -92,34 +92,27 @@ func TestChangeLimits(t *testing.T) {
 		!slices.Equal(got.OldPlan, []string{"limits.nofile"}) || got.Labels["k"] != "v" {
 		t.Errorf("%+v", got)
 	}
-	if now := run(t, m, c.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout; now != began {
-		t.Errorf("another session: %s, was %s", now, began)
-	}
-	if n := len(auditLines(t, opt, `"patch"`, string(c.ID), `"limits.pids_max":"77"`)); n != 2 {
-		t.Errorf("%d lines in the audit log, want intent and done", n)
-	}
+	now := run(t, m, c.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout
+	expect.True(t, now == began, "another session: %s, was %s", now, began)
+	n := len(auditLines(t, opt, `"patch"`, string(c.ID), `"limits.pids_max":"77"`))
+	expect.True(t, n == 2, "%d lines in the audit log, want intent and done", n)
 	t.Run("drift", func(t *testing.T) {
 		path, _ := kernelLimit(t, c.ID, "pids.max", "pids.max")
-		must(t, os.WriteFile(path, []byte("max"), 0))
+		must.Do(t, os.WriteFile(path, []byte("max"), 0))
 		m.Reconcile(ctx)
-		if now := pidsMax(t, c.ID); now != "77" {
-			t.Errorf("after reconcile: %s", now)
-		}
+		expect.Equal(t, pidsMax(t, c.ID), "77", "after reconcile")
 		if n := len(auditLines(t, opt, `"mend"`, string(c.ID), "limits: pids_max", `"done"`)); n != 1 {
 			t.Errorf("%d lines in the audit log", n)
 		}
 	})
 	t.Run("sleep and wake", func(t *testing.T) {
-		must(t, second(m.Sleep(ctx, c.ID)))
+		must.Get(m.Sleep(ctx, c.ID))(t)
 		wantChanged(t, patched(t, m, c.ID, `{"limits":{"pids_max":66}}`), "", "limits.pids_max", "")
-		woken, err := m.Wake(ctx, c.ID)
-		must(t, err)
+		woken := must.Get(m.Wake(ctx, c.ID))(t)
 		if len(woken.OldPlan) > 0 || pidsMax(t, c.ID) != "66" {
 			t.Errorf("old plan %v, pids %s", woken.OldPlan, pidsMax(t, c.ID))
 		}
-		if r := run(t, m, c.ID, "ulimit -n"); r.Stdout != "2048\n" {
-			t.Errorf("nofile %s", r.Stdout)
-		}
+		expect.Equal(t, run(t, m, c.ID, "ulimit -n").Stdout, "2048\n", "nofile")
 	})
 	t.Run("back to the profile", func(t *testing.T) {
 		got := patched(t, m, c.ID, `{"limits":null}`)
@@ -149,9 +142,8 @@ func TestChangeMemoryHeld(t *testing.T) {
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "{ head -c 67108864 /dev/zero; touch full; exec sleep 1000; } | tail -c 67108864 > /dev/null"})
 	until(t, "the memory is held", exists(filepath.Join(c.Home, "full")))
 	_, err := patchAs(ctx, t, m, c.ID, `{"limits":{"memory_max":33554432,"pids_max":88},"labels":{"k":"v"}}`)
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "it holds") {
-		t.Errorf("below what it holds: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "it holds"),
+		"below what it holds: %v", err)
 	now, err := m.Get(ctx, c.ID)
 	if err != nil || now.Limits != chat.DefaultLimits() || len(now.Labels) > 0 || pidsMax(t, c.ID) != "200" {
 		t.Errorf("a refused change changed: %+v, %v, pids %s", now.Limits, now.Labels, pidsMax(t, c.ID))
@@ -164,31 +156,26 @@ func TestChangeMemoryHeld(t *testing.T) {
 		!slices.Contains(got.OldPlan, "limits.memory_max") || pidsMax(t, c.ID) != "88" {
 		t.Errorf("forced: %+v, old plan %v, pids %s", got.Changed, got.OldPlan, pidsMax(t, c.ID))
 	}
-	if n := len(auditLines(t, opt, `"patch"`, `"failed"`, string(c.ID), `"force":"true"`)); n != 1 {
-		t.Errorf("%d lines of what waits", n)
-	}
+	n := len(auditLines(t, opt, `"patch"`, `"failed"`, string(c.ID), `"force":"true"`))
+	expect.True(t, n == 1, "%d lines of what waits", n)
 	h, err := m.Host(ctx)
-	if err != nil || !strings.Contains(strings.Join(h.Findings, "\n"), "memory_max") {
-		t.Errorf("findings %v, %v", h.Findings, err)
-	}
-	must(t, m.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "KILL"}))
+	expect.True(t, err == nil && strings.Contains(strings.Join(h.Findings, "\n"), "memory_max"),
+		"findings %v, %v", h.Findings, err)
+	must.Do(t, m.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "KILL"}))
 	until(t, "the limit is in force", func() bool {
 		m.Reconcile(ctx)
 		return memoryMax(t, c.ID) == "33554432"
 	})
-	if now, err := m.Get(ctx, c.ID); err != nil || len(now.OldPlan) > 0 {
-		t.Errorf("old plan %v, %v", now.OldPlan, err)
-	}
+	now, err = m.Get(ctx, c.ID)
+	expect.True(t, err == nil && len(now.OldPlan) == 0, "old plan %v, %v", now.OldPlan, err)
 }
 
 // TestChangeByBridge: a bridge changes its own chat within what its profiles give, and what is
 // refused is audited.
 func TestChangeByBridge(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["web"]
-	p.Bridges = []string{"ada"}
-	opt.Profiles["web"] = p
-	closed := p
+	edit(opt, "web", func(p *chat.Profile) { p.Bridges = []string{"ada"} })
+	closed := opt.Profiles["web"]
 	closed.Name, closed.Bridges = "closed", []string{}
 	opt.Profiles["closed"] = closed
 	m := open(t, opt)
@@ -197,9 +184,9 @@ func TestChangeByBridge(t *testing.T) {
 	}
 	spec := chat.Spec{ExternalID: "a bridge's", Profile: "default"}
 	ada, _, err := m.Create(as("ada"), spec)
-	must(t, err)
+	must.Do(t, err)
 	bob, _, err := m.Create(as("bob"), spec)
-	must(t, err)
+	must.Do(t, err)
 	for _, c := range []struct {
 		by   string
 		id   chat.ID
@@ -217,36 +204,27 @@ func TestChangeByBridge(t *testing.T) {
 		{"ada", ada.ID, `{"egress_add":["0.0.0.0/0:1"]}`, chat.ErrDenied},
 	} {
 		var p chat.Patch
-		must(t, json.Unmarshal([]byte(c.text), &p))
-		if _, err := m.Patch(as(c.by), c.id, p); !errors.Is(err, c.want) {
-			t.Errorf("%s %s: %v, want %v", c.by, c.text, err, c.want)
-		}
+		must.Do(t, json.Unmarshal([]byte(c.text), &p))
+		expect.Is(t, expect.Err(m.Patch(as(c.by), c.id, p)), c.want, "%s %s", c.by, c.text)
 	}
 	for rule, n := range map[string]int{"limits": 2, "bridges": 1, "egress_may_add": 1} {
-		if got := auditLines(t, opt, `"patch"`, `"denied"`, `"rule":"`+rule+`"`); len(got) != n {
-			t.Errorf("%s: %d refusals are audited, want %d", rule, len(got), n)
-		}
+		got := auditLines(t, opt, `"patch"`, `"denied"`, `"rule":"`+rule+`"`)
+		expect.True(t, len(got) == n, "%s: %d refusals are audited, want %d", rule, len(got), n)
 	}
 	// An operator may more, and a bridge keeps what it was given.
 	patched(t, m, ada.ID, `{"limits":{"memory_max":536870912}}`)
 	_, err = patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":91}}`)
-	if !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("limits right after limits: %v", err)
-	}
+	expect.Is(t, err, chat.ErrBusy, "limits right after limits")
 	var c chat.Chat
 	until(t, "limits may change again", func() bool {
 		c, err = patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":90}}`)
 		return !errors.Is(err, chat.ErrBusy)
 	})
-	if err != nil || c.Limits.MemoryMax != 512<<20 {
-		t.Errorf("%+v, %v", c.Limits, err)
-	}
+	expect.True(t, err == nil && c.Limits.MemoryMax == 512<<20, "%+v, %v", c.Limits, err)
 	// Where an operator put it into a profile that is not for the bridge, it stays.
 	patched(t, m, ada.ID, `{"profile":"closed"}`)
 	_, err = patchAs(as("ada"), t, m, ada.ID, `{"profile":"web"}`)
-	if !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("out of a profile of others: %v", err)
-	}
+	expect.Is(t, err, chat.ErrDenied, "out of a profile of others")
 	patched(t, m, ada.ID, `{"profile":"web"}`)
 	// It asks for its chat as ever, and finds it.
 	again, created, err := m.Create(as("ada"), spec)
@@ -254,9 +232,8 @@ func TestChangeByBridge(t *testing.T) {
 		t.Errorf("%v %v %v", created, again.Ignored, err)
 	}
 	spec.Profile = "web"
-	if _, _, err := m.Create(as("bob"), spec); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("another profile for a chat that was not changed: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Create(as("bob"), spec)), chat.ErrExists,
+		"another profile for a chat that was not changed")
 }
 
 // TestChangeProfile: a chat that moves to another profile has its egress and limits at once, and is
@@ -272,8 +249,7 @@ func TestChangeProfile(t *testing.T) {
 	other.Name, other.Egress = "other", parsedAllows(t, "ssh.example.test:22")
 	other.Limits.PidsMax, other.Env, other.AllowNetlink = 99, map[string]string{"OF": "other"}, true
 	opt.Profiles["other"] = other
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
 	a, b := inmateOf(t, m, "moves a", "named"), inmateOf(t, m, "moves b", "named")
 	const refused = "ECONNRESET EOF EPIPE NXDOMAIN"
@@ -291,51 +267,42 @@ func TestChangeProfile(t *testing.T) {
 	began := run(t, m, a.ID, "cat /proc/1/stat | cut -d' ' -f22; echo kept > file").Stdout
 	got := patched(t, m, a.ID, `{"profile":"other"}`)
 	wantChanged(t, got, "egress limits.pids_max profile", "allow_netlink env", "")
-	if got.UID != a.UID || !slices.Equal(got.OldPlan, []string{"allow_netlink", "env"}) {
-		t.Errorf("uid %d, was %d; old plan %v", got.UID, a.UID, got.OldPlan)
-	}
+	expect.True(t, got.UID == a.UID && slices.Equal(got.OldPlan, []string{"allow_netlink", "env"}),
+		"uid %d, was %d; old plan %v", got.UID, a.UID, got.OldPlan)
 	check("moved")
 	// One that began without a network moves to one: it has it at the next wake.
 	lone := inmateOf(t, m, "moves alone", "default")
 	wantChanged(t, patched(t, m, lone.ID, `{"profile":"named"}`), "limits.pids_max profile", "egress env network", "")
-	must(t, m.Close())
-	again, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, m.Close())
+	again := must.Get(openManager(t.Context(), opt))(t)
 	*m = *again
 	t.Cleanup(func() {
 		ctx := operator(context.Background())
-		must(t, errors.Join(m.Reap(ctx, a.ID), m.Reap(ctx, b.ID), m.Reap(ctx, lone.ID), m.Close()))
+		must.Do(t, errors.Join(m.Reap(ctx, a.ID), m.Reap(ctx, b.ID), m.Reap(ctx, lone.ID), m.Close()))
 	})
 	check("another chatd")
 	now, err := m.Get(ctx, a.ID)
-	if err != nil || !slices.Equal(now.OldPlan, []string{"allow_netlink", "env"}) {
-		t.Errorf("after a restart: old plan %v, %v", now.OldPlan, err)
-	}
-	if r := run(t, m, a.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout; r != began {
-		t.Errorf("another session: %q, was %q", r, began)
-	}
+	expect.True(t, err == nil && slices.Equal(now.OldPlan, []string{"allow_netlink", "env"}),
+		"after a restart: old plan %v, %v", now.OldPlan, err)
+	r := run(t, m, a.ID, "cat /proc/1/stat | cut -d' ' -f22").Stdout
+	expect.True(t, r == began, "another session: %q, was %q", r, began)
 	if now, err := m.Get(ctx, lone.ID); err != nil || !now.Awake || !slices.Contains(now.OldPlan, "network") {
 		t.Errorf("after a restart, without a network: awake %v, old plan %v, %v", now.Awake, now.OldPlan, err)
 	}
-	must(t, errors.Join(second(m.Sleep(ctx, lone.ID)), second(m.Wake(ctx, lone.ID))))
+	must.Do(t, errors.Join(expect.Err(m.Sleep(ctx, lone.ID)), expect.Err(m.Wake(ctx, lone.ID))))
 	outcomes(t, "with a network", lone.try(t, "say", "api.example.test:7000", "x"), "ok")
-	must(t, second(m.Sleep(ctx, a.ID)))
+	must.Get(m.Sleep(ctx, a.ID))(t)
 	woken, err := m.Wake(ctx, a.ID)
-	if err != nil || len(woken.OldPlan) > 0 {
-		t.Errorf("woken: %v, %v", woken.OldPlan, err)
-	}
+	expect.True(t, err == nil && len(woken.OldPlan) == 0, "woken: %v, %v", woken.OldPlan, err)
 	check("woken")
-	if r := run(t, m, a.ID, "echo $OF; cat file; id -u").Stdout; !strings.HasPrefix(r, "other\nkept\n") {
-		t.Errorf("woken: %q", r)
-	}
+	r = run(t, m, a.ID, "echo $OF; cat file; id -u").Stdout
+	expect.True(t, strings.HasPrefix(r, "other\nkept\n"), "woken: %q", r)
 	// Back again, and to one without a network.
 	patched(t, m, a.ID, `{"profile":"named"}`)
 	outcomes(t, "back", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 	outcomes(t, "back, of the other", a.try(t, "say", "ssh.example.test:22", "x"), refused)
 	got = patched(t, m, a.ID, `{"profile":"default"}`)
-	if !slices.Contains(got.OldPlan, "network") {
-		t.Errorf("old plan %v", got.OldPlan)
-	}
+	expect.True(t, slices.Contains(got.OldPlan, "network"), "old plan %v", got.OldPlan)
 	outcomes(t, "nowhere", a.try(t, "say", "api.example.test:7000", "x"), refused)
 }
 
@@ -353,16 +320,15 @@ func TestReloadLimits(t *testing.T) {
 	p.Env = map[string]string{"NEW": "1"}
 	p.Egress = parsedAllows(t, "ssh.example.test:22")
 	all["named"] = p
-	must(t, m.ReloadProfiles(ctx, nil, all))
+	must.Do(t, m.ReloadProfiles(ctx, nil, all))
 	if pidsMax(t, a.ID) != "123" || memoryMax(t, own.ID) != "201326592" || pidsMax(t, own.ID) != "44" {
 		t.Errorf("pids %s, and of its own %s", pidsMax(t, a.ID), pidsMax(t, own.ID))
 	}
 	outcomes(t, "what came", a.try(t, "say", "ssh.example.test:22", "x"), "ok")
 	outcomes(t, "what went", a.try(t, "say", "api.example.test:7000", "x"), "ECONNRESET EOF EPIPE NXDOMAIN")
 	now, err := m.Get(ctx, a.ID)
-	if err != nil || !slices.Equal(now.OldPlan, []string{"env"}) || now.Limits.PidsMax != 123 {
-		t.Errorf("old plan %v, %+v, %v", now.OldPlan, now.Limits, err)
-	}
+	expect.True(t, err == nil && slices.Equal(now.OldPlan, []string{"env"}) && now.Limits.PidsMax == 123,
+		"old plan %v, %+v, %v", now.OldPlan, now.Limits, err)
 	p.Limits.PidsMax = 1
 	all["named"] = p
 	if err := m.ReloadProfiles(ctx, nil, all); !errors.Is(err, chat.ErrInvalid) || pidsMax(t, a.ID) != "123" {
@@ -376,22 +342,19 @@ func TestPatchKilled(t *testing.T) {
 	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "killed"}))(t)
 	d.kill()
 	for point, text := range map[string]string{
 		"patch.record.after": `{"limits":{"pids_max":55},"env":{"A":"patch.record.after"}}`,
 		"patch.live.after":   `{"limits":{"pids_max":55},"env":{"A":"patch.live.after"}}`,
 	} {
 		d = startDaemon(t, opt, "")
-		must(t, second(d.Patch(t.Context(), c.ID, chat.Patch{NoLimits: true, NoEnv: true})))
+		must.Get(d.Patch(t.Context(), c.ID, chat.Patch{NoLimits: true, NoEnv: true}))(t)
 		d.kill()
 		d = startDaemon(t, opt, point)
 		var p chat.Patch
-		must(t, json.Unmarshal([]byte(text), &p))
-		if _, err := d.Patch(t.Context(), c.ID, p); err == nil {
-			t.Errorf("%s was never reached", point)
-		}
+		must.Do(t, json.Unmarshal([]byte(text), &p))
+		expect.True(t, expect.Err(d.Patch(t.Context(), c.ID, p)) != nil, "%s was never reached", point)
 		d.killed(t)
 		d = startDaemon(t, opt, "")
 		now, err := d.Get(t.Context(), c.ID)
@@ -402,7 +365,7 @@ func TestPatchKilled(t *testing.T) {
 		d.kill()
 	}
 	d = startDaemon(t, opt, "")
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestChangeProfileSees: a session that sees paths of the host under the file rules of its profile
@@ -410,8 +373,8 @@ func TestPatchKilled(t *testing.T) {
 func TestChangeProfileSees(t *testing.T) {
 	needsRoot(t)
 	shared := "/opt/change-" + filepath.Base(t.TempDir())
-	t.Cleanup(func() { must(t, os.RemoveAll(shared)) })
-	must(t, errors.Join(os.MkdirAll(shared+"/closed", 0o755),
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(shared)) })
+	must.Do(t, errors.Join(os.MkdirAll(shared+"/closed", 0o755),
 		os.WriteFile(shared+"/closed/f", []byte("closed by rules\n"), 0o644)))
 	opt := ruledOptions(t, `access: {useDefaults: false, deny: [/data/closed, "~/note"]}`)
 	p := opt.Profiles["ruled"]
@@ -433,17 +396,13 @@ func TestChangeProfileSees(t *testing.T) {
 	if got := look(); strings.Contains(got, "by rules") || strings.Contains(got, "note") {
 		t.Errorf("after it was refused: %q", got)
 	}
-	must(t, second(m.Sleep(ctx, c.ID)))
+	must.Get(m.Sleep(ctx, c.ID))(t)
 	patched(t, m, c.ID, `{"profile":"default"}`)
-	must(t, second(m.Wake(ctx, c.ID)))
-	if got := look(); got != "a note\n" {
-		t.Errorf("in the new profile: %q", got)
-	}
+	must.Get(m.Wake(ctx, c.ID))(t)
+	expect.Equal(t, look(), "a note\n", "in the new profile")
 	// And back, awake: it sees nothing of the host, and has the rules at once.
 	patched(t, m, c.ID, `{"profile":"ruled"}`)
-	if got := look(); got != "" {
-		t.Errorf("with the rules again: %q", got)
-	}
+	expect.Equal(t, look(), "", "with the rules again")
 }
 
 // TestChangeDisk: what a chat may have on disk is of its uid: a change holds immediately, also while
@@ -453,10 +412,8 @@ func TestChangeDisk(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "disk", "default")
 	wantChanged(t, patched(t, m, c.ID, `{"limits":{"disk_max":104857600}}`), "limits.disk_max", "", "")
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	got := patched(t, m, c.ID, `{"limits":{"inodes_max":1000,"pids_max":50}}`)
 	wantChanged(t, got, "limits.inodes_max", "limits.pids_max", "")
-	if got.Limits.DiskMax != 100<<20 || got.Limits.InodesMax != 1000 {
-		t.Errorf("%+v", got.Limits)
-	}
+	expect.True(t, got.Limits.DiskMax == 100<<20 && got.Limits.InodesMax == 1000, "%+v", got.Limits)
 }

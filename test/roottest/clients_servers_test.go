@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/must"
 )
 
 // servers are those that real clients ask: each by a name of its own, all at one address.
@@ -45,8 +46,8 @@ const gitToken = "git-roottest-0123456789abcdefghij"
 func newServers(t *testing.T) *servers {
 	t.Helper()
 	s := &servers{newInternet(t), filepath.Join("/srv", "servers")}
-	must(t, os.Mkdir(s.dir, 0o755))
-	t.Cleanup(func() { must(t, os.RemoveAll(s.dir)) })
+	must.Do(t, os.Mkdir(s.dir, 0o755))
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(s.dir)) })
 	if _, err := os.Stat("/usr/bin/git"); err == nil {
 		s.makeRepositories(t)
 	}
@@ -79,25 +80,22 @@ func asServer(cmd *exec.Cmd) *exec.Cmd {
 func (s *servers) makeRepositories(t *testing.T) {
 	t.Helper()
 	home := filepath.Join(s.dir, "home")
-	must(t, os.Mkdir(home, 0o755))
-	must(t, os.Chown(home, serverID, serverID))
+	must.Do(t, os.Mkdir(home, 0o755))
+	must.Do(t, os.Chown(home, serverID, serverID))
 	for name, cmd := range map[string]*exec.Cmd{
 		filepath.Join(home, "repo.git"):  asServer(exec.Command("git", "init", "--bare", "-q")),
 		filepath.Join(s.dir, "repo.git"): exec.Command("git", "init", "--bare", "-q"),
 	} {
 		cmd.Args = append(cmd.Args, name)
 		cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOME=" + home}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", cmd, err, out)
-		}
+		must.Run(t, cmd)
 	}
 }
 
 // head is what a repository has as its branch work.
 func (s *servers) head(t *testing.T, repo string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(s.dir, repo, "refs", "heads", "work"))
-	must(t, err)
+	b := must.Get(os.ReadFile(filepath.Join(s.dir, repo, "refs", "heads", "work")))(t)
 	return strings.TrimSpace(string(b))
 }
 
@@ -108,9 +106,9 @@ func (s *servers) serveSSH(t *testing.T) {
 	passwd, config := filepath.Join(s.dir, "passwd"), filepath.Join(s.dir, "sshd_config")
 	home := filepath.Join(s.dir, "home")
 	key := filepath.Join(s.dir, "host_key")
-	must(t, os.WriteFile(passwd, fmt.Appendf(nil, "root:x:0:0::/root:/bin/sh\n"+
+	must.Do(t, os.WriteFile(passwd, fmt.Appendf(nil, "root:x:0:0::/root:/bin/sh\n"+
 		"git:x:%d:%d::%s:/bin/sh\n", serverID, serverID, home), 0o644))
-	must(t, os.WriteFile(config, []byte("HostKey "+key+"\nAuthorizedKeysFile "+s.dir+"/known\n"+
+	must.Do(t, os.WriteFile(config, []byte("HostKey "+key+"\nAuthorizedKeysFile "+s.dir+"/known\n"+
 		"StrictModes no\nUsePAM no\nPasswordAuthentication no\nUseDNS no\nPidFile none\n"+
 		"Subsystem sftp internal-sftp\n"), 0o644))
 	makeKey(t, key, serverID)
@@ -138,10 +136,8 @@ func makeKey(t *testing.T, name string, uid int) {
 	t.Helper()
 	out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f",
 		name).CombinedOutput()
-	if err != nil {
-		t.Fatalf("ssh-keygen: %v: %s", err, out)
-	}
-	must(t, os.Chown(name, uid, uid))
+	must.True(t, err == nil, "ssh-keygen: %v: %s", err, out)
+	must.Do(t, os.Chown(name, uid, uid))
 }
 
 // welcome gives a chat a key in ~/.ssh that the server knows, and the server's.
@@ -150,12 +146,10 @@ func (s *servers) welcome(t *testing.T, a inmate) {
 	a.sh(t, "mkdir -m 0700 ~/.ssh")
 	key := a.in(".ssh/id_ed25519")
 	makeKey(t, key, int(a.UID))
-	mine, err := os.ReadFile(key + ".pub")
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(s.dir, "known"), mine, 0o644))
-	theirs, err := os.ReadFile(filepath.Join(s.dir, "host_key.pub"))
-	must(t, err)
-	must(t, os.WriteFile(a.in(".ssh/known_hosts"), append([]byte("git.example.test "),
+	mine := must.Get(os.ReadFile(key + ".pub"))(t)
+	must.Do(t, os.WriteFile(filepath.Join(s.dir, "known"), mine, 0o644))
+	theirs := must.Get(os.ReadFile(filepath.Join(s.dir, "host_key.pub")))(t)
+	must.Do(t, os.WriteFile(a.in(".ssh/known_hosts"), append([]byte("git.example.test "),
 		theirs...), 0o644))
 }
 
@@ -181,8 +175,7 @@ func (s *servers) serveRedis(t *testing.T) {
 	// It ends with its shell's stdin, also if the test is killed.
 	cmd := asServer(exec.Command("bash", "-c", `(exec -a redis-server /usr/bin/redis-check-rdb \
 --port 6379 --bind 0.0.0.0 --protected-mode no --save "" --dir /) & cat; kill $!; wait`))
-	in, err := cmd.StdinPipe()
-	must(t, err)
+	in := must.Get(cmd.StdinPipe())(t)
 	s.in(t, cmd.Start)
 	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	until(t, "Redis listens", func() bool {
@@ -244,7 +237,7 @@ func npmPackage(t *testing.T, files map[string][]byte) {
 		"package/x.js":         `module.exports = "npm installed it"`,
 	})
 	sum, old := sha512.Sum512(b), sha1.Sum(b)
-	doc, err := json.Marshal(map[string]any{
+	doc := must.Get(json.Marshal(map[string]any{
 		"name": "left-test", "dist-tags": map[string]string{"latest": "1.0.0"},
 		"versions": map[string]any{"1.0.0": map[string]any{
 			"name": "left-test", "version": "1.0.0", "dist": map[string]string{
@@ -252,8 +245,7 @@ func npmPackage(t *testing.T, files map[string][]byte) {
 				"shasum":    fmt.Sprintf("%x", old),
 				"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])},
 		}},
-	})
-	must(t, err)
+	}))(t)
 	files["npm.example.test/left-test"] = doc
 	files["npm.example.test/left-test/-/left-test-1.0.0.tgz"] = b
 }
@@ -265,12 +257,11 @@ func archive(t *testing.T, files map[string]string) []byte {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for name, text := range files {
-		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}))
-		_, err := io.WriteString(w, text)
-		must(t, err)
+		must.Do(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}))
+		must.Get(io.WriteString(w, text))(t)
 	}
-	must(t, w.Close())
-	must(t, z.Close())
+	must.Do(t, w.Close())
+	must.Do(t, z.Close())
 	return b.Bytes()
 }
 
@@ -287,12 +278,10 @@ func pipPackage(t *testing.T, files map[string][]byte) {
 		info + "RECORD": "left_test.py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" +
 			info + "RECORD,,\n",
 	} {
-		f, err := w.Create(name)
-		must(t, err)
-		_, err = io.WriteString(f, text)
-		must(t, err)
+		f := must.Get(w.Create(name))(t)
+		must.Get(io.WriteString(f, text))(t)
 	}
-	must(t, w.Close())
+	must.Do(t, w.Close())
 	files["pypi.example.test/simple/left-test/"] = fmt.Appendf(nil,
 		`<!DOCTYPE html><a href="/files/%s#sha256=%x">%[1]s</a>`, wheel, sha256.Sum256(b.Bytes()))
 	files["pypi.example.test/files/"+wheel] = b.Bytes()
@@ -305,15 +294,12 @@ func debianPackage(t *testing.T, files map[string][]byte) {
 		"Maintainer: Nobody <nobody@example.test>\nDescription: is for a test\n"
 	dir := t.TempDir()
 	tree, deb := filepath.Join(dir, "tree"), filepath.Join(dir, "left.deb")
-	must(t, os.MkdirAll(filepath.Join(tree, "DEBIAN"), 0o755))
-	must(t, os.WriteFile(filepath.Join(tree, "DEBIAN", "control"), []byte(control), 0o644))
-	must(t, os.WriteFile(filepath.Join(tree, "left-test"), []byte("apt fetched it\n"), 0o644))
+	must.Do(t, os.MkdirAll(filepath.Join(tree, "DEBIAN"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(tree, "DEBIAN", "control"), []byte(control), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(tree, "left-test"), []byte("apt fetched it\n"), 0o644))
 	out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", tree, deb).CombinedOutput()
-	if err != nil {
-		t.Fatalf("dpkg-deb: %v: %s", err, out)
-	}
-	b, err := os.ReadFile(deb)
-	must(t, err)
+	must.True(t, err == nil, "dpkg-deb: %v: %s", err, out)
+	b := must.Get(os.ReadFile(deb))(t)
 	files["mirror.example.test/left-test_1.0_all.deb"] = b
 	files["mirror.example.test/Packages"] = fmt.Appendf(nil,
 		"%sFilename: ./left-test_1.0_all.deb\nSize: %d\nSHA256: %x\n\n", control, len(b),

@@ -11,6 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	words "github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // realClient is a program as Debian has it, that knows nothing of chatd.
@@ -129,9 +131,8 @@ func withClients(t *testing.T) provision.Options {
 		"web.example.test:8443", "web.example.test:8081", "proxy.example.test:3128",
 		outsideAddr+":3128", "api.example.test:8443")
 	file := filepath.Join(filepath.Dir(opt.State), "token")
-	must(t, os.WriteFile(file, []byte(gitToken), 0o600))
-	header, err := words.ParseHeader("Authorization: Basic git:$")
-	must(t, err)
+	must.Do(t, os.WriteFile(file, []byte(gitToken), 0o600))
+	header := must.Get(words.ParseHeader("Authorization: Basic git:$"))(t)
 	opt.Secrets["git"] = words.Spec{File: file, Hosts: parsedAllows(t, "git.example.test:8443"),
 		Header: header, Env: "GIT_TOKEN"}
 	p := opt.Profiles["named"]
@@ -192,18 +193,16 @@ func (c realClient) works(t *testing.T, s *servers, a inmate) {
 			t.Errorf("the server has %s, the chat pushed %s", head, r.Stdout)
 		}
 	}
-	if e := explained(t, a, c.to, c.port); e.Verdict != "allow" {
-		t.Errorf("explain of what works: %+v", e)
-	}
+	e := explained(t, a, c.to, c.port)
+	expect.True(t, e.Verdict == "allow", "explain of what works: %+v", e)
 }
 
 // isRefused asks a name that is not listed: by its shim, if there is one, and by PATH without. The
 // program says what the network told it.
 func (c realClient) isRefused(t *testing.T, a inmate) {
 	const other = "other.example.test"
-	if e := explained(t, a, other, c.port); e.Verdict != "deny" {
-		t.Errorf("explain of what is refused: %+v", e)
-	}
+	e := explained(t, a, other, c.port)
+	expect.True(t, e.Verdict == "deny", "explain of what is refused: %+v", e)
 	command := c.at(other)
 	want := strings.ReplaceAll(c.refused, "HOST", other)
 	for _, path := range []string{"", "PATH=/usr/bin; "} {
@@ -219,14 +218,12 @@ func (c realClient) isRefused(t *testing.T, a inmate) {
 func (i inmate) line(t *testing.T, command string) chat.RunResult {
 	t.Helper()
 	spec := chat.RunSpec{Command: command, Timeout: tryTimeout}
-	r, err := i.m.Run(operator(t.Context()), i.ID, spec)
-	must(t, err)
+	r := must.Get(i.m.Run(operator(t.Context()), i.ID, spec))(t)
 	return r
 }
 
 func explained(t *testing.T, a inmate, host string, port uint16) chat.Explained {
 	t.Helper()
-	e, err := a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port})
-	must(t, err)
+	e := must.Get(a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port}))(t)
 	return e
 }

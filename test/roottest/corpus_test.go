@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // corpus reads a file of ../../guard/testdata: columns, and ␤ for the end of a line.
 func corpus(t testing.TB, name string) (lines [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("../../internal/guard/testdata/" + name)
-	must(t, err)
+	text := must.Get(os.ReadFile("../../internal/guard/testdata/" + name))(t)
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSuffix(line, "\n"); line != "" && line[0] != '#' {
 			lines = append(lines, strings.Split(strings.ReplaceAll(line, "␤", "\n"), "\t"))
@@ -45,17 +46,16 @@ func newBait(t testing.TB) *bait {
 	t.Helper()
 	b := &bait{dir: "/srv/bait", owner: 65534}
 	b.target = b.dir + "/t/target"
-	must(t, os.MkdirAll(b.dir+"/t", 0o755))
+	must.Do(t, os.MkdirAll(b.dir+"/t", 0o755))
 	t.Cleanup(func() { os.RemoveAll(b.dir) })
-	must(t, os.WriteFile(b.dir+"/secret", []byte(baitSecret+"\n"), 0o644))
+	must.Do(t, os.WriteFile(b.dir+"/secret", []byte(baitSecret+"\n"), 0o644))
 	cmd := exec.Command("sleep", "3600")
 	cmd.Env = []string{"TOKEN=" + baitSecret}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: b.owner, Gid: b.owner}}
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	b.pid = cmd.Process.Pid
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	_, b.port, _ = net.SplitHostPort(l.Addr().String())
 	go b.answer(l)
@@ -77,12 +77,12 @@ func (b *bait) answer(l net.Listener) {
 // restore puts the target back as it was.
 func (b *bait) restore(t testing.TB) {
 	t.Helper()
-	must(t, os.RemoveAll(filepath.Dir(b.target)))
-	must(t, os.Mkdir(filepath.Dir(b.target), 0o777))
-	must(t, os.Chmod(filepath.Dir(b.target), 0o777))
-	must(t, os.WriteFile(b.target, []byte("as it was\n"), 0o666))
-	must(t, os.Chmod(b.target, 0o666))
-	must(t, os.Chown(b.target, int(b.owner), int(b.owner)))
+	must.Do(t, os.RemoveAll(filepath.Dir(b.target)))
+	must.Do(t, os.Mkdir(filepath.Dir(b.target), 0o777))
+	must.Do(t, os.Chmod(filepath.Dir(b.target), 0o777))
+	must.Do(t, os.WriteFile(b.target, []byte("as it was\n"), 0o666))
+	must.Do(t, os.Chmod(b.target, 0o666))
+	must.Do(t, os.Chown(b.target, int(b.owner), int(b.owner)))
 }
 
 // state is what can be seen of the target and of the listener.
@@ -112,10 +112,10 @@ func asHostUser(t testing.TB, uid uint32, command string) string {
 	dir := t.TempDir()
 	for d := dir; d != "/"; d = filepath.Dir(d) {
 		if fi, err := os.Stat(d); err == nil && fi.Mode()&0o001 == 0 {
-			must(t, os.Chmod(d, fi.Mode()|0o011))
+			must.Do(t, os.Chmod(d, fi.Mode()|0o011))
 		}
 	}
-	must(t, os.Chown(dir, int(uid), int(uid)))
+	must.Do(t, os.Chown(dir, int(uid), int(uid)))
 	cmd := exec.Command("timeout", "20", "sh", "-c", command)
 	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "USER=x"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
@@ -155,9 +155,8 @@ func TestBypasses(t *testing.T) {
 			b.restore(t)
 			before, calls = b.state(), b.calls.Load()
 			r, err := k.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: command})
-			if b.had(effect, before, r.Stdout+r.Stderr, calls) {
-				t.Errorf("%s in a chat of profile %s: %s: %+v", effect, c.Profile, command, r)
-			}
+			expect.True(t, !b.had(effect, before, r.Stdout+r.Stderr, calls),
+				"%s in a chat of profile %s: %s: %+v", effect, c.Profile, command, r)
 			refused := errors.Is(err, chat.ErrDenied)
 			if err != nil && !refused || refused != (seen && c.ID == strict.ID) {
 				t.Errorf("profile %s: %s: %v", c.Profile, command, err)
@@ -168,9 +167,7 @@ func TestBypasses(t *testing.T) {
 		}
 	}
 	t.Logf("%d commands tried, %d of them denied by the guard", tried, denied)
-	if tried < 150 {
-		t.Errorf("%d commands had their effect on this host, want at least 150", tried)
-	}
+	expect.True(t, tried >= 150, "%d commands had their effect on this host, want at least 150", tried)
 }
 
 // TestHarmless runs the corpus of everyday commands for effect, with the guard and,

@@ -4,13 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestEnvironment: the variables of a profile and of a chat are in its terminal and in its
@@ -19,14 +24,13 @@ import (
 func TestEnvironment(t *testing.T) {
 	opt := options(t)
 	skel := filepath.Join(filepath.Dir(opt.State), "skel")
-	must(t, os.MkdirAll(filepath.Join(skel, ".config", "opencode"), 0o755))
-	must(t, os.WriteFile(filepath.Join(skel, ".config", "opencode", "model"), []byte("mine\n"), 0o644))
+	must.Do(t, os.MkdirAll(filepath.Join(skel, ".config", "opencode"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(skel, ".config", "opencode", "model"), []byte("mine\n"), 0o644))
 	opt.Profiles["plain"] = chat.Profile{Name: "plain", Limits: chat.DefaultLimits(), Commands: []string{"*"}, Skeleton: skel,
 		Env: map[string]string{"FROM_PROFILE": "p", "BOTH": "profile"}}
 	m := open(t, opt)
 	spec := chat.Spec{ExternalID: "x", Profile: "plain", Env: map[string]string{"FROM_CHAT": "c d", "BOTH": "chat"}}
-	c, _, err := m.Create(operator(t.Context()), spec)
-	must(t, err)
+	c := must.First(m.Create(operator(t.Context()), spec))(t)
 	const vars = `printf '%s.%s.%s|' "$FROM_PROFILE" "$FROM_CHAT" "$BOTH"; echo`
 	tryAll(t, m, c, []want{
 		{vars, "p.c d.chat|"},
@@ -35,20 +39,15 @@ func TestEnvironment(t *testing.T) {
 		{"echo $PAGER $EDITOR $NPM_CONFIG_PREFIX $PIP_BREAK_SYSTEM_PACKAGES", c.Home + "/.local 1"},
 		{"mkdir -p ~/.local/bin; printf '#!/bin/sh\necho own' >~/.local/bin/own-tool; cp ~/.local/bin/own-tool ~/.local/bin/cat; chmod +x ~/.local/bin/*; own-tool; cat /dev/null; command -v cat", "own\n/opt/chatd/bin/cat\n"},
 	})
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: vars, Enter: true}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: vars, Enter: true}))
 	waitScreen(t, m, c.ID, "p.c d.chat|")
-	if c.Env["FROM_CHAT"] != "c d" {
-		t.Errorf("shown: %v", c.Env)
-	}
+	expect.True(t, c.Env["FROM_CHAT"] == "c d", "shown: %v", c.Env)
 	spec.Env = map[string]string{"FROM_CHAT": "other"}
-	if _, _, err := m.Create(operator(t.Context()), spec); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("the same chat with another env: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Create(operator(t.Context()), spec)), chat.ErrExists,
+		"the same chat with another env")
 	for _, name := range []string{"LD_PRELOAD", "PATH", "BASH_ENV"} {
 		_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: name, Env: map[string]string{name: "x"}})
-		if !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, err, chat.ErrInvalid, "%s", name)
 	}
 }
 
@@ -56,12 +55,12 @@ func TestEnvironment(t *testing.T) {
 func TestInstallsIntoTheHome(t *testing.T) {
 	m := open(t, options(t))
 	c := create(t, m, "x", "default")
-	must(t, os.Mkdir(filepath.Join(c.Home, "tool"), 0o755))
-	must(t, os.WriteFile(filepath.Join(c.Home, "tool", "package.json"), []byte(`{"name":"own-npm","version":"1.0.0","bin":{"own-npm":"x.js"}}`), 0o644))
-	must(t, os.WriteFile(filepath.Join(c.Home, "tool", "x.js"), []byte("#!/usr/bin/env node\nconsole.log('by npm')\n"), 0o755))
-	must(t, os.WriteFile(filepath.Join(c.Home, "tool", "setup.py"), []byte("from setuptools import setup\nsetup(name='own-pip', version='1', py_modules=['own_pip'])\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(c.Home, "tool", "own_pip.py"), []byte("print('by pip')\n"), 0o644))
-	must(t, filepath.WalkDir(filepath.Join(c.Home, "tool"), func(p string, _ os.DirEntry, err error) error {
+	must.Do(t, os.Mkdir(filepath.Join(c.Home, "tool"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "tool", "package.json"), []byte(`{"name":"own-npm","version":"1.0.0","bin":{"own-npm":"x.js"}}`), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "tool", "x.js"), []byte("#!/usr/bin/env node\nconsole.log('by npm')\n"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "tool", "setup.py"), []byte("from setuptools import setup\nsetup(name='own-pip', version='1', py_modules=['own_pip'])\n"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "tool", "own_pip.py"), []byte("print('by pip')\n"), 0o644))
+	must.Do(t, filepath.WalkDir(filepath.Join(c.Home, "tool"), func(p string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(p, int(c.UID), int(c.UID)))
 	}))
 	tried := 0
@@ -86,43 +85,149 @@ func TestInstallsIntoTheHome(t *testing.T) {
 func TestProgramsInstalledLater(t *testing.T) {
 	opt := options(t)
 	name := fmt.Sprintf("chatd-test-tool-%d", os.Getpid())
-	must(t, unix.Mount("tmpfs", "/usr/local/bin", "tmpfs", 0, "mode=0755"))
-	t.Cleanup(func() { must(t, unix.Unmount("/usr/local/bin", unix.MNT_DETACH)) })
+	must.Do(t, unix.Mount("tmpfs", "/usr/local/bin", "tmpfs", 0, "mode=0755"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount("/usr/local/bin", unix.MNT_DETACH)) })
 	opt.Profiles["plain"] = chat.Profile{Name: "plain", Limits: chat.DefaultLimits(), Commands: []string{"sh", name}}
 	m := open(t, opt)
 	c := create(t, m, "x", "plain")
-	if r := run(t, m, c.ID, name); r.Exit != 127 {
-		t.Fatalf("before: %+v", r)
-	}
-	must(t, os.WriteFile(filepath.Join("/usr/local/bin", name), []byte("#!/bin/sh\necho here\n"), 0o755))
+	r := run(t, m, c.ID, name)
+	must.True(t, r.Exit == 127, "before: %+v", r)
+	must.Do(t, os.WriteFile(filepath.Join("/usr/local/bin", name), []byte("#!/bin/sh\necho here\n"), 0o755))
 	tryAll(t, m, c, []want{{name, "here\n"}})
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
-	must(t, os.Remove(filepath.Join("/usr/local/bin", name)))
-	if r := run(t, m, c.ID, name); r.Exit != 127 {
-		t.Errorf("after: %+v", r)
-	}
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
+	must.Do(t, os.Remove(filepath.Join("/usr/local/bin", name)))
+	r = run(t, m, c.ID, name)
+	expect.True(t, r.Exit == 127, "after: %+v", r)
 }
 
 // TestShellIsDefault: the shipped name and that of older configs and records mean one profile,
 // unless the config has one named shell.
 func TestShellIsDefault(t *testing.T) {
 	opt := options(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	no := false
 	spec := func(profile string) chat.Spec { return chat.Spec{ExternalID: "x", Profile: profile, Awake: &no} }
 	ctx := operator(t.Context())
-	c, _, err := m.Create(ctx, spec(chat.ShellProfile))
-	must(t, err)
+	c := must.First(m.Create(ctx, spec(chat.ShellProfile)))(t)
 	for _, name := range []string{"", chat.DefaultProfile, chat.ShellProfile} {
 		if again, created, err := m.Create(ctx, spec(name)); err != nil || created || again.ID != c.ID || again.Profile != chat.DefaultProfile {
 			t.Errorf("%q: %+v, %v, %v", name, again, created, err)
 		}
 	}
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	opt.Profiles[chat.ShellProfile] = chat.Profile{Name: chat.ShellProfile, Limits: chat.DefaultLimits(), Commands: []string{"sh"}}
 	m = open(t, opt)
-	if _, _, err := m.Create(ctx, spec(chat.ShellProfile)); !errors.Is(err, chat.ErrExists) || !strings.Contains(err.Error(), "shell") {
-		t.Errorf("with a profile of that name: %v", err)
+	_, _, err := m.Create(ctx, spec(chat.ShellProfile))
+	expect.True(t, errors.Is(err, chat.ErrExists) && strings.Contains(err.Error(), "shell"), "with a profile of that name: %v", err)
+}
+
+// TestInsideNamesNothing: what a run reads of itself names neither the host's cgroups nor
+// where chatd keeps its profiles and programs.
+func TestInsideNamesNothing(t *testing.T) {
+	opt := attackOptions(t)
+	m := open(t, opt)
+	a := inmateOf(t, m, "inside", "default")
+	cgroups := a.sh(t, "cat /proc/self/cgroup")
+	if strings.Contains(cgroups, opt.Cgroup) || strings.Contains(cgroups, string(a.ID)) || cgroups == "" {
+		t.Errorf("a run is in\n%s", cgroups)
 	}
+	mounts := a.sh(t, "cat /proc/self/mountinfo")
+	for _, dir := range []string{"profiles", "bin"} {
+		p := filepath.Join(opt.State, dir)
+		expect.True(t, !strings.Contains(mounts, p), "mountinfo names %s:\n%s", p, mounts)
+	}
+}
+
+// TestSettingsInside: a session has the settings that programs of the host find in /etc,
+// and cannot write to them.
+func TestSettingsInside(t *testing.T) {
+	m := open(t, attackOptions(t))
+	a := inmateOf(t, m, "settings", "default")
+	found := 0
+	for _, pattern := range []string{"/etc/fonts/fonts.conf", "/etc/java-*/security/java.security", "/etc/chromium.d/*", "/etc/xml/catalog", "/etc/ssl/openssl.cnf", "/etc/mime.types"} {
+		files, _ := filepath.Glob(pattern)
+		for _, f := range files {
+			if fi, err := os.Stat(f); err != nil || fi.Mode().Perm()&0o004 == 0 {
+				continue
+			}
+			found++
+			outcomes(t, "read "+f, strings.Fields(a.try(t, "read", f))[0], "ok")
+			outcomes(t, "write "+f, a.try(t, "open-write", f), "EROFS EACCES")
+		}
+	}
+	expect.True(t, found != 0,
+		"this host has no settings to look at: want at least /etc/ssl/openssl.cnf")
+	if _, err := os.Stat("/usr/bin/java"); err == nil {
+		got := a.sh(t, "java -XX:+UseSerialGC -Xmx32m -version 2>&1")
+		expect.True(t, strings.Contains(got, "version"), "java says %s", got)
+	}
+}
+
+// TestSanitizersAndAgent: a program of AddressSanitizer ends well, and ssh-agent, which is
+// set-group-id on Debian, starts by its name and holds a key.
+func TestSanitizersAndAgent(t *testing.T) {
+	m := open(t, options(t))
+	c := create(t, m, "sanitizers", "default")
+	for program, script := range map[string]string{
+		"gcc":       `echo 'int main(){return 0;}' >m.c && gcc -fsanitize=address m.c -o m && ./m && gcc -fsanitize=leak m.c -o m && ./m`,
+		"ssh-agent": `eval $(ssh-agent) && ssh-keygen -qt ed25519 -N "" -f k && ssh-add -q k && ssh-add -l | grep -c ED25519 && ssh-agent -k`,
+	} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("the host has no %s", program)
+			continue
+		}
+		r := run(t, m, c.ID, script)
+		expect.True(t, r.Exit == 0, "%s: exit %d: %s %s", program, r.Exit, r.Stdout, r.Stderr)
+	}
+}
+
+// TestRuntimesFitTheChat: the heaps of runtimes stay below the chat's memory_max, and their workers
+// below its CPU quota, in a run and in the terminal. A program that makes garbage ends by itself.
+func TestRuntimesFitTheChat(t *testing.T) {
+	opt := options(t)
+	limits := chat.DefaultLimits()
+	limits.MemoryMax, limits.CPUQuota, limits.CPUPeriod = 512<<20, chat.Duration(time.Second/10), chat.Duration(time.Second/10)
+	opt.Profiles["sized"] = chat.Profile{Name: "sized", Limits: limits, Commands: []string{"*"}, Env: map[string]string{"CARGO_BUILD_JOBS": "7"}}
+	m := open(t, opt)
+	c := create(t, m, "sized", "sized")
+	tried := 0
+	for _, r := range []struct {
+		program, heap string
+		least, most   int
+	}{
+		{"node", `node -p 'require("v8").getHeapStatistics().heap_size_limit'`, 256 << 20, 512 << 20},
+		{"java", `java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2=="MaxHeapSize" {print $4}'`, 64 << 20, 256 << 20},
+		{"java", `java -XX:+PrintFlagsFinal -version 2>/dev/null | awk '$2=="ActiveProcessorCount" {print $4}'`, 1, 1},
+		{"node", `node -p 'require("os").cpus().length'`, 1, 1},
+		{"node", `node --input-type=module -e 'import {availableParallelism as n} from "os"; console.log(n())'`, 1, 1},
+		{"node", `node -p 'require("os").totalmem()'`, 512 << 20, 512 << 20},
+		{"python3", `/usr/bin/python3 -c 'import os; print(os.cpu_count())'`, 1, 1},
+		{"free", "free -b | awk '/Mem/ {print $2}'", 512 << 20, 512 << 20},
+		{"getconf", "getconf _NPROCESSORS_ONLN", 1, 1},
+		{"nproc", "nproc", 1, 1},
+		{"sh", "echo $GOMEMLIMIT", 256 << 20, 512 << 20},
+		{"sh", "echo $GOMAXPROCS", 1, 1},
+		{"sh", "echo $CARGO_BUILD_JOBS", 7, 7}, // the profile's
+	} {
+		if _, err := exec.LookPath(r.program); err != nil {
+			t.Logf("the host has no %s", r.program)
+			continue
+		}
+		tried++
+		out := strings.TrimSpace(run(t, m, c.ID, r.heap).Stdout)
+		if n, err := strconv.Atoi(out); err != nil || n < r.least || n > r.most {
+			t.Errorf("%s: %s, want %d to %d", r.heap, out, r.least, r.most)
+		}
+	}
+	expect.True(t, tried >= 5, "want at least nproc and sh to ask")
+	if _, err := exec.LookPath("node"); err == nil {
+		// It holds 120 MiB, and makes 700 MiB of garbage.
+		const garbage = `node -e 'const q=[];for(let i=0;i<10000;i++){q.push(Array.from({length:9000},(_,k)=>k+i+.5));` +
+			`if(q.length>1750)q.shift()}console.log("done")'`
+		r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: garbage, Timeout: tryTimeout})
+		expect.True(t, err == nil && r.Stdout == "done\n",
+			"garbage: %q, exit %d, %v, %v", r.Stdout, r.Exit, r.Why, err)
+	}
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `echo "in the terminal: $NODE_OPTIONS"`, Enter: true}))
+	waitScreen(t, m, c.ID, "in the terminal: --max-old-space-size=336")
 }

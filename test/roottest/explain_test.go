@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // explainedPaths are paths of every kind: of the system, the home, temporary directories,
@@ -56,7 +57,7 @@ func TestExplainAgreesWithTheKernel(t *testing.T) {
 	opt := options(t)
 	s := newShop(t, opt)
 	s.write(t, "secret", "x")
-	must(t, os.Chmod(s.at("secret"), 0o600))
+	must.Do(t, os.Chmod(s.at("secret"), 0o600))
 	p := opt.Profiles["default"]
 	p.Name = "open"
 	p.ExposePaths = []chat.Expose{
@@ -71,17 +72,16 @@ ln -s /usr usr; ln -s /etc/shadow shadow; ln -s /dev/null null; ln -s /zz/gone g
 ln -s `+s.at("motd")+` motd; ln -s `+s.at("secret")+` private`)
 	paths := explainedPaths(t, c.Home, s.dir)
 	ran, err := front(t, m).Run(operator(t.Context()), c.ID, chat.RunSpec{Argv: []string{"bash", "-c", canUse}, Stdin: strings.Join(paths, "\n") + "\n"})
-	must(t, err)
+	must.Do(t, err)
 	lines := strings.Split(strings.TrimSpace(ran.Stdout), "\n")
-	if len(lines) != len(paths) || len(paths) < 100 {
-		t.Fatalf("%d paths, %d answers: %s", len(paths), len(lines), ran.Stderr)
-	}
+	must.True(t, len(lines) == len(paths) && len(paths) >= 100,
+		"%d paths, %d answers: %s", len(paths), len(lines), ran.Stderr)
 	said := func() (all []string) {
 		for _, path := range paths {
 			line := ""
 			for _, op := range []string{"bash", "write"} {
 				e, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Path: path, Op: op})
-				must(t, err)
+				must.Do(t, err)
 				byView := func(d chat.DeniedBy) bool { return d.By == "view" }
 				line += fmt.Sprint(slices.ContainsFunc(e.DeniedBy, byView), " ")
 			}
@@ -92,15 +92,13 @@ ln -s `+s.at("motd")+` motd; ln -s `+s.at("secret")+` private`)
 	awake := said()
 	for i, path := range paths {
 		var readDenied, writeDenied bool
-		_, err := fmt.Sscan(awake[i], &readDenied, &writeDenied)
-		must(t, err)
+		must.Get(fmt.Sscan(awake[i], &readDenied, &writeDenied))(t)
 		can := lines[i][:2]
 		if can[0] != '0' && readDenied == (can[0] == 'r') || writeDenied == (can[1] == 'w') {
 			t.Errorf("%s: a program can %s; explain denies to read: %v, to write: %v", path, can, readDenied, writeDenied)
 		}
 	}
-	_, err = m.Sleep(operator(t.Context()), c.ID)
-	must(t, err)
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	for i, line := range said() {
 		if line != awake[i] {
 			t.Errorf("%s: asleep %s, awake %s", paths[i], line, awake[i])

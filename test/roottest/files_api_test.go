@@ -15,15 +15,15 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // content reads a file over the API.
 func (d *daemon) content(t testing.TB, id chat.ID, name string) string {
 	t.Helper()
 	var b strings.Builder
-	if _, err := d.ReadFile(t.Context(), id, filewire.ReadFile{Path: name, Stream: true}, func(filewire.Answer) io.Writer { return &b }); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.ReadFile(t.Context(), id, filewire.ReadFile{Path: name, Stream: true}, func(filewire.Answer) io.Writer { return &b }))(t)
 	return b.String()
 }
 
@@ -33,8 +33,7 @@ func (d *daemon) chatsOf(t testing.TB, name string) map[string]chat.Chat {
 	out := map[string]chat.Chat{}
 	for _, phase := range []string{"awake", "asleep"} {
 		awake := phase == "awake"
-		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: name + " " + phase, Awake: &awake})
-		must(t, err)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: name + " " + phase, Awake: &awake}))(t)
 		out[phase] = c
 	}
 	return out
@@ -53,20 +52,16 @@ func TestAppendsOverTheAPI(t *testing.T) {
 				want = append(want, line)
 				all.Go(func() error {
 					if i%2 == 0 {
-						return second(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Stream: true}, strings.NewReader(line)))
+						return expect.Err(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Stream: true}, strings.NewReader(line)))
 					}
-					return second(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Content: &line}, nil))
+					return expect.Err(d.AppendFile(t.Context(), c.ID, filewire.WriteFile{Path: "log", Content: &line}, nil))
 				})
 			}
-			must(t, all.Wait())
+			must.Do(t, all.Wait())
 			got := slices.Sorted(strings.Lines(d.content(t, c.ID, "log")))
-			if !slices.Equal(got, want) {
-				t.Errorf("%d lines came of %d", len(got), len(want))
-			}
-			if now, err := d.Get(t.Context(), c.ID); err != nil || now.Awake != (phase == "awake") {
-				t.Errorf("awake is %v, %v", now.Awake, err)
-			}
-			must(t, d.Reap(t.Context(), c.ID))
+			expect.True(t, slices.Equal(got, want), "%d lines came of %d", len(got), len(want))
+			expect.Equal(t, must.Get(d.Get(t.Context(), c.ID))(t).Awake, (phase == "awake"), "awake")
+			must.Do(t, d.Reap(t.Context(), c.ID))
 		})
 	}
 }
@@ -81,29 +76,25 @@ func TestBytesOverTheAPI(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	for phase, c := range d.chatsOf(t, "bytes") {
 		t.Run(phase, func(t *testing.T) {
-			defer func() { must(t, d.Reap(t.Context(), c.ID)) }()
+			defer func() { must.Do(t, d.Reap(t.Context(), c.ID)) }()
 			size := sizes[phase]
 			in, err := d.WriteFile(t.Context(), c.ID, filewire.WriteFile{Path: "big", Stream: true, Hash: true}, io.LimitReader(rand.NewChaCha8([32]byte{1}), size))
-			must(t, err)
+			must.Do(t, err)
 			var n counter
 			out, err := d.ReadFile(t.Context(), c.ID, filewire.ReadFile{Path: "big", Stream: true, Hash: true}, func(filewire.Answer) io.Writer { return &n })
-			if err != nil || int64(n) != size || out.SHA256 != in.SHA256 || in.Size != size {
-				t.Errorf("in %+v, out %+v, %d bytes, %v", in, out, n, err)
-			}
+			expect.True(t, err == nil && int64(n) == size && out.SHA256 == in.SHA256 && in.Size == size,
+				"in %+v, out %+v, %d bytes, %v", in, out, n, err)
 			n = 0
 			page, err := d.ReadFile(t.Context(), c.ID, filewire.ReadFile{Path: "big", Offset: size - 10}, func(filewire.Answer) io.Writer { return &n })
-			if err != nil || page.Size != size || page.Truncated {
-				t.Errorf("the last page is %+v of %d bytes, %v", page, n, err)
-			}
+			expect.True(t, err == nil && page.Size == size && !page.Truncated,
+				"the last page is %+v of %d bytes, %v", page, n, err)
 		})
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
-	must(t, err)
+	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid)))(t)
 	var kB int
 	_, after, _ := strings.Cut(string(b), "VmHWM:")
-	if _, err := fmt.Sscan(after, &kB); err != nil || kB > 128<<10 {
-		t.Errorf("the daemon had %d kB at most, %v", kB, err)
-	}
+	_, err := fmt.Sscan(after, &kB)
+	expect.True(t, err == nil && kB <= 128<<10, "the daemon had %d kB at most, %v", kB, err)
 }
 
 // halfSent is a body of which a part was sent when it returns; finish ends it.
@@ -133,15 +124,13 @@ func TestKillAmidWrite(t *testing.T) {
 	chats := d.chatsOf(t, "killed")
 	collectAfterKill(t, chats)
 	write := func(id chat.ID, text string) error {
-		return second(d.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Content: &text}, nil))
+		return expect.Err(d.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Content: &text}, nil))
 	}
 	for phase, c := range chats {
-		must(t, write(c.ID, "old"))
+		must.Do(t, write(c.ID, "old"))
 		finish := halfSent(t, d, c, "f")
 		d.kill()
-		if err := finish(); err == nil {
-			t.Errorf("%s: the caller was told that all is well", phase)
-		}
+		expect.True(t, finish() != nil, "%s: the caller was told that all is well", phase)
 		d = startDaemon(t, opt, "")
 		if text := d.content(t, c.ID, "f"); text != "old" {
 			t.Errorf("%s: %.20q", phase, text)
@@ -149,7 +138,7 @@ func TestKillAmidWrite(t *testing.T) {
 	}
 	for i := range 6 {
 		for phase, c := range chats {
-			must(t, write(c.ID, "old"))
+			must.Do(t, write(c.ID, "old"))
 			done := make(chan struct{})
 			go func() { defer close(done); _ = write(c.ID, strings.Repeat("new", 100_000)) }()
 			time.Sleep(time.Duration(rand.IntN(25)) * time.Millisecond)
@@ -162,16 +151,14 @@ func TestKillAmidWrite(t *testing.T) {
 		}
 	}
 	for phase, c := range chats {
-		must(t, write(c.ID, "last"))
-		if left, _ := filepath.Glob(filepath.Join(c.Home, ".tmp-*")); len(left) > 0 {
-			t.Errorf("%s: left %v", phase, left)
-		}
-		now, err := d.Get(t.Context(), c.ID)
-		must(t, err)
+		must.Do(t, write(c.ID, "last"))
+		left, _ := filepath.Glob(filepath.Join(c.Home, ".tmp-*"))
+		expect.True(t, len(left) == 0, "%s: left %v", phase, left)
+		now := must.Get(d.Get(t.Context(), c.ID))(t)
 		if now.Awake != (phase == "awake") || phase == "asleep" && len(pidsOf(c.UID)) > 0 {
 			t.Errorf("%s: awake is %v, processes %v", phase, now.Awake, pidsOf(c.UID))
 		}
-		must(t, d.Reap(t.Context(), c.ID))
+		must.Do(t, d.Reap(t.Context(), c.ID))
 		gone(t, opt, c)
 	}
 }
@@ -204,34 +191,28 @@ func TestReapAmidWrite(t *testing.T) {
 	d := startDaemon(t, opt, "")
 	for phase, c := range d.chatsOf(t, "reaped") {
 		finish := halfSent(t, d, c, "f")
-		must(t, within(t, phase, func() error { return d.Reap(t.Context(), c.ID) }))
-		if err := finish(); err == nil {
-			t.Errorf("%s: the caller was told that all is well", phase)
-		}
+		must.Do(t, within(t, phase, func() error { return d.Reap(t.Context(), c.ID) }))
+		expect.True(t, finish() != nil, "%s: the caller was told that all is well", phase)
 		gone(t, opt, c)
 	}
 	for phase, c := range d.chatsOf(t, "left") {
 		r, w := io.Pipe()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- second(d.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
-		_, err := w.Write(make([]byte, 100_000))
-		must(t, err)
+		go func() { done <- expect.Err(d.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+		must.Get(w.Write(make([]byte, 100_000)))(t)
 		cancel()
 		_ = w.CloseWithError(context.Canceled)
-		if err := <-done; err == nil {
-			t.Errorf("%s: a caller who left was told that all is well", phase)
-		}
-		must(t, within(t, phase, func() error { return second(d.Wake(t.Context(), c.ID)) }))
+		expect.True(t, <-done != nil, "%s: a caller who left was told that all is well", phase)
+		must.Do(t, within(t, phase, func() error { return expect.Err(d.Wake(t.Context(), c.ID)) }))
 		var left []string
 		comes(func() bool { // the daemon sees a moment later that the caller left
 			left, _ = filepath.Glob(filepath.Join(c.Home, ".tmp-*"))
 			return len(left) == 0
 		})
-		if _, err := os.Stat(filepath.Join(c.Home, "f")); err == nil || len(left) > 0 {
-			t.Errorf("%s: left %v, the file: %v", phase, left, err)
-		}
-		must(t, d.Reap(t.Context(), c.ID))
+		_, err := os.Stat(filepath.Join(c.Home, "f"))
+		expect.True(t, err != nil && len(left) == 0, "%s: left %v, the file: %v", phase, left, err)
+		must.Do(t, d.Reap(t.Context(), c.ID))
 		gone(t, opt, c)
 	}
 }
@@ -246,10 +227,9 @@ func TestReapEndsOneShotSessions(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()
 	done := make(chan error, 1)
-	go func() { done <- second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
-	_, err := w.Write([]byte("half"))
-	must(t, err)
-	must(t, within(t, "reap", func() error { return m.Reap(ctx, c.ID) }))
+	go func() { done <- expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+	must.Get(w.Write([]byte("half")))(t)
+	must.Do(t, within(t, "reap", func() error { return m.Reap(ctx, c.ID) }))
 	if err := <-done; !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "reaped") {
 		t.Errorf("the caller is told: %v", err)
 	}
@@ -266,28 +246,19 @@ func TestOneShotSessionsAreBounded(t *testing.T) {
 	a, b := asleep(t, m, "one-shot session a"), asleep(t, m, "one-shot session b")
 	r, w := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- second(m.WriteFile(ctx, a.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
-	_, err := w.Write([]byte("half"))
-	must(t, err)
-	if _, err := get(t, m, b.ID, "f"); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second one-shot session: %v", err)
-	}
-	if _, err := m.Wake(ctx, b.ID); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a wake beside a one-shot session: %v", err)
-	}
-	must(t, within(t, "reconcile", func() error { m.Reconcile(ctx); return nil }))
+	go func() { done <- expect.Err(m.WriteFile(ctx, a.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+	must.Get(w.Write([]byte("half")))(t)
+	expect.Is(t, expect.Err(get(t, m, b.ID, "f")), chat.ErrBusy, "a second one-shot session")
+	expect.Is(t, expect.Err(m.Wake(ctx, b.ID)), chat.ErrBusy, "a wake beside a one-shot session")
+	must.Do(t, within(t, "reconcile", func() error { m.Reconcile(ctx); return nil }))
 	woken := make(chan error, 1)
-	go func() { woken <- second(m.Wake(ctx, a.ID)) }()
-	must(t, w.Close())
-	must(t, <-done)
-	must(t, <-woken)
-	if text, err := get(t, m, a.ID, "f"); err != nil || text != "half" {
-		t.Errorf("%q, %v", text, err)
-	}
-	must(t, second(m.Sleep(ctx, a.ID)))
-	if _, err := get(t, m, b.ID, "f"); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("afterwards: %v", err)
-	}
+	go func() { woken <- expect.Err(m.Wake(ctx, a.ID)) }()
+	must.Do(t, w.Close())
+	must.Do(t, <-done)
+	must.Do(t, <-woken)
+	expect.Equal(t, must.Get(get(t, m, a.ID, "f"))(t), "half", "")
+	must.Get(m.Sleep(ctx, a.ID))(t)
+	expect.Is(t, expect.Err(get(t, m, b.ID, "f")), chat.ErrNotFound, "afterwards")
 }
 
 // TestFileMaxInAChat: what is too large is refused, in and out, and nothing is left.
@@ -298,25 +269,67 @@ func TestFileMaxInAChat(t *testing.T) {
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
 		ctx := operator(t.Context())
 		write := func(n int64) error {
-			return second(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, io.LimitReader(rand.NewChaCha8([32]byte{}), n)))
+			return expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, io.LimitReader(rand.NewChaCha8([32]byte{}), n)))
 		}
-		if err := write(1<<20 + 1); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("too much: %v", err)
-		}
-		if left, _ := os.ReadDir(c.Home); slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "f" || strings.HasPrefix(e.Name(), ".tmp-") }) {
-			t.Errorf("left %v", left)
-		}
-		must(t, write(1<<20))
-		must(t, os.WriteFile(filepath.Join(c.Home, "g"), make([]byte, 1<<20+1), 0o644))
+		expect.Is(t, write(1<<20+1), chat.ErrInvalid, "too much")
+		left, _ := os.ReadDir(c.Home)
+		expect.True(t, !slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "f" || strings.HasPrefix(e.Name(), ".tmp-") }), "left %v", left)
+		must.Do(t, write(1<<20))
+		must.Do(t, os.WriteFile(filepath.Join(c.Home, "g"), make([]byte, 1<<20+1), 0o644))
 		var n counter
 		read := func(a filewire.ReadFile) error {
-			return second(m.ReadFile(ctx, c.ID, a, func(filewire.Answer) io.Writer { return &n }))
+			return expect.Err(m.ReadFile(ctx, c.ID, a, func(filewire.Answer) io.Writer { return &n }))
 		}
 		if err := read(filewire.ReadFile{Path: "g", Stream: true}); !errors.Is(err, chat.ErrInvalid) || n > 0 {
 			t.Errorf("all of what is too large: %d bytes, %v", n, err)
 		}
-		if err := read(filewire.ReadFile{Path: "g", Stream: true, Offset: 1}); err != nil || n != 1<<20 {
-			t.Errorf("a part of it: %d bytes, %v", n, err)
-		}
+		err := read(filewire.ReadFile{Path: "g", Stream: true, Offset: 1})
+		expect.True(t, err == nil && n == 1<<20, "a part of it: %d bytes, %v", n, err)
 	})
 }
+
+// TestPatternsBehindLinks: a rule about a name that is a link is about what it leads to, to
+// explain and to each tool, awake and asleep, with many other rules beside it.
+func TestPatternsBehindLinks(t *testing.T) {
+	rules := "access:\n  useDefaults: false\n  rules:\n    - {deny: ~/l/x, ops: [read, write, edit]}\n"
+	for i := range 900 {
+		rules += fmt.Sprintf("    - {deny: ~/other/%d, ops: [read]}\n", i)
+	}
+	m := open(t, ruledOptions(t, rules))
+	c := sleeper(t, m, "behind")
+	for _, name := range []string{"d/x", "d/y", "away/x"} {
+		file := putFile(t, c, name, "text")
+		must.Do(t, os.Chown(file, int(c.UID), int(c.UID)))
+	}
+	must.Do(t, os.Symlink("d", filepath.Join(c.Home, "l")))
+	text := "more"
+	begin := func(filewire.Answer) io.Writer { return io.Discard }
+	for _, awake := range []bool{false, true} {
+		if awake {
+			wake(t, m, c.ID)
+		}
+		for path, denied := range map[string]bool{"d/x": true, "l/x": true, "d/../l/x": true, "d/y": false, "l/y": false, "away/x": false} {
+			acts := map[string]error{
+				"read":   errorOf(m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: path}, begin)),
+				"append": errorOf(m.AppendFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: path, Content: &text}, nil)),
+				"write":  errorOf(m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: path, Content: &text}, nil)),
+				"edit":   errorOf(m.EditFile(operator(t.Context()), c.ID, filewire.EditFile{Path: path, OldText: "more", NewText: "more"})),
+			}
+			for act, err := range acts {
+				var d *filewire.Denial
+				if denied != errors.As(err, &d) || denied && d.Place != "rules.yaml:4" {
+					t.Errorf("awake %t: %s of %s: %v", awake, act, path, err)
+				}
+			}
+			got, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: path, Op: "read"})
+			expect.True(t, err == nil && (got.Verdict == "deny") == denied,
+				"awake %t: explain says of %s: %+v, %v", awake, path, got, err)
+		}
+		command := "cat " + strings.Repeat("y ", 300) + "d/x"
+		got, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: command})
+		expect.True(t, err == nil && got.Verdict == "allow" && len(got.Paths) != 0,
+			"awake %t: explain of a long command: %+v, %v", awake, got.Verdict, err)
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }

@@ -20,6 +20,8 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // fileRules are the rules of the profile default in the tests of the file tools.
@@ -34,8 +36,7 @@ const fileRules = `access:
 // withRules gives the profile default file rules.
 func withRules(t testing.TB, opt provision.Options) provision.Options {
 	t.Helper()
-	p, err := rulefile.Load("rules.yaml", []byte(fileRules))
-	must(t, err)
+	p := must.Get(rulefile.Load("rules.yaml", []byte(fileRules)))(t)
 	opt.FileRules = map[string]*filerules.Policy{chat.DefaultProfile: p}
 	return opt
 }
@@ -44,9 +45,7 @@ func withRules(t testing.TB, opt provision.Options) provision.Options {
 func put(t testing.TB, m *manager, id chat.ID, name, text string) filewire.Answer {
 	t.Helper()
 	a, err := m.WriteFile(operator(t.Context()), id, filewire.WriteFile{Path: name, Content: &text}, nil)
-	if err != nil {
-		t.Fatalf("write %s: %v", name, err)
-	}
+	must.True(t, err == nil, "write %s: %v", name, err)
 	return a
 }
 
@@ -64,9 +63,8 @@ func inBothPhases(t *testing.T, m *manager, f func(t *testing.T, c chat.Chat)) {
 	t.Run("awake", func(t *testing.T) {
 		c := create(t, m, "awake "+t.Name(), "default")
 		f(t, c)
-		if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
-			t.Errorf("afterwards: awake is %v, %v", got.Awake, err)
-		}
+		got, err := m.Get(operator(t.Context()), c.ID)
+		expect.True(t, err == nil && got.Awake, "afterwards: awake is %v, %v", got.Awake, err)
 	})
 	t.Run("asleep", func(t *testing.T) {
 		c := asleep(t, m, "asleep "+t.Name())
@@ -78,12 +76,10 @@ func inBothPhases(t *testing.T, m *manager, f func(t *testing.T, c chat.Chat)) {
 // isAsleep: no session, and no process of its uid.
 func isAsleep(t testing.TB, m *manager, c chat.Chat) {
 	t.Helper()
-	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || got.Awake {
-		t.Errorf("afterwards: awake is %v, %v", got.Awake, err)
-	}
-	if pids := pidsOf(c.UID); len(pids) > 0 {
-		t.Errorf("processes of a chat that is asleep: %v", pids)
-	}
+	got, err := m.Get(operator(t.Context()), c.ID)
+	expect.True(t, err == nil && !got.Awake, "afterwards: awake is %v, %v", got.Awake, err)
+	pids := pidsOf(c.UID)
+	expect.True(t, len(pids) == 0, "processes of a chat that is asleep: %v", pids)
 }
 
 // TestFileTools: the five tools do what they say, awake or asleep, and the files
@@ -95,13 +91,9 @@ func TestFileTools(t *testing.T) {
 		if a := put(t, m, c.ID, "d/f.txt", "one\ntwo\n"); !a.Created || a.Message != "File written: d/f.txt" || a.Path != c.Home+"/d/f.txt" || a.Mode != 0o600 {
 			t.Errorf("write: %+v", a)
 		}
-		if text, err := get(t, m, c.ID, c.Home+"/d/f.txt"); err != nil || text != "one\ntwo\n" {
-			t.Errorf("read: %q, %v", text, err)
-		}
+		expect.Equal(t, must.Get(get(t, m, c.ID, c.Home+"/d/f.txt"))(t), "one\ntwo\n", "read")
 		a, err := m.EditFile(ctx, c.ID, filewire.EditFile{Path: "d/f.txt", OldText: "two", NewText: "2"})
-		if err != nil || !strings.Contains(a.Diff, "-two\n+2\n") {
-			t.Errorf("edit: %+v, %v", a, err)
-		}
+		expect.True(t, err == nil && strings.Contains(a.Diff, "-two\n+2\n"), "edit: %+v, %v", a, err)
 		more := "three\n"
 		if _, err := m.AppendFile(ctx, c.ID, filewire.WriteFile{Path: "d/f.txt", Content: &more}, nil); err != nil {
 			t.Errorf("append: %v", err)
@@ -111,16 +103,12 @@ func TestFileTools(t *testing.T) {
 			t.Errorf("list: %q, %v", list.String(), err)
 		}
 		got, err := os.ReadFile(filepath.Join(c.Home, "d/f.txt"))
-		if err != nil || string(got) != "one\n2\nthree\n" {
-			t.Errorf("on the host: %q, %v", got, err)
-		}
+		expect.True(t, err == nil && string(got) == "one\n2\nthree\n", "on the host: %q, %v", got, err)
 		if fi, err := os.Stat(filepath.Join(c.Home, "d/f.txt")); err != nil || fi.Sys().(*syscall.Stat_t).Uid != c.UID {
 			t.Errorf("the file is not the chat's: %+v, %v", fi, err)
 		}
 		put(t, m, c.ID, "/tmp/x", "tmp")
-		if text, err := get(t, m, c.ID, "/tmp/x"); err != nil || text != "tmp" {
-			t.Errorf("/tmp: %q, %v", text, err)
-		}
+		expect.Equal(t, must.Get(get(t, m, c.ID, "/tmp/x"))(t), "tmp", "/tmp")
 		if _, err := get(t, m, c.ID, "nothing"); !errors.Is(err, chat.ErrNotFound) || !strings.Contains(fmt.Sprint(err), "failed to read file: file not found") {
 			t.Errorf("what is not there: %v", err)
 		}
@@ -130,8 +118,7 @@ func TestFileTools(t *testing.T) {
 // auditLines are the lines of the audit log that hold all the words.
 func auditLines(t testing.TB, opt provision.Options, words ...string) (found []string) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	must(t, err)
+	b := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	for line := range strings.Lines(string(b)) {
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
 			found = append(found, line)
@@ -147,32 +134,28 @@ func TestToolsKeepRules(t *testing.T) {
 	m := open(t, opt)
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
 		ctx := operator(t.Context())
-		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
+		must.Do(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
 		for _, name := range []string{".env", "plain", "./x/../.env", c.Home + "/.env", "new/.env", "/tmp/.env"} {
 			for tool, err := range everyTool(ctx, m, c.ID, name) {
 				var d *filewire.Denial
 				if !errors.As(err, &d) || d.Rule != "deny **/.env" || d.Place != "rules.yaml:4" || d.Layer != "global rules" || d.Message != "Access denied: "+d.Path+" blocked by policy" {
 					t.Errorf("%s %s: %#v", tool, name, err)
 				}
-				if got := auditLines(t, opt, `"`+string(tool)+`"`, `"denied"`, string(c.ID), "deny **/.env", "rules.yaml:4", d.Path, `"by":"rules"`); len(got) == 0 {
-					t.Errorf("%s %s is not audited", tool, name)
-				}
+				expect.True(t, len(auditLines(t, opt, `"`+string(tool)+`"`, `"denied"`, string(c.ID), "deny **/.env", "rules.yaml:4", d.Path, `"by":"rules"`)) != 0,
+					"%s %s is not audited", tool, name)
 			}
 		}
-		if _, err := os.Stat(filepath.Join(c.Home, "new")); err == nil {
-			t.Error("a write that is denied made a directory")
-		}
+		expect.True(t, expect.Err(os.Stat(filepath.Join(c.Home, "new"))) != nil,
+			"a write that is denied made a directory")
 		put(t, m, c.ID, "wo/f", "x")
-		if _, err := get(t, m, c.ID, "wo/f"); !errors.Is(err, chat.ErrDenied) {
-			t.Errorf("read of what may be written only: %v", err)
-		}
-		must(t, os.Mkdir(filepath.Join(c.Home, "ro"), 0o755))
-		must(t, os.WriteFile(filepath.Join(c.Home, "ro/f"), []byte("r"), 0o644))
-		must(t, os.Lchown(filepath.Join(c.Home, "ro/f"), int(c.UID), int(c.UID)))
+		expect.Is(t, expect.Err(get(t, m, c.ID, "wo/f")), chat.ErrDenied,
+			"read of what may be written only")
+		must.Do(t, os.Mkdir(filepath.Join(c.Home, "ro"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(c.Home, "ro/f"), []byte("r"), 0o644))
+		must.Do(t, os.Lchown(filepath.Join(c.Home, "ro/f"), int(c.UID), int(c.UID)))
 		text := "x"
-		if _, err := m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "ro/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
-			t.Errorf("write of what may be read only: %v", err)
-		}
+		expect.Is(t, expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "ro/f", Content: &text}, nil)), chat.ErrDenied,
+			"write of what may be read only")
 		// It is refused for the milliseconds until its read-only mount is there: specs/0003.
 		until(t, "what may be read is read", func() bool {
 			text, err := get(t, m, c.ID, "ro/f")
@@ -183,11 +166,8 @@ func TestToolsKeepRules(t *testing.T) {
 				t.Errorf("a write is audited %d times as %s", len(got), outcome)
 			}
 		}
-		got, err := m.Get(ctx, c.ID)
-		must(t, err)
-		if !got.UsedAt.After(c.UsedAt) {
-			t.Error("used_at was not moved")
-		}
+		got := must.Get(m.Get(ctx, c.ID))(t)
+		expect.True(t, got.UsedAt.After(c.UsedAt), "used_at was not moved")
 	})
 }
 
@@ -200,24 +180,22 @@ func TestDeniedIsNotDone(t *testing.T) {
 		name := putFile(t, c, "ledger.txt", "paid: 1\n")
 		for _, by := range []string{"ledger.txt", "link"} {
 			if by == "link" {
-				must(t, os.Symlink("ledger.txt", filepath.Join(c.Home, by)))
+				must.Do(t, os.Symlink("ledger.txt", filepath.Join(c.Home, by)))
 			}
 			_, err := m.EditFile(operator(t.Context()), c.ID, filewire.EditFile{Path: by, OldText: "1", NewText: "2"})
 			var d *filewire.Denial
 			if !errors.As(err, &d) || d.Op != filewire.Edit || d.Rule != "deny ~/ledger.txt for edit" {
 				t.Errorf("edit of %s: %#v", by, err)
 			}
-			if text, err := os.ReadFile(name); err != nil || string(text) != "paid: 1\n" {
-				t.Errorf("edit of %s is denied, and the file says %q, %v", by, text, err)
-			}
+			expect.Equal(t, string(must.Get(os.ReadFile(name))(t)), "paid: 1\n",
+				"edit of %s is denied, and the file says", by)
 			if len(auditLines(t, opt, `"edit_file"`, `"denied"`, string(c.ID), "deny ~/ledger.txt for edit")) == 0 {
 				t.Errorf("the denied edit of %s is not audited", by)
 			}
 		}
 		e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: "~/ledger.txt", Op: "edit"})
-		if err != nil || e.Verdict != "deny" || e.Rule != "deny ~/ledger.txt for edit" {
-			t.Errorf("explain of an edit: %+v, %v", e, err)
-		}
+		expect.True(t, err == nil && e.Verdict == "deny" && e.Rule == "deny ~/ledger.txt for edit",
+			"explain of an edit: %+v, %v", e, err)
 	})
 }
 
@@ -229,12 +207,10 @@ func TestToolsByTheKernel(t *testing.T) {
 	c := create(t, m, "shut", "default")
 	run(t, m, c.ID, "mkdir shut; echo x >shut/f; chmod 0 shut")
 	var d *filewire.Denial
-	if _, err := get(t, m, c.ID, "shut/f"); !errors.As(err, &d) || d.Rule != filewire.RuleKernel || d.Place != "EACCES" {
-		t.Errorf("%#v", err)
-	}
-	if len(auditLines(t, opt, "read_file", "denied", "kernel", "shut/f", "the chat's side")) != 1 {
-		t.Error("it is not audited")
-	}
+	_, err := get(t, m, c.ID, "shut/f")
+	expect.True(t, errors.As(err, &d) && d.Rule == filewire.RuleKernel && d.Place == "EACCES", "%#v", err)
+	expect.True(t, len(auditLines(t, opt, "read_file", "denied", "kernel", "shut/f", "the chat's side")) == 1,
+		"it is not audited")
 }
 
 // TestToolGrants: what the profile grants beyond the workspace, and no more.
@@ -250,19 +226,15 @@ func TestToolGrants(t *testing.T) {
 	if text, err := get(t, m, reader.ID, "/proc/self/status"); err != nil || !strings.HasPrefix(text, "Name:") {
 		t.Errorf("what the view shows: %q, %v", text, err)
 	}
-	if _, err := get(t, m, plain.ID, "/proc/self/status"); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("without the grant: %v", err)
-	}
+	expect.Is(t, expect.Err(get(t, m, plain.ID, "/proc/self/status")), chat.ErrDenied,
+		"without the grant")
 	text := "x"
-	if _, err := m.WriteFile(operator(t.Context()), reader.ID, filewire.WriteFile{Path: "/dev/shm/f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a read grant let write: %v", err)
-	}
-	if _, err := m.WriteFile(operator(t.Context()), off.ID, filewire.WriteFile{Path: "f", Content: &text}, nil); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a tool that is off: %v", err)
-	}
-	if len(auditLines(t, opt, "write_file", "denied", "tools_off")) != 1 {
-		t.Error("that is not audited")
-	}
+	expect.Is(t, expect.Err(m.WriteFile(operator(t.Context()), reader.ID, filewire.WriteFile{Path: "/dev/shm/f", Content: &text}, nil)), chat.ErrDenied,
+		"a read grant let write")
+	expect.Is(t, expect.Err(m.WriteFile(operator(t.Context()), off.ID, filewire.WriteFile{Path: "f", Content: &text}, nil)), chat.ErrDenied,
+		"a tool that is off")
+	expect.True(t, len(auditLines(t, opt, "write_file", "denied", "tools_off")) == 1,
+		"that is not audited")
 }
 
 // TestToolsOfAgents: a chat of an agent with tools: [readonly] reads, and has no way to write: no
@@ -274,8 +246,7 @@ func TestToolsOfAgents(t *testing.T) {
 	opt.Profiles["default"] = p
 	m := open(t, opt)
 	ctx := operator(t.Context())
-	reader, _, err := m.Create(ctx, chat.Spec{ExternalID: "reads", Agent: "reader"})
-	must(t, err)
+	reader := must.First(m.Create(ctx, chat.Spec{ExternalID: "reads", Agent: "reader"}))(t)
 	other := create(t, m, "does all", "default")
 	text := "x"
 	putFile(t, reader, "e", text)
@@ -299,17 +270,12 @@ func TestToolsOfAgents(t *testing.T) {
 			return err
 		},
 	} {
-		if err := act(reader.ID); !errors.Is(err, chat.ErrDenied) {
-			t.Errorf("%s of the reader: %v", what, err)
-		}
-		if err := act(other.ID); errors.Is(err, chat.ErrDenied) {
-			t.Errorf("%s of the other: %v", what, err)
-		}
+		expect.Is(t, act(reader.ID), chat.ErrDenied, "%s of the reader", what)
+		err := act(other.ID)
+		expect.True(t, !errors.Is(err, chat.ErrDenied), "%s of the other: %v", what, err)
 	}
 	putFile(t, reader, "r", "to read")
-	if got, err := get(t, m, reader.ID, "r"); err != nil || got != "to read" {
-		t.Errorf("the reader reads %q, %v", got, err)
-	}
+	expect.Equal(t, must.Get(get(t, m, reader.ID, "r"))(t), "to read", "the reader reads")
 	for _, to := range [][2]chat.Chat{{reader, other}, {other, reader}} {
 		if got, err := get(t, m, to[0].ID, to[1].Home+"/e"); !errors.Is(err, chat.ErrDenied) {
 			t.Errorf("%s reads %q of %s, %v", to[0].Agent, got, to[1].Agent, err)
@@ -321,8 +287,8 @@ func TestToolsOfAgents(t *testing.T) {
 func TestExplainInAChat(t *testing.T) {
 	m := open(t, withRules(t, options(t)))
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
-		must(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
-		must(t, os.Symlink("/", filepath.Join(c.Home, "slash")))
+		must.Do(t, os.Symlink(".env", filepath.Join(c.Home, "plain")))
+		must.Do(t, os.Symlink("/", filepath.Join(c.Home, "slash")))
 		for _, q := range []struct {
 			chat.Question
 			verdict, name string
@@ -340,9 +306,8 @@ func TestExplainInAChat(t *testing.T) {
 				t.Errorf("%+v: %+v, %v", q.Question, got, err)
 			}
 		}
-		if _, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat (("}); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("no command: %v", err)
-		}
+		expect.Is(t, expect.Err(front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat (("})), chat.ErrInvalid,
+			"no command")
 	})
 }
 
@@ -366,9 +331,8 @@ func TestShare(t *testing.T) {
 			if err != nil || got.SHA256 != hex.EncodeToString(sum[:]) || got.Bytes != int64(len(big)) || got.ToPath != to.Home+"/"+name {
 				t.Errorf("%d to %d: %+v, %v", i, j, got, err)
 			}
-			if b, err := os.ReadFile(filepath.Join(to.Home, name)); err != nil || string(b) != big {
-				t.Errorf("%d to %d: %d bytes, %v", i, j, len(b), err)
-			}
+			b, err := os.ReadFile(filepath.Join(to.Home, name))
+			expect.True(t, err == nil && string(b) == big, "%d to %d: %d bytes, %v", i, j, len(b), err)
 			if len(auditLines(t, opt, `"share"`, `"done"`, got.SHA256, string(from.ID), string(to.ID), name, `"root"`)) != 2 {
 				t.Errorf("%d to %d is not audited for both", i, j)
 			}
@@ -381,29 +345,21 @@ func TestShare(t *testing.T) {
 			{Path: ".env", To: to.ID, ToPath: "new/x"}, {Path: "d/f", To: to.ID, ToPath: "new/.env"}, {Path: "d/f", To: to.ID, ToPath: "ro/x"},
 			{Path: "d/f", To: to.ID, ToPath: from.Home + "/x"}, {Path: to.Home + "/d/f", To: to.ID, ToPath: "new/x"},
 		} {
-			if _, err := m.Share(ctx, from.ID, s); !errors.Is(err, chat.ErrDenied) {
-				t.Errorf("%+v: %v", s, err)
-			}
+			expect.Is(t, expect.Err(m.Share(ctx, from.ID, s)), chat.ErrDenied, "%+v", s)
 		}
 		for _, s := range []chat.Share{{Path: "d", To: to.ID}, {Path: "d/f", To: from.ID}, {Path: "d/f", To: to.ID, ToPath: "d"}} {
-			if _, err := m.Share(ctx, from.ID, s); !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("%+v: %v", s, err)
-			}
+			expect.Is(t, expect.Err(m.Share(ctx, from.ID, s)), chat.ErrInvalid, "%+v", s)
 		}
-		if _, err := m.Share(ctx, from.ID, chat.Share{Path: "missing", To: to.ID, ToPath: "new/x"}); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("what is not there: %v", err)
-		}
-		if left, _ := filepath.Glob(filepath.Join(to.Home, "new*")); len(left) > 0 {
-			t.Errorf("left %v", left)
-		}
-		if left, _ := filepath.Glob(filepath.Join(to.Home, "*/.tmp-*")); len(left) > 0 {
-			t.Errorf("left %v", left)
-		}
+		expect.Is(t, expect.Err(m.Share(ctx, from.ID, chat.Share{Path: "missing", To: to.ID, ToPath: "new/x"})), chat.ErrNotFound,
+			"what is not there")
+		left, _ := filepath.Glob(filepath.Join(to.Home, "new*"))
+		expect.True(t, len(left) == 0, "left %v", left)
+		left, _ = filepath.Glob(filepath.Join(to.Home, "*/.tmp-*"))
+		expect.True(t, len(left) == 0, "left %v", left)
 	}
 	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "other", Role: chat.RoleBridge})
-	if _, err := m.Share(bridge, chats[0].ID, chat.Share{Path: "d/f", To: chats[1].ID}); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("by somebody else: %v", err)
-	}
+	expect.Is(t, expect.Err(m.Share(bridge, chats[0].ID, chat.Share{Path: "d/f", To: chats[1].ID})), chat.ErrNotFound,
+		"by somebody else")
 }
 
 // TestShareCrosswise: two chats that are asleep share with each other simultaneously, many times,
@@ -413,14 +369,14 @@ func TestShareCrosswise(t *testing.T) {
 	a, b := asleep(t, m, "cross a"), asleep(t, m, "cross b")
 	put(t, m, a.ID, "f", "a")
 	put(t, m, b.ID, "g", "b")
-	must(t, within(t, "shares", func() error {
+	must.Do(t, within(t, "shares", func() error {
 		var all errgroup
 		for range 4 {
 			all.Go(func() error {
-				return second(m.Share(operator(t.Context()), a.ID, chat.Share{Path: "f", To: b.ID}))
+				return expect.Err(m.Share(operator(t.Context()), a.ID, chat.Share{Path: "f", To: b.ID}))
 			})
 			all.Go(func() error {
-				return second(m.Share(operator(t.Context()), b.ID, chat.Share{Path: "g", To: a.ID}))
+				return expect.Err(m.Share(operator(t.Context()), b.ID, chat.Share{Path: "g", To: a.ID}))
 			})
 		}
 		return all.Wait()

@@ -18,6 +18,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // hostileName is what chatd-root calls a front, and how this program knows that it is one.
@@ -29,20 +31,17 @@ const hostileName = "chatd-front"
 // changes nothing outside its own directories.
 func TestHostileFront(t *testing.T) {
 	opt := options(t)
-	self, err := os.Executable()
-	must(t, err)
+	self := must.Get(os.Executable())(t)
 	before := outsideOf(t)
 	log := filepath.Join(filepath.Dir(opt.State), "chatd.log")
-	errs, err := os.Create(log)
-	must(t, err)
+	errs := must.Get(os.Create(log))(t)
 	defer errs.Close()
 	cmd := exec.Command(programs.root, "serve", "--config", configFile(t, opt), "--front", self)
 	cmd.Stdout, cmd.Stderr = errs, errs
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	said := func() string {
-		b, err := os.ReadFile(log)
-		must(t, err)
+		b := must.Get(os.ReadFile(log))(t)
 		return string(b)
 	}
 	if !comes(func() bool { return strings.Contains(said(), "HOSTILE begins") }) {
@@ -56,34 +55,28 @@ func TestHostileFront(t *testing.T) {
 		calls = strings.Count(said(), "HOSTILE")
 	}
 	for line := range strings.Lines(said()) {
-		if strings.Contains(line, "HOSTILE FAIL") || strings.Contains(line, "panic") {
-			t.Error(line)
-		}
+		expect.True(t, !strings.Contains(line, "HOSTILE FAIL") && !strings.Contains(line, "panic"),
+			"%v", line)
 	}
 	if !comes(func() bool { return descriptorsOf(t, cmd.Process.Pid) <= fds+2 }) { // the front's chat has two
 		t.Errorf("chatd-root had %d descriptors and has %d", fds, descriptorsOf(t, cmd.Process.Pid))
 	}
-	if after := outsideOf(t); after != before {
-		t.Errorf("outside was\n%s\nand is\n%s", before, after)
-	}
-	must(t, cmd.Process.Signal(syscall.SIGTERM))
-	must(t, cmd.Wait())
+	expect.Equal(t, outsideOf(t), before, "outside was\n%s\nand is\n", before)
+	must.Do(t, cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, cmd.Wait())
 }
 
 // outsideOf is what no front may change, however it is asked.
 func outsideOf(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("sh", "-c", "sha256sum /etc/passwd /etc/shadow /etc/group; ls -A /etc /root /srv | sha256sum").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.True(t, err == nil, "%v: %s", err, out)
 	return string(out)
 }
 
 func descriptorsOf(t *testing.T, pid int) int {
 	t.Helper()
-	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	must(t, err)
+	list := must.Get(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t)
 	return len(list)
 }
 

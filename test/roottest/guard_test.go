@@ -12,6 +12,8 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/guard"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // guardedOptions have profiles with a guard beside those without: guarded has the
@@ -54,9 +56,8 @@ func TestGuardRuns(t *testing.T) {
 		if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), c.message) || !strings.Contains(err.Error(), c.rule) {
 			t.Errorf("%+v: %v", c.spec, err)
 		}
-		if _, err := os.Stat(filepath.Join(strict.Home, "ran")); err == nil {
-			t.Errorf("%+v: it ran", c.spec)
-		}
+		expect.True(t, expect.Err(os.Stat(filepath.Join(strict.Home, "ran"))) != nil,
+			"%+v: it ran", c.spec)
 		if last := lastAudit(t, opt); !strings.Contains(last, `"outcome":"denied"`) || !strings.Contains(last, c.rule) || !strings.Contains(last, "touch ran") {
 			t.Errorf("%+v: the audit log ends with %s", c.spec, last)
 		}
@@ -64,24 +65,17 @@ func TestGuardRuns(t *testing.T) {
 			t.Errorf("without a guard: %+v: %+v, %v", c.spec, r, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(free.Home, "ran")); err != nil {
-		t.Errorf("control: %v", err)
-	}
-	if r := run(t, m, strict.ID, "mkdir build && rm -rf build && ls"); r.Exit != 0 {
-		t.Errorf("allowed: %+v", r)
-	}
-	if _, err := k.Run(ctx, strict.ID, chat.RunSpec{Command: "ls (("}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("no command: %v", err)
-	}
-	if _, err := k.Run(ctx, off.ID, chat.RunSpec{Argv: []string{"true"}}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "exec") {
-		t.Errorf("exec is off: %v", err)
-	}
-	if err := m.Input(ctx, off.ID, chat.Input{Text: "x"}); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "terminal") {
-		t.Errorf("terminal is off: %v", err)
-	}
-	if err := m.Input(ctx, strict.ID, chat.Input{Text: "rm -rf victim"}); err != nil {
-		t.Errorf("what is typed is not checked: %v", err)
-	}
+	expect.Is(t, expect.Err(os.Stat(filepath.Join(free.Home, "ran"))), nil, "control")
+	r := run(t, m, strict.ID, "mkdir build && rm -rf build && ls")
+	expect.True(t, r.Exit == 0, "allowed: %+v", r)
+	expect.Is(t, expect.Err(k.Run(ctx, strict.ID, chat.RunSpec{Command: "ls (("})), chat.ErrInvalid,
+		"no command")
+	_, err := k.Run(ctx, off.ID, chat.RunSpec{Argv: []string{"true"}})
+	expect.True(t, errors.Is(err, chat.ErrDenied) && strings.Contains(err.Error(), "exec"), "exec is off: %v", err)
+	err = m.Input(ctx, off.ID, chat.Input{Text: "x"})
+	expect.True(t, errors.Is(err, chat.ErrDenied) && strings.Contains(err.Error(), "terminal"), "terminal is off: %v", err)
+	expect.Is(t, m.Input(ctx, strict.ID, chat.Input{Text: "rm -rf victim"}), nil,
+		"what is typed is not checked")
 }
 
 // TestGuardFileRules: under a guard a command is denied by the file rules of bash too,
@@ -89,7 +83,7 @@ func TestGuardRuns(t *testing.T) {
 func TestGuardFileRules(t *testing.T) {
 	opt := guardedOptions(t)
 	rules, err := rulefile.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
-	must(t, err)
+	must.Do(t, err)
 	opt.FileRules = map[string]*filerules.Policy{"guarded": rules, "default": rules}
 	m := open(t, opt)
 	k := front(t, m)
@@ -102,30 +96,22 @@ func TestGuardFileRules(t *testing.T) {
 		if last := lastAudit(t, opt); !strings.Contains(last, "rules.yaml:4") || !strings.Contains(last, `"denied"`) {
 			t.Errorf("%+v: the audit log ends with %s", spec, last)
 		}
-		if _, err := k.Run(ctx, free.ID, spec); err != nil {
-			t.Errorf("without a guard: %+v: %v", spec, err)
-		}
+		expect.Is(t, expect.Err(k.Run(ctx, free.ID, spec)), nil, "without a guard: %+v", spec)
 	}
-	if r := run(t, m, c.ID, "echo x >keyring; cat keyring"); r.Stdout != "x\n" {
-		t.Errorf("%+v", r)
-	}
+	prints(t, m, c.ID, "echo x >keyring; cat keyring", "x\n")
 	e, err := k.Explain(ctx, c.ID, chat.Question{Command: "sudo cat keys/a"})
 	if err != nil || e.Verdict != "deny" || e.Guard == nil || e.Guard.Verdict != "deny" || e.Guard.Rule != "privileges" || e.Guard.Message != guard.MessagePattern {
 		t.Errorf("%+v, %+v, %v", e, e.Guard, err)
 	}
 	e, err = k.Explain(ctx, c.ID, chat.Question{Command: "ls"})
-	if err != nil || e.Verdict != "allow" || e.Guard == nil || e.Guard.Verdict != "allow" {
-		t.Errorf("%+v, %+v, %v", e, e.Guard, err)
-	}
+	expect.True(t, err == nil && e.Verdict == "allow" && e.Guard != nil && e.Guard.Verdict == "allow",
+		"%+v, %+v, %v", e, e.Guard, err)
 }
 
 // lastAudit is the last line of the daemon's audit log.
 func lastAudit(t testing.TB, opt provision.Options) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	return lines[len(lines)-1]
 }

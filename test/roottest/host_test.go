@@ -20,6 +20,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // backendEnv names the backend under test: cgroupfs, which is the default, in
@@ -222,16 +224,13 @@ func flushWalls() error {
 // has it, it is one more wall behind that of the session.
 func showProcesses(t *testing.T) {
 	t.Helper()
-	options, err := exec.Command("findmnt", "-no", "OPTIONS", "/proc").Output()
-	must(t, err)
+	options := must.Get(exec.Command("findmnt", "-no", "OPTIONS", "/proc").Output())(t)
 	if !strings.Contains(string(options), "hidepid=") {
 		return
 	}
-	must(t, command("mount", "-o", "remount,hidepid=off", "/proc"))
+	must.Do(t, command("mount", "-o", "remount,hidepid=off", "/proc"))
 	t.Cleanup(func() {
-		if err := command("mount", "-o", "remount,"+strings.TrimSpace(string(options)), "/proc"); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, command("mount", "-o", "remount,"+strings.TrimSpace(string(options)), "/proc"))
 	})
 }
 
@@ -240,26 +239,19 @@ func showProcesses(t *testing.T) {
 func mountState(t testing.TB, dir string) {
 	t.Helper()
 	for _, d := range []string{dir, pamState} {
-		must(t, os.MkdirAll(d, 0o711))
+		must.Do(t, os.MkdirAll(d, 0o711))
 	}
-	must(t, unix.Mount(dir, pamState, "", unix.MS_BIND, ""))
+	must.Do(t, unix.Mount(dir, pamState, "", unix.MS_BIND, ""))
 	t.Cleanup(func() {
-		if err := unix.Unmount(pamState, unix.MNT_DETACH); err != nil {
-			t.Errorf("cannot unmount %s: %v", pamState, err)
-		}
+		expect.Is(t, unix.Unmount(pamState, unix.MNT_DETACH), nil, "cannot unmount %s", pamState)
 	})
 }
 
 // removeUnits removes the units of one daemon, of which none may be left running.
 func removeUnits(t testing.TB, name string) {
 	left, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", sliceOf(name), name+"-*"))
-	if len(left) > 0 {
-		t.Errorf("units are left: %v", left)
-	}
-	if err := stopUnits(name); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(filepath.Join("/sys/fs/cgroup", sliceOf(name))); err == nil {
-		t.Errorf("the slice of %s is left", name)
-	}
+	expect.True(t, len(left) == 0, "units are left: %v", left)
+	expect.NoError(t, stopUnits(name))
+	expect.True(t, expect.Err(os.Stat(filepath.Join("/sys/fs/cgroup", sliceOf(name)))) != nil,
+		"the slice of %s is left", name)
 }

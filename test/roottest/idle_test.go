@@ -1,14 +1,21 @@
 package roottest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // keepAwake gives all profiles keep_awake: an awake chat holds its place.
@@ -24,15 +31,14 @@ func keepAwake(opt provision.Options) provision.Options {
 func program(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
 	begin := func() {
-		must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
+		must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
 	}
 	begin()
 	until(t, "the program runs", func() bool {
 		if !goesOn(t, m, c) {
 			begin()
 		}
-		all, err := m.Processes(operator(t.Context()), c.ID)
-		must(t, err)
+		all := must.Get(m.Processes(operator(t.Context()), c.ID))(t)
 		for _, p := range all.Processes {
 			if p.Name == "sleep" {
 				return true
@@ -46,10 +52,9 @@ func program(t *testing.T, m *manager, c chat.Chat) {
 // is false for one that sleeps.
 func goesOn(t *testing.T, m *manager, c chat.Chat) bool {
 	t.Helper()
-	got, err := m.Get(operator(t.Context()), c.ID)
-	must(t, err)
+	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 	if got.Frozen == chat.FrozenUntilUsed {
-		must(t, second(m.Thaw(operator(t.Context()), c.ID)))
+		must.Get(m.Thaw(operator(t.Context()), c.ID))(t)
 	}
 	return got.Awake
 }
@@ -57,8 +62,7 @@ func goesOn(t *testing.T, m *manager, c chat.Chat) bool {
 // isAwake asks, which is no use of the chat.
 func isAwake(t *testing.T, m *manager, c chat.Chat) bool {
 	t.Helper()
-	got, err := m.Get(operator(t.Context()), c.ID)
-	must(t, err)
+	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 	return got.Awake
 }
 
@@ -66,9 +70,7 @@ func isAwake(t *testing.T, m *manager, c chat.Chat) bool {
 // terminal a program runs is not. The log and the audit log say why, and the next input wakes it.
 func TestSleepAfter(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["default"]
-	p.SleepAfter = chat.Duration(5 * time.Second)
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.SleepAfter = chat.Duration(5 * time.Second) })
 	m := open(t, opt)
 	works, idle, other := create(t, m, "works", "default"), create(t, m, "idle", "default"), create(t, m, "other", "web")
 	program(t, m, works)
@@ -76,8 +78,7 @@ func TestSleepAfter(t *testing.T) {
 	if !isAwake(t, m, works) || !isAwake(t, m, other) {
 		t.Errorf("awake are: one with a program %t, one without sleep_after %t", isAwake(t, m, works), isAwake(t, m, other))
 	}
-	log, err := m.Log(operator(t.Context()), idle.ID, -1)
-	must(t, err)
+	log := must.Get(m.Log(operator(t.Context()), idle.ID, -1))(t)
 	if !strings.Contains(string(log.Bytes()), "put to sleep: idle for ") {
 		t.Errorf("its log says %q", log.Bytes())
 	}
@@ -85,11 +86,9 @@ func TestSleepAfter(t *testing.T) {
 		audit := auditText(t, opt)
 		return strings.Contains(audit, `"action":"sleep","outcome":"done"`) && strings.Contains(audit, "sleep_after of its profile is 5s")
 	})
-	must(t, m.Input(operator(t.Context()), idle.ID, chat.Input{Text: "echo back", Enter: true}))
-	if !isAwake(t, m, idle) {
-		t.Error("its next message did not wake it")
-	}
-	must(t, m.Input(operator(t.Context()), works.ID, chat.Input{Keys: []string{"C-c"}}))
+	must.Do(t, m.Input(operator(t.Context()), idle.ID, chat.Input{Text: "echo back", Enter: true}))
+	expect.True(t, isAwake(t, m, idle), "its next message did not wake it")
+	must.Do(t, m.Input(operator(t.Context()), works.ID, chat.Input{Keys: []string{"C-c"}}))
 	until(t, "a chat whose program has ended sleeps", func() bool { return !isAwake(t, m, works) })
 }
 
@@ -107,13 +106,12 @@ func TestMakesRoom(t *testing.T) {
 	if err != nil && (!errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "1 in use within 10s")) {
 		t.Errorf("right after the use of the others: %v", err)
 	}
-	until(t, "the idle chat makes room", func() bool { return second(m.Wake(ctx, third.ID)) == nil })
+	until(t, "the idle chat makes room", func() bool { return expect.Err(m.Wake(ctx, third.ID)) == nil })
 	if isAwake(t, m, first) || !isAwake(t, m, works) {
 		t.Errorf("awake are: the idle one %t, the one at work %t", isAwake(t, m, first), isAwake(t, m, works))
 	}
-	if audit := auditText(t, opt); !strings.Contains(audit, "another chat needed its place") {
-		t.Errorf("the audit log says\n%s", audit)
-	}
+	audit := auditText(t, opt)
+	expect.True(t, strings.Contains(audit, "another chat needed its place"), "the audit log says\n%s", audit)
 	program(t, m, third)
 	_, err = m.Wake(ctx, first.ID)
 	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "max_awake: put one to sleep (2 at work (") {
@@ -137,29 +135,114 @@ func TestMemoryMakesRoom(t *testing.T) {
 	third := asleep(t, m, "third")
 	first, works := create(t, m, "first", "web"), create(t, m, "works", "default")
 	program(t, m, works)
-	must(t, second(m.Wake(ctx, third.ID))) // it waits until the first is idle
-	if isAwake(t, m, first) || !isAwake(t, m, works) {
-		t.Error("the idle one is awake, or the one at work is not")
-	}
+	must.Get(m.Wake(ctx, third.ID))(t) // it waits until the first is idle
+	expect.True(t, !isAwake(t, m, first) && isAwake(t, m, works),
+		"the idle one is awake, or the one at work is not")
 	program(t, m, third)
 	_, err := m.Wake(ctx, first.ID)
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "exceeds max_awake_memory") {
-		t.Errorf("all are at work: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "exceeds max_awake_memory"),
+		"all are at work: %v", err)
 	// The one at work gets more when the other becomes idle, and none sleeps for what cannot be.
 	most := fmt.Sprint(opt.MaxAwakeMemory)
 	grow := func(to string) error {
-		return second(patchAs(ctx, t, m, works.ID, `{"limits":{"memory_max":`+to+`}}`))
+		return expect.Err(patchAs(ctx, t, m, works.ID, `{"limits":{"memory_max":`+to+`}}`))
 	}
-	if err := grow(most); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("more memory while others are at work: %v", err)
-	}
-	must(t, m.Input(ctx, third.ID, chat.Input{Keys: []string{"C-c"}}))
-	if err := grow(most + "0"); !errors.Is(err, chat.ErrBusy) || !isAwake(t, m, third) {
-		t.Errorf("more than there is: %v", err)
-	}
+	expect.Is(t, grow(most), chat.ErrBusy, "more memory while others are at work")
+	must.Do(t, m.Input(ctx, third.ID, chat.Input{Keys: []string{"C-c"}}))
+	err = grow(most + "0")
+	expect.True(t, errors.Is(err, chat.ErrBusy) && isAwake(t, m, third), "more than there is: %v", err)
 	until(t, "the idle one makes room", func() bool { return grow(most) == nil })
-	if isAwake(t, m, third) || !isAwake(t, m, works) {
-		t.Error("after the patch the idle one is awake, or the one at work is not")
+	expect.True(t, !isAwake(t, m, third) && isAwake(t, m, works),
+		"after the patch the idle one is awake, or the one at work is not")
+}
+
+// TestInputsWakeOnce: however many inputs a sleeping chat gets simultaneously, it wakes once, and
+// each is typed once.
+func TestInputsWakeOnce(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	c := asleep(t, m, "many")
+	const inputs = 50
+	var all sync.WaitGroup
+	for i := range inputs {
+		all.Go(func() {
+			in := chat.Input{Text: fmt.Sprintf("echo input-%d >> got", i), Enter: true}
+			expect.Is(t, m.Input(operator(t.Context()), c.ID, in), nil, "input %d", i)
+		})
+	}
+	all.Wait()
+	var got []string
+	until(t, "the shell has read all", func() bool {
+		text, _ := os.ReadFile(filepath.Join(opt.Homes, string(c.ID), "got"))
+		got = strings.Fields(string(text))
+		return len(got) >= inputs
+	})
+	slices.Sort(got)
+	if distinct := slices.Compact(slices.Clone(got)); len(got) != inputs || len(distinct) != inputs {
+		t.Errorf("%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
+	}
+	expect.Equal(t, strings.Count(auditText(t, opt), `"action":"wake","outcome":"intent"`), 1,
+		"the chat woke … times")
+}
+
+// TestWorkKeepsAwake: each kind of work keeps a chat awake beyond sleep_after, and to look at one
+// does not.
+func TestWorkKeepsAwake(t *testing.T) {
+	opt := options(t)
+	p := opt.Profiles["default"]
+	p.SleepAfter = chat.Duration(15 * time.Second) // a starved host must not take longer for a line
+	opt.Profiles["default"] = p
+	m := open(t, opt)
+	ctx, leave := context.WithCancel(operator(t.Context()))
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer leave()
+	long := chat.RunSpec{Argv: []string{"sleep", "600"}, Timeout: chat.Duration(10 * time.Minute)}
+	typed := func(line string) func(chat.Chat) {
+		return func(c chat.Chat) { must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true})) }
+	}
+	works := map[string]func(chat.Chat){
+		"a run":            func(c chat.Chat) { clients.Go(func() { _, _ = m.Run(ctx, c.ID, long) }) },
+		"a background run": func(c chat.Chat) { startRun(t, m, c.ID, long) },
+		"a client": func(c chat.Chat) {
+			clients.Go(func() {
+				a := chat.Attach{TTY: chat.TTY{Rows: 24, Cols: 80}, ReadOnly: true}
+				_, _ = m.Attach(ctx, c.ID, a, func(string, []byte) {})
+			})
+		},
+		"a caller that waits": func(c chat.Chat) {
+			clients.Go(func() {
+				w := &chat.Wait{Until: chat.UntilPrompt, Max: chat.Duration(10 * time.Minute)}
+				_, _ = m.InputWait(ctx, c.ID, chat.Input{Text: "read x", Enter: true, Wait: w})
+			})
+		},
+		"a schedule's run": func(c chat.Chat) {
+			spec := chat.ScheduleSpec{Cron: "0 0 1 1 *", Argv: long.Argv, Timeout: long.Timeout}
+			next := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+			s := must.Get(m.PutSchedule(ctx, c.ID, chat.NewSchedule{Spec: spec, Next: next}))(t)
+			d := chat.DueSchedule{Chat: c.ID, ID: s.ID, At: next, Now: next.Add(time.Minute)}
+			must.Get(m.BeginDue(ctx, d))(t)
+		},
+		"a program":     typed("sleep 1000"),
+		"CPU time":      typed("while :; do :; done &"),
+		"output":        typed("exec 5<><(:); while :; do echo .; read -t 1 -u 5; done"),
+		"another input": nil,
+	}
+	chats := map[string]chat.Chat{}
+	for what, begin := range works {
+		c := create(t, m, what, "default")
+		if chats[what] = c; begin != nil {
+			begin(c)
+		}
+	}
+	idle := create(t, m, "looked at", "default")
+	until(t, "a chat that is only looked at sleeps", func() bool {
+		must.Get(m.Log(ctx, idle.ID, -1))(t)
+		must.Get(m.Processes(ctx, idle.ID))(t)
+		typed("")(chats["another input"])
+		return !isAwake(t, m, idle)
+	})
+	for what, c := range chats {
+		expect.True(t, isAwake(t, m, c), "%s does not keep a chat awake", what)
 	}
 }

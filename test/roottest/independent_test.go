@@ -17,6 +17,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/must"
 )
 
 // expected is a chat as a model of chatd's answers says that it is.
@@ -44,8 +45,7 @@ func differences(t testing.TB, opt provision.Options, all []expected) []string {
 	h := independent{opt: opt, namespace: map[string]string{}, processes: map[uint32][]int{},
 		cgroups: map[chat.ID][]string{}}
 	for _, kind := range []string{"mnt", "pid", "net", "ipc", "uts"} {
-		is, err := os.Readlink("/proc/self/ns/" + kind)
-		must(t, err)
+		is := must.Get(os.Readlink("/proc/self/ns/" + kind))(t)
 		h.namespace[kind] = is
 	}
 	h.readProcesses(t)
@@ -65,8 +65,7 @@ func (h *independent) differs(format string, args ...any) {
 
 // readProcesses sorts the host's processes by uid; zombies that wait for init are none.
 func (h *independent) readProcesses(t testing.TB) {
-	pids, err := filepath.Glob("/proc/[0-9]*")
-	must(t, err)
+	pids := must.Get(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, dir := range pids {
 		fi, err := os.Stat(dir)
 		if err != nil {
@@ -223,8 +222,7 @@ func (h *independent) strangers(t testing.TB, known map[uint32]expected) {
 		filepath.Join(h.opt.State, "vartmp"), "/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp"} {
 		h.strangeFiles(t, dir, known)
 	}
-	accounts, err := filepath.Glob(h.opt.Userdb + "/[0-9]*.user")
-	must(t, err)
+	accounts := must.Get(filepath.Glob(h.opt.Userdb + "/[0-9]*.user"))(t)
 	for _, file := range accounts {
 		uid, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(file), ".user"), 10, 32)
 		if _, ok := known[uint32(uid)]; err == nil && h.ours(uint32(uid)) && !ok {
@@ -247,7 +245,7 @@ func commands(pids []int) string {
 
 func (h *independent) strangeFiles(t testing.TB, dir string, known map[uint32]expected) {
 	entries, err := os.ReadDir(dir)
-	must(t, ignoreGone(err))
+	must.Do(t, ignoreGone(err))
 	for _, f := range entries {
 		fi, err := f.Info()
 		if err != nil {
@@ -261,8 +259,7 @@ func (h *independent) strangeFiles(t testing.TB, dir string, known map[uint32]ex
 }
 
 func (h *independent) strangeMounts(t testing.TB, ids map[chat.ID]bool) {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	must(t, err)
+	b := must.Get(os.ReadFile("/proc/self/mountinfo"))(t)
 	for line := range strings.Lines(string(b)) {
 		if !strings.Contains(line, h.opt.Run) && !strings.Contains(line, h.opt.State) {
 			continue
@@ -279,8 +276,7 @@ var ownerRule = regexp.MustCompile(`--uid-owner (\d+)(?:-(\d+))? -m comment --co
 // packetRules checks that each chat is ruled as its profile is, by both families' packet rules.
 func (h *independent) packetRules(t testing.TB, known map[uint32]expected) {
 	for _, save := range []string{"iptables-save", "ip6tables-save"} {
-		out, err := exec.Command(save, "-t", "filter").Output()
-		must(t, err)
+		out := must.Get(exec.Command(save, "-t", "filter").Output())(t)
 		rules := ownerRule.FindAllStringSubmatch(string(out), -1)
 		for uid, e := range known {
 			if !slices.ContainsFunc(rules, func(r []string) bool {

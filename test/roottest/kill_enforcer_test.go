@@ -17,6 +17,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // The rules of TestEnforcerKilledAtEveryStep, between which it reloads. Both deny .env, which the
@@ -62,7 +64,7 @@ func TestEnforcerKilledAtEveryStep(t *testing.T) {
 			count()
 		})
 	}
-	must(t, k.Reap(t.Context(), k.subject.ID))
+	must.Do(t, k.Reap(t.Context(), k.subject.ID))
 	gone(t, k.opt, k.subject)
 	if !comes(func() bool { return descriptorsOf(t, k.cmd.Process.Pid) <= root }) {
 		now := descriptorsOf(t, k.cmd.Process.Pid)
@@ -85,7 +87,7 @@ type enforcerKills struct {
 func newEnforcerKills(t *testing.T) *enforcerKills {
 	t.Helper()
 	opt, config, rules := ruledConfig(t)
-	must(t, os.WriteFile(rules, []byte(killedRules), 0o600))
+	must.Do(t, os.WriteFile(rules, []byte(killedRules), 0o600))
 	k := &enforcerKills{opt: opt, rules: rules, orders: map[string]failpoints{
 		"root":     failpoints(filepath.Dir(opt.State)),
 		"enforcer": failpoints(filepath.Join(opt.Run, "keeper")),
@@ -114,8 +116,7 @@ func (k *enforcerKills) ruled(t *testing.T, external string) chat.Chat {
 	t.Helper()
 	no := false
 	spec := chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no}
-	c, _, err := k.Create(t.Context(), spec)
-	must(t, err)
+	c := must.First(k.Create(t.Context(), spec))(t)
 	for _, name := range []string{"note", "many/f", "other", "w/.env"} {
 		putFile(t, c, name, secret)
 	}
@@ -145,21 +146,21 @@ type killedVerb struct {
 
 func (k *enforcerKills) verbs() []killedVerb {
 	made := chat.Chat{}
-	awake := func(t *testing.T) { t.Helper(); must(t, second(k.Wake(t.Context(), k.subject.ID))) }
+	awake := func(t *testing.T) { t.Helper(); must.Get(k.Wake(t.Context(), k.subject.ID))(t) }
 	none := func(*testing.T) {}
 	return []killedVerb{
 		{"wake", func(t *testing.T) {
-			must(t, second(k.Sleep(t.Context(), k.subject.ID)))
+			must.Get(k.Sleep(t.Context(), k.subject.ID))(t)
 		}, func(t *testing.T) error {
-			return second(k.Wake(t.Context(), k.subject.ID))
+			return expect.Err(k.Wake(t.Context(), k.subject.ID))
 		}, k.awakeAndShut},
 		{"reload", awake, k.reload, k.awakeAndShut},
 		{"worker", awake, func(t *testing.T) error {
-			must(t, ignoreEnded(unix.Kill(k.process(t, "worker"), unix.SIGKILL)))
+			must.Do(t, ignoreEnded(unix.Kill(k.process(t, "worker"), unix.SIGKILL)))
 			return k.try(t)
 		}, k.awakeAndShut},
 		{"holder", awake, func(t *testing.T) error {
-			must(t, ignoreEnded(unix.Kill(k.process(t, "holder"), unix.SIGKILL)))
+			must.Do(t, ignoreEnded(unix.Kill(k.process(t, "holder"), unix.SIGKILL)))
 			return k.try(t)
 		}, k.awakeAndShut},
 		{"create", func(*testing.T) { k.made++ }, func(t *testing.T) (err error) {
@@ -169,17 +170,17 @@ func (k *enforcerKills) verbs() []killedVerb {
 			return err
 		}, func(t *testing.T) {
 			whole(t, k.opt, made)
-			must(t, k.Reap(t.Context(), made.ID))
+			must.Do(t, k.Reap(t.Context(), made.ID))
 			gone(t, k.opt, made)
 		}},
 		{"run", awake, func(t *testing.T) error { return k.try(t) }, k.awakeAndShut},
 		{"sleep", awake, func(t *testing.T) error {
-			return second(k.Sleep(t.Context(), k.subject.ID))
+			return expect.Err(k.Sleep(t.Context(), k.subject.ID))
 		}, none},
 		{"reap", func(t *testing.T) {
 			k.made++
 			made = k.ruled(t, fmt.Sprint("made ", k.made))
-			must(t, second(k.Wake(t.Context(), made.ID)))
+			must.Get(k.Wake(t.Context(), made.ID))(t)
 		}, func(t *testing.T) error {
 			if err := k.Reap(t.Context(), made.ID); !errors.Is(err, chat.ErrNotFound) {
 				return err
@@ -201,9 +202,7 @@ func ignoreEnded(err error) error {
 func (k *enforcerKills) try(t *testing.T) error {
 	t.Helper()
 	r, err := k.Run(t.Context(), k.subject.ID, chat.RunSpec{Command: "bash try.sh"})
-	if strings.Contains(r.Stdout+r.Stderr, secret) {
-		t.Errorf("a run reads %+v", r)
-	}
+	expect.True(t, !strings.Contains(r.Stdout+r.Stderr, secret), "a run reads %+v", r)
 	if err == nil && r.Stdout != "\n\nopen\n" {
 		err = fmt.Errorf("an open was refused: %+v: %w", r, chat.ErrBusy)
 	}
@@ -213,21 +212,18 @@ func (k *enforcerKills) try(t *testing.T) error {
 // reload brings the sessions to the other rules.
 func (k *enforcerKills) reload(t *testing.T) error {
 	t.Helper()
-	text, err := os.ReadFile(k.rules)
-	must(t, err)
+	text := must.Get(os.ReadFile(k.rules))(t)
 	next := map[string]string{killedRules: otherRules, otherRules: killedRules}[string(text)]
 	outcomes := func() int {
-		log, err := os.ReadFile(k.log)
-		must(t, err)
-		if strings.Contains(string(log), "could not be brought") {
-			t.Fatalf("a reload ended a session: %s", log)
-		}
+		log := must.Get(os.ReadFile(k.log))(t)
+		must.True(t, !strings.Contains(string(log), "could not be brought"),
+			"a reload ended a session: %s", log)
 		return strings.Count(string(log), "the file rules were read again") +
 			strings.Count(string(log), "reload failed")
 	}
 	before := outcomes()
-	must(t, os.WriteFile(k.rules, []byte(next), 0o600))
-	must(t, k.cmd.Process.Signal(syscall.SIGHUP))
+	must.Do(t, os.WriteFile(k.rules, []byte(next), 0o600))
+	must.Do(t, k.cmd.Process.Signal(syscall.SIGHUP))
 	until(t, "the rules are read again", func() bool { return outcomes() > before })
 	return nil
 }
@@ -236,16 +232,11 @@ func (k *enforcerKills) reload(t *testing.T) error {
 func (k *enforcerKills) awakeAndShut(t *testing.T) {
 	t.Helper()
 	c, err := k.Get(t.Context(), k.subject.ID)
-	if err != nil || !c.Awake {
-		t.Errorf("the chat is %+v, %v", c, err)
-	}
-	if err := k.try(t); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, err == nil && c.Awake, "the chat is %+v, %v", c, err)
+	expect.NoError(t, k.try(t))
 	leak, err := os.ReadFile(filepath.Join(k.subject.Home, "leak"))
-	if err != nil || len(leak) == 0 || strings.Contains(string(leak), secret) {
-		t.Errorf("the shell of the new session read %q, %v", leak, err)
-	}
+	expect.True(t, err == nil && len(leak) != 0 && !strings.Contains(string(leak), secret),
+		"the shell of the new session read %q, %v", leak, err)
 }
 
 // process is the holder or the worker of the enforcer, once there are both.
@@ -283,7 +274,7 @@ func (k *enforcerKills) points(t *testing.T, v killedVerb) (all []killedPoint) {
 	var own []string
 	root := k.orders["root"].met(t, func() {
 		own = k.orders["enforcer"].met(t, func() {
-			must(t, v.do(t))
+			must.Do(t, v.do(t))
 			k.witness.later(t)
 		})
 	})
@@ -354,9 +345,7 @@ func (k *enforcerKills) kill(
 	k.witness.later(t)
 	until(t, "the point is met", func() bool { return !orders.waits() })
 	k.witness.later(t)
-	if err := v.do(t); err != nil {
-		t.Errorf("asked again: %v", err)
-	}
+	expect.Is(t, v.do(t), nil, "asked again")
 	v.check(t)
 	k.process(t, "worker")
 	k.witness.tries(t)
@@ -372,8 +361,7 @@ func (k *enforcerKills) kill(
 func (k *enforcerKills) caughtUp(t *testing.T) {
 	t.Helper()
 	until(t, "the enforcer has looked at all names", func() bool {
-		late, err := filepath.Glob(filepath.Join(k.opt.Run, "keeper", "*.late"))
-		must(t, err)
+		late := must.Get(filepath.Glob(filepath.Join(k.opt.Run, "keeper", "*.late")))(t)
 		return len(late) == 0
 	})
 }
@@ -411,11 +399,11 @@ func newWitness(t *testing.T, k *enforcerKills) *witness {
 	w := &witness{chat: k.ruled(t, "witness")}
 	putDir(t, w.chat, "loop")
 	pipe := filepath.Join(w.chat.Home, "loop/pipe")
-	must(t, errors.Join(unix.Mkfifo(pipe, 0o600), os.Chown(pipe, int(w.chat.UID), int(w.chat.UID))))
+	must.Do(t, errors.Join(unix.Mkfifo(pipe, 0o600), os.Chown(pipe, int(w.chat.UID), int(w.chat.UID))))
 	putFile(t, w.chat, "count.sh", countScript)
 	putFile(t, w.chat, "watch.sh", witnessScript)
-	must(t, second(k.Wake(t.Context(), w.chat.ID)))
-	must(t, k.Input(t.Context(), w.chat.ID, chat.Input{Text: "bash watch.sh &", Enter: true}))
+	must.Get(k.Wake(t.Context(), w.chat.ID))(t)
+	must.Do(t, k.Input(t.Context(), w.chat.ID, chat.Input{Text: "bash watch.sh &", Enter: true}))
 	ticks(t, w.chat, 1)
 	return w
 }
@@ -423,7 +411,7 @@ func newWitness(t *testing.T, k *enforcerKills) *witness {
 // later makes a file that is denied in the witness's home, where one was before.
 func (w *witness) later(t *testing.T) {
 	t.Helper()
-	must(t, os.RemoveAll(filepath.Join(w.chat.Home, fmt.Sprintf("loop/n%d", w.n))))
+	must.Do(t, os.RemoveAll(filepath.Join(w.chat.Home, fmt.Sprintf("loop/n%d", w.n))))
 	w.n++
 	putFile(t, w.chat, fmt.Sprintf("loop/n%d/.env", w.n), secret)
 }
@@ -435,7 +423,7 @@ func (w *witness) tries(t *testing.T) {
 	out := filepath.Join(w.chat.Home, "loop/out")
 	if got, err := os.ReadFile(out); err != nil || len(got) > 0 {
 		t.Errorf("the other chat read %q, %v", got, err)
-		must(t, os.Truncate(out, 0))
+		must.Do(t, os.Truncate(out, 0))
 	}
 }
 
@@ -444,13 +432,13 @@ func (w *witness) count(t *testing.T, d *api.Client, name string) (end func()) {
 	t.Helper()
 	spec := chat.RunSpec{Command: "exec bash count.sh " + name, Timeout: chat.MaxTimeout}
 	r, err := d.StartRun(t.Context(), w.chat.ID, spec)
-	must(t, err)
+	must.Do(t, err)
 	return func() {
 		t.Helper()
 		putFile(t, w.chat, "loop/stop-"+name, "")
 		until(t, "the run ends", func() bool {
 			r, err = d.ShowRun(t.Context(), w.chat.ID, r.ID)
-			must(t, err)
+			must.Do(t, err)
 			return r.State != chat.RunRunning
 		})
 		lines := strings.Split(strings.TrimSuffix(r.Result.Stdout, "\n"), "\n")
@@ -470,6 +458,6 @@ func (w *witness) count(t *testing.T, d *api.Client, name string) (end func()) {
 // reaped takes the witness away.
 func (w *witness) reaped(t *testing.T, k *enforcerKills) {
 	t.Helper()
-	must(t, k.Reap(t.Context(), w.chat.ID))
+	must.Do(t, k.Reap(t.Context(), w.chat.ID))
 	gone(t, k.opt, w.chat)
 }

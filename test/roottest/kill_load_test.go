@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestKilledUnderLoad kills chatd's processes at random while callers use a dozen chats, each time
@@ -31,15 +33,14 @@ func TestKilledUnderLoad(t *testing.T) {
 		"CHATD_TEST_SEED":  func(n uint64) { seed = n },
 	} {
 		if s := os.Getenv(name); s != "" {
-			n, err := strconv.ParseUint(s, 10, 64)
-			must(t, err)
+			n := must.Get(strconv.ParseUint(s, 10, 64))(t)
 			set(n)
 		}
 	}
 	t.Logf("seed %d", seed)
 	opt := keepsArchives(t, options(t))
 	config := archiveConfig(t, opt)
-	must(t, appendTo(config, []byte(modelProfiles)))
+	must.Do(t, appendTo(config, []byte(modelProfiles)))
 	l := &underLoad{history: history{t: t, opt: opt, config: config, given: map[uint32]chat.ID{}},
 		acknowledged: map[string]map[int]bool{}, archiving: map[chat.ID][]map[int]bool{},
 		rand: rand.New(rand.NewPCG(seed, 0)), killed: map[string]int{}}
@@ -50,9 +51,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		failed += l.round(loadKinds[i%len(loadKinds)])
 		l.compare(t)
 		l.checkArchives(t)
-		if t.Failed() {
-			t.Fatalf("after %d kills", i+1)
-		}
+		must.True(t, !t.Failed(), "after %d kills", i+1)
 	}
 	t.Logf("%d kills, of %v, %d calls, of which %d failed, %d archives, %d uids",
 		kills, l.killed, l.calls, failed, l.archives, len(l.given))
@@ -127,11 +126,11 @@ func (l *underLoad) use(ctx context.Context, d *daemon, which, external, profile
 	case 2, 3:
 		return l.pack(ctx, d, c)
 	case 0:
-		return second(d.Sleep(ctx, c.ID))
+		return expect.Err(d.Sleep(ctx, c.ID))
 	case 1, 4:
 		return d.Reap(ctx, c.ID)
 	case 5, 6:
-		return second(d.StartRun(ctx, c.ID, chat.RunSpec{Command: "sleep 1000"}))
+		return expect.Err(d.StartRun(ctx, c.ID, chat.RunSpec{Command: "sleep 1000"}))
 	}
 	return l.write(ctx, d, c)
 }
@@ -161,8 +160,7 @@ func (l *underLoad) compare(t *testing.T) {
 	t.Helper()
 	var said []string
 	for end := time.Now().Add(settled); ; time.Sleep(50 * time.Millisecond) {
-		page, err := l.List(t.Context(), chat.Filter{Limit: 1000})
-		must(t, err)
+		page := must.Get(l.List(t.Context(), chat.Filter{Limit: 1000}))(t)
 		var all []expected
 		for _, c := range page.Chats {
 			// A create whose caller went is finished by the next call or within a minute.
@@ -187,7 +185,7 @@ func (l *underLoad) check(t *testing.T, chats []chat.Chat) {
 	t.Helper()
 	for _, c := range chats {
 		b, err := os.ReadFile(c.Home + "/numbers")
-		must(t, ignoreGone(err))
+		must.Do(t, ignoreGone(err))
 		for _, n := range missingOf(l.acknowledged[l.home(c)], b) {
 			t.Errorf("%s: %d was acknowledged, and is not in its file", c.ExternalID, n)
 		}

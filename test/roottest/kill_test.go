@@ -19,6 +19,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // daemon is a real chatd in a process of its own, with failpoints.
@@ -42,12 +44,12 @@ func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string
 	t.Helper()
 	dir := filepath.Dir(opt.State)
 	log, err := os.OpenFile(filepath.Join(dir, "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	must(t, err)
+	must.Do(t, err)
 	defer log.Close()
 	d := &daemon{cmd: exec.Command(programs.chatd, "serve", "--config", config), log: log.Name(), ready: make(chan struct{})}
 	d.cmd.Env = append(os.Environ(), "CHATD_FAILPOINT="+failpoint, "NOTIFY_SOCKET="+d.listen(t, dir))
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	must(t, d.cmd.Start())
+	must.Do(t, d.cmd.Start())
 	t.Cleanup(func() {
 		if d.kill(); t.Failed() {
 			text, _ := os.ReadFile(d.log) // to explain the failure, if it can
@@ -64,8 +66,7 @@ func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string
 func (d *daemon) listen(t *testing.T, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, fmt.Sprintf("notify-%d", daemons.Add(1)))
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	must(t, err)
+	l := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		said := make([]byte, 4096)
@@ -136,8 +137,8 @@ func (d *daemon) kill() {
 // not reaped delays the end of its pid namespace.
 func leaveOrphansToInit(t *testing.T) {
 	t.Helper()
-	must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))
-	t.Cleanup(func() { must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) })
+	must.Do(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))
+	t.Cleanup(func() { must.Do(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) })
 }
 
 // killed waits until the failpoint has ended the daemon.
@@ -145,9 +146,8 @@ func (d *daemon) killed(t *testing.T) {
 	t.Helper()
 	err := d.cmd.Wait()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("the daemon ended by %v, want SIGKILL at the failpoint", err)
-	}
+	must.True(t, errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL,
+		"the daemon ended by %v, want SIGKILL at the failpoint", err)
 }
 
 // TestKillAtEveryStep kills the real daemon at each step of create, wake, sleep
@@ -167,13 +167,13 @@ func TestKillAtEveryStep(t *testing.T) {
 	}{
 		{verb: "create", there: true},
 		{verb: "wake", do: func(d *daemon, ctx context.Context, id chat.ID) error {
-			return second(d.Wake(ctx, id))
+			return expect.Err(d.Wake(ctx, id))
 		}, there: true},
 		{verb: "sleep", do: func(d *daemon, ctx context.Context, id chat.ID) error {
-			return errors.Join(second(d.Wake(ctx, id)), second(d.Sleep(ctx, id)))
+			return errors.Join(expect.Err(d.Wake(ctx, id)), expect.Err(d.Sleep(ctx, id)))
 		}, there: true},
 		{verb: "reap", do: func(d *daemon, ctx context.Context, id chat.ID) error {
-			return errors.Join(second(d.Wake(ctx, id)), d.Reap(ctx, id))
+			return errors.Join(expect.Err(d.Wake(ctx, id)), d.Reap(ctx, id))
 		}},
 	} {
 		for _, point := range points[c.verb] {
@@ -205,13 +205,11 @@ func (k *killing) at(
 	}
 	c, _, err := k.Create(t.Context(), chat.Spec{ExternalID: point, Awake: &no})
 	if do != nil {
-		must(t, err)
+		must.Do(t, err)
 		k.orders.order(t, point, 0)
 		err = do(k.daemon, t.Context(), c.ID)
 	}
-	if err == nil {
-		t.Fatalf("the failpoint %s was never reached", point)
-	}
+	must.True(t, err != nil, "the failpoint %s was never reached", point)
 	k.killed(t)
 	return c
 }
@@ -219,8 +217,7 @@ func (k *killing) at(
 // afterwards looks at the chat that a daemon was killed over, and reaps it.
 func (k *killing) afterwards(t *testing.T, point string, c chat.Chat, there bool) {
 	t.Helper()
-	page, err := k.List(t.Context(), chat.Filter{ExternalID: point})
-	must(t, err)
+	page := must.Get(k.List(t.Context(), chat.Filter{ExternalID: point}))(t)
 	switch {
 	case !there && len(page.Chats) > 0:
 		t.Errorf("the chat is still there: %+v", page.Chats[0])
@@ -228,19 +225,14 @@ func (k *killing) afterwards(t *testing.T, point string, c chat.Chat, there bool
 		t.Fatalf("%d chats, want 1", len(page.Chats))
 	case there:
 		c = page.Chats[0]
-		if c.Phase != chat.Ready {
-			t.Errorf("phase %s, want ready", c.Phase)
-		}
+		expect.True(t, c.Phase == chat.Ready, "phase %s, want ready", c.Phase)
 		whole(t, k.opt, c)
 		r, err := k.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo $HOME"})
-		if err != nil || r.Stdout != c.Home+"\n" {
-			t.Errorf("a run afterwards: %+v, %v", r, err)
-		}
-		must(t, k.Reap(t.Context(), c.ID))
+		expect.True(t, err == nil && r.Stdout == c.Home+"\n", "a run afterwards: %+v, %v", r, err)
+		must.Do(t, k.Reap(t.Context(), c.ID))
 	}
 	gone(t, k.opt, c)
-	if other, ok := k.seen[c.UID]; ok {
-		t.Errorf("uid %d was chat %s before", c.UID, other)
-	}
+	other, ok := k.seen[c.UID]
+	expect.True(t, !ok, "uid %d was chat %s before", c.UID, other)
 	k.seen[c.UID] = c.ID
 }

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // offCase shows that one wall is needed: an attack that it alone stops, once the
@@ -108,9 +110,8 @@ func TestLayersOff(t *testing.T) {
 	needsRoot(t)
 	cases := offCases()
 	for _, l := range chat.LayerNames() {
-		if !slices.ContainsFunc(cases, func(c offCase) bool { return c.layer == l }) {
-			t.Errorf("no case for layer %s", l)
-		}
+		expect.True(t, slices.ContainsFunc(cases, func(c offCase) bool { return c.layer == l }),
+			"no case for layer %s", l)
 	}
 	t.Run("on", func(t *testing.T) {
 		m := openWithout(t) // one daemon for all that leave out no other wall
@@ -176,9 +177,8 @@ func (c offCase) falls(t *testing.T, m *manager, layers map[chat.LayerName]chat.
 	if l := layers[c.layer]; l.State != chat.LayerWeaker && l.State != chat.LayerOff {
 		t.Errorf("its probe says %s: %s", l.State, l.Probe)
 	}
-	if got := c.attack(t, m); !strings.HasPrefix(got, "ok") {
-		t.Errorf("the attack does not go through: %s", got)
-	}
+	got := c.attack(t, m)
+	expect.True(t, strings.HasPrefix(got, "ok"), "the attack does not go through: %s", got)
 }
 
 // holds sees the wall stand and the attack fail at it.
@@ -186,9 +186,8 @@ func (c offCase) holds(t *testing.T, m *manager, layers map[chat.LayerName]chat.
 	if l, want := layers[c.layer], promised(t, c.layer); l.State != want {
 		t.Errorf("its probe says %s, want %s: %s", l.State, want, l.Probe)
 	}
-	if got := c.attack(t, m); strings.HasPrefix(got, "ok") {
-		t.Errorf("the attack goes through: %s", got)
-	}
+	got := c.attack(t, m)
+	expect.True(t, !strings.HasPrefix(got, "ok"), "the attack goes through: %s", got)
 }
 
 // openWithout is a daemon that lacks the walls, with profiles more: one
@@ -218,9 +217,7 @@ func razeWalls(t *testing.T) {
 	t.Helper()
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for _, args := range [][]string{{"-F"}, {"-X"}} {
-			if out, err := exec.Command(tool, append([]string{"-w", "10"}, args...)...).CombinedOutput(); err != nil {
-				t.Fatalf("%s %s: %v: %s", tool, args, err, out)
-			}
+			must.Run(t, exec.Command(tool, append([]string{"-w", "10"}, args...)...))
 		}
 	}
 }
@@ -230,8 +227,7 @@ func layersNow(t *testing.T, m *manager) map[chat.LayerName]chat.Layer {
 	t.Helper()
 	var layers map[chat.LayerName]chat.Layer
 	until(t, "each layer could be tried", func() bool { // a busy host may have no time for one
-		h, err := m.Host(operator(t.Context()))
-		must(t, err)
+		h := must.Get(m.Host(operator(t.Context())))(t)
 		layers = map[chat.LayerName]chat.Layer{}
 		for _, l := range h.Layers {
 			layers[l.Name] = l
@@ -280,9 +276,7 @@ func burnCPU(t *testing.T, m *manager) string {
 		return got
 	}
 	c, err := m.Get(operator(t.Context()), a.ID)
-	if err != nil || c.Usage == nil {
-		t.Fatalf("no usage: %v", err)
-	}
+	must.True(t, err == nil && c.Usage != nil, "no usage: %v", err)
 	if c.Usage.Throttled > 0 {
 		return fmt.Sprintf("throttled in %d periods", c.Usage.Throttled)
 	}
@@ -312,9 +306,7 @@ func seeNeighbour(t *testing.T, m *manager) string {
 // the view hid it.
 func readHostFile(t *testing.T, m *manager) string {
 	const name = "/srv/for-everybody"
-	if err := os.WriteFile(name, []byte("secret"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte("secret"), 0o644))
 	t.Cleanup(func() { os.Remove(name) })
 	return inmateOf(t, m, "reader", "default").try(t, "read", name)
 }
@@ -324,13 +316,8 @@ func readHostFile(t *testing.T, m *manager) string {
 func unshareInSession(t *testing.T, m *manager) string {
 	a := inmateOf(t, m, "unshare", "default")
 	a.typeLine(t, fmt.Sprintf("%s unshare %d >~/got.new; mv ~/got.new ~/got", a.program, unix.CLONE_NEWNS))
-	if err := awaitFile(a.in("got")); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(a.in("got"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, awaitFile(a.in("got")))
+	b := must.Get(os.ReadFile(a.in("got")))(t)
 	return strings.TrimSpace(string(b))
 }
 
@@ -357,9 +344,7 @@ func TestLayersBehindItsBack(t *testing.T) {
 			before := layersNow(t, m)[c.layer]
 			outcomes(t, "before", asUser(t, a.UID, c.attack...), refusals)
 			for _, argv := range c.do {
-				if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-					t.Fatalf("%q: %v: %s", argv, err, out)
-				}
+				must.Run(t, exec.Command(argv[0], argv[1:]...))
 			}
 			// Where it is weaker anyway, what was found must differ.
 			if l := layersNow(t, m)[c.layer]; l.State == chat.LayerOn || l.State == before.State && l.Probe == before.Probe {
@@ -391,8 +376,7 @@ func dropShared(t *testing.T, m *manager) string {
 	const file = "/usr/bin/ptx"
 	a := inmateOf(t, m, "drop", "default")
 	for range 3 {
-		content, err := os.ReadFile(file)
-		must(t, err)
+		content := must.Get(os.ReadFile(file))(t)
 		a.sh(t, "dd if="+file+" iflag=nocache count=0 status=none")
 		if n := pagesInMemory(t, file, len(content)); n > 0 {
 			return fmt.Sprintf("%d pages stay", n)
@@ -404,17 +388,13 @@ func dropShared(t *testing.T, m *manager) string {
 // pagesInMemory counts the pages of a file in the page cache (mincore(2)).
 func pagesInMemory(t *testing.T, file string, size int) (n int) {
 	t.Helper()
-	f, err := os.Open(file)
-	must(t, err)
+	f := must.Get(os.Open(file))(t)
 	defer f.Close()
-	at, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
-	must(t, err)
-	defer func() { must(t, unix.Munmap(at)) }()
+	at := must.Get(unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED))(t)
+	defer func() { must.Do(t, unix.Munmap(at)) }()
 	in := make([]byte, (size+os.Getpagesize()-1)/os.Getpagesize())
 	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&at[0])), uintptr(size), uintptr(unsafe.Pointer(&in[0])))
-	if e != 0 {
-		t.Fatal(e)
-	}
+	must.True(t, e == 0, "%v", e)
 	for _, page := range in {
 		n += int(page & 1)
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // hostileIDs are unusual external ids that a caller may send.
@@ -30,46 +32,36 @@ func TestLife(t *testing.T) {
 			t.Errorf("create %q: %+v", external, c)
 		}
 		whole(t, opt, c)
-		if r := run(t, m, c.ID, "id -u; pwd; echo $HOME"); r.Stdout != fmt.Sprintf("%d\n%s\n%s\n", c.UID, c.Home, c.Home) || r.Exit != 0 {
-			t.Errorf("run in %s: %+v", c.ID, r)
-		}
-		must(t, m.Reap(ctx, c.ID))
+		r := run(t, m, c.ID, "id -u; pwd; echo $HOME")
+		expect.True(t, r.Stdout == fmt.Sprintf("%d\n%s\n%s\n", c.UID, c.Home, c.Home) && r.Exit == 0, "run in %s: %+v", c.ID, r)
+		must.Do(t, m.Reap(ctx, c.ID))
 		gone(t, opt, c)
-		if _, err := m.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("a reaped chat: %v, want ErrNotFound", err)
-		}
+		expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "a reaped chat")
 	}
-	if err := m.Reap(ctx, "0123456789abcdef"); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("reap of nobody: %v", err)
-	}
+	expect.Is(t, m.Reap(ctx, "0123456789abcdef"), chat.ErrNotFound, "reap of nobody")
 }
 
 func TestTerminal(t *testing.T) {
 	m := open(t, options(t))
 	ctx := operator(t.Context())
 	c := create(t, m, "terminal", "default")
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo $((6*7)); tty", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo $((6*7)); tty", Enter: true}))
 	waitScreen(t, m, c.ID, "42\n/dev/pts/0")
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
-	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "sleep 1000", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
 	waitScreen(t, m, c.ID, "^C")
-	if err := m.Input(ctx, c.ID, chat.Input{Keys: []string{"kill-server"}}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("an unknown key: %v, want ErrInvalid", err)
-	}
+	expect.Is(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"kill-server"}}), chat.ErrInvalid,
+		"an unknown key")
 	// The shell ends: the chat is asleep, and the next input wakes it.
 	leave(t, m, c.ID)
 	waitAwake(t, m, c.ID, false)
-	if _, err := m.Screen(ctx, c.ID); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("screen of a chat asleep: %v, want ErrWrongPhase", err)
-	}
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo again", Enter: true}))
+	expect.Is(t, expect.Err(m.Screen(ctx, c.ID)), chat.ErrWrongPhase, "screen of a chat asleep")
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo again", Enter: true}))
 	waitScreen(t, m, c.ID, "again")
-	if got, err := m.Sleep(ctx, c.ID); err != nil || got.Awake {
-		t.Errorf("sleep: %+v, %v", got, err)
-	}
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("asleep with processes %v", left)
-	}
+	got, err := m.Sleep(ctx, c.ID)
+	expect.True(t, err == nil && !got.Awake, "sleep: %+v, %v", got, err)
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "asleep with processes %v", left)
 }
 
 // TestScreenMeetsTheEnd: a caller that reads a screen while its shell ends is told that the chat is
@@ -79,13 +71,11 @@ func TestScreenMeetsTheEnd(t *testing.T) {
 	ctx := operator(t.Context())
 	c := create(t, m, "screen meets the end", "default")
 	for range 5 {
-		must(t, second(m.Wake(ctx, c.ID)))
+		must.Get(m.Wake(ctx, c.ID))(t)
 		leave(t, m, c.ID)
 		err := error(nil)
-		until(t, "the screen is gone", func() bool { err = second(m.Screen(ctx, c.ID)); return err != nil })
-		if !errors.Is(err, chat.ErrWrongPhase) {
-			t.Errorf("%v, want ErrWrongPhase", err)
-		}
+		until(t, "the screen is gone", func() bool { err = expect.Err(m.Screen(ctx, c.ID)); return err != nil })
+		expect.True(t, errors.Is(err, chat.ErrWrongPhase), "%v, want ErrWrongPhase", err)
 		waitAwake(t, m, c.ID, false)
 	}
 }
@@ -118,9 +108,7 @@ func TestSimultaneousCreates(t *testing.T) {
 	for i := range ids {
 		wg.Go(func() {
 			c, first, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "the same first message"})
-			if err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, err)
 			if first {
 				created.Add(1)
 			}
@@ -180,9 +168,8 @@ func TestCreateReapRace(t *testing.T) {
 			}
 		}
 	}
-	if page, err := m.List(ctx, chat.Filter{}); err != nil || len(page.Chats) != 0 {
-		t.Errorf("left over: %+v, %v", page.Chats, err)
-	}
+	page, err := m.List(ctx, chat.Filter{})
+	expect.True(t, err == nil && len(page.Chats) == 0, "left over: %+v, %v", page.Chats, err)
 }
 
 func TestOwners(t *testing.T) {
@@ -192,66 +179,57 @@ func TestOwners(t *testing.T) {
 		return chat.WithCaller(t.Context(), chat.Caller{Name: name, UID: 1000, Role: chat.RoleBridge})
 	}
 	spec := chat.Spec{ExternalID: "shared name", Awake: &no}
-	a, _, err := m.Create(bridge("one"), spec)
-	must(t, err)
+	a := must.First(m.Create(bridge("one"), spec))(t)
 	b, created, err := m.Create(bridge("two"), spec)
-	must(t, err)
-	if !created || a.ID == b.ID || a.UID == b.UID {
-		t.Errorf("two owners share a chat: %s %s", a.ID, b.ID)
-	}
+	must.Do(t, err)
+	expect.True(t, created && a.ID != b.ID && a.UID != b.UID,
+		"two owners share a chat: %s %s", a.ID, b.ID)
 	for name, err := range map[string]error{
-		"get":   second(m.Get(bridge("two"), a.ID)),
-		"wake":  second(m.Wake(bridge("two"), a.ID)),
-		"sleep": second(m.Sleep(bridge("two"), a.ID)),
-		"run":   second(m.Run(bridge("two"), a.ID, chat.RunSpec{Command: "true"})),
+		"get":   expect.Err(m.Get(bridge("two"), a.ID)),
+		"wake":  expect.Err(m.Wake(bridge("two"), a.ID)),
+		"sleep": expect.Err(m.Sleep(bridge("two"), a.ID)),
+		"run":   expect.Err(m.Run(bridge("two"), a.ID, chat.RunSpec{Command: "true"})),
 		"input": m.Input(bridge("two"), a.ID, chat.Input{Text: "x"}),
 		"reap":  m.Reap(bridge("two"), a.ID),
-		"none":  second(m.Get(t.Context(), a.ID)),
+		"none":  expect.Err(m.Get(t.Context(), a.ID)),
 	} {
-		if !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%s of another owner's chat: %v, want ErrNotFound", name, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrNotFound),
+			"%s of another owner's chat: %v, want ErrNotFound", name, err)
 	}
-	if page, err := m.List(bridge("one"), chat.Filter{}); err != nil || len(page.Chats) != 1 || page.Chats[0].ID != a.ID {
-		t.Errorf("list of one: %+v, %v", page, err)
-	}
+	page, err := m.List(bridge("one"), chat.Filter{})
+	expect.True(t, err == nil && len(page.Chats) == 1 && page.Chats[0].ID == a.ID, "list of one: %+v, %v", page, err)
 	spec.Owner = "two"
-	if _, _, err := m.Create(bridge("one"), spec); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a bridge named another owner: %v, want ErrDenied", err)
-	}
-	if _, _, err := m.Create(t.Context(), chat.Spec{ExternalID: "x"}); err == nil {
-		t.Error("nobody created a chat")
-	}
+	expect.Is(t, expect.Err(m.Create(bridge("one"), spec)), chat.ErrDenied,
+		"a bridge named another owner")
+	expect.True(t, expect.Err(m.Create(t.Context(), chat.Spec{ExternalID: "x"})) != nil,
+		"nobody created a chat")
 }
 
 func TestRestartAdopts(t *testing.T) {
 	opt := options(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
 	awake, asleepChat := create(t, m, "awake", "default"), asleep(t, m, "asleep")
-	must(t, m.Input(ctx, awake.ID, chat.Input{Text: "marker=$$; echo marker $marker", Enter: true}))
+	must.Do(t, m.Input(ctx, awake.ID, chat.Input{Text: "marker=$$; echo marker $marker", Enter: true}))
 	waitScreen(t, m, awake.ID, "marker ")
 	before := terminalOf(t, awake.UID)
-	must(t, m.Close())
+	must.Do(t, m.Close())
 
 	// A session directory of no chat, and one with false contents.
-	must(t, os.MkdirAll(filepath.Join(opt.Run, "sessions", "00000000000000aa"), 0o711))
+	must.Do(t, os.MkdirAll(filepath.Join(opt.Run, "sessions", "00000000000000aa"), 0o711))
 	lie := filepath.Join(opt.Run, "sessions", string(asleepChat.ID))
-	must(t, os.MkdirAll(lie, 0o711))
-	must(t, os.WriteFile(filepath.Join(lie, "session.json"), fmt.Appendf(nil, `{"leader":{"pid":%d,"start":1,"boot":"x"}}`, os.Getpid()), 0o600))
+	must.Do(t, os.MkdirAll(lie, 0o711))
+	must.Do(t, os.WriteFile(filepath.Join(lie, "session.json"), fmt.Appendf(nil, `{"leader":{"pid":%d,"start":1,"boot":"x"}}`, os.Getpid()), 0o600))
 
 	m = open(t, opt)
 	if after := terminalOf(t, awake.UID); !slices.Equal(after, before) {
 		t.Errorf("pid 1, the terminal's server and its shell were %v before the restart, and are %v", before, after)
 	}
 	waitScreen(t, m, awake.ID, "marker ")
-	if r := run(t, m, awake.ID, "echo in; ps -e -o comm="); !strings.Contains(r.Stdout, "tmux") {
-		t.Errorf("a run in an adopted session sees no tmux: %+v", r)
-	}
-	if c, err := m.Get(ctx, asleepChat.ID); err != nil || c.Awake {
-		t.Errorf("a chat that was asleep: %+v, %v", c, err)
-	}
+	r := run(t, m, awake.ID, "echo in; ps -e -o comm=")
+	expect.True(t, strings.Contains(r.Stdout, "tmux"), "a run in an adopted session sees no tmux: %+v", r)
+	c, err := m.Get(ctx, asleepChat.ID)
+	expect.True(t, err == nil && !c.Awake, "a chat that was asleep: %+v, %v", c, err)
 	for _, dir := range []string{lie, filepath.Join(opt.Run, "sessions", "00000000000000aa")} {
 		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", dir, err)
@@ -269,8 +247,7 @@ func terminalOf(t *testing.T, uid uint32) []int {
 		if commOf(pid) != "tmux: server" {
 			continue
 		}
-		parent, err := statusField(pid, "PPid")
-		must(t, err)
+		parent := must.Get(statusField(pid, "PPid"))(t)
 		for _, child := range childrenOf(t, pid) { // what keeps the log is one, too
 			if commOf(child) == "bash" {
 				return []int{number(parent), pid, child}
@@ -290,9 +267,8 @@ func commOf(pid int) string {
 func TestSecondManager(t *testing.T) {
 	opt := options(t)
 	open(t, opt)
-	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second daemon on one state directory: %v, want ErrBusy", err)
-	}
+	expect.Is(t, expect.Err(openManager(t.Context(), opt)), chat.ErrBusy,
+		"a second daemon on one state directory")
 }
 
 // TestReconcileMends breaks a chat behind chatd's back, one thing at a time.
@@ -312,33 +288,29 @@ func TestReconcileMends(t *testing.T) {
 		"rules flushed":       func() error { return exec.Command("iptables", "-F").Run() },
 		"rules flushed in v6": func() error { return exec.Command("ip6tables", "-F", "OUTPUT").Run() },
 	} {
-		must(t, harm())
+		must.Do(t, harm())
 		m.Reconcile(ctx)
 		whole(t, opt, c)
-		h, err := m.Host(ctx)
-		must(t, err)
+		h := must.Get(m.Host(ctx))(t)
 		for _, l := range h.Layers {
 			if want := promised(t, l.Name); l.State != want {
 				t.Errorf("%s: after reconcile layer %s is %s, want %s: %s", name, l.Name, l.State, want, l.Probe)
 			}
 		}
-		if found := findings(h); len(found) > 0 {
-			t.Errorf("%s: findings %v", name, found)
-		}
+		found := findings(h)
+		expect.True(t, len(found) == 0, "%s: findings %v", name, found)
 	}
-	if r := run(t, m, c.ID, "true"); r.Exit != 0 {
-		t.Errorf("after all that: %+v", r)
-	}
+	r := run(t, m, c.ID, "true")
+	expect.True(t, r.Exit == 0, "after all that: %+v", r)
 	// chatd reports what it does not know, and does not remove it.
 	stray := filepath.Join(opt.Homes, "ffffffffffffffff")
-	must(t, os.Mkdir(stray, 0o700))
+	must.Do(t, os.Mkdir(stray, 0o700))
 	m.Reconcile(ctx)
-	h, err := m.Host(ctx)
-	must(t, err)
+	h := must.Get(m.Host(ctx))(t)
 	if found := findings(h); len(found) != 1 || !strings.Contains(found[0], stray) {
 		t.Errorf("findings %v, want the stray home", found)
 	}
-	must(t, os.Remove(stray))
+	must.Do(t, os.Remove(stray))
 }
 
 // findings are those about chats; what the host's own settings lack, or the profiles leave
@@ -356,14 +328,12 @@ func TestBashrcThatExits(t *testing.T) {
 	ctx := operator(t.Context())
 	c := create(t, m, "locked out", "default")
 	run(t, m, c.ID, "echo exit > ~/.bashrc")
-	must(t, second(m.Sleep(ctx, c.ID)))
-	must(t, second(m.Wake(ctx, c.ID)))
+	must.Get(m.Sleep(ctx, c.ID))(t)
+	must.Get(m.Wake(ctx, c.ID))(t)
 	waitScreen(t, m, c.ID, "left ~/.bashrc out")
-	if r := run(t, m, c.ID, "rm ~/.bashrc; echo mended"); r.Stdout != "mended\n" {
-		t.Errorf("%+v", r)
-	}
-	must(t, second(m.Sleep(ctx, c.ID)))
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "echo $((6*7))", Enter: true}))
+	prints(t, m, c.ID, "rm ~/.bashrc; echo mended", "mended\n")
+	must.Get(m.Sleep(ctx, c.ID))(t)
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo $((6*7))", Enter: true}))
 	waitScreen(t, m, c.ID, "42")
 }
 
@@ -373,18 +343,15 @@ func TestUseraddBackend(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "by useradd", "default")
 	whole(t, opt, c)
-	b, err := os.ReadFile("/etc/passwd")
-	must(t, err)
-	if !strings.Contains(string(b), c.User+":") {
-		t.Error("the account is not in /etc/passwd")
-	}
+	b := must.Get(os.ReadFile("/etc/passwd"))(t)
+	expect.True(t, strings.Contains(string(b), c.User+":"), "the account is not in /etc/passwd")
 	for _, file := range []string{"/etc/subuid", "/etc/subgid"} {
 		if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), c.User) {
 			t.Errorf("%s gives the chat subordinate ids", file)
 		}
 	}
 	// The record names the backend of the account: a later change of the default does not matter.
-	must(t, m.Reap(operator(t.Context()), c.ID))
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
 	gone(t, opt, c)
 }
 
@@ -394,8 +361,7 @@ func TestRuns(t *testing.T) {
 	ctx := operator(t.Context())
 	exec := func(spec chat.RunSpec) chat.RunResult {
 		t.Helper()
-		r, err := m.Run(ctx, c.ID, spec)
-		must(t, err)
+		r := must.Get(m.Run(ctx, c.ID, spec))(t)
 		return r
 	}
 	if r := exec(chat.RunSpec{Argv: []string{"printf", "%s|", "a b", "$HOME", "-rf"}}); r.Stdout != "a b|$HOME|-rf|" {
@@ -413,29 +379,22 @@ func TestRuns(t *testing.T) {
 	if r := exec(chat.RunSpec{Argv: []string{"sudo", "id"}}); r.Exit != 126 || !strings.Contains(r.Stderr, "refused") {
 		t.Errorf("a shim: %+v", r)
 	}
-	if _, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: "/nonexistent"}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("cwd that is not there: %v, want ErrInvalid", err)
-	}
+	expect.Is(t, expect.Err(m.Run(ctx, c.ID, chat.RunSpec{Command: "true", Cwd: "/nonexistent"})), chat.ErrInvalid,
+		"cwd that is not there")
 	if r := exec(chat.RunSpec{Command: "yes | head -c 3000000"}); !r.Truncated || len(r.Stdout) > chat.DefaultOutputMax || len(r.Stdout) < chat.DefaultOutputMax-100 {
 		t.Errorf("3 MB of output: truncated %v, %d bytes", r.Truncated, len(r.Stdout))
 	}
 	// Everything a run leaves is ended with it, and does not hold its answer up.
 	r := exec(chat.RunSpec{Command: "setsid sh -c 'trap \"\" TERM HUP; sleep 5000 & sleep 5000' & sleep 5000 & echo started"})
-	if r.Stdout != "started\n" || r.Exit != 0 {
-		t.Errorf("background: %+v", r)
-	}
-	if r := exec(chat.RunSpec{Command: "setsid sleep 5000 & trap '' TERM; while :; do sleep 1; done", Timeout: chat.Duration(300 * time.Millisecond)}); !r.TimedOut {
-		t.Errorf("timeout: %+v", r)
-	}
-	if r := exec(chat.RunSpec{Command: "ps -e -o args="}); strings.Contains(r.Stdout, "sleep") {
-		t.Errorf("runs left processes: %s", r.Stdout)
-	}
-	if r := exec(chat.RunSpec{Command: "perl -e '$x = \"a\" x 600000000'"}); !r.OOMKilled {
-		t.Errorf("a hog: %+v", r)
-	}
-	if r := exec(chat.RunSpec{Command: "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"}); r.CPUMS == 0 || r.WallMS == 0 || r.MemoryPeak == 0 || r.Exit != 0 {
-		t.Errorf("what it took: %+v", r)
-	}
+	expect.True(t, r.Stdout == "started\n" && r.Exit == 0, "background: %+v", r)
+	r = exec(chat.RunSpec{Command: "setsid sleep 5000 & trap '' TERM; while :; do sleep 1; done", Timeout: chat.Duration(300 * time.Millisecond)})
+	expect.True(t, r.TimedOut, "timeout: %+v", r)
+	r = exec(chat.RunSpec{Command: "ps -e -o args="})
+	expect.True(t, !strings.Contains(r.Stdout, "sleep"), "runs left processes: %s", r.Stdout)
+	r = exec(chat.RunSpec{Command: "perl -e '$x = \"a\" x 600000000'"})
+	expect.True(t, r.OOMKilled, "a hog: %+v", r)
+	r = exec(chat.RunSpec{Command: "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"})
+	expect.True(t, r.CPUMS != 0 && r.WallMS != 0 && r.MemoryPeak != 0 && r.Exit == 0, "what it took: %+v", r)
 	// The terminal has outlived all of it.
 	if c, err := m.Get(ctx, c.ID); err != nil || !c.Awake {
 		t.Errorf("after the runs: %+v, %v", c, err)
@@ -447,6 +406,6 @@ func leave(t testing.TB, m *manager, id chat.ID) {
 	t.Helper()
 	err := m.Input(operator(t.Context()), id, chat.Input{Text: "exit", Enter: true})
 	if !errors.Is(err, chat.ErrWrongPhase) {
-		must(t, err)
+		must.Do(t, err)
 	}
 }

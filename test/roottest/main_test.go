@@ -14,6 +14,10 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config/configfile"
+	"github.com/chatd/chatd/test/must"
 )
 
 // insideEnv marks the second run of the test binary, inside its namespaces.
@@ -33,6 +37,9 @@ func TestMain(m *testing.M) {
 	}
 	if os.Args[0] == takenOverName {
 		os.Exit(takenOverEgress())
+	}
+	if os.Args[0] == "chatd-config" {
+		os.Exit(configStep())
 	}
 	if os.Args[0] == hostileName {
 		os.Exit(hostileFront())
@@ -57,6 +64,15 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(code)
+}
+
+// configStep is an honest config step: a chatd-root that has this program as its front starts it so.
+func configStep() int {
+	if err := configfile.Step(os.Args[2:], os.Stdin, os.Stdout); err != nil {
+		fmt.Print(err)
+		return chat.ExitCode(err)
+	}
+	return 0
 }
 
 // runInside builds the programs and runs this binary again, in new namespaces or
@@ -179,8 +195,7 @@ func needsRoot(t testing.TB) {
 // missing skips, or fails under CHATD_TEST_REQUIRE=all.
 func missing(t testing.TB, what string) {
 	t.Helper()
-	if strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) == "all" {
-		t.Fatalf("needs %s, and CHATD_TEST_REQUIRE=all", what)
-	}
+	must.True(t, strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) != "all",
+		"needs %s, and CHATD_TEST_REQUIRE=all", what)
 	t.Skipf("SKIPPED: needs %s", what)
 }

@@ -20,6 +20,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestModel: random histories of calls, in which chatd's processes are killed at any moment, and a
@@ -38,11 +40,11 @@ func TestModel(t *testing.T) {
 	for name, value := range map[string]string{
 		"checks": rounds, "nofailfile": "true", "shrinktime": "30s",
 	} {
-		must(t, flag.Set("rapid."+name, value))
+		must.Do(t, flag.Set("rapid."+name, value))
 	}
 	h := &history{t: t, opt: options(t), given: map[uint32]chat.ID{}}
 	h.config = configFile(t, h.opt)
-	must(t, appendTo(h.config, []byte(modelProfiles)))
+	must.Do(t, appendTo(h.config, []byte(modelProfiles)))
 	h.daemon = startDaemonOf(t, h.opt, h.config, "")
 	rapid.Check(t, func(rt *rapid.T) {
 		h.chats, h.wrote = map[string]*expected{}, map[string]int{}
@@ -55,9 +57,7 @@ func TestModel(t *testing.T) {
 		})
 	})
 	said := chatdAnswers(t, "audit", "--verify", "--state", h.opt.State)
-	if !strings.Contains(said, "lines hold") {
-		t.Errorf("the audit log: %s", said)
-	}
+	expect.True(t, strings.Contains(said, "lines hold"), "the audit log: %s", said)
 	t.Logf("%d chats, %d calls, %d of them cut off by a kill", len(h.given), h.calls, h.cuts)
 }
 
@@ -350,13 +350,13 @@ func (h *history) cutOff(rt *rapid.T) {
 	call := func(ctx context.Context) error {
 		switch verb {
 		case "create":
-			return second2(h.Create(ctx, spec))
+			return expect.Err(h.Create(ctx, spec))
 		case "wake":
-			return second(h.Wake(ctx, e.chat.ID))
+			return expect.Err(h.Wake(ctx, e.chat.ID))
 		case "sleep":
-			return second(h.Sleep(ctx, e.chat.ID))
+			return expect.Err(h.Sleep(ctx, e.chat.ID))
 		case "write":
-			return second(h.Run(ctx, e.chat.ID, chat.RunSpec{Command: command}))
+			return expect.Err(h.Run(ctx, e.chat.ID, chat.RunSpec{Command: command}))
 		}
 		return h.Reap(ctx, e.chat.ID)
 	}
@@ -422,16 +422,14 @@ func (h *history) repeat(rt *rapid.T, verb string, spec chat.Spec, e *expected, 
 // reapAll ends a history: nothing of it is left, but what a killed enforcer knew, which is for the
 // next one to forget.
 func (h *history) reapAll() {
-	page, err := h.List(h.t.Context(), chat.Filter{Limit: 1000})
-	must(h.t, err)
+	page := must.Get(h.List(h.t.Context(), chat.Filter{Limit: 1000}))(h.t)
 	for _, c := range page.Chats {
-		must(h.t, h.Reap(h.t.Context(), c.ID))
+		must.Do(h.t, h.Reap(h.t.Context(), c.ID))
 	}
 	for _, c := range page.Chats {
 		var left []string
-		if !comes(func() bool { left = h.left(c); return len(left) == 0 }) {
-			h.t.Errorf("%s left behind %q", c.ExternalID, left)
-		}
+		expect.True(h.t, comes(func() bool { left = h.left(c); return len(left) == 0 }),
+			"%s left behind %q", c.ExternalID, left)
 	}
 }
 
@@ -454,17 +452,16 @@ func TestIndependentSees(t *testing.T) {
 	other := create(t, m, "other", "web")
 	all := []expected{{chat: c}, {chat: other}}
 	var whole []string
-	if !comes(func() bool { whole = differences(t, opt, all); return len(whole) == 0 }) {
-		t.Fatalf("of a whole host it says %q", whole)
-	}
+	must.True(t, comes(func() bool { whole = differences(t, opt, all); return len(whole) == 0 }),
+		"of a whole host it says %q", whole)
 	shadow := c
 	shadow.Profile, shadow.Awake = "web", false
 	shadow.Limits.PidsMax++
 	file := c.Home + "/file"
-	must(t, os.WriteFile(file, []byte("old"), 0o600))
-	must(t, os.Chmod(other.Home, 0o755))
+	must.Do(t, os.WriteFile(file, []byte("old"), 0o600))
+	must.Do(t, os.Chmod(other.Home, 0o755))
 	stray := exec.Command("setpriv", "--reuid", fmt.Sprint(other.UID), "sleep", "1000")
-	must(t, stray.Start())
+	must.Do(t, stray.Start())
 	defer func() { _ = stray.Process.Kill(); _ = stray.Wait() }()
 	until(t, "the stray process has the uid", func() bool {
 		return slices.Contains(pidsOf(other.UID), stray.Process.Pid)
@@ -477,17 +474,40 @@ func TestIndependentSees(t *testing.T) {
 		fmt.Sprint("want ", shadow.Limits.PidsMax), "file holds \"old\"", "is 40755 of",
 		"has no \"NoNewPrivs", "host's net namespace", "is in other cgroups",
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("it does not see %q", want)
-		}
+		expect.True(t, strings.Contains(said, want), "it does not see %q", want)
 	}
 	said = strings.Join(differences(t, opt, []expected{{chat: other}}), "\n")
 	for _, want := range []string{
 		"which no chat has", "cgroups of no chat", "the account of no chat", "belongs to uid",
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("of a chat that nobody knows it does not see %q:\n%s", want, said)
-		}
+		expect.True(t, strings.Contains(said, want),
+			"of a chat that nobody knows it does not see %q:\n%s", want, said)
 	}
-	must(t, os.Chmod(other.Home, 0o700))
+	must.Do(t, os.Chmod(other.Home, 0o700))
+}
+
+// freeze is an operator's: it holds over the kill of a process, refuses what would use the chat,
+// and ends with the thaw.
+func (h *history) freeze(rt *rapid.T) {
+	e := h.known(rt)
+	if !e.chat.Awake {
+		rt.Skip("it is asleep")
+	}
+	ctx, cancel := h.ctx()
+	defer cancel()
+	h.answered(rt, e, true)(h.Freeze(ctx, e.chat.ID))
+	h.kill(rt)
+	h.compare(rt)
+	c, err := h.Get(ctx, e.chat.ID)
+	if err != nil || c.Frozen != chat.FrozenUntilThawed {
+		rt.Fatalf("it is frozen %q, %v", c.Frozen, err)
+	}
+	_, err = h.Run(ctx, e.chat.ID, chat.RunSpec{Command: "true"})
+	if !errors.Is(err, chat.ErrBusy) {
+		rt.Fatalf("a run in it: %v", err)
+	}
+	h.answered(rt, e, true)(h.Thaw(ctx, e.chat.ID))
+	if c, err := h.Get(ctx, e.chat.ID); err != nil || c.Frozen != "" {
+		rt.Fatalf("thawed, it is frozen %q, %v", c.Frozen, err)
+	}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // watchedName is this program where it becomes a chatd whose system calls a test answers.
@@ -76,11 +78,9 @@ func startScarce(t *testing.T, opt provision.Options) *scarce {
 	t.Helper()
 	dir := filepath.Dir(opt.State)
 	config := configFile(t, opt)
-	log, err := os.Create(filepath.Join(dir, "chatd.log"))
-	must(t, err)
+	log := must.Get(os.Create(filepath.Join(dir, "chatd.log")))(t)
 	defer log.Close()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	theirs := os.NewFile(uintptr(pair[1]), "theirs")
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{watchedName, programs.chatd, "serve", "--config", config}
@@ -88,18 +88,17 @@ func startScarce(t *testing.T, opt provision.Options) *scarce {
 	s := &scarce{daemon: &daemon{cmd: cmd, log: log.Name(), ready: make(chan struct{})}}
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+s.listen(t, dir))
 	cmd.Stdout, cmd.Stderr = log, log
-	must(t, errors.Join(cmd.Start(), theirs.Close()))
+	must.Do(t, errors.Join(cmd.Start(), theirs.Close()))
 	t.Cleanup(s.kill)
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(pair[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
-	must(t, errors.Join(err, unix.Close(pair[0])))
+	must.Do(t, errors.Join(err, unix.Close(pair[0])))
 	messages, err := unix.ParseSocketControlMessage(oob[:n])
 	if err != nil || len(messages) != 1 {
 		text, _ := os.ReadFile(s.log)
 		t.Fatalf("no listener: %v\n%s", err, text)
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	must(t, err)
+	fds := must.Get(unix.ParseUnixRights(&messages[0]))(t)
 	s.listener = fds[0]
 	go s.answer()
 	s.Client = api.NewClient(api.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
@@ -177,9 +176,7 @@ func (s *scarce) arm(from, upTo int) (failed int) {
 // lives, nothing is half done, and all goes on.
 func TestNoMemory(t *testing.T) {
 	needsRoot(t)
-	if onHost() {
-		t.Skip("chatd is a service there")
-	}
+	needsNamespaces(t, "chatd is a service there")
 	leaveOrphansToInit(t)
 	opt := options(t)
 	s := startScarce(t, opt)
@@ -195,8 +192,8 @@ func TestNoMemory(t *testing.T) {
 		c, _, err := s.Create(ctx, spec)
 		errs := []error{err}
 		if err == nil {
-			errs = append(errs, second(s.Run(ctx, c.ID, brief)), second(s.Sleep(ctx, c.ID)),
-				second(s.Wake(ctx, c.ID)), second(s.StartRun(ctx, c.ID, brief)))
+			errs = append(errs, expect.Err(s.Run(ctx, c.ID, brief)), expect.Err(s.Sleep(ctx, c.ID)),
+				expect.Err(s.Wake(ctx, c.ID)), expect.Err(s.StartRun(ctx, c.ID, brief)))
 		}
 		if i%2 == 0 && err == nil {
 			errs = append(errs, s.Reap(ctx, c.ID))
@@ -218,9 +215,7 @@ func TestNoMemory(t *testing.T) {
 		}
 		whole(t, opt, made)
 	}
-	if met == 0 || refused == 0 {
-		t.Errorf("%d system calls failed, and %d calls", met, refused)
-	}
+	expect.True(t, met != 0 && refused != 0, "%d system calls failed, and %d calls", met, refused)
 	t.Logf("%d system calls failed, and %d calls", met, refused)
 	afterDescriptors(t, s.daemon)
 }

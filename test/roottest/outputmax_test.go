@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // numbers is what "seq N" prints, at least size bytes of it.
@@ -29,17 +31,15 @@ func numbers(size int) (text string, n int) {
 // line that counts what is left out, the tail.
 func keptOf(t *testing.T, what, printed, kept string, total int64, bound int) {
 	t.Helper()
-	if total != int64(len(printed)) {
-		t.Errorf("%s: %d bytes are counted, want %d", what, total, len(printed))
-	}
+	expect.True(t, total == int64(len(printed)),
+		"%s: %d bytes are counted, want %d", what, total, len(printed))
 	head, rest, marked := strings.Cut(kept, "\n[chatd left ")
 	left, tail, ended := strings.Cut(rest, " bytes out]\n")
 	if !marked || !ended || head != printed[:bound/2] || !strings.HasSuffix(printed, tail) {
 		t.Errorf("%s: %d bytes: head of %d, left %q, tail of %d: %.30q … %.30q", what, len(kept), len(head), left, len(tail), kept, kept[max(0, len(kept)-30):])
 	}
-	if len(kept) > bound || len(tail) < bound/2-50 || left != fmt.Sprint(len(printed)-len(head)-len(tail)) {
-		t.Errorf("%s: %d bytes are kept, of which %d are tail, left %s: want %d", what, len(kept), len(tail), left, bound)
-	}
+	expect.True(t, len(kept) <= bound && len(tail) >= bound/2-50 && left == fmt.Sprint(len(printed)-len(head)-len(tail)),
+		"%s: %d bytes are kept, of which %d are tail, left %s: want %d", what, len(kept), len(tail), left, bound)
 }
 
 // keptOfBoth looks at a result of a run that printed the same on both streams.
@@ -66,39 +66,33 @@ func outputMax(t *testing.T, size int) {
 	opt := attackOptions(t)
 	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "output max"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "output max"}))(t)
 	printed, n := numbers(3 * size)
 	prints := fmt.Sprintf("seq %d; seq %d >&2", n, n)
 	spec := chat.RunSpec{Command: prints, OutputMax: int64(size)}
 
-	r, err := d.Run(t.Context(), c.ID, spec)
-	must(t, err)
+	r := must.Get(d.Run(t.Context(), c.ID, spec))(t)
 	keptOfBoth(t, "waited for", printed, &r, size)
 
 	cli := newCLIRun(opt, nil, "run", string(c.ID), "--json", "--output-max", fmt.Sprintf("%dKiB", size>>10), "-c", prints)
-	must(t, cli.Run())
+	must.Do(t, cli.Run())
 	out, _ := cli.text()
-	must(t, json.Unmarshal([]byte(out), &r))
+	must.Do(t, json.Unmarshal([]byte(out), &r))
 	keptOfBoth(t, "chatd run --json", printed, &r, size)
 
-	before, err := d.StartRun(t.Context(), c.ID, spec)
-	must(t, err)
+	before := must.Get(d.StartRun(t.Context(), c.ID, spec))(t)
 	shown := shownRun(t, d, c.ID, before.ID)
 	keptOfBoth(t, "background", printed, shown.Result, size)
-	if shown.OutputMax != int64(size) {
-		t.Errorf("it is shown to keep %d", shown.OutputMax)
-	}
+	expect.Equal(t, shown.OutputMax, int64(size), "it is shown to keep")
 	spec.Command = "sleep 1; " + prints
-	after, err := d.StartRun(t.Context(), c.ID, spec)
-	must(t, err)
+	after := must.Get(d.StartRun(t.Context(), c.ID, spec))(t)
 	d.kill()
 	until(t, "the runs end without chatd", func() bool { return len(supervisors(t)) == 0 })
 	d = startDaemon(t, opt, "")
 	keptOfBoth(t, "ended before the kill", printed, shownRun(t, d, c.ID, before.ID).Result, size)
 	keptOfBoth(t, "printed after the kill", printed, shownRun(t, d, c.ID, after.ID).Result, size)
 	followed(t, d, opt, c.ID, after.ID, printed, size)
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // shownRun is a run once it has ended.
@@ -106,9 +100,7 @@ func shownRun(t *testing.T, d *daemon, id chat.ID, run string) chat.Run {
 	t.Helper()
 	var r chat.Run
 	until(t, "run "+run+" ends", func() bool {
-		var err error
-		r, err = d.ShowRun(t.Context(), id, run)
-		must(t, err)
+		r = must.Get(d.ShowRun(t.Context(), id, run))(t)
 		return r.State == chat.RunEnded
 	})
 	return r
@@ -124,16 +116,15 @@ func followed(t *testing.T, d *daemon, opt provision.Options, id chat.ID, run, p
 		got[f.Stream] += string(f.Bytes())
 		missing[f.Stream] += f.Missing
 	})
-	if err != nil || !res.Truncated || res.StdoutBytes != int64(len(printed)) {
-		t.Errorf("followed: %+v, %v", res, err)
-	}
+	expect.True(t, err == nil && res.Truncated && res.StdoutBytes == int64(len(printed)),
+		"followed: %+v, %v", res, err)
 	for _, stream := range []string{chat.Stdout, chat.Stderr} {
 		if got[stream] != want || missing[stream] != int64(len(printed)-size) {
 			t.Errorf("followed, %s: %d bytes, %d missing, want %d and %d", stream, len(got[stream]), missing[stream], size, len(printed)-size)
 		}
 	}
 	cli := newCLIRun(opt, nil, "runs", string(id), run, "-f")
-	must(t, cli.Run())
+	must.Do(t, cli.Run())
 	out, errs := cli.text()
 	if said := fmt.Sprintf("chatd: %d bytes of stdout are left out here", len(printed)-size); out != want || !strings.Contains(errs, said) {
 		t.Errorf("chatd runs -f: %d bytes, want %d and %q", len(out), len(want), said)
@@ -164,11 +155,10 @@ func TestOutputMaxOfAllRuns(t *testing.T) {
 		t.Errorf("one that keeps nothing: %+v, %v", r, err)
 	}
 	run(t, m, other.ID, "true")
-	must(t, m.EndRun(ctx, c.ID, last.ID))
+	must.Do(t, m.EndRun(ctx, c.ID, last.ID))
 	run(t, m, c.ID, "true")
-	if _, err := m.RunTo(ctx, c.ID, chat.RunSpec{Command: "true", OutputMax: chat.MaxOutputMax}, func(string, []byte) {}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("streamed, with output_max: %v", err)
-	}
+	expect.Is(t, expect.Err(m.RunTo(ctx, c.ID, chat.RunSpec{Command: "true", OutputMax: chat.MaxOutputMax}, func(string, []byte) {})), chat.ErrInvalid,
+		"streamed, with output_max")
 }
 
 // TestOutputMaxKept: of runs that have ended counts what they keep, not what they printed.
@@ -191,18 +181,15 @@ func TestOutputMaxKept(t *testing.T) {
 		small = append(small, prints(chat.DefaultOutputMax+1, chat.MinOutputMax))
 	}
 	for _, run := range small {
-		if gone(run) {
-			t.Errorf("run %s, which keeps 2 KiB, is gone", run)
-		}
+		expect.True(t, !gone(run), "run %s, which keeps 2 KiB, is gone", run)
 	}
 	var large []string
 	for range chat.MaxRetainedOutput/(2*chat.MaxOutputMax) + 1 {
 		large = append(large, prints(chat.MaxOutputMax+1, chat.MaxOutputMax))
 	}
 	comes(func() bool { return gone(large[0]) }) // the oldest go once the last one's end is known
-	if !gone(large[0]) || !gone(small[0]) || gone(large[1]) || gone(large[2]) {
-		t.Error("of more than a chat may keep an older run is kept, or a newer one is gone")
-	}
+	expect.True(t, gone(large[0]) && gone(small[0]) && !gone(large[1]) && !gone(large[2]),
+		"of more than a chat may keep an older run is kept, or a newer one is gone")
 }
 
 // TestOutputMaxMemory: to answer with what JSON makes six times as long costs chatd-root and the
@@ -210,16 +197,14 @@ func TestOutputMaxKept(t *testing.T) {
 func TestOutputMaxMemory(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "memory"})
-	must(t, err)
-	defer func() { must(t, d.Reap(context.Background(), c.ID)) }()
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "memory"}))(t)
+	defer func() { must.Do(t, d.Reap(context.Background(), c.ID)) }()
 	spec := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", chat.MaxOutputMax), OutputMax: chat.MaxOutputMax}
 	front := frontOf(t, d.cmd.Process.Pid)
 	before, frontBefore := highWater(t, d.cmd.Process.Pid), highWater(t, front)
 	r, err := d.Run(t.Context(), c.ID, spec)
-	if err != nil || r.Truncated || len(r.Stdout)+len(r.Stderr) != 2*chat.MaxOutputMax {
-		t.Fatalf("%d and %d bytes, %v", len(r.Stdout), len(r.Stderr), err)
-	}
+	must.True(t, err == nil && !r.Truncated && len(r.Stdout)+len(r.Stderr) == 2*chat.MaxOutputMax,
+		"%d and %d bytes, %v", len(r.Stdout), len(r.Stderr), err)
 	for name, more := range map[string]int64{"chatd-root": highWater(t, d.cmd.Process.Pid) - before, "the front": highWater(t, front) - frontBefore} {
 		t.Logf("%s had %d MiB more", name, more>>20)
 		if more > 8*chat.MaxOutputMax+16<<20 {
@@ -231,8 +216,7 @@ func TestOutputMaxMemory(t *testing.T) {
 // TestRunWithoutASizeIsForgotten: a run whose record has no size, or one that chatd never wrote, is none.
 func TestRunWithoutASizeIsForgotten(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	c := create(t, m, "sizes", "default")
 	ended := func() (run, dir string) {
 		r := startRun(t, m, c.ID, chat.RunSpec{Command: "true", OutputMax: 4 << 10})
@@ -243,17 +227,15 @@ func TestRunWithoutASizeIsForgotten(t *testing.T) {
 	none, noneDir := ended()
 	odd, oddDir := ended()
 	negative, negativeDir := ended()
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	setMax(t, noneDir, nil)
 	setMax(t, oddDir, int64(1)<<50)
 	setMax(t, negativeDir, int64(-1))
 	m = open(t, opt)
-	_, err = m.ShowRun(operator(t.Context()), c.ID, right)
-	must(t, err)
+	must.Get(m.ShowRun(operator(t.Context()), c.ID, right))(t)
 	for _, run := range []string{none, odd, negative} {
-		if _, err := m.ShowRun(operator(t.Context()), c.ID, run); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("a run with a note that no chatd wrote: %v", err)
-		}
+		expect.Is(t, expect.Err(m.ShowRun(operator(t.Context()), c.ID, run)), chat.ErrNotFound,
+			"a run with a note that no chatd wrote")
 	}
 }
 
@@ -261,18 +243,14 @@ func TestRunWithoutASizeIsForgotten(t *testing.T) {
 func setMax(t *testing.T, dir string, max any) {
 	t.Helper()
 	name := filepath.Join(dir, "run.json")
-	text, err := os.ReadFile(name)
-	must(t, err)
+	text := must.Get(os.ReadFile(name))(t)
 	var saved map[string]any
-	must(t, json.Unmarshal(text, &saved))
+	must.Do(t, json.Unmarshal(text, &saved))
 	info := saved["run"].(map[string]any)
-	if info["output_max"] == nil {
-		t.Fatalf("the note has no output_max: %s", text)
-	}
+	must.True(t, info["output_max"] != nil, "the note has no output_max: %s", text)
 	if info["output_max"] = max; max == nil {
 		delete(info, "output_max")
 	}
-	text, err = json.Marshal(saved)
-	must(t, err)
-	must(t, os.WriteFile(name, text, 0o600))
+	text = must.Get(json.Marshal(saved))(t)
+	must.Do(t, os.WriteFile(name, text, 0o600))
 }

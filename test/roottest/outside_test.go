@@ -23,6 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // internet is the internet of a test, at the other end of a wire: servers, and the DNS of the zone
@@ -68,12 +70,9 @@ func newInternet(t testing.TB) *internet {
 // in acts in the network of the outside.
 func (o *internet) in(t testing.TB, act func() error) {
 	t.Helper()
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", o.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := must.Get(os.Open(fmt.Sprintf("/proc/%d/ns/net", o.cmd.Process.Pid)))(t)
 	defer ns.Close()
-	must(t, sys.OnThread(func() error {
+	must.Do(t, sys.OnThread(func() error {
 		return errors.Join(unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET), act())
 	}))
 }
@@ -82,9 +81,7 @@ func (o *internet) in(t testing.TB, act func() error) {
 func (o *internet) standing(t testing.TB, port int) (n int64) {
 	for _, list := range []string{"tcp", "tcp6"} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", o.cmd.Process.Pid, list))
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		for line := range strings.Lines(string(text)) {
 			f := strings.Fields(line)
 			if strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) && f[3] == "01" { // established
@@ -164,16 +161,10 @@ func answerDatagrams(c net.PacketConn, answer func([]byte) []byte) {
 }
 
 func selfSigned(t testing.TB) tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1),
 		DNSNames: []string{"api.example.test"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 

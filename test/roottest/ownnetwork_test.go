@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // named are options with the profile "named", of a network of its own with what it may connect to.
@@ -22,10 +24,7 @@ func named(t testing.TB, egress ...string) provision.Options {
 	p := opt.Profiles["default"]
 	p.Name, p.Network = "named", chat.NetworkOwn
 	for _, text := range egress {
-		a, err := chat.ParseAllow(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(chat.ParseAllow(text))(t)
 		p.Egress = append(p.Egress, a)
 	}
 	opt.Profiles["named"] = p
@@ -103,9 +102,7 @@ func TestOwnNetwork(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got := a.try(t, append([]string{c.act, c.to}, strings.Fields(c.with)...)...)
 			if strings.HasPrefix(c.want, "ok ") {
-				if got != c.want {
-					t.Errorf("got %q, want %q", got, c.want)
-				}
+				expect.Equal(t, got, c.want, "got")
 				return
 			}
 			outcomes(t, "A", got, c.want)
@@ -127,14 +124,10 @@ func TestOwnNetwork(t *testing.T) {
 			"api.example.test.evil.test"} {
 			outcomes(t, name, a.try(t, "lookup", name), "NXDOMAIN")
 		}
-		if n := out.asked.Load() - before; n != 0 {
-			t.Errorf("the outside was asked %d times", n)
-		}
+		expect.Equal(t, (out.asked.Load() - before), 0, "the outside was asked … times")
 	})
 	t.Run("devices", func(t *testing.T) {
-		if got := a.try(t, "devices"); got != "ok lo" {
-			t.Errorf("the chat has %s", got)
-		}
+		expect.Equal(t, a.try(t, "devices"), "ok lo", "the chat has")
 	})
 }
 
@@ -146,9 +139,8 @@ func requestsOfOneConnection(t *testing.T, a inmate) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	got := a.try(t, "hosts", good+":8080", good, bad, good)
-	if !strings.HasPrefix(got, "ok 200:"+good+" 421:") || strings.Contains(got, bad+" ") {
-		t.Errorf("the second request reaches another name: %q", got)
-	}
+	expect.True(t, strings.HasPrefix(got, "ok 200:"+good+" 421:") && !strings.Contains(got, bad+" "),
+		"the second request reaches another name: %q", got)
 }
 
 // TestOwnNetworkApart: chats share nothing of it: no ports, no addresses, no names.
@@ -183,9 +175,7 @@ func TestOwnNetworkPort53(t *testing.T) {
 	for range 2 {
 		for to, want := range map[string]string{"203.0.113.2:53": "ok Success 1",
 			"203.0.113.3:53": "ok NameError 0", "127.0.0.1:53": "ok NameError 0"} {
-			if got := a.try(t, "query", to, "other.example.test", "1"); got != want {
-				t.Errorf("%s: %q, want %q", to, got, want)
-			}
+			expect.Equal(t, a.try(t, "query", to, "other.example.test", "1"), want, "%s", to)
 		}
 		outcomes(t, "a name", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 	}
@@ -206,14 +196,11 @@ func TestOwnNetworkEgressKilled(t *testing.T) {
 	outcomes(t, "another name", a.try(t, "lookup", "ssh.example.test"), "ok")
 	for range 3 {
 		killed := egressesOf(opt)
-		if len(killed) != 1 {
-			t.Fatalf("chatd-egress is %v", killed)
-		}
+		must.True(t, len(killed) == 1, "chatd-egress is %v", killed)
 		signalAll(killed, syscall.SIGKILL)
 		outcomes(t, "after", a.try(t, "say", "api.example.test:7000", "x"), "ok")
-		if got := a.try(t, "lookup", "api.example.test"); got != addrs {
-			t.Errorf("the name is %s, and was %s", got, addrs)
-		}
+		got := a.try(t, "lookup", "api.example.test")
+		expect.True(t, got == addrs, "the name is %s, and was %s", got, addrs)
 	}
 }
 
@@ -227,9 +214,8 @@ func TestOwnNetworkRootRestarts(t *testing.T) {
 	startRun(t, m, a.ID, chat.RunSpec{Argv: []string{"bash", "-c",
 		"exec 3<>/dev/tcp/api.example.test/7000; touch connected; cat in >&3; cat <&3 >answer"}})
 	until(t, "the connection stands", exists(a.in("connected")))
-	must(t, m.Close())
-	again, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, m.Close())
+	again := must.Get(openManager(t.Context(), opt))(t)
 	*m = *again
 	run(t, m, a.ID, `echo still there > in`)
 	until(t, "the answer comes", func() bool {
@@ -248,31 +234,23 @@ func TestOwnNetworkEnds(t *testing.T) {
 	a := inmateOf(t, m, "ends", "named")
 	outcomes(t, "awake", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 	pid := egressesOf(opt)[0]
-	limits, err := os.ReadFile("/proc/" + pid + "/limits")
-	must(t, err)
+	limits := must.Get(os.ReadFile("/proc/" + pid + "/limits"))(t)
 	for _, want := range []string{"Max file size 2097152 2097152 bytes",
 		"Max core file size 0 0 bytes"} {
-		if !strings.Contains(strings.Join(strings.Fields(string(limits)), " "), want) {
-			t.Errorf("chatd-egress has not %s", want)
-		}
+		expect.True(t, strings.Contains(strings.Join(strings.Fields(string(limits)), " "), want),
+			"chatd-egress has not %s", want)
 	}
-	ns, err := os.Readlink("/proc/" + fmt.Sprint(pidsOf(a.UID)[0]) + "/ns/net")
-	must(t, err)
-	_, err = m.Sleep(operator(t.Context()), a.ID)
-	must(t, err)
+	ns := must.Get(os.Readlink("/proc/" + fmt.Sprint(pidsOf(a.UID)[0]) + "/ns/net"))(t)
+	must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
 	names, err := filepath.Glob(filepath.Join(opt.Run, "egress", "names-*"))
-	if err != nil || len(names) > 0 {
-		t.Errorf("%v is left, %v", names, err)
-	}
+	expect.True(t, err == nil && len(names) == 0, "%v is left, %v", names, err)
 	for _, who := range []string{"self", pid} {
 		fds, _ := filepath.Glob("/proc/" + who + "/fd/*")
 		for _, fd := range fds {
-			if to, _ := os.Readlink(fd); to == ns || strings.Contains(to, "names-") {
-				t.Errorf("%s holds %s", who, to)
-			}
+			to, _ := os.Readlink(fd)
+			expect.True(t, to != ns && !strings.Contains(to, "names-"), "%s holds %s", who, to)
 		}
 	}
-	_, err = m.Wake(operator(t.Context()), a.ID)
-	must(t, err)
+	must.Get(m.Wake(operator(t.Context()), a.ID))(t)
 	outcomes(t, "awake again", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 }

@@ -20,6 +20,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // accountless are options for a host on which no program reads the account records.
@@ -46,7 +48,7 @@ func TestRunsAreProbed(t *testing.T) {
 	opt.Profiles = map[string]chat.Profile{"default": {Name: "default", Limits: chat.DefaultLimits(), Network: chat.NetworkNone}}
 	dir := t.TempDir()
 	nsenter := func(script string) {
-		must(t, os.WriteFile(filepath.Join(dir, "nsenter"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, "nsenter"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	nsenter("exit 1")
@@ -54,8 +56,7 @@ func TestRunsAreProbed(t *testing.T) {
 		t.Errorf("without runs: %v, want ErrUnsupported that says so", err)
 	}
 	nsenter(`for a; do shift; case $a in --net=*) ;; *) set -- "$@" "$a" ;; esac; done; exec /usr/bin/nsenter "$@"`)
-	h, err := open(t, opt).Host(operator(t.Context()))
-	must(t, err)
+	h := must.Get(open(t, opt).Host(operator(t.Context())))(t)
 	for _, l := range h.Layers {
 		if l.Name == chat.LayerNetwork && (l.State == chat.LayerOn || !strings.Contains(l.Probe, "in a run: ")) {
 			t.Errorf("a run in the host's network: layer network is %s: %s", l.State, l.Probe)
@@ -74,12 +75,10 @@ func TestExcusedAccount(t *testing.T) {
 			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
 		}
 	}
-	h, err := m.Host(operator(t.Context()))
-	must(t, err)
-	if len(h.Allowed) != 1 || len(h.Missing) != 0 {
-		t.Errorf("host: missing %v, allowed %v", h.Missing, h.Allowed)
-	}
-	must(t, m.Reap(operator(t.Context()), c.ID))
+	h := must.Get(m.Host(operator(t.Context())))(t)
+	expect.True(t, len(h.Allowed) == 1 && len(h.Missing) == 0,
+		"host: missing %v, allowed %v", h.Missing, h.Allowed)
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
 }
 
 // TestExcusedLandlock asks for more than the kernel has: without the excuse no
@@ -87,9 +86,8 @@ func TestExcusedAccount(t *testing.T) {
 func TestExcusedLandlock(t *testing.T) {
 	opt := options(t)
 	opt.LandlockABI = 60
-	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) {
-		t.Fatalf("Landlock ABI 60: %v, want ErrUnsupported", err)
-	}
+	_, err := openManager(t.Context(), opt)
+	must.True(t, errors.Is(err, chat.ErrUnsupported), "Landlock ABI 60: %v, want ErrUnsupported", err)
 	opt.AllowMissing = []chat.LayerName{chat.LayerLandlock}
 	m := open(t, opt)
 	c := create(t, m, "without landlock", "default")
@@ -106,24 +104,19 @@ func TestRollback(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
 	no := false
-	must(t, unix.Mount("/etc/userdb", "/etc/userdb", "", unix.MS_BIND, ""))
+	must.Do(t, unix.Mount("/etc/userdb", "/etc/userdb", "", unix.MS_BIND, ""))
 	// Once: below it is the mount that keeps this test's accounts out of other tests.
-	writable := sync.OnceFunc(func() { must(t, unix.Unmount("/etc/userdb", unix.MNT_DETACH)) })
+	writable := sync.OnceFunc(func() { must.Do(t, unix.Unmount("/etc/userdb", unix.MNT_DETACH)) })
 	defer writable()
-	must(t, unix.Mount("", "/etc/userdb", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	must.Do(t, unix.Mount("", "/etc/userdb", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
 	_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: &no})
-	if err == nil || !strings.Contains(err.Error(), "at step account") {
-		t.Fatalf("create on a read-only /etc/userdb: %v, want the failed step", err)
-	}
-	page, err := m.List(operator(t.Context()), chat.Filter{})
-	must(t, err)
-	if len(page.Chats) != 1 || page.Chats[0].Phase != chat.Reaping {
-		t.Errorf("what cannot be removed either must stay to be finished: %+v", page.Chats)
-	}
+	must.True(t, err != nil && strings.Contains(err.Error(), "at step account"),
+		"create on a read-only /etc/userdb: %v, want the failed step", err)
+	page := must.Get(m.List(operator(t.Context()), chat.Filter{}))(t)
+	expect.True(t, len(page.Chats) == 1 && page.Chats[0].Phase == chat.Reaping,
+		"what cannot be removed either must stay to be finished: %+v", page.Chats)
 	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: &no})
-	if !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("the same create, while that is not removed: %v, want %v", err, chat.ErrBusy)
-	}
+	expect.Is(t, err, chat.ErrBusy, "the same create, while that is not removed")
 	writable()
 	m.Reconcile(t.Context())
 	for _, c := range page.Chats {
@@ -142,18 +135,16 @@ func TestRollbackOfWake(t *testing.T) {
 	m := open(t, opt)
 	c := asleep(t, m, "cannot wake")
 	shim := filepath.Join(opt.State, "bin", "chatd-shim")
-	must(t, os.Rename(shim, shim+".away"))
+	must.Do(t, os.Rename(shim, shim+".away"))
 	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || !strings.Contains(err.Error(), "chatd-shim") {
 		t.Errorf("wake without chatd-shim: %v, want an error that names it", err)
 	}
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("processes %v are left", left)
-	}
-	must(t, os.Rename(shim+".away", shim))
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "processes %v are left", left)
+	must.Do(t, os.Rename(shim+".away", shim))
 	whole(t, opt, c)
-	if got, err := m.Wake(operator(t.Context()), c.ID); err != nil || !got.Awake {
-		t.Errorf("wake once it is back: %+v, %v", got, err)
-	}
+	got, err := m.Wake(operator(t.Context()), c.ID)
+	expect.True(t, err == nil && got.Awake, "wake once it is back: %+v, %v", got, err)
 }
 
 // TestReconcileComesAround breaks an account and waits for the loop to mend it.
@@ -163,7 +154,7 @@ func TestReconcileComesAround(t *testing.T) {
 	m := open(t, opt)
 	c := asleep(t, m, "mended in passing")
 	file := "/etc/userdb/" + c.User + ".user"
-	must(t, os.Remove(file))
+	must.Do(t, os.Remove(file))
 	until(t, "somebody comes around to mend the account", exists(file))
 }
 
@@ -173,21 +164,17 @@ func TestCreateCallsNoIptables(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
 	for _, name := range []string{"iptables", "iptables-restore", "ip6tables-restore", "nft"} {
-		path, err := exec.LookPath(name)
-		must(t, err)
-		path, err = filepath.EvalSymlinks(path)
-		must(t, err)
-		must(t, unix.Mount("/bin/false", path, "", unix.MS_BIND, ""))
+		path := must.Get(exec.LookPath(name))(t)
+		path = must.Get(filepath.EvalSymlinks(path))(t)
+		must.Do(t, unix.Mount("/bin/false", path, "", unix.MS_BIND, ""))
 		defer func() { _ = unix.Unmount(path, unix.MNT_DETACH) }()
-		if exec.Command(name, "--version").Run() == nil {
-			t.Fatalf("%s still works: this test would show nothing", name)
-		}
+		must.True(t, exec.Command(name, "--version").Run() != nil,
+			"%s still works: this test would show nothing", name)
 	}
 	c := create(t, m, "no iptables", "web")
-	if r := run(t, m, c.ID, "true"); r.Exit != 0 {
-		t.Errorf("%+v", r)
-	}
-	must(t, m.Reap(operator(t.Context()), c.ID))
+	r := run(t, m, c.ID, "true")
+	expect.True(t, r.Exit == 0, "%+v", r)
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
 }
 
 // TestUsedAt: using a chat moves used_at, looking at it does not.
@@ -197,36 +184,33 @@ func TestUsedAt(t *testing.T) {
 	c := create(t, m, "used", "default")
 	usedAt := func() time.Time {
 		t.Helper()
-		got, err := m.Get(ctx, c.ID)
-		must(t, err)
+		got := must.Get(m.Get(ctx, c.ID))(t)
 		return got.UsedAt
 	}
 	for name, look := range map[string]func() error{
-		"get":    func() error { return second(m.Get(ctx, c.ID)) },
-		"list":   func() error { return second(m.List(ctx, chat.Filter{})) },
-		"screen": func() error { return second(m.Screen(ctx, c.ID)) },
-		"host":   func() error { return second(m.Host(ctx)) },
-		"sleep":  func() error { return second(m.Sleep(ctx, c.ID)) },
+		"get":    func() error { return expect.Err(m.Get(ctx, c.ID)) },
+		"list":   func() error { return expect.Err(m.List(ctx, chat.Filter{})) },
+		"screen": func() error { return expect.Err(m.Screen(ctx, c.ID)) },
+		"host":   func() error { return expect.Err(m.Host(ctx)) },
+		"sleep":  func() error { return expect.Err(m.Sleep(ctx, c.ID)) },
 	} {
 		if name == "sleep" {
 			continue // last: see below
 		}
 		before := usedAt()
-		must(t, look())
-		if after := usedAt(); !after.Equal(before) {
-			t.Errorf("%s moved used_at", name)
-		}
+		must.Do(t, look())
+		after := usedAt()
+		expect.True(t, after.Equal(before), "%s moved used_at", name)
 	}
 	for name, use := range map[string]func() error{
-		"run":    func() error { return second(m.Run(ctx, c.ID, chat.RunSpec{Command: "true"})) },
+		"run":    func() error { return expect.Err(m.Run(ctx, c.ID, chat.RunSpec{Command: "true"})) },
 		"input":  func() error { return m.Input(ctx, c.ID, chat.Input{Enter: true}) },
 		"create": func() error { _, _, err := m.Create(ctx, chat.Spec{ExternalID: "used"}); return err },
 	} {
 		before := usedAt()
-		must(t, use())
-		if after := usedAt(); !after.After(before) {
-			t.Errorf("%s did not move used_at", name)
-		}
+		must.Do(t, use())
+		after := usedAt()
+		expect.True(t, after.After(before), "%s did not move used_at", name)
 	}
 }
 
@@ -237,10 +221,8 @@ func TestMaxAwake(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "first", "default")
 	_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "second"})
-	if !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second session: %v, want ErrBusy", err)
-	}
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	expect.True(t, errors.Is(err, chat.ErrBusy), "a second session: %v, want ErrBusy", err)
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	create(t, m, "second", "default")
 }
 
@@ -248,47 +230,39 @@ func TestMaxAwake(t *testing.T) {
 func TestSkeleton(t *testing.T) {
 	opt := options(t)
 	skeleton := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(skeleton, "bin"), 0o755))
-	must(t, os.WriteFile(filepath.Join(skeleton, "bin", "hello"), []byte("#!/bin/sh\necho hello\n"), 0o755))
-	must(t, os.Chmod(filepath.Join(skeleton, "bin", "hello"), 0o4755|os.ModeSetuid))
-	must(t, os.Symlink("/etc/shadow", filepath.Join(skeleton, "link")))
-	p := opt.Profiles["default"]
-	p.Skeleton = skeleton
-	opt.Profiles["default"] = p
+	must.Do(t, os.MkdirAll(filepath.Join(skeleton, "bin"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(skeleton, "bin", "hello"), []byte("#!/bin/sh\necho hello\n"), 0o755))
+	must.Do(t, os.Chmod(filepath.Join(skeleton, "bin", "hello"), 0o4755|os.ModeSetuid))
+	must.Do(t, os.Symlink("/etc/shadow", filepath.Join(skeleton, "link")))
+	edit(opt, "default", func(p *chat.Profile) { p.Skeleton = skeleton })
 	m := open(t, opt)
 	c := create(t, m, "skeleton", "default")
-	if r := run(t, m, c.ID, "~/bin/hello; readlink ~/link; cat ~/link; find ~ -perm /6000; find ~ ! -user $(id -u)"); r.Stdout != "hello\n/etc/shadow\n" {
-		t.Errorf("%+v", r)
-	}
-	if _, err := unix.Open(filepath.Join(skeleton, "gone"), 0, 0); err == nil {
-		t.Error("the skeleton was changed")
-	}
+	r := run(t, m, c.ID, "~/bin/hello; readlink ~/link; cat ~/link; find ~ -perm /6000; find ~ ! -user $(id -u)")
+	expect.True(t, r.Stdout == "hello\n/etc/shadow\n", "%+v", r)
+	expect.True(t, expect.Err(unix.Open(filepath.Join(skeleton, "gone"), 0, 0)) != nil,
+		"the skeleton was changed")
 }
 
 // TestAuditTellsAll: intent and outcome of each act, in one chain that holds.
 func TestAuditTellsAll(t *testing.T) {
 	opt := options(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
 	c := create(t, m, "audited", "default")
 	run(t, m, c.ID, "true")
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "secret words"}))
-	must(t, second(m.Sleep(ctx, c.ID)))
-	must(t, m.Reap(ctx, c.ID))
-	must(t, m.Close())
-	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	must(t, err)
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "secret words"}))
+	must.Get(m.Sleep(ctx, c.ID))(t)
+	must.Do(t, m.Reap(ctx, c.ID))
+	must.Do(t, m.Close())
+	b := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	for _, action := range []string{"create", "wake", "run", "input", "sleep", "reap"} {
 		intent := strings.Index(string(b), `"action":"`+action+`","outcome":"intent"`)
 		done := strings.LastIndex(string(b), `"action":"`+action+`","outcome":"done"`)
-		if intent < 0 || done < intent {
-			t.Errorf("%s: intent at %d, done at %d", action, intent, done)
-		}
+		expect.True(t, intent >= 0 && done >= intent,
+			"%s: intent at %d, done at %d", action, intent, done)
 	}
-	if strings.Contains(string(b), "secret words") {
-		t.Error("what was typed stands in the audit log")
-	}
+	expect.True(t, !strings.Contains(string(b), "secret words"),
+		"what was typed stands in the audit log")
 }
 
 // TestDescriptors lives many lives and looks for what the daemon did not close.
@@ -300,14 +274,13 @@ func TestDescriptors(t *testing.T) {
 			c := create(t, m, "many lives", "default")
 			run(t, m, c.ID, "echo x")
 			leave(t, m, c.ID)
-			must(t, second(m.Sleep(ctx, c.ID)))
-			must(t, second(m.Wake(ctx, c.ID)))
-			must(t, m.Reap(ctx, c.ID))
+			must.Get(m.Sleep(ctx, c.ID))(t)
+			must.Get(m.Wake(ctx, c.ID))(t)
+			must.Do(t, m.Reap(ctx, c.ID))
 		}
 	}
 	count := func() int {
-		entries, err := os.ReadDir("/proc/self/fd")
-		must(t, err)
+		entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 		return len(entries)
 	}
 	live(3)
@@ -328,47 +301,39 @@ func TestDefaultLimits(t *testing.T) {
 		"cpu.cfs_quota_us": "250000", "cpu.cfs_period_us": "1000000",
 	}
 	seen := map[string]bool{}
-	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.Contains(filepath.Base(filepath.Dir(path)), string(c.ID)) {
 			return nil
 		}
 		if value, ok := want[d.Name()]; ok {
 			seen[d.Name()] = true
 			b, err := os.ReadFile(path)
-			if err != nil || strings.TrimSpace(string(b)) != value {
-				t.Errorf("%s is %q, want %s: %v", path, b, value, err)
-			}
+			expect.True(t, err == nil && strings.TrimSpace(string(b)) == value,
+				"%s is %q, want %s: %v", path, b, value, err)
 		}
 		return nil
-	})
-	must(t, err)
+	}))
 	if !seen["pids.max"] || !seen["memory.max"] && !seen["memory.limit_in_bytes"] || !seen["cpu.max"] && !seen["cpu.cfs_quota_us"] {
 		t.Errorf("limits found: %v", seen)
 	}
-	if r := run(t, m, c.ID, "ulimit -n; ulimit -c; ulimit -l; df --output=size -B1 /dev/shm | tail -1 | tr -d ' '"); r.Stdout != "1024\n0\n64\n16777216\n" {
-		t.Errorf("limits of a process: %+v", r)
-	}
+	r := run(t, m, c.ID, "ulimit -n; ulimit -c; ulimit -l; df --output=size -B1 /dev/shm | tail -1 | tr -d ' '")
+	expect.True(t, r.Stdout == "1024\n0\n64\n16777216\n", "limits of a process: %+v", r)
 }
 
 // TestWallBeforeAccount: a uid of the range that no chat has is walled already.
 func TestWallBeforeAccount(t *testing.T) {
 	opt := options(t)
 	open(t, opt)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer l.Close()
 	dial := func(uid uint32) error {
 		return exec.Command("setpriv", "--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(uid), "--clear-groups",
 			"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+fmt.Sprint(l.Addr().(*net.TCPAddr).Port)).Run()
 	}
 	for _, uid := range []uint32{opt.UIDs.Low, opt.UIDs.Low + 12345, opt.UIDs.High - 1} {
-		if dial(uid) == nil {
-			t.Errorf("uid %d reached a server of root before it was anybody's", uid)
-		}
+		expect.True(t, dial(uid) != nil, "uid %d reached a server of root before it was anybody's", uid)
 	}
-	if err := dial(opt.UIDs.Low - 1); err != nil {
-		t.Errorf("a uid outside the range is walled too: %v", err)
-	}
+	expect.Is(t, dial(opt.UIDs.Low-1), nil, "a uid outside the range is walled too")
 }
 
 // TestDemo runs the demonstration, whole and with a wall broken.
@@ -380,57 +345,47 @@ func TestDemo(t *testing.T) {
 	}
 	out, err := exec.Command(programs.demo, "--break").CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "BROKEN") {
-		t.Errorf("the demonstration with open homes: %v, want 1\n%s", err, out)
-	}
+	expect.True(t, errors.As(err, &exit) && exit.ExitCode() == 1 && strings.Contains(string(out), "BROKEN"),
+		"the demonstration with open homes: %v, want 1\n%s", err, out)
 }
 
 // TestDoctorFails: a doctor that cannot go on leaves no cgroup, directory or account.
 func TestDoctorFails(t *testing.T) {
 	opt := options(t)
 	opt.Shim += "-gone"
-	if _, err := provision.Doctor(t.Context(), opt); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("without chatd-shim: %v", err)
-	}
-	made, err := filepath.Glob("/sys/fs/cgroup/*/" + opt.Cgroup + "-doctor")
-	must(t, err)
-	more, err := filepath.Glob("/sys/fs/cgroup/" + opt.Cgroup + "-doctor")
-	must(t, err)
-	if left := append(made, more...); len(left) > 0 {
-		t.Errorf("left %v", left)
-	}
+	_, err := provision.Doctor(t.Context(), opt)
+	must.True(t, errors.Is(err, os.ErrNotExist), "without chatd-shim: %v", err)
+	made := must.Get(filepath.Glob("/sys/fs/cgroup/*/" + opt.Cgroup + "-doctor"))(t)
+	more := must.Get(filepath.Glob("/sys/fs/cgroup/" + opt.Cgroup + "-doctor"))(t)
+	left := append(made, more...)
+	expect.True(t, len(left) == 0, "left %v", left)
 }
 
 // TestDoctorAlone tries a host without a daemon, by the real program.
 func TestDoctorAlone(t *testing.T) {
 	needsRoot(t)
 	if !onHost() { // As on Debian, whose early userspace mounts /run so.
-		must(t, unix.Mount("run", "/run", "tmpfs", unix.MS_NOEXEC|unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"))
-		defer func() { must(t, unix.Unmount("/run", unix.MNT_DETACH)) }()
+		must.Do(t, unix.Mount("run", "/run", "tmpfs", unix.MS_NOEXEC|unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"))
+		defer func() { must.Do(t, unix.Unmount("/run", unix.MNT_DETACH)) }()
 	}
 	cmd := exec.Command(programs.chatd, "--json", "--socket", "/srv/none.sock", "doctor")
 	cmd.Env = append(os.Environ(), "CHATD_BACKEND="+backend())
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s\n%s", err, said.String(), out)
-	}
+	must.True(t, err == nil, "%v: %s\n%s", err, said.String(), out)
 	var h chat.Host
-	must(t, json.Unmarshal(out, &h))
+	must.Do(t, json.Unmarshal(out, &h))
 	for _, l := range h.Layers {
 		if want := promised(t, l.Name); l.State != want {
 			t.Errorf("layer %s is %s, want %s: %s", l.Name, l.State, want, l.Probe)
 		}
 	}
-	if len(h.Layers) != len(chat.LayerNames()) || len(h.Missing) > 0 {
-		t.Errorf("%d layers, missing %v", len(h.Layers), h.Missing)
-	}
+	expect.True(t, len(h.Layers) == len(chat.LayerNames()) && len(h.Missing) == 0,
+		"%d layers, missing %v", len(h.Layers), h.Missing)
 	for _, dir := range []string{"/run", "/srv", "/home", "/var/lib", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
 		left, err := filepath.Glob(dir + "/chatd*doctor*")
-		if err != nil || len(left) > 0 {
-			t.Errorf("left behind: %v %v", left, err)
-		}
+		expect.True(t, err == nil && len(left) == 0, "left behind: %v %v", left, err)
 	}
 }
 
@@ -440,16 +395,14 @@ func TestAccountIsLocked(t *testing.T) {
 	m := open(t, options(t))
 	c := asleep(t, m, "locked")
 	out, err := exec.Command("su", "-s", "/bin/sh", c.User, "-c", "echo got in").CombinedOutput()
-	if err == nil || strings.Contains(string(out), "got in") {
-		t.Errorf("su as the chat: %v, %s", err, out)
-	}
+	expect.True(t, err != nil && !strings.Contains(string(out), "got in"),
+		"su as the chat: %v, %s", err, out)
 	if out, err := exec.Command("su", "-s", "/bin/sh", "nobody", "-c", "echo got in").CombinedOutput(); err != nil || !strings.Contains(string(out), "got in") {
 		t.Errorf("su as nobody does not work either, so this shows nothing: %v, %s", err, out)
 	}
 	out, err = exec.Command("getent", "passwd", c.User).Output()
-	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), ":/usr/sbin/nologin") {
-		t.Errorf("the record: %q, %v", out, err)
-	}
+	expect.True(t, err == nil && strings.HasSuffix(strings.TrimSpace(string(out)), ":/usr/sbin/nologin"),
+		"the record: %q, %v", out, err)
 	if out, err := exec.Command("getent", "shadow", c.User).Output(); err == nil && !strings.HasPrefix(string(out), c.User+":!") {
 		t.Errorf("the password: %q", out)
 	}
@@ -460,13 +413,11 @@ func TestAccountIsLocked(t *testing.T) {
 func TestEveryProcessIsInItsCgroup(t *testing.T) {
 	m := open(t, options(t))
 	c := create(t, m, "stays in", "default")
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Enter: true, Text: "setsid sleep 1000 & (sleep 1000 &); " +
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Enter: true, Text: "setsid sleep 1000 & (sleep 1000 &); " +
 		"for f in $(find / -name cgroup.procs -o -name tasks 2>/dev/null); do echo $$ > $f; done; echo tr''ied"}))
 	waitScreen(t, m, c.ID, "tried")
 	pids := pidsOf(c.UID)
-	if len(pids) < 5 {
-		t.Errorf("only processes %v", pids)
-	}
+	expect.True(t, len(pids) >= 5, "only processes %v", pids)
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		if err != nil {
@@ -479,10 +430,9 @@ func TestEveryProcessIsInItsCgroup(t *testing.T) {
 			}
 		}
 	}
-	must(t, m.Reap(operator(t.Context()), c.ID))
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("processes %v outlived the chat", left)
-	}
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "processes %v outlived the chat", left)
 }
 
 // TestAtWorkIsNotIdle: used_at moves as long as a chat is at work, however the work was begun,
@@ -495,11 +445,9 @@ func TestAtWorkIsNotIdle(t *testing.T) {
 	c := create(t, m, "at work", "default")
 	moves := func(what string) {
 		t.Helper()
-		before, err := m.Get(ctx, c.ID)
-		must(t, err)
+		before := must.Get(m.Get(ctx, c.ID))(t)
 		until(t, what+" moves used_at", func() bool {
-			now, err := m.Get(ctx, c.ID)
-			must(t, err)
+			now := must.Get(m.Get(ctx, c.ID))(t)
 			return now.UsedAt.After(before.UsedAt)
 		})
 	}
@@ -511,7 +459,7 @@ func TestAtWorkIsNotIdle(t *testing.T) {
 		<-begun
 		moves(what)
 		now, err := m.Get(ctx, c.ID)
-		if must(t, err); len(now.Work) == 0 {
+		if must.Do(t, err); len(now.Work) == 0 {
 			t.Errorf("%s: it does nothing", what)
 		}
 		cancel()
@@ -521,27 +469,22 @@ func TestAtWorkIsNotIdle(t *testing.T) {
 	foreground("a run", func(ctx context.Context, started func(string)) error {
 		spec := spec
 		spec.Started = started
-		return second(m.Run(ctx, c.ID, spec))
+		return expect.Err(m.Run(ctx, c.ID, spec))
 	})
 	foreground("an attached client", func(ctx context.Context, started func(string)) error {
 		a := chat.Attach{TTY: chat.TTY{Rows: 24, Cols: 80}, ReadOnly: true, Started: started}
-		return second(m.Attach(ctx, c.ID, a, func(string, []byte) {}))
+		return expect.Err(m.Attach(ctx, c.ID, a, func(string, []byte) {}))
 	})
 	r := startRun(t, m, c.ID, spec)
 	moves("a background run")
 	until(t, "its run and its program are told", func() bool {
-		now, err := m.Get(ctx, c.ID)
-		must(t, err)
+		now := must.Get(m.Get(ctx, c.ID))(t)
 		return slices.Equal(now.Work, []string{"a run", `the program "sleep"`})
 	})
-	before, err := m.Get(ctx, c.ID)
-	must(t, err)
-	must(t, m.EndRun(ctx, c.ID, r.ID))
-	after, err := m.Get(ctx, c.ID)
-	must(t, err)
-	if !after.UsedAt.After(before.UsedAt) {
-		t.Error("the end of a background run did not move used_at")
-	}
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "(while sleep 1; do echo working; done) &", Enter: true}))
+	before := must.Get(m.Get(ctx, c.ID))(t)
+	must.Do(t, m.EndRun(ctx, c.ID, r.ID))
+	after := must.Get(m.Get(ctx, c.ID))(t)
+	expect.True(t, after.UsedAt.After(before.UsedAt), "the end of a background run did not move used_at")
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "(while sleep 1; do echo working; done) &", Enter: true}))
 	moves("the terminal's output")
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // withGuard is the profiles with another guard of one of them.
@@ -52,15 +54,14 @@ func TestReloadGuard(t *testing.T) {
 		p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^rm .*keep", Place: "chatd.yaml:9"}}
 		p.TimeoutMax = chat.Duration(time.Second)
 	})
-	must(t, m.ReloadProfiles(ctx, nil, deny))
+	must.Do(t, m.ReloadProfiles(ctx, nil, deny))
 	denied := func(when string) {
 		t.Helper()
 		if out, err := shim(), run1(); !strings.Contains(out, "code 126") || !strings.Contains(out, "rule ^rm .*keep") || !errors.Is(err, chat.ErrDenied) {
 			t.Errorf("%s: %q, %v", when, out, err)
 		}
-		if _, err := k.Run(ctx, c.ID, chat.RunSpec{Command: "true", Timeout: chat.Duration(2 * time.Second)}); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%s: timeout_max: %v", when, err)
-		}
+		expect.Is(t, expect.Err(k.Run(ctx, c.ID, chat.RunSpec{Command: "true", Timeout: chat.Duration(2 * time.Second)})), chat.ErrInvalid,
+			"%s: timeout_max", when)
 	}
 	denied("after a reload")
 	for what, bad := range map[string]map[string]chat.Profile{
@@ -68,23 +69,18 @@ func TestReloadGuard(t *testing.T) {
 		"a preset":  withGuard(opt, "guarded", func(p *chat.Profile) { p.Guard.Preset = "none such" }),
 		"a profile": {"default": opt.Profiles["default"]},
 	} {
-		if err := m.ReloadProfiles(ctx, nil, bad); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%s that cannot be meant: %v", what, err)
-		}
+		expect.Is(t, m.ReloadProfiles(ctx, nil, bad), chat.ErrInvalid, "%s that cannot be meant", what)
 		denied("after " + what + " that cannot be meant")
 	}
-	if out := run(t, m, c.ID, "cd /opt/chatd/policy && (echo x >policy.json; echo x >new; mv policy.json y; unlink policy.json; chmod 777 .; ln -s /tmp z) 2>&1; ls -A").Stdout; !strings.HasSuffix(out, "\npolicy.json\n") {
-		t.Errorf("in the directory of the policy: %s", out)
-	}
+	out := run(t, m, c.ID, "cd /opt/chatd/policy && (echo x >policy.json; echo x >new; mv policy.json y; unlink policy.json; chmod 777 .; ln -s /tmp z) 2>&1; ls -A").Stdout
+	expect.True(t, strings.HasSuffix(out, "\npolicy.json\n"), "in the directory of the policy: %s", out)
 	denied("after the chat has tried to change it")
 	policy := filepath.Join(opt.Run, "sessions", string(c.ID), "policy/policy.json")
-	if out := asHostUser(t, other.UID, "cat "+policy+" && ls "+filepath.Dir(policy)); !strings.Contains(out, "Permission denied") || strings.Contains(out, c.Home) {
-		t.Errorf("another chat's user reads %q", out)
-	}
-	if out := asHostUser(t, c.UID, "cat "+policy); !strings.Contains(out, c.Home) {
-		t.Errorf("control: its own user reads %q", out)
-	}
-	must(t, m.ReloadProfiles(ctx, nil, opt.Profiles))
+	out = asHostUser(t, other.UID, "cat "+policy+" && ls "+filepath.Dir(policy))
+	expect.True(t, strings.Contains(out, "Permission denied") && !strings.Contains(out, c.Home), "another chat's user reads %q", out)
+	out = asHostUser(t, c.UID, "cat "+policy)
+	expect.True(t, strings.Contains(out, c.Home), "control: its own user reads %q", out)
+	must.Do(t, m.ReloadProfiles(ctx, nil, opt.Profiles))
 	if out, err := shim(), run1(); out != "code 0\n" || err != nil || session() != began {
 		t.Errorf("with the old guard again, in the session of %s and %s: %q, %v", began, session(), out, err)
 	}
@@ -94,17 +90,15 @@ func TestReloadGuard(t *testing.T) {
 // of sessions that lived on.
 func TestReloadAdopted(t *testing.T) {
 	opt := guardedOptions(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	c := create(t, m, "adopted guard", "guarded")
 	putFile(t, c, "try.sh", "rm keep; echo code $?")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	opt.Profiles = withGuard(opt, "guarded", func(p *chat.Profile) { p.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "^rm keep"}} })
 	m = open(t, opt)
 	putFile(t, c, "keep", "x")
-	if out := run(t, m, c.ID, "sh try.sh 2>&1").Stdout; !strings.Contains(out, "code 126") {
-		t.Errorf("%q", out)
-	}
+	out := run(t, m, c.ID, "sh try.sh 2>&1").Stdout
+	expect.True(t, strings.Contains(out, "code 126"), "%q", out)
 }
 
 // TestVariablesOfDaemon: what a variable of chatd serve sets is in force, and is still after the
@@ -112,21 +106,18 @@ func TestReloadAdopted(t *testing.T) {
 func TestVariablesOfDaemon(t *testing.T) {
 	t.Setenv("CHATD_PROFILES_DEFAULT_GUARD_CUSTOM_DENY_PATTERNS", "^echo w")
 	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "by a variable"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "by a variable"}))(t)
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	denied := func(when string) {
 		t.Helper()
 		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})
-		if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "rule ^echo w") {
-			t.Errorf("%s: %v", when, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrDenied) && strings.Contains(err.Error(), "rule ^echo w"),
+			"%s: %v", when, err)
 	}
 	denied("after the start")
-	must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+	must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
 	until(t, "the config is read again", func() bool {
-		b, err := os.ReadFile(d.log)
-		must(t, err)
+		b := must.Get(os.ReadFile(d.log))(t)
 		return strings.Contains(string(b), "the file rules were read again")
 	})
 	denied("after SIGHUP")
@@ -137,47 +128,38 @@ func TestVariablesOfDaemon(t *testing.T) {
 func TestReloadDaemon(t *testing.T) {
 	opt := options(t)
 	config := configFile(t, opt)
-	text, err := os.ReadFile(config)
-	must(t, err)
+	text := must.Get(os.ReadFile(config))(t)
 	write := func(guard string) {
-		must(t, os.WriteFile(config, fmt.Appendf(nil, "%sprofiles:\n  own:\n    commands: ['*']\n    guard:\n      %s\n", text, guard), 0o600))
+		must.Do(t, os.WriteFile(config, fmt.Appendf(nil, "%sprofiles:\n  own:\n    commands: ['*']\n    guard:\n      %s\n", text, guard), 0o600))
 	}
 	write("preset: default")
 	d := startDaemonOn(t, config)
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "own"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "own"}))(t)
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	verdict := func() string {
 		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})
 		if errors.Is(err, chat.ErrDenied) {
 			return "denied"
 		}
-		must(t, err)
+		must.Do(t, err)
 		return "ran"
 	}
 	hup := func(want string) {
 		t.Helper()
-		must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+		must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
 		until(t, fmt.Sprintf("after SIGHUP somebody says %q", want), func() bool {
-			h, err := d.Host(t.Context())
-			must(t, err)
+			h := must.Get(d.Host(t.Context()))(t)
 			b, _ := os.ReadFile(d.log)
 			return strings.Contains(string(b)+strings.Join(h.Findings, "\n"), want)
 		})
 	}
-	if v := verdict(); v != "ran" {
-		t.Error(v)
-	}
+	expect.Equal(t, verdict(), "ran", "")
 	write("custom_deny_patterns: ['^echo w']")
 	hup("the file rules were read again, and the guards")
-	if v := verdict(); v != "denied" {
-		t.Errorf("after a reload it %s", v)
-	}
+	expect.Equal(t, verdict(), "denied", "after a reload it")
 	write("custom_deny_patterns: ['(']")
 	hup("chatd.yaml:12: profiles.own.guard.custom_deny_patterns[0]")
-	if v := verdict(); v != "denied" {
-		t.Errorf("after a bad config it %s", v)
-	}
+	expect.Equal(t, verdict(), "denied", "after a bad config it")
 	write("preset: default\n    allow_netlink: true\n    limits: {pids_max: 99}")
 	hup("waits for a restart")
 	until(t, "with the first guard again it runs", func() bool { return verdict() == "ran" })

@@ -12,6 +12,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const laterRules = `
@@ -62,11 +64,11 @@ func laterCases(t *testing.T, m *manager, c chat.Chat, ruled bool) {
 		{"a directory", func(t *testing.T) { putFile(t, c, "data/secrets/k", secret) }, []string{"cat data/secrets/k", "tar cf - data/secrets", "cd data/secrets && cat k"}},
 		{"renamed to match by others", func(t *testing.T) {
 			putFile(t, c, "data/innocent", secret)
-			must(t, os.Rename(in("data/innocent"), in("data/x.pem")))
+			must.Do(t, os.Rename(in("data/innocent"), in("data/x.pem")))
 		}, []string{"cat data/x.pem", "mv data/x.pem data/y && cat data/y"}},
 		{"directory renamed to match by others", func(t *testing.T) {
 			putFile(t, c, "harmless/k", secret)
-			must(t, os.Rename(in("harmless"), in("secrets")))
+			must.Do(t, os.Rename(in("harmless"), in("secrets")))
 		}, []string{"cat secrets/k", "mv secrets other && cat other/k", "mv other/k k2 && cat k2"}},
 		{"renamed by the chat", func(t *testing.T) { putFile(t, c, "data/r/.env", secret) },
 			[]string{"mv data/r/.env data/r/plain && cat data/r/plain", "mv data/r data/s && cat data/s/plain"}},
@@ -74,24 +76,24 @@ func laterCases(t *testing.T, m *manager, c chat.Chat, ruled bool) {
 			[]string{"mv work w2; cat w2/client/f", "mv w2/client w2/c3; cat w2/c3/f", "mv w2/c3/f w2/g; cat w2/g"}},
 		{"hard link by others", func(t *testing.T) {
 			putFile(t, c, "data/h/.env", secret)
-			must(t, os.Link(in("data/h/.env"), in("data/h/other")))
+			must.Do(t, os.Link(in("data/h/.env"), in("data/h/other")))
 		}, []string{"cat data/h/.env", "cat data/h/other"}},
-		{"hard link under a denied name", func(t *testing.T) { must(t, os.Link(in("twice/key"), in("twice/.env"))) }, []string{"cat twice/.env"}},
+		{"hard link under a denied name", func(t *testing.T) { must.Do(t, os.Link(in("twice/key"), in("twice/.env"))) }, []string{"cat twice/.env"}},
 		{"hard link by the chat", func(t *testing.T) {
 			f := putFile(t, c, "data/i/.env", secret)
-			must(t, os.Chown(f, int(c.UID), int(c.UID)))
+			must.Do(t, os.Chown(f, int(c.UID), int(c.UID)))
 		}, []string{"ln data/i/.env data/i/plain; cat data/i/plain"}},
 		{"replaced by a rename over it", func(t *testing.T) {
 			putFile(t, c, "data/v/.env", "old")
 			time.Sleep(300 * time.Millisecond) // a mask stands
 			putFile(t, c, "data/v/new", secret)
-			must(t, os.Rename(in("data/v/new"), in("data/v/.env")))
+			must.Do(t, os.Rename(in("data/v/new"), in("data/v/.env")))
 		}, []string{"cat data/v/.env", "mv data/v/.env data/v/p; cat data/v/p"}},
 		{"moved by the chat to a denied name and back", func(t *testing.T) { putFile(t, c, "data/m/.env", secret) },
 			[]string{"mv data/m/.env data/m/a; mv data/m/a data/m/b; cat data/m/b"}},
 		{"executed", func(t *testing.T) {
 			f := putFile(t, c, "data/secrets/run", "#!/bin/sh\necho "+secret+"\n")
-			must(t, os.Chmod(f, 0o777))
+			must.Do(t, os.Chmod(f, 0o777))
 		}, []string{"data/secrets/run", "sh data/secrets/run"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,9 +116,8 @@ func laterReadOnly(t *testing.T, m *manager, c chat.Chat, name string, ruled boo
 	t.Helper()
 	file := putFile(t, c, name, secret)
 	if !ruled {
-		if got := tells(t, m, c, "echo over > %s; cat %[1]s", name); !strings.Contains(got, "over") {
-			t.Errorf("without rules a write says %q", got)
-		}
+		got := tells(t, m, c, "echo over > %s; cat %[1]s", name)
+		expect.True(t, strings.Contains(got, "over"), "without rules a write says %q", got)
 		return
 	}
 	for end := time.Now().Add(longEnough); time.Now().Before(end); {
@@ -127,9 +128,7 @@ func laterReadOnly(t *testing.T, m *manager, c chat.Chat, name string, ruled boo
 		if strings.Contains(got, secret) {
 			refused(t, m, c, "rm -f %s", name)
 			refused(t, m, c, "echo own > own; mv -f own %s", name)
-			if b, err := os.ReadFile(file); err != nil || string(b) != secret {
-				t.Errorf("the file holds %q, %v", b, err)
-			}
+			expect.Equal(t, string(must.Get(os.ReadFile(file))(t)), secret, "the file holds")
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -152,7 +151,7 @@ func TestRulesRaceOfNames(t *testing.T) {
 	}()
 	said := func() string {
 		b, err := os.ReadFile(filepath.Join(c.Home, "data/said"))
-		must(t, ignoreGone(err))
+		must.Do(t, ignoreGone(err))
 		return string(b)
 	}
 	until(t, "the chat begins", exists(filepath.Join(c.Home, "data/began")))
@@ -162,58 +161,48 @@ func TestRulesRaceOfNames(t *testing.T) {
 	}
 	for i := 0; i < 300 || waits(); i++ {
 		dir := filepath.Join(c.Home, "data", fmt.Sprint(i))
-		must(t, os.Mkdir(dir, 0o777))
+		must.Do(t, os.Mkdir(dir, 0o777))
 		// The chat may have moved the directory by now.
-		must(t, ignoreGone(os.Chown(dir, int(c.UID), int(c.UID))))
-		must(t, ignoreGone(os.WriteFile(filepath.Join(dir, ".env"), []byte(secret), 0o644)))
+		must.Do(t, ignoreGone(os.Chown(dir, int(c.UID), int(c.UID))))
+		must.Do(t, ignoreGone(os.WriteFile(filepath.Join(dir, ".env"), []byte(secret), 0o644)))
 		time.Sleep(time.Millisecond)
 	}
-	must(t, os.WriteFile(filepath.Join(c.Home, "data/stop"), nil, 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "data/stop"), nil, 0o644))
 	r := <-ended
-	if strings.Contains(r.Stdout+r.Stderr, secret) {
-		t.Errorf("the chat read it: %d times", strings.Count(r.Stdout, secret))
-	}
+	expect.True(t, !strings.Contains(r.Stdout+r.Stderr, secret),
+		"the chat read it: %d times", strings.Count(r.Stdout, secret))
 	moved := strings.Count(r.Stdout, "not permitted")
 	t.Logf("%d files were moved away and refused", moved)
-	if moved == 0 {
-		t.Error("the chat moved nothing away: the race was not run")
-	}
+	expect.True(t, moved != 0, "the chat moved nothing away: the race was not run")
 }
 
 // TestRulesWithoutChatd: the rules hold while chatd is down, when the enforcer's worker is killed,
 // and for the next chatd.
 func TestRulesWithoutChatd(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	c := sleeper(t, m, "down")
 	putFile(t, c, ".env", secret)
 	wake(t, m, c.ID)
 	putDir(t, c, "loop")
 	// What the worker was asked when it is killed is refused, be it sleep itself: the loop goes on.
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `while :; do sleep 0.05; cat .env loop/.env loop/secrets/k loop/plain >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
-	must(t, m.Close()) // chatd is down
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `while :; do sleep 0.05; cat .env loop/.env loop/secrets/k loop/plain >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
+	must.Do(t, m.Close()) // chatd is down
 	putFile(t, c, "loop/.env", secret)
 	ticks(t, c, 10)
 	// Moved away immediately: only the enforcer's memory holds its old name.
 	putFile(t, c, "loop/x/.env", secret)
-	must(t, os.Rename(filepath.Join(c.Home, "loop/x/.env"), filepath.Join(c.Home, "loop/plain")))
+	must.Do(t, os.Rename(filepath.Join(c.Home, "loop/x/.env"), filepath.Join(c.Home, "loop/plain")))
 	ticks(t, c, 3)
 	out, err := exec.Command("pkill", "-9", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper --worker").CombinedOutput()
-	if err != nil {
-		t.Fatalf("no worker to kill: %v %s", err, out)
-	}
+	must.True(t, err == nil, "no worker to kill: %v %s", err, out)
 	putFile(t, c, "loop/secrets/k", secret)
 	ticks(t, c, 10)
 	b, err := os.ReadFile(filepath.Join(c.Home, "loop/out"))
-	if err != nil || strings.Contains(string(b), secret) {
-		t.Errorf("while chatd was down the chat read %q, %v", b, err)
-	}
+	expect.True(t, err == nil && !strings.Contains(string(b), secret),
+		"while chatd was down the chat read %q, %v", b, err)
 	m = open(t, opt)
-	got, err := m.Get(operator(t.Context()), c.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
 	t.Logf("after a worker that was killed the session is awake: %t", got.Awake)
 	refused(t, m, c, "cat loop/.env")
 	refused(t, m, c, "cat loop/secrets/k")
@@ -261,11 +250,10 @@ func TestRulesReload(t *testing.T) {
 		{"access: {useDefaults: false, deny: [~/a]}\nagents: {main: {access: {rules: [{allow: ~/a/b}]}}}", "a/b/y a/b/z c", "a/x"},
 		{"access: {useDefaults: false}", "a/x a/b/y a/b/z c", ""},
 	} {
-		must(t, reload(tt.rules))
+		must.Do(t, reload(tt.rules))
 		for _, name := range strings.Fields(tt.open) {
-			if got := tells(t, m, c, "cat %s", name); !strings.Contains(got, secret) {
-				t.Errorf("%s: %s is closed: %s", tt.rules, name, got)
-			}
+			got := tells(t, m, c, "cat %s", name)
+			expect.True(t, strings.Contains(got, secret), "%s: %s is closed: %s", tt.rules, name, got)
 		}
 		for _, name := range strings.Fields(tt.closed) {
 			refused(t, m, c, "cat %s", name)
@@ -274,10 +262,9 @@ func TestRulesReload(t *testing.T) {
 			t.Error("what may not be written was written")
 		}
 	}
-	must(t, reload("access: {useDefaults: false, deny: [~/c]}"))
-	if err := reload(`access: {rules: [{deny: /proc/self/environ}]}`); err == nil || !strings.Contains(err.Error(), "does not start without /proc") {
-		t.Errorf("rules that cannot be kept: %v", err)
-	}
+	must.Do(t, reload("access: {useDefaults: false, deny: [~/c]}"))
+	err := reload(`access: {rules: [{deny: /proc/self/environ}]}`)
+	expect.True(t, err != nil && strings.Contains(err.Error(), "does not start without /proc"), "rules that cannot be kept: %v", err)
 	refused(t, m, c, "cat c")
 	if mounts := strings.TrimSpace(tells(t, m, c, "grep -c keeper /proc/self/mountinfo")); mounts != "0" && mounts != "1" {
 		t.Errorf("masks that are left: %s", mounts) // one, of c, where the kernel reports no names
@@ -292,11 +279,10 @@ func TestRulesParentRenamed(t *testing.T) {
 	putFile(t, c, "p/q/s", secret)
 	wake(t, m, c.ID)
 	refused(t, m, c, "cat p/q/s")
-	if got := tells(t, m, c, "mv p/q p/r && mv p o && ls o/r"); !strings.Contains(got, "s") {
-		t.Errorf("the chat cannot move a directory around a mask: %s", got)
-	}
+	got := tells(t, m, c, "mv p/q p/r && mv p o && ls o/r")
+	expect.True(t, strings.Contains(got, "s"), "the chat cannot move a directory around a mask: %s", got)
 	refused(t, m, c, "cat o/r/s")
-	must(t, os.Rename(filepath.Join(c.Home, "o"), filepath.Join(c.Home, "n")))
+	must.Do(t, os.Rename(filepath.Join(c.Home, "o"), filepath.Join(c.Home, "n")))
 	refused(t, m, c, "cat n/r/s")
 	refused(t, m, c, "mv n/r/s t && cat t")
 	refused(t, m, c, "cp -r n copy && cat copy/r/s")
@@ -314,7 +300,6 @@ func laterBeside(t *testing.T, m *manager, c chat.Chat) {
 		}
 	}
 	content := "x"
-	if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "by-tool", Content: &content}, nil); err != nil {
-		t.Errorf("beside a denied file write_file: %v", err)
-	}
+	_, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "by-tool", Content: &content}, nil)
+	expect.True(t, err == nil, "beside a denied file write_file: %v", err)
 }

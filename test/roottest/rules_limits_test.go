@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSeedLimits is the table "does NOT protect against" of Clawdbot's path rules: each
@@ -51,7 +52,7 @@ func limit(t *testing.T, m *manager, c chat.Chat, row limitRow, ruled bool) {
 		}
 	}
 	r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: row.command, Timeout: tryTimeout})
-	must(t, err)
+	must.Do(t, err)
 	got := strings.Contains(r.Stdout+r.Stderr, secret)
 	switch {
 	case ruled && got:
@@ -135,14 +136,11 @@ func writeLimitPrograms(t *testing.T, c chat.Chat) {
 	}
 	for name, source := range map[string]string{"creader": readerC, "race": raceC, "uring": uringC, "handle": handleC, "traced": readerC} {
 		file := filepath.Join(t.TempDir(), name)
-		must(t, os.WriteFile(file+".c", []byte(source), 0o600))
-		if out, err := exec.Command("gcc", "-g", "-O0", "-static", "-o", file, file+".c").CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v %s", name, err, out)
-		}
-		b, err := os.ReadFile(file)
-		must(t, err)
+		must.Do(t, os.WriteFile(file+".c", []byte(source), 0o600))
+		must.Run(t, exec.Command("gcc", "-g", "-O0", "-static", "-o", file, file+".c"))
+		b := must.Get(os.ReadFile(file))(t)
 		to := filepath.Join(c.Home, name)
-		must(t, errors.Join(os.WriteFile(to, b, 0o755), os.Chmod(to, 0o755), os.Chown(to, int(c.UID), int(c.UID))))
+		must.Do(t, errors.Join(os.WriteFile(to, b, 0o755), os.Chmod(to, 0o755), os.Chown(to, int(c.UID), int(c.UID))))
 	}
 }
 

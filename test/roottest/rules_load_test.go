@@ -11,6 +11,8 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRulesNoEnforcer: on a host where nothing can keep the rules a profile that has them is of
@@ -21,7 +23,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 	opt.Enforce = "/bin/false"
 	rules := opt.FileRules
 	m, err := openManager(t.Context(), opt)
-	must(t, err) // not used yet
+	must.Do(t, err) // not used yet
 	cannot := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the enforcer") {
@@ -34,25 +36,21 @@ func TestRulesNoEnforcer(t *testing.T) {
 		cannot("a chat with rules that nobody keeps", err)
 	}
 	h, err := m.Host(operator(t.Context()))
-	if must(t, err); h.Chats != 0 || len(h.Broken) > 0 || !strings.Contains(strings.Join(h.Findings, "\n"), "no chat with file rules can be made, in profiles ruled: cannot start the enforcer") {
+	if must.Do(t, err); h.Chats != 0 || len(h.Broken) > 0 || !strings.Contains(strings.Join(h.Findings, "\n"), "no chat with file rules can be made, in profiles ruled: cannot start the enforcer") {
 		t.Errorf("doctor, of a host that can make no such chat: %d chats, broken %q, findings %q", h.Chats, h.Broken, h.Findings)
 	}
 	m.SetFileRules(map[string]*filerules.Policy{"ruled": policy(t, "access: {useDefaults: false, rules: [{deny: x, ops: [read]}]}")})
 	c := create(t, m, "ruled", "ruled") // a deny that only the tools enforce needs no enforcer
 	cannot("a reload of rules that nobody keeps", m.Reload(operator(t.Context()), rules))
-	if got := tells(t, m, c, "echo awake"); got != "awake\n" {
-		t.Errorf("after a reload that was refused: %q", got)
-	}
+	expect.Equal(t, tells(t, m, c, "echo awake"), "awake\n", "after a reload that was refused")
 	m.SetFileRules(rules)
 	if h, err := m.Host(operator(t.Context())); err != nil || !strings.Contains(strings.Join(h.Broken, "\n"), "cannot start the enforcer") {
 		t.Errorf("doctor, of a chat whose rules nobody keeps: %q, %v", h.Broken, err)
 	}
-	_, err = m.Sleep(operator(t.Context()), c.ID)
-	must(t, err)
-	if _, err := m.Wake(operator(t.Context()), c.ID); !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("a session with rules that nobody keeps: %v", err)
-	}
-	must(t, m.Close())
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
+	expect.Is(t, expect.Err(m.Wake(operator(t.Context()), c.ID)), chat.ErrUnsupported,
+		"a session with rules that nobody keeps")
+	must.Do(t, m.Close())
 	m, err = openManager(t.Context(), opt)
 	if err == nil {
 		_ = m.Close()
@@ -64,11 +62,9 @@ func TestRulesNoEnforcer(t *testing.T) {
 
 // TestRulesSample: the seed's first sample, as it is pasted, in a session.
 func TestRulesSample(t *testing.T) {
-	text, err := os.ReadFile("../../filerules/rulefile/testdata/sample1.json5")
-	must(t, err)
+	text := must.Get(os.ReadFile("../../filerules/rulefile/testdata/sample1.json5"))(t)
 	opt := ruledOptions(t, "access: {}")
-	p, err := rulefile.Load("sample1.json5", text)
-	must(t, err)
+	p := must.Get(rulefile.Load("sample1.json5", text))(t)
 	opt.FileRules["ruled"] = p
 	m := open(t, opt)
 	c := sleeper(t, m, "sample")
@@ -80,13 +76,11 @@ func TestRulesSample(t *testing.T) {
 	for _, name := range []string{".env", "deep/er/.env", ".ssh/id", "secrets/k", "work/client/f"} {
 		refused(t, m, c, "cat %s", name)
 		refused(t, m, c, "echo over > %s", name)
-		if _, err := m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: name}, nil); !errors.Is(err, chat.ErrDenied) {
-			t.Errorf("read_file of %s: %v", name, err)
-		}
+		expect.Is(t, expect.Err(m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: name}, nil)), chat.ErrDenied,
+			"read_file of %s", name)
 	}
-	if got := tells(t, m, c, "cat plain && echo over > plain && cat plain"); got != secret+"over\n" {
-		t.Errorf("what no rule is about: %q", got)
-	}
+	expect.Equal(t, tells(t, m, c, "cat plain && echo over > plain && cat plain"), secret+"over\n",
+		"what no rule is about")
 }
 
 // TestRulesOfAnAgent: the agent that a chat is created with selects its section, for the
@@ -102,7 +96,7 @@ routing:
 	no := false
 	for agent, open := range map[string]string{"": "", "main": "", "helper": "work mine", "other": "mine"} {
 		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "agent " + agent, Profile: "ruled", Agent: agent, Awake: &no})
-		must(t, err)
+		must.Do(t, err)
 		for _, name := range []string{"work", "mine"} {
 			putFile(t, c, name+"/f", secret)
 		}
@@ -115,11 +109,10 @@ routing:
 			begin := func(filewire.Answer) io.Writer { return io.Discard }
 			_, err := m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: name + "/f"}, begin)
 			e, err2 := m.Explain(operator(t.Context()), c.ID, chat.Question{Path: name + "/f", Op: "read"})
-			if (err == nil) != want || err2 != nil || (e.Verdict == "allow") != want {
-				t.Errorf("agent %q: read_file of %s/f: %v; explain: %+v, %v", agent, name, err, e, err2)
-			}
+			expect.True(t, (err == nil) == want && err2 == nil && (e.Verdict == "allow") == want,
+				"agent %q: read_file of %s/f: %v; explain: %+v, %v", agent, name, err, e, err2)
 		}
-		must(t, m.Reap(operator(t.Context()), c.ID))
+		must.Do(t, m.Reap(operator(t.Context()), c.ID))
 	}
 }
 
@@ -127,8 +120,7 @@ routing:
 // to tools and programs, and show says so; one without denies nothing.
 func TestRulesByDefault(t *testing.T) {
 	opt := ruledOptions(t, "access: {}")
-	shipped, err := filerules.Shipped([]string{"~/shared"}, []string{"~/copied/.env"})
-	must(t, err)
+	shipped := must.Get(filerules.Shipped([]string{"~/shared"}, []string{"~/copied/.env"}))(t)
 	opt.FileRules["ruled"] = shipped
 	m := open(t, opt)
 	defer endEnforcer(t, opt)
@@ -143,22 +135,16 @@ func TestRulesByDefault(t *testing.T) {
 	wake(t, m, c.ID)
 	for _, name := range names {
 		refused(t, m, c, "cat %s", name)
-		if got := tells(t, m, plain, "cat %s", name); got != secret {
-			t.Errorf("without defaults %s says %q", name, got)
-		}
+		expect.Equal(t, tells(t, m, plain, "cat %s", name), secret, "without defaults %s says", name)
 	}
 	for _, name := range open {
-		if got := tells(t, m, c, "cat %s", name); got != secret {
-			t.Errorf("%s says %q", name, got)
-		}
+		expect.Equal(t, tells(t, m, c, "cat %s", name), secret, "%s says", name)
 	}
 	if denied := oneVerdict(t, m, c, append(open, names...)); denied != 4*len(names) {
 		t.Errorf("%d verdicts are denials, want %d", denied, 4*len(names))
 	}
 	for id, want := range map[chat.ID]string{c.ID: "built-in defaults: deny ~/.ssh/** ~/.gnupg/** ~/.env ~/secrets/** " +
 		"~/shared/**/{.env,secrets/**,.ssh/**,.gnupg/**} ~/copied/.env", plain.ID: "none"} {
-		if got, err := m.Get(operator(t.Context()), id); err != nil || got.FileRules != want {
-			t.Errorf("show says %q, %v, want %q", got.FileRules, err, want)
-		}
+		expect.Equal(t, must.Get(m.Get(operator(t.Context()), id))(t).FileRules, want, "show says")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSeedSamplesHold: both samples of the seed as they are pasted, for each of their agents.
@@ -17,10 +19,8 @@ import (
 func TestSeedSamplesHold(t *testing.T) {
 	opt := ruledOptions(t, "access: {}")
 	for _, file := range []string{"sample1.json5", "sample2.json5"} {
-		text, err := os.ReadFile("../../filerules/rulefile/testdata/" + file)
-		must(t, err)
-		p, err := rulefile.Load(file, text)
-		must(t, err)
+		text := must.Get(os.ReadFile("../../filerules/rulefile/testdata/" + file))(t)
+		p := must.Get(rulefile.Load(file, text))(t)
 		profile := opt.Profiles["ruled"]
 		profile.Name = strings.TrimSuffix(file, ".json5")
 		opt.Profiles[profile.Name] = profile
@@ -57,7 +57,7 @@ func agentOf(t testing.TB, m *manager, profile, agent string) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: profile + " " + agent, Profile: profile, Agent: agent, Awake: &no})
-	must(t, err)
+	must.Do(t, err)
 	return c
 }
 
@@ -70,9 +70,7 @@ func oneVerdict(t *testing.T, m *manager, c chat.Chat, names []string) (denied i
 	loop := `; do cat "$f" >/dev/null 2>&1; echo $?; done`
 	cats := run(t, m, c.ID, "for f in "+strings.Join(names, " ")+loop)
 	exits := strings.Fields(cats.Stdout)
-	if len(exits) != len(names) {
-		t.Fatalf("%d names were read: %+v", len(names), cats)
-	}
+	must.True(t, len(exits) == len(names), "%d names were read: %+v", len(names), cats)
 	for i, name := range names {
 		text := secret + "."
 		does := map[string]func() error{
@@ -99,16 +97,14 @@ func oneVerdict(t *testing.T, m *manager, c chat.Chat, names []string) (denied i
 		}
 		for _, op := range []string{"read", "edit", "write", "bash"} {
 			e, err := m.Explain(ctx, c.ID, chat.Question{Path: name, Op: op})
-			must(t, err)
+			must.Do(t, err)
 			err = does[op]()
-			if (e.Verdict == "allow") != (err == nil) {
-				t.Errorf("agent %s: %s of %s: explain says %+v, and then: %v", c.Agent, op, name, e, err)
-			}
+			expect.True(t, (e.Verdict == "allow") == (err == nil),
+				"agent %s: %s of %s: explain says %+v, and then: %v", c.Agent, op, name, e, err)
 			if e.Verdict == "deny" {
 				denied++
-				if e.Rule == "" || e.Place == "" {
-					t.Errorf("agent %s: %s of %s: denied by no rule: %+v", c.Agent, op, name, e)
-				}
+				expect.True(t, e.Rule != "" && e.Place != "",
+					"agent %s: %s of %s: denied by no rule: %+v", c.Agent, op, name, e)
 			}
 		}
 	}
@@ -135,22 +131,19 @@ agents: {main: {access: {rules: [{allow: "~/keys/pub.txt"}, {allow: "~/keys/pub/
 	for _, name := range []string{"keys/pub.txt", "ro/rw.txt"} {
 		big := strings.Repeat("x", 3<<20)
 		a, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: name, Stream: true}, strings.NewReader(big))
-		if err != nil || a.Size != int64(len(big)) || a.Created {
-			t.Errorf("write of %s: %+v, %v", name, a, err)
-		}
+		expect.True(t, err == nil && a.Size == int64(len(big)) && !a.Created,
+			"write of %s: %+v, %v", name, a, err)
 		if a, err = m.AppendFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: name, Stream: true}, strings.NewReader(big)); err != nil || a.Size != 2*int64(len(big)) {
 			t.Errorf("append to %s: %+v, %v", name, a, err)
 		}
 		put(t, m, c.ID, name, secret)
-		if got := tells(t, m, c, "cat %s; ls -a | grep -c tmp-", name); got != secret+"0\n" {
-			t.Errorf("%s says %q", name, got)
-		}
+		expect.Equal(t, tells(t, m, c, "cat %s; ls -a | grep -c tmp-", name), secret+"0\n",
+			"%s says", name)
 	}
 	putFile(t, c, "keys/later.txt", secret)
 	until(t, "an exception that comes later is open", func() bool { return tells(t, m, c, "cat keys/later.txt") == secret })
 	oneVerdict(t, m, c, []string{"keys/later.txt", "keys/k"})
 	e, err := front(t, m).Explain(operator(t.Context()), c.ID, chat.Question{Command: "cat ~/photos/a/b/c"})
-	if err != nil || e.Verdict != "deny" || e.Rule != "deny ~/photos/*" || !e.ByKernel {
-		t.Errorf("a command below what a pattern closes: %+v, %v", e, err)
-	}
+	expect.True(t, err == nil && e.Verdict == "deny" && e.Rule == "deny ~/photos/*" && e.ByKernel,
+		"a command below what a pattern closes: %+v, %v", e, err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/must"
 )
 
 // secret is a text that no process of a session with rules may read.
@@ -36,10 +37,7 @@ func ruledOptions(t testing.TB, rules string) provision.Options {
 
 func policy(t testing.TB, rules string) *filerules.Policy {
 	t.Helper()
-	p, err := rulefile.Load("rules.yaml", []byte(rules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(rulefile.Load("rules.yaml", []byte(rules)))(t)
 	return p
 }
 
@@ -85,14 +83,13 @@ func sleeper(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
 	no := false
 	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no})
-	must(t, err)
+	must.Do(t, err)
 	return c
 }
 
 func wake(t testing.TB, m *manager, id chat.ID) chat.Chat {
 	t.Helper()
-	c, err := m.Wake(operator(t.Context()), id)
-	must(t, err)
+	c := must.Get(m.Wake(operator(t.Context()), id))(t)
 	return c
 }
 
@@ -102,7 +99,7 @@ func putFile(t testing.TB, c chat.Chat, name, content string) string {
 	t.Helper()
 	file := filepath.Join(c.Home, name)
 	putDir(t, c, filepath.Dir(name))
-	must(t, errors.Join(os.WriteFile(file, []byte(content), 0o666), os.Chmod(file, 0o666)))
+	must.Do(t, errors.Join(os.WriteFile(file, []byte(content), 0o666), os.Chmod(file, 0o666)))
 	return file
 }
 
@@ -113,7 +110,7 @@ func putDir(t testing.TB, c chat.Chat, name string) {
 	for part := range strings.SplitSeq(name, "/") {
 		at = filepath.Join(at, part)
 		if err := os.Mkdir(at, 0o755); err == nil {
-			must(t, os.Chown(at, int(c.UID), int(c.UID)))
+			must.Do(t, os.Chown(at, int(c.UID), int(c.UID)))
 		}
 	}
 }

@@ -20,6 +20,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // cliRun is chatd run in front of a daemon.
@@ -75,11 +77,9 @@ func exitCode(err error) int {
 // highWater is the most memory that a process had, in bytes.
 func highWater(t *testing.T, pid int) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, err)
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	must(t, err)
+	kb := must.Get(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
 	return kb << 10
 }
 
@@ -105,14 +105,14 @@ func TestRunLikeSSH(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "ssh"})
-	must(t, err)
-	defer func() { must(t, d.Reap(context.Background(), c.ID)) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, d.Reap(context.Background(), c.ID)) }()
 	id := string(c.ID)
 
 	before := highWater(t, d.cmd.Process.Pid)
 	const size = 300 << 20
 	r := newCLIRun(opt, io.LimitReader(endless{}, size), "run", id, "-c", "wc -c; echo apart >&2; exit 9")
-	must(t, r.Start())
+	must.Do(t, r.Start())
 	max := make(chan int64)
 	go func() { max <- highWaterOf(r.Process.Pid) }()
 	err = r.Wait()
@@ -127,13 +127,12 @@ func TestRunLikeSSH(t *testing.T) {
 	}
 
 	r = newCLIRun(opt, endless{}, "run", id, "-c", "sleep 0.2; echo never read; exit 4")
-	must(t, r.Start())
-	err = r.Process.Signal(syscall.Signal(0))
-	must(t, err)
+	must.Do(t, r.Start())
+	must.Do(t, r.Process.Signal(syscall.Signal(0)))
 	waitEnd(t, r, 4)
 
 	r = newCLIRun(opt, endless{}, "run", id, "-c", "head -c 5 >/dev/null; exec <&-; sleep 0.2; exit 6")
-	must(t, r.Start())
+	must.Do(t, r.Start())
 	waitEnd(t, r, 6)
 
 	for _, s := range []struct {
@@ -141,18 +140,18 @@ func TestRunLikeSSH(t *testing.T) {
 		want int
 	}{{unix.SIGTERM, 143}, {unix.SIGINT, 130}, {unix.SIGHUP, 129}, {unix.SIGQUIT, 131}, {unix.SIGUSR1, 138}, {unix.SIGUSR2, 140}} {
 		r = newCLIRun(opt, nil, "run", id, "-c", "echo ready; exec sleep 1000")
-		must(t, r.Start())
+		must.Do(t, r.Start())
 		r.await(t, "ready")
-		must(t, r.Process.Signal(s.sig))
+		must.Do(t, r.Process.Signal(s.sig))
 		waitEnd(t, r, s.want)
 	}
 	r = newCLIRun(opt, nil, "run", id, "--grace", "300ms", "-c", "trap 'echo int' INT; trap '' TERM; echo ready; while :; do sleep 0.05; done")
-	must(t, r.Start())
+	must.Do(t, r.Start())
 	r.await(t, "ready")
-	must(t, r.Process.Signal(unix.SIGINT))
+	must.Do(t, r.Process.Signal(unix.SIGINT))
 	r.await(t, "int")
 	time.Sleep(400 * time.Millisecond)
-	must(t, r.Process.Signal(unix.SIGINT))
+	must.Do(t, r.Process.Signal(unix.SIGINT))
 	waitEnd(t, r, 130)
 }
 
@@ -178,40 +177,35 @@ func TestRunTTY(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "tty"})
-	must(t, err)
-	defer func() { must(t, d.Reap(context.Background(), c.ID)) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, d.Reap(context.Background(), c.ID)) }()
 	ctx := t.Context()
 
 	r, err := d.StartRun(ctx, c.ID, chat.RunSpec{TTY: &chat.TTY{Rows: 33, Cols: 101},
 		Command: "tty; stty size; trap 'stty size; exit 5' WINCH; read line; echo read $line; echo ready; while :; do sleep 0.05; done"})
-	must(t, err)
-	must(t, d.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader("hello\n")), false))
+	must.Do(t, err)
+	must.Do(t, d.WriteStdin(ctx, c.ID, r.ID, io.NopCloser(strings.NewReader("hello\n")), false))
 	shows := func(text string) {
 		t.Helper()
 		var got chat.Run
 		comes(func() bool {
-			var err error
-			got, err = d.ShowRun(ctx, c.ID, r.ID)
-			must(t, err)
+			got = must.Get(d.ShowRun(ctx, c.ID, r.ID))(t)
 			return strings.Contains(got.Result.Stdout, text) || got.State != chat.RunRunning
 		})
-		if !strings.Contains(got.Result.Stdout, text) {
-			t.Fatalf("want %q, got %+v", text, got.Result)
-		}
+		must.True(t, strings.Contains(got.Result.Stdout, text), "want %q, got %+v", text, got.Result)
 	}
 	for _, want := range []string{"/dev/pts/", "33 101\r\n", "read hello", "ready"} {
 		shows(want)
 	}
-	must(t, d.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "WINCH", TTY: &chat.TTY{Rows: 40, Cols: 90}}))
+	must.Do(t, d.SignalRun(ctx, c.ID, r.ID, chat.RunSignal{Signal: "WINCH", TTY: &chat.TTY{Rows: 40, Cols: 90}}))
 	var got chat.Run
 	until(t, "the run ends after its size has changed", func() bool {
 		got, err = d.ShowRun(ctx, c.ID, r.ID)
-		must(t, err)
+		must.Do(t, err)
 		return got.State != chat.RunRunning
 	})
-	if got.Result.Exit != 5 || !strings.Contains(got.Result.Stdout, "40 90") {
-		t.Errorf("%+v", got.Result)
-	}
+	expect.True(t, got.Result.Exit == 5 && strings.Contains(got.Result.Stdout, "40 90"),
+		"%+v", got.Result)
 	if _, err := exec.LookPath("script"); err != nil {
 		missing(t, "script(1)")
 	}
@@ -223,9 +217,7 @@ func TestRunTTY(t *testing.T) {
 		t.Errorf("%v: %q", err, out)
 	}
 	for _, bad := range []string{"\x1b]", "title", "aGk=", "\x1b[6n"} {
-		if strings.Contains(string(out), bad) {
-			t.Errorf("%q reached the terminal: %q", bad, out)
-		}
+		expect.True(t, !strings.Contains(string(out), bad), "%q reached the terminal: %q", bad, out)
 	}
 }
 
@@ -234,24 +226,21 @@ func TestBackgroundKilledDaemon(t *testing.T) {
 	opt := attackOptions(t)
 	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "kill"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "kill"}))(t)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "echo before; sleep 1; yes 0123456 | head -c 3000000; exit 11"})
-	must(t, err)
+	must.Do(t, err)
 	foreground := newCLIRun(opt, nil, "run", string(c.ID), "-c", "echo ready; exec sleep 4321")
-	must(t, foreground.Start())
+	must.Do(t, foreground.Start())
 	foreground.await(t, "ready")
 	d.kill()
 	_ = foreground.Wait()
 	until(t, "the runs end without chatd", func() bool { return len(supervisors(t)) == 0 })
 	d = startDaemon(t, opt, "")
-	got, err := d.ShowRun(t.Context(), c.ID, r.ID)
-	must(t, err)
+	got := must.Get(d.ShowRun(t.Context(), c.ID, r.ID))(t)
 	if got.State != chat.RunEnded || got.Result.Exit != 11 || got.Result.StdoutBytes != 3000007 || !strings.HasPrefix(got.Result.Stdout, "before\n") {
 		t.Errorf("%s, exit %d, %d bytes", got.State, got.Result.Exit, got.Result.StdoutBytes)
 	}
-	if leaves := runLeaves(t, opt); len(leaves) != 0 {
-		t.Errorf("the run of a caller who was cut off is left: %v", leaves)
-	}
-	must(t, d.Reap(t.Context(), c.ID))
+	leaves := runLeaves(t, opt)
+	expect.True(t, len(leaves) == 0, "the run of a caller who was cut off is left: %v", leaves)
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }

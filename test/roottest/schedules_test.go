@@ -19,6 +19,8 @@ import (
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/front/schedule"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // testClock stands still until a test moves it.
@@ -68,8 +70,7 @@ func nine() *testClock {
 // clocked is m with a clock for its schedules, which ends before m does.
 func clocked(t testing.TB, m *manager, opt runs.Options) *runs.Chats {
 	t.Helper()
-	k, err := runs.Open(t.Context(), m.Manager, opt)
-	must(t, err)
+	k := must.Get(runs.Open(t.Context(), m.Manager, opt))(t)
 	k.Begin()
 	t.Cleanup(k.Close)
 	return k
@@ -81,9 +82,7 @@ func front(t testing.TB, m *manager) *runs.Chats { return clocked(t, m, runs.Opt
 func scheduled(t testing.TB, m api.Chats, id chat.ID, s chat.ScheduleSpec) chat.Schedule {
 	t.Helper()
 	out, err := m.AddSchedule(operator(t.Context()), id, s)
-	if err != nil {
-		t.Fatalf("%+v: %v", s, err)
-	}
+	must.True(t, err == nil, "%+v: %v", s, err)
 	return out
 }
 
@@ -94,7 +93,7 @@ func waitScheduled(t testing.TB, m api.Chats, id chat.ID, name string, runs uint
 	var err error
 	if !comes(func() bool {
 		s, err = m.Schedule(operator(t.Context()), id, name)
-		must(t, err)
+		must.Do(t, err)
 		return s.Runs >= runs && s.RunningSince == nil
 	}) {
 		t.Fatalf("after %d runs, want %d: %+v", s.Runs, runs, s)
@@ -111,15 +110,13 @@ func TestSchedules(t *testing.T) {
 	c := asleep(t, m, "scheduled")
 	mine := chat.WithCaller(t.Context(), chat.Caller{Name: "root", UID: 4711, Role: chat.RoleBridge})
 	s, err := k.AddSchedule(mine, c.ID, chat.ScheduleSpec{Cron: "0 9 * * *", Command: "pwd; echo $A; cat; head -c 9000 /dev/zero | tr '\\0' x; echo; sleep 0.5; echo end >&2; exit 7", Cwd: "/tmp", Env: map[string]string{"A": "from env"}})
-	must(t, err)
+	must.Do(t, err)
 	killed := scheduled(t, k, c.ID, chat.ScheduleSpec{At: "2026-11-21T09:00", Argv: []string{"sleep", "5301"}, Timeout: chat.Duration(300 * time.Millisecond)})
-	if s.Next == nil || s.Next.Format(time.RFC3339) != "2026-11-21T09:00:00Z" {
-		t.Errorf("next is %v", s.Next)
-	}
+	expect.True(t, s.Next != nil && s.Next.Format(time.RFC3339) == "2026-11-21T09:00:00Z",
+		"next is %v", s.Next)
 	clock.move(29 * time.Second)
-	if got, err := m.Get(mine, c.ID); err != nil || got.Awake {
-		t.Errorf("before its time the chat is awake: %v, %v", got.Awake, err)
-	}
+	got, err := m.Get(mine, c.ID)
+	expect.True(t, err == nil && !got.Awake, "before its time the chat is awake: %v, %v", got.Awake, err)
 	clock.move(15 * time.Second)
 	s = waitScheduled(t, k, c.ID, s.ID, 1)
 	l := s.Last
@@ -130,12 +127,9 @@ func TestSchedules(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	cut := waitScheduled(t, k, c.ID, killed.ID, 1)
-	if !cut.Last.TimedOut || cut.Next != nil {
-		t.Errorf("%+v, %+v", cut, cut.Last)
-	}
-	if got, err := m.Get(mine, c.ID); err != nil || !got.Awake {
-		t.Errorf("the chat is awake: %v, %v", got.Awake, err)
-	}
+	expect.True(t, cut.Last.TimedOut && cut.Next == nil, "%+v, %+v", cut, cut.Last)
+	got, err = m.Get(mine, c.ID)
+	expect.True(t, err == nil && got.Awake, "the chat is awake: %v, %v", got.Awake, err)
 	audit := auditText(t, opt)
 	for _, want := range []string{`"action":"schedule","outcome":"done"`, `"action":"wake","outcome":"done"`, `"action":"run","outcome":"intent"`, `"action":"run","outcome":"done"`} {
 		found := false
@@ -146,16 +140,13 @@ func TestSchedules(t *testing.T) {
 			}
 			found = found || strings.Contains(line, want) && from
 		}
-		if !found {
-			t.Errorf("no audit line with %s, the schedule and its caller", want)
-		}
+		expect.True(t, found, "no audit line with %s, the schedule and its caller", want)
 	}
 }
 
 func auditText(t testing.TB, opt provision.Options) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	must(t, err)
+	b := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	return string(b)
 }
 
@@ -189,19 +180,14 @@ func TestSchedulesOneAtATime(t *testing.T) {
 	})
 	// Whatever clock there is: a schedule has one run, and ends with it.
 	early := chat.DueSchedule{Chat: b.ID, ID: long.ID, At: clock.Now(), Now: clock.Now()}
-	if _, err := m.BeginDue(t.Context(), early); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("a run beside it: %v", err)
-	}
+	expect.Is(t, expect.Err(m.BeginDue(t.Context(), early)), chat.ErrWrongPhase, "a run beside it")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := m.AwaitDue(gone, early); !errors.Is(err, context.Canceled) {
-		t.Errorf("its end: %v", err)
-	}
-	must(t, os.WriteFile(filepath.Join(b.Home, "go"), nil, 0o666))
+	expect.Is(t, m.AwaitDue(gone, early), context.Canceled, "its end")
+	must.Do(t, os.WriteFile(filepath.Join(b.Home, "go"), nil, 0o666))
 	s := waitScheduled(t, k, b.ID, long.ID, 1)
 	comes(func() bool { // what was skipped is written down after the end of the run
-		now, err := k.Schedule(operator(t.Context()), b.ID, long.ID)
-		must(t, err)
+		now := must.Get(k.Schedule(operator(t.Context()), b.ID, long.ID))(t)
 		s = now
 		return s.Skipped == 3
 	})
@@ -209,9 +195,8 @@ func TestSchedulesOneAtATime(t *testing.T) {
 		t.Errorf("%+v", s)
 	} else {
 		early.At = s.Last.DueAt
-		if _, err := m.BeginDue(t.Context(), early); !errors.Is(err, chat.ErrWrongPhase) {
-			t.Errorf("the same time again: %v", err)
-		}
+		expect.Is(t, expect.Err(m.BeginDue(t.Context(), early)), chat.ErrWrongPhase,
+			"the same time again")
 	}
 }
 
@@ -226,34 +211,30 @@ func TestSchedulesDenied(t *testing.T) {
 	c := create(t, m, "denied", "guarded")
 	ctx := operator(t.Context())
 	_, err := m.Sleep(ctx, c.ID)
-	must(t, err)
+	must.Do(t, err)
 	_, err = k.AddSchedule(ctx, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "touch ran; sudo id"})
-	if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "rule privileges") {
-		t.Errorf("%v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrDenied) && strings.Contains(err.Error(), "rule privileges"),
+		"%v", err)
 	s := scheduled(t, k, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "touch ran; cat keys/a"})
 	rules, err := rulefile.Load("rules.yaml", []byte("access:\n  useDefaults: false\n  rules:\n  - {deny: 'keys/**', ops: [bash]}\n"))
-	must(t, err)
-	must(t, m.Reload(ctx, map[string]*filerules.Policy{"guarded": rules}))
+	must.Do(t, err)
+	must.Do(t, m.Reload(ctx, map[string]*filerules.Policy{"guarded": rules}))
 	clock.move(2 * time.Minute)
 	s = waitScheduled(t, k, c.ID, s.ID, 1)
 	if s.Last.DeniedBy != "deny keys/** [bash]" && !strings.Contains(s.Last.DeniedBy, "keys/**") || s.Last.Exit != -1 || !strings.Contains(s.Last.Error, "denied") || s.Next == nil {
 		t.Errorf("%+v", s.Last)
 	}
-	if _, err := os.Stat(filepath.Join(c.Home, "ran")); err == nil {
-		t.Error("it ran")
-	}
+	expect.True(t, expect.Err(os.Stat(filepath.Join(c.Home, "ran"))) != nil, "it ran")
 	if audit := auditText(t, opt); !strings.Contains(audit, `"action":"run","outcome":"denied"`) || !strings.Contains(audit, "rules.yaml:4") {
 		t.Error("the denial is not in the audit log")
 	}
-	must(t, m.Reload(ctx, nil))
+	must.Do(t, m.Reload(ctx, nil))
 	awake := create(t, m, "the one that may be awake", "default")
 	clock.move(time.Minute)
 	s = waitScheduled(t, k, c.ID, s.ID, 2)
-	if s.Last.Exit != -1 || !strings.Contains(s.Last.Error, "busy") || s.Last.DeniedBy != "" {
-		t.Errorf("a chat that cannot be woken: %+v", s.Last)
-	}
-	must(t, k.Reap(ctx, awake.ID))
+	expect.True(t, s.Last.Exit == -1 && strings.Contains(s.Last.Error, "busy") && s.Last.DeniedBy == "",
+		"a chat that cannot be woken: %+v", s.Last)
+	must.Do(t, k.Reap(ctx, awake.ID))
 	clock.move(time.Minute)
 	if s = waitScheduled(t, k, c.ID, s.ID, 3); s.Last.Error != "" {
 		t.Errorf("and when it can again: %+v", s.Last)
@@ -271,14 +252,11 @@ func TestSchedulesAreTheirOwners(t *testing.T) {
 	_, err1 := k.Schedule(other, c.ID, s.ID)
 	_, err2 := k.AddSchedule(other, c.ID, chat.ScheduleSpec{Cron: "@daily", Command: "true"})
 	for i, err := range []error{err, err1, err2, k.RemoveSchedule(other, c.ID, s.ID)} {
-		if !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%d: %v", i, err)
-		}
+		expect.Is(t, err, chat.ErrNotFound, "%d", i)
 	}
 	d := asleep(t, m, "another")
-	if _, err := k.Schedule(operator(t.Context()), d.ID, s.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("under another chat: %v", err)
-	}
+	expect.Is(t, expect.Err(k.Schedule(operator(t.Context()), d.ID, s.ID)), chat.ErrNotFound,
+		"under another chat")
 }
 
 // TestSchedulesRestart: they are there after a restart. What was missed meanwhile is
@@ -287,7 +265,7 @@ func TestSchedulesAreTheirOwners(t *testing.T) {
 func TestSchedulesRestart(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
 	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := asleep(t, m, "restarted")
 	ctx := operator(t.Context())
@@ -300,9 +278,9 @@ func TestSchedulesRestart(t *testing.T) {
 		return err != nil || slices.ContainsFunc(all.Runs, func(r chat.Run) bool { return r.Schedule == cut.ID })
 	})
 	k.Close()
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	// As a reboot does: nothing is there that says how it went.
-	must(t, os.RemoveAll(filepath.Join(opt.Run, "runs", string(c.ID))))
+	must.Do(t, os.RemoveAll(filepath.Join(opt.Run, "runs", string(c.ID))))
 	clock.move(24 * time.Hour)
 	m = open(t, opt)
 	k = clocked(t, m, runs.Options{Clock: clock.clock()})
@@ -326,7 +304,7 @@ func TestSchedulesRestart(t *testing.T) {
 	if s := waitScheduled(t, k, c.ID, minutely.ID, 2); s.Last.Error != "" {
 		t.Errorf("after the clock was set back: %+v", s.Last)
 	}
-	must(t, k.Reap(ctx, c.ID))
+	must.Do(t, k.Reap(ctx, c.ID))
 	again := asleep(t, m, "restarted")
 	if all, err := k.Schedules(ctx, again.ID); err != nil || len(all.Schedules) != 0 || again.ID != c.ID {
 		t.Errorf("the chat that comes after it has %+v, %v", all, err)
@@ -337,17 +315,16 @@ func TestSchedulesRestart(t *testing.T) {
 // was still waking, the next one runs: once, for the same time.
 func TestSchedulesStopped(t *testing.T) {
 	clock, opt := nine(), attackOptions(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	k := clocked(t, m, runs.Options{Clock: clock.clock()})
 	c := asleep(t, m, "stopped")
-	must(t, os.WriteFile(filepath.Join(c.Home, ".bashrc"), []byte("touch waits; until test -e go; do sleep 0.1; done\n"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, ".bashrc"), []byte("touch waits; until test -e go; do sleep 0.1; done\n"), 0o644))
 	s := scheduled(t, k, c.ID, chat.ScheduleSpec{At: "2026-11-21T08:59:45", Command: "echo x >>count"})
 	clock.move(16 * time.Second)
 	until(t, "the shell is on its way to its prompt", exists(filepath.Join(c.Home, "waits")))
 	k.Close()
-	must(t, m.Close())
-	must(t, os.WriteFile(filepath.Join(c.Home, "go"), nil, 0o666))
+	must.Do(t, m.Close())
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "go"), nil, 0o666))
 	clock.move(time.Hour)
 	m = open(t, opt)
 	k = clocked(t, m, runs.Options{Clock: clock.clock()})
@@ -355,9 +332,8 @@ func TestSchedulesStopped(t *testing.T) {
 	if l := s.Last; l == nil || l.Error != "" || l.Exit != 0 || l.DueAt.Second() != 45 || s.Runs != 1 || s.Missed+s.Skipped != 0 || s.Next != nil {
 		t.Errorf("%+v, %+v", s, l)
 	}
-	if count, err := os.ReadFile(filepath.Join(c.Home, "count")); string(count) != "x\n" || err != nil {
-		t.Errorf("it ran %q, %v", count, err)
-	}
+	count, err := os.ReadFile(filepath.Join(c.Home, "count"))
+	expect.True(t, string(count) == "x\n" && err == nil, "it ran %q, %v", count, err)
 }
 
 // TestSchedulesGoOn: a run that is under way when chatd is killed goes on, is waited for by the
@@ -372,7 +348,7 @@ func TestSchedulesGoOn(t *testing.T) {
 	for i := range chats {
 		var err error
 		chats[i], _, err = d.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint("goes on ", i)})
-		must(t, err)
+		must.Do(t, err)
 		for wait := 2 * time.Second; ; wait *= 2 {
 			due := time.Now().Add(wait).Truncate(time.Second)
 			all[i], err = d.AddSchedule(t.Context(), chats[i].ID, chat.ScheduleSpec{At: due.UTC().Format(time.RFC3339), Command: command})
@@ -380,18 +356,18 @@ func TestSchedulesGoOn(t *testing.T) {
 				break // else the time was over already
 			}
 		}
-		must(t, err)
+		must.Do(t, err)
 		until(t, "it begins", exists(filepath.Join(chats[i].Home, "count")))
 		// The command may be there a moment before chatd has recorded its run, without which it
 		// ends.
 		until(t, "its run is recorded", func() bool {
 			recorded, err := filepath.Glob(filepath.Join(opt.Run, "runs", string(chats[i].ID), "*", "run.json"))
-			must(t, err)
+			must.Do(t, err)
 			return len(recorded) == 1
 		})
 	}
 	d.kill()
-	must(t, os.WriteFile(filepath.Join(chats[0].Home, "go"), nil, 0o666))
+	must.Do(t, os.WriteFile(filepath.Join(chats[0].Home, "go"), nil, 0o666))
 	until(t, "one ends without chatd", exists(filepath.Join(chats[0].Home, "over")))
 	d = startDaemon(t, opt, "")
 	t.Cleanup(func() {
@@ -400,17 +376,17 @@ func TestSchedulesGoOn(t *testing.T) {
 		}
 	})
 	s, err := d.Schedule(t.Context(), chats[1].ID, all[1].ID)
-	must(t, err)
+	must.Do(t, err)
 	runs, err := d.Runs(t.Context(), chats[1].ID)
-	must(t, err)
+	must.Do(t, err)
 	if s.RunningSince == nil || s.Last != nil || len(runs.Runs) != 1 || runs.Runs[0].Schedule != s.ID || runs.Runs[0].State != chat.RunRunning {
 		t.Errorf("the one that goes on: %+v, its runs %+v", s, runs)
 	}
-	must(t, os.WriteFile(filepath.Join(chats[1].Home, "go"), nil, 0o666))
+	must.Do(t, os.WriteFile(filepath.Join(chats[1].Home, "go"), nil, 0o666))
 	for i, c := range chats {
 		until(t, "its end is known", func() bool {
 			s, err = d.Schedule(t.Context(), c.ID, all[i].ID)
-			must(t, err)
+			must.Do(t, err)
 			return s.Last != nil
 		})
 		l := s.Last
@@ -421,9 +397,8 @@ func TestSchedulesGoOn(t *testing.T) {
 			t.Errorf("%d: it ran %q, %v", i, count, err)
 		}
 		r, err := d.ShowRun(t.Context(), c.ID, l.Run)
-		if err != nil || r.Schedule != s.ID || r.Result.Stdout != l.Output {
-			t.Errorf("%d: its run is %+v, %v", i, r, err)
-		}
+		expect.True(t, err == nil && r.Schedule == s.ID && r.Result.Stdout == l.Output,
+			"%d: its run is %+v, %v", i, r, err)
 	}
 }
 
@@ -438,14 +413,13 @@ func TestSchedulesKeepOneRun(t *testing.T) {
 		ids = append(ids, scheduled(t, k, c.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}).ID)
 	}
 	mine, err := m.StartRun(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})
-	must(t, err)
+	must.Do(t, err)
 	skipped := map[string]uint64{}
 	for n := range uint64(3) {
 		clock.move(time.Minute)
 		for _, name := range ids {
 			until(t, "it ran once more", func() bool {
-				s, err := k.Schedule(operator(t.Context()), c.ID, name)
-				must(t, err)
+				s := must.Get(k.Schedule(operator(t.Context()), c.ID, name))(t)
 				// A run's end is told a moment before its schedule may begin again; with this clock
 				// the next time can fall in between, and is skipped.
 				if s.Skipped > skipped[name] {
@@ -464,15 +438,13 @@ func TestSchedulesKeepOneRun(t *testing.T) {
 			want[waitScheduled(t, k, c.ID, name, 3).Last.Run] = true
 		}
 		got, err = m.Runs(operator(t.Context()), c.ID)
-		must(t, err)
+		must.Do(t, err)
 		return len(got.Runs) == len(want)
 	}) {
 		t.Errorf("kept are %+v", got)
 	}
 	for _, r := range got.Runs {
-		if !want[r.ID] {
-			t.Errorf("kept is %+v", r)
-		}
+		expect.True(t, want[r.ID], "kept is %+v", r)
 	}
 }
 
@@ -482,7 +454,7 @@ func TestSchedulesKilled(t *testing.T) {
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
-	must(t, err)
+	must.Do(t, err)
 	var s chat.Schedule
 	var due time.Time
 	for wait := 2 * time.Second; ; wait *= 2 { // until it is killed before the time
@@ -491,24 +463,24 @@ func TestSchedulesKilled(t *testing.T) {
 		if wait < longEnough && errors.Is(err, chat.ErrInvalid) {
 			continue // the time is over already
 		}
-		must(t, err)
+		must.Do(t, err)
 		if d.kill(); time.Now().Before(due) {
 			break
 		}
 		d = startDaemon(t, opt, "")
 		until(t, "what came due too early ends", func() bool {
 			s, err = d.Schedule(t.Context(), c.ID, s.ID)
-			must(t, err)
+			must.Do(t, err)
 			return s.Runs > 0 && s.RunningSince == nil
 		})
-		must(t, ignoreGone(os.Remove(filepath.Join(c.Home, "count"))))
+		must.Do(t, ignoreGone(os.Remove(filepath.Join(c.Home, "count"))))
 	}
 	time.Sleep(time.Until(due))
 	d = startDaemon(t, opt, "")
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	until(t, "what came due runs", func() bool {
 		s, err = d.Schedule(t.Context(), c.ID, s.ID)
-		must(t, err)
+		must.Do(t, err)
 		return s.Runs > 0 && s.RunningSince == nil
 	})
 	if b, err := os.ReadFile(filepath.Join(c.Home, "count")); err != nil || string(b) != "x\n" || s.Runs != 1 || s.Last == nil || s.Last.Exit != 0 {

@@ -26,6 +26,8 @@ import (
 	words "github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // secretActs are those of a Go program that knows nothing of chatd.
@@ -70,14 +72,11 @@ func newAPI(t testing.TB, o *internet) *apiServer {
 // serveSecure serves HTTPS under these names. This host trusts the certificates.
 func serveSecure(t testing.TB, o *internet, port string, h http.Handler, names ...string) {
 	t.Helper()
-	outside, err := gateway.NewAuthority([]byte("outside"), time.Now())
-	must(t, err)
+	outside := must.Get(gateway.NewAuthority([]byte("outside"), time.Now()))(t)
 	config := &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
 	for _, name := range names {
-		b, err := outside.Issue(name, time.Now())
-		must(t, err)
-		cert, err := tls.X509KeyPair(b, b)
-		must(t, err)
+		b := must.Get(outside.Issue(name, time.Now()))(t)
+		cert := must.Get(tls.X509KeyPair(b, b))(t)
 		config.Certificates = append(config.Certificates, cert)
 	}
 	for _, l := range o.listen(t, port) {
@@ -92,12 +91,11 @@ func serveSecure(t testing.TB, o *internet, port string, h http.Handler, names .
 func trustHere(t testing.TB, pem []byte) {
 	t.Helper()
 	const bundle = "/etc/ssl/certs/ca-certificates.crt"
-	host, err := os.ReadFile(bundle)
-	must(t, err)
+	host := must.Get(os.ReadFile(bundle))(t)
 	file := filepath.Join(t.TempDir(), "bundle")
-	must(t, os.WriteFile(file, append(host, pem...), 0o644))
-	must(t, unix.Mount(file, bundle, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { must(t, unix.Unmount(bundle, unix.MNT_DETACH)) })
+	must.Do(t, os.WriteFile(file, append(host, pem...), 0o644))
+	must.Do(t, unix.Mount(file, bundle, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(bundle, unix.MNT_DETACH)) })
 }
 
 // ServeHTTP answers with "ok" if it got the value, and always sends the key back. Below /repo.git
@@ -135,17 +133,13 @@ func withSecret(t testing.TB, egress ...string) (provision.Options, *lockedBuffe
 	opt, log := named(t, egress...), &lockedBuffer{}
 	opt.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	file := filepath.Join(filepath.Dir(opt.State), "secret")
-	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(t, os.WriteFile(file, []byte(secretValue+"\n"), 0o600))
-	header, err := words.ParseHeader("x-api-key: $")
-	must(t, err)
-	host, err := chat.ParseAllow("api.example.test:8443")
-	must(t, err)
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte(secretValue+"\n"), 0o600))
+	header := must.Get(words.ParseHeader("x-api-key: $"))(t)
+	host := must.Get(chat.ParseAllow("api.example.test:8443"))(t)
 	opt.Secrets = map[string]words.Spec{"api": {File: file, Hosts: []chat.Allow{host},
 		Header: header, Env: "API_KEY"}}
-	p := opt.Profiles["named"]
-	p.Secrets, p.Commands = []string{"api"}, []string{"*"}
-	opt.Profiles["named"] = p
+	edit(opt, "named", func(p *chat.Profile) { p.Secrets, p.Commands = []string{"api"}, []string{"*"} })
 	return opt, log
 }
 
@@ -172,9 +166,7 @@ func TestSecrets(t *testing.T) {
 					t.Errorf("%d %q, want %q and asterisks", r.Exit, out, c.want)
 				}
 			}
-			if api.last() != secretValue {
-				t.Errorf("the server got %q", api.last())
-			}
+			expect.Equal(t, api.last(), secretValue, "the server got")
 		})
 	}
 	t.Run("rotation", func(t *testing.T) { rotate(t, m, a, opt, api) })
@@ -215,29 +207,27 @@ java -Xmx96m -XX:ReservedCodeCacheSize=32m -Xss512k T.java`, "ok /v1 "},
 // rotate writes another value while the chat is awake.
 func rotate(t *testing.T, m *manager, a inmate, opt provision.Options, api *apiServer) {
 	file := opt.Secrets["api"].File
-	must(t, os.WriteFile(file, []byte(secretNext+"\n"), 0o600))
-	must(t, m.ReloadSecrets(t.Context()))
+	must.Do(t, os.WriteFile(file, []byte(secretNext+"\n"), 0o600))
+	must.Do(t, m.ReloadSecrets(t.Context()))
 	get := a.program + ` get ` + secretURL + `/v1 x-api-key $API_KEY`
 	if out := a.sh(t, get); !strings.HasPrefix(out, "ok ok /v1 ***") || api.last() != secretNext {
 		t.Errorf("%q, the server got %q", out, api.last())
 	}
 	// A file that others may read is not taken; the value stays, and doctor says why.
-	must(t, errors.Join(os.WriteFile(file, []byte("sk-roottest-open-000000\n"), 0o600),
+	must.Do(t, errors.Join(os.WriteFile(file, []byte("sk-roottest-open-000000\n"), 0o600),
 		os.Chmod(file, 0o644)))
-	must(t, m.ReloadSecrets(t.Context()))
+	must.Do(t, m.ReloadSecrets(t.Context()))
 	if a.sh(t, get); api.last() != secretNext {
 		t.Errorf("the server got %q", api.last())
 	}
 	h, err := m.Host(operator(t.Context()))
-	if err != nil || !strings.Contains(fmt.Sprint(h.Findings), "its mode is 0644") {
-		t.Errorf("doctor: %v, %v", h.Findings, err)
-	}
-	must(t, errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, []byte(secretValue+"\n"), 0o600)))
-	must(t, m.ReloadSecrets(t.Context()))
+	expect.True(t, err == nil && strings.Contains(fmt.Sprint(h.Findings), "its mode is 0644"),
+		"doctor: %v, %v", h.Findings, err)
+	must.Do(t, errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, []byte(secretValue+"\n"), 0o600)))
+	must.Do(t, m.ReloadSecrets(t.Context()))
 	h, err = m.Host(operator(t.Context()))
-	if err != nil || strings.Contains(fmt.Sprint(h.Findings), "secret") {
-		t.Errorf("doctor: %v, %v", h.Findings, err)
-	}
+	expect.True(t, err == nil && !strings.Contains(fmt.Sprint(h.Findings), "secret"),
+		"doctor: %v, %v", h.Findings, err)
 }
 
 // foreignPlaceholder: what one chat has is worth nothing in another, and nothing outside of its
@@ -245,9 +235,8 @@ func rotate(t *testing.T, m *manager, a inmate, opt provision.Options, api *apiS
 func foreignPlaceholder(t *testing.T, m *manager, a inmate, api *apiServer) {
 	b := inmateOf(t, m, "secrets b", "named")
 	mine, theirs := a.sh(t, "echo $API_KEY"), b.sh(t, "echo $API_KEY")
-	if mine == theirs || !strings.HasPrefix(mine, words.Prefix) {
-		t.Errorf("A has %q and B %q", mine, theirs)
-	}
+	expect.True(t, mine != theirs && strings.HasPrefix(mine, words.Prefix),
+		"A has %q and B %q", mine, theirs)
 	for what, command := range map[string]string{
 		"A's in B":       a.program + ` get ` + secretURL + `/ x-api-key ` + mine,
 		"another header": b.program + ` get ` + secretURL + `/ authorization ` + theirs,
@@ -260,20 +249,15 @@ func foreignPlaceholder(t *testing.T, m *manager, a inmate, api *apiServer) {
 		}
 	}
 	out := b.sh(t, b.program+` get `+secretURL+`/ x-api-key `+theirs)
-	if !strings.HasPrefix(out, "ok ok") {
-		t.Errorf("control: %q", out)
-	}
+	expect.True(t, strings.HasPrefix(out, "ok ok"), "control: %q", out)
 }
 
 // nowhere looks for the values in all that the chat and the front can see, and in what chatd
 // writes.
 func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *lockedBuffer) {
-	plan, err := m.Plan(operator(t.Context()), a.ID)
-	must(t, err)
-	shown, err := m.Get(operator(t.Context()), a.ID)
-	must(t, err)
-	host, err := m.Host(operator(t.Context()))
-	must(t, err)
+	plan := must.Get(m.Plan(operator(t.Context()), a.ID))(t)
+	shown := must.Get(m.Get(operator(t.Context()), a.ID))(t)
+	host := must.Get(m.Host(operator(t.Context())))(t)
 	places := map[string]string{
 		"plan": fmt.Sprintf("%+v", plan), "show": fmt.Sprintf("%+v", shown), "log": log.String(),
 		"doctor": fmt.Sprintf("%+v", host),
@@ -291,7 +275,7 @@ func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *loc
 		}
 	}
 	root := filepath.Dir(opt.State)
-	must(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && name != opt.Secrets["api"].File {
 			b, rerr := os.ReadFile(name)
 			if rerr == nil && len(b) < 64<<20 {
@@ -301,9 +285,7 @@ func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *loc
 		return nil
 	}))
 	for _, name := range []string{"chatd.db", "audit.jsonl"} {
-		if places[filepath.Join(opt.State, name)] == "" {
-			t.Errorf("%s was not looked at", name)
-		}
+		expect.True(t, places[filepath.Join(opt.State, name)] != "", "%s was not looked at", name)
 	}
 	// Homes hold the test's own binary, which has the values.
 	for name, text := range places {
@@ -311,17 +293,13 @@ func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *loc
 			continue
 		}
 		for _, v := range []string{secretValue, secretNext} {
-			if strings.Contains(text, v) {
-				t.Errorf("%s has the value", name)
-			}
+			expect.True(t, !strings.Contains(text, v), "%s has the value", name)
 		}
 	}
 	begin := secretValue[:12]
 	found := a.sh(t, `grep -rlsF --exclude=attack -e `+begin+` /etc /opt /run /tmp /var/tmp `+
 		`/dev/shm "$HOME" | head; env | grep -F `+begin+`; true`)
-	if found != "" {
-		t.Errorf("the chat finds %s", found)
-	}
+	expect.Equal(t, found, "", "the chat finds")
 	for _, pid := range egressesOf(opt) {
 		out, err := exec.Command("cat", "/proc/"+pid+"/environ", "/proc/"+pid+"/cmdline").Output()
 		if err == nil && bytes.Contains(out, []byte(begin)) {
@@ -336,39 +314,35 @@ func TestSecretsDaemon(t *testing.T) {
 	api := newAPI(t, newInternet(t))
 	opt, _ := withSecret(t)
 	file, config := opt.Secrets["api"].File, configFile(t, opt)
-	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
+	f := must.Get(os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0))(t)
 	fmt.Fprintf(f, "log_level: debug\ndns_servers: [%s]\nsecrets:\n  api: {file: %s, "+
 		"hosts: ['api.example.test:8443'], header: 'x-api-key: $', env: API_KEY}\nprofiles:\n"+
 		"  named: {egress: ['api.example.test:8443'], secrets: [api], commands: ['*']}\n",
 		outsideAddr, file)
-	must(t, f.Close())
+	must.Do(t, f.Close())
 	d := startDaemonOn(t, config)
 	t.Cleanup(func() { endEgress(t, opt) })
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "named"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "named"}))(t)
 	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	program := filepath.Join(c.Home, attackName)
-	must(t, os.Link(attacker(t), program))
+	must.Do(t, os.Link(attacker(t), program))
 	get := func() string {
-		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"sh", "-c",
-			program + " get " + secretURL + "/v1 x-api-key $API_KEY"}})
-		must(t, err)
+		r := must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"sh", "-c",
+			program + " get " + secretURL + "/v1 x-api-key $API_KEY"}}))(t)
 		return r.Stdout + r.Stderr
 	}
 	if out := get(); !strings.HasPrefix(out, "ok ok /v1 ***") || api.last() != secretValue {
 		t.Errorf("%q, the server got %q", out, api.last())
 	}
-	must(t, os.WriteFile(file, []byte(secretNext+"\n"), 0o600))
-	must(t, d.cmd.Process.Signal(syscall.SIGHUP))
+	must.Do(t, os.WriteFile(file, []byte(secretNext+"\n"), 0o600))
+	must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
 	until(t, "after SIGHUP the server gets the new value", func() bool {
 		get()
 		return api.last() == secretNext
 	})
 	for _, log := range []string{d.log, filepath.Join(opt.Run, "egress", "log")} {
 		b, err := os.ReadFile(log)
-		if err != nil || bytes.Contains(b, []byte(secretValue[:12])) {
-			t.Errorf("%s has a value, or: %v", log, err)
-		}
+		expect.True(t, err == nil && !bytes.Contains(b, []byte(secretValue[:12])),
+			"%s has a value, or: %v", log, err)
 	}
 }

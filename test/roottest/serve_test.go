@@ -16,6 +16,8 @@ import (
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // activation is a host with a socket that "systemd" holds.
@@ -30,12 +32,12 @@ func activate(t *testing.T) activation {
 	t.Helper()
 	opt := options(t)
 	a := activation{opt: opt, config: configFile(t, opt), socket: filepath.Join(opt.Run, "chatd.sock")}
-	must(t, os.MkdirAll(opt.Run, 0o755))
+	must.Do(t, os.MkdirAll(opt.Run, 0o755))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: a.socket})
-	must(t, err)
+	must.Do(t, err)
 	l.SetUnlinkOnClose(false)
 	a.file, err = l.File()
-	must(t, errors.Join(err, os.Chmod(a.socket, 0o600), l.Close()))
+	must.Do(t, errors.Join(err, os.Chmod(a.socket, 0o600), l.Close()))
 	t.Cleanup(func() { a.file.Close() })
 	return a
 }
@@ -46,11 +48,11 @@ func (a activation) serve(t *testing.T, env string, files ...*os.File) *daemon {
 	t.Helper()
 	line := fmt.Sprintf(`LISTEN_PID=$$ LISTEN_FDS=%d %s exec "$@"`, len(files), env)
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(a.config), "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	must(t, err)
+	must.Do(t, err)
 	defer log.Close()
 	d := &daemon{cmd: exec.Command("sh", "-c", line, "sh", programs.chatd, "serve", "--config", a.config), log: log.Name()}
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.ExtraFiles = log, log, files
-	must(t, d.cmd.Start())
+	must.Do(t, d.cmd.Start())
 	t.Cleanup(d.kill)
 	d.Client = api.NewClient(api.ClientOptions{Socket: a.socket})
 	return d
@@ -73,7 +75,7 @@ func TestSocketActivation(t *testing.T) {
 	needsRoot(t)
 	a := activate(t)
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: a.socket + ".notify", Net: "unixgram"})
-	must(t, err)
+	must.Do(t, err)
 	defer notify.Close()
 	for range 2 {
 		d := a.serve(t, "WATCHDOG_USEC=2000000 NOTIFY_SOCKET="+a.socket+".notify", a.file)
@@ -84,19 +86,13 @@ func TestSocketActivation(t *testing.T) {
 		if fi, err := os.Stat(a.socket); err != nil || fi.Mode().Perm() != 0o660 {
 			t.Errorf("the socket has mode %v, %v", fi.Mode(), err)
 		}
-		must(t, d.cmd.Process.Signal(syscall.SIGTERM))
-		if code := d.ended(t); code != 0 {
-			t.Errorf("after SIGTERM it ends with %d", code)
-		}
+		must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
+		expect.Equal(t, d.ended(t), 0, "after SIGTERM it ends with")
 		heard(t, notify, "STOPPING=1")
-		if _, err := os.Lstat(a.socket); err != nil {
-			t.Errorf("the socket is gone: %v", err)
-		}
+		expect.Is(t, expect.Err(os.Lstat(a.socket)), nil, "the socket is gone")
 	}
 	d := a.serve(t, "", a.file, a.file)
-	if code := d.ended(t); code != 2 {
-		t.Errorf("with two sockets it ends with %d", code)
-	}
+	expect.Equal(t, d.ended(t), 2, "with two sockets it ends with")
 	if b, err := os.ReadFile(d.log); err != nil || !strings.Contains(string(b), "got 2, want only the one of ListenStream="+a.socket) {
 		t.Errorf("with two sockets it says %s, %v", b, err)
 	}
@@ -106,12 +102,10 @@ func TestSocketActivation(t *testing.T) {
 func heard(t *testing.T, c *net.UnixConn, word string) {
 	t.Helper()
 	b := make([]byte, 4096)
-	must(t, c.SetReadDeadline(time.Now().Add(longEnough)))
+	must.Do(t, c.SetReadDeadline(time.Now().Add(longEnough)))
 	for {
 		n, err := c.Read(b)
-		if err != nil {
-			t.Fatalf("systemd waits for %s: %v", word, err)
-		}
+		must.True(t, err == nil, "systemd waits for %s: %v", word, err)
 		if strings.Contains(string(b[:n]), word) {
 			return
 		}
@@ -125,18 +119,16 @@ func TestUpgradeUnderARun(t *testing.T) {
 	a := activate(t)
 	d := a.serve(t, "", a.file)
 	d.waitUp(t)
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "upgrade"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "upgrade"}))(t)
 	ended := make(chan error, 1)
 	go func() {
 		r, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "touch begun; sleep 1234567"})
-		if err != nil || r.EndedBy != chat.EndedByStop || r.Signal == "" {
-			t.Errorf("the run's caller is told %+v, %v", r, err)
-		}
+		expect.True(t, err == nil && r.EndedBy == chat.EndedByStop && r.Signal != "",
+			"the run's caller is told %+v, %v", r, err)
 		ended <- err
 	}()
 	waitFile(t, filepath.Join(c.Home, "begun"))
-	must(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
 	if code := d.ended(t); code != 0 {
 		b, _ := os.ReadFile(d.log)
 		t.Errorf("after SIGTERM under a run it ends with %d: %s", code, b)
@@ -148,10 +140,8 @@ func TestUpgradeUnderARun(t *testing.T) {
 	d = a.serve(t, "", a.file)
 	d.waitUp(t)
 	got, err := d.Get(t.Context(), c.ID)
-	if err != nil || !got.Awake {
-		t.Errorf("after the upgrade the chat is %+v, %v", got, err)
-	}
-	must(t, d.Reap(t.Context(), c.ID))
+	expect.True(t, err == nil && got.Awake, "after the upgrade the chat is %+v, %v", got, err)
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestEndBeforeUp: SIGTERM at any moment of a start is not a failure, and the next
@@ -161,11 +151,11 @@ func TestEndBeforeUp(t *testing.T) {
 	a := activate(t)
 	for after := time.Duration(0); after < 2*time.Second; after = 2*after + 20*time.Millisecond {
 		lock := filepath.Join(a.opt.State, "lock")
-		must(t, ignoreGone(os.Remove(lock))) // the one before it ended
+		must.Do(t, ignoreGone(os.Remove(lock))) // the one before it ended
 		d := a.serve(t, "", a.file)
 		waitFile(t, lock)
 		time.Sleep(after)
-		must(t, d.cmd.Process.Signal(syscall.SIGTERM))
+		must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
 		if code := d.ended(t); code != 0 {
 			b, _ := os.ReadFile(d.log)
 			t.Errorf("after SIGTERM %s into its start it ends with %d: %s", after, code, b)
@@ -186,18 +176,16 @@ func TestAuditLogRotates(t *testing.T) {
 	opt.AuditMax, opt.AuditKeep = 2048, 2
 	needsRoot(t)
 	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	must.Do(t, err)
 	var files []string
 	for i := 0; len(files) != 3 || filepath.Base(files[0]) == "audit-00000000000000000001.jsonl"; i++ {
-		if i == 600 {
-			t.Fatalf("after %d chats there are %q", i, files)
-		}
-		must(t, m.Reap(operator(t.Context()), asleep(t, m, fmt.Sprint("rotate ", i)).ID))
+		must.True(t, i != 600, "after %d chats there are %q", i, files)
+		must.Do(t, m.Reap(operator(t.Context()), asleep(t, m, fmt.Sprint("rotate ", i)).ID))
 		time.Sleep(100 * time.Millisecond) // a log is looked at once a second
 		files, err = state.AuditFiles(opt.State)
-		must(t, err)
+		must.Do(t, err)
 	}
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	if n, whole, err := state.CheckAudit(opt.State); err != nil || !whole || n < 8 {
 		t.Errorf("%d lines hold, to the end: %v, %v", n, whole, err)
 	}

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // script runs a shell text that the guard of runs does not see: from a file.
 func script(t testing.TB, m *manager, c chat.Chat, text string) chat.RunResult {
 	t.Helper()
 	name := filepath.Join(c.Home, "script")
-	must(t, os.WriteFile(name, []byte(text), 0o644))
-	must(t, os.Chown(name, int(c.UID), int(c.UID)))
+	must.Do(t, os.WriteFile(name, []byte(text), 0o644))
+	must.Do(t, os.Chown(name, int(c.UID), int(c.UID)))
 	r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Argv: []string{"sh", "script"}})
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	must.True(t, err == nil, "%s: %v", text, err)
 	return r
 }
 
@@ -71,9 +71,8 @@ func TestShims(t *testing.T) {
 		if rule == "" {
 			continue
 		}
-		if line := strings.TrimSpace(r.Stderr); !strings.HasPrefix(line, "chatd: ") || !strings.HasSuffix(line, "(rule "+rule+")") || strings.Contains(line, "\n") {
-			t.Errorf("%s: said %q", text, line)
-		}
+		line := strings.TrimSpace(r.Stderr)
+		expect.True(t, strings.HasPrefix(line, "chatd: ") && strings.HasSuffix(line, "(rule "+rule+")") && !strings.Contains(line, "\n"), "%s: said %q", text, line)
 	}
 }
 
@@ -81,7 +80,7 @@ func TestShims(t *testing.T) {
 // set-group-id, or file capabilities.
 func gaining(t testing.TB) []string {
 	var all []string
-	err := filepath.WalkDir("/usr", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("/usr", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -94,8 +93,7 @@ func gaining(t testing.TB) []string {
 			all = append(all, path)
 		}
 		return nil
-	})
-	must(t, err)
+	}))
 	return all
 }
 
@@ -107,21 +105,16 @@ func TestGainingProgramsGainNothing(t *testing.T) {
 	m := open(t, opt)
 	c := create(t, m, "gain", "default")
 	all := gaining(t)
-	if len(all) < 3 {
-		t.Fatalf("only %q gain something here", all)
-	}
+	must.True(t, len(all) >= 3, "only %q gain something here", all)
 	tried := 0
 	for _, p := range all {
-		info, err := os.Stat(p)
-		must(t, err)
+		info := must.Get(os.Stat(p))(t)
 		if info.Mode()&0o001 == 0 {
 			continue // not for a chat to run
 		}
 		who := fmt.Sprintf("%s as the chat", p)
 		r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Argv: []string{"timeout", "-s", "KILL", "5", p, "--version"}, Env: map[string]string{"LD_SHOW_AUXV": "1"}})
-		if err != nil {
-			t.Fatalf("%s: %v", who, err)
-		}
+		must.True(t, err == nil, "%s: %v", who, err)
 		own := auxv(r.Stdout, p)
 		if own["AT_SECURE:"] != "0" || own["AT_EUID:"] != fmt.Sprint(c.UID) || own["AT_EGID:"] != fmt.Sprint(c.UID) {
 			t.Errorf("%s: %v, %+v", who, own, r)
@@ -130,9 +123,8 @@ func TestGainingProgramsGainNothing(t *testing.T) {
 		cmd.Env = []string{"LD_SHOW_AUXV=1", "PATH=/usr/bin:/bin"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, _ := cmd.CombinedOutput()
-		if other := auxv(string(out), p); other["AT_SECURE:"] == "0" {
-			t.Errorf("control: %s gains nothing on the host either", p)
-		}
+		other := auxv(string(out), p)
+		expect.True(t, other["AT_SECURE:"] != "0", "control: %s gains nothing on the host either", p)
 		if _, err := os.Lstat(filepath.Join(opt.State, "profiles", "default", "bin", filepath.Base(p))); err == nil && info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != fs.ModeSetgid {
 			t.Errorf("%s is linked in the PATH", p)
 		}
@@ -169,9 +161,7 @@ func BenchmarkShim(b *testing.B) {
 		b.Run(strings.TrimPrefix(name, "/"), func(b *testing.B) {
 			for b.Loop() {
 				r := script(b, m, c, fmt.Sprintf("i=0; while [ $i -lt %d ]; do %s --version >/dev/null; i=$((i+1)); done", each, name))
-				if r.Exit != 0 {
-					b.Fatalf("%+v", r)
-				}
+				must.True(b, r.Exit == 0, "%+v", r)
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*each), "µs/call")
 		})

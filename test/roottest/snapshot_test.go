@@ -17,32 +17,30 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // onReflinks puts the homes on a new file system that has reflinks. This kernel may have no quotas
 // for it.
 func onReflinks(t *testing.T, opt provision.Options) {
 	t.Helper()
-	if onHost() {
-		t.Skip("the homes are the machine's: test/vagrant has its own test")
-	}
+	needsNamespaces(t, "the homes are the machine's: test/vagrant has its own test")
 	for _, need := range []string{"/usr/sbin/mkfs.xfs", "/dev/loop-control"} {
 		if _, err := os.Stat(need); err != nil {
 			missing(t, need)
 		}
 	}
 	image := filepath.Join(t.TempDir(), "image")
-	must(t, os.WriteFile(image, nil, 0o600))
-	must(t, os.Truncate(image, 1<<30))
-	must(t, os.MkdirAll(opt.Homes, 0o711))
+	must.Do(t, os.WriteFile(image, nil, 0o600))
+	must.Do(t, os.Truncate(image, 1<<30))
+	must.Do(t, os.MkdirAll(opt.Homes, 0o711))
 	for _, args := range [][]string{
 		{"/usr/sbin/mkfs.xfs", "-q", image}, {"mount", "-o", "loop", image, opt.Homes},
 	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, out)
-		}
+		must.Run(t, exec.Command(args[0], args[1:]...))
 	}
-	t.Cleanup(func() { must(t, unix.Unmount(opt.Homes, unix.MNT_DETACH)) })
+	t.Cleanup(func() { must.Do(t, unix.Unmount(opt.Homes, unix.MNT_DETACH)) })
 }
 
 // openReflinked is a daemon whose homes have reflinks, and that keeps archives.
@@ -63,7 +61,7 @@ E`
 func countInOrder(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
 	run(t, m, c.ID, inOrder)
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "bash ~/count", Enter: true}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "bash ~/count", Enter: true}))
 	until(t, "it counts", func() bool { return countIn(t, c, "b") > 0 })
 }
 
@@ -71,7 +69,7 @@ func countIn(t *testing.T, c chat.Chat, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.Home, name))
 	if !errors.Is(err, os.ErrNotExist) {
-		must(t, err)
+		must.Do(t, err)
 	}
 	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	return n
@@ -82,16 +80,13 @@ func countsOn(t *testing.T, c chat.Chat, before int) {
 	t.Helper()
 	now := countIn(t, c, "b")
 	until(t, "its program counts on", func() bool { return countIn(t, c, "b") > now })
-	if now < before {
-		t.Errorf("it counts anew: it is at %d, was at %d", now, before)
-	}
+	expect.True(t, now >= before, "it counts anew: it is at %d, was at %d", now, before)
 }
 
 // noClone fails the test if a clone of the chat's home is left.
 func noClone(t *testing.T, opt provision.Options) {
 	t.Helper()
-	all, err := os.ReadDir(filepath.Join(opt.Homes, ".snapshots"))
-	must(t, err)
+	all := must.Get(os.ReadDir(filepath.Join(opt.Homes, ".snapshots")))(t)
 	for _, e := range all {
 		t.Errorf("the clone %s is left", e.Name())
 	}
@@ -116,20 +111,15 @@ func TestSnapshot(t *testing.T) {
 	countInOrder(t, m, c)
 	at := countIn(t, c, "b")
 	a := archiveChat(t, m, c, true)
-	if !a.Snapshot || !a.Kept || a.Slept != "" {
-		t.Errorf("the archive is %+v", a)
-	}
+	expect.True(t, a.Snapshot && a.Kept && a.Slept == "", "the archive is %+v", a)
 	countsOn(t, c, at)
 	noClone(t, opt)
 	run(t, m, c.ID, "touch ~/end")
-	if err := <-ended; err != nil {
-		t.Errorf("the run: %v", err)
-	}
-	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
-	must(t, m.Reap(ctx, c.ID))
+	expect.Is(t, <-ended, nil, "the run")
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"C-c"}}))
+	must.Do(t, m.Reap(ctx, c.ID))
 	forgotten(t, opt, c)
-	back, err := m.Unarchive(ctx, a.Name)
-	must(t, err)
+	back := must.Get(m.Unarchive(ctx, a.Name))(t)
 	if a, b := countIn(t, back, "a"), countIn(t, back, "b"); a < b || b == 0 || a > b+1 {
 		t.Errorf("the first file has %d, the second %d", a, b)
 	}
@@ -161,7 +151,7 @@ func snapshotting(t *testing.T, ctx context.Context, m *manager, c chat.Chat, ve
 		for _, pid := range pidsOf(c.UID) {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			if strings.Contains(string(text), "chatd-archive\x00"+verb+"\x00") {
-				must(t, unix.Kill(pid, unix.SIGSTOP))
+				must.Do(t, unix.Kill(pid, unix.SIGSTOP))
 				return pid, ended
 			}
 		}
@@ -205,7 +195,7 @@ func TestAttackSnapshot(t *testing.T) {
 		t.Fatalf("the clone has %q, %v", text, err)
 	}
 	var st unix.Stat_t
-	must(t, unix.Stat(dir+"/secret", &st))
+	must.Do(t, unix.Stat(dir+"/secret", &st))
 	got := run(t, m, c.ID, fmt.Sprintf(`exec 2>&1 5<~ 6<..; d=%s
 		ls -a $d $d/.. ~/.. ; cat $d/secret /proc/self/fd/5/../.snapshots/%s/secret
 		cat /proc/self/fd/6/.snapshots/%[2]s/secret /proc/[0-9]*/root$d/secret
@@ -215,21 +205,17 @@ func TestAttackSnapshot(t *testing.T) {
 		for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline; done
 		pkill -9 archive; true`, dir, c.ID, st.Ino))
 	for _, bad := range []string{"the original", "chatd-archive", string(c.ID) + "/many"} {
-		if strings.Contains(got.Stdout+got.Stderr, bad) {
-			t.Errorf("A found %q:\n%s%s", bad, got.Stdout, got.Stderr)
-		}
+		expect.True(t, !strings.Contains(got.Stdout+got.Stderr, bad),
+			"A found %q:\n%s%s", bad, got.Stdout, got.Stderr)
 	}
-	must(t, unix.Kill(archiver, unix.SIGCONT))
+	must.Do(t, unix.Kill(archiver, unix.SIGCONT))
 	o := <-ended
-	must(t, o.err)
+	must.Do(t, o.err)
 	noClone(t, opt)
-	must(t, m.Reap(operator(t.Context()), c.ID))
-	_, err := m.Unarchive(operator(t.Context()), o.Name)
-	must(t, err)
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
+	must.Get(m.Unarchive(operator(t.Context()), o.Name))(t)
 	got = run(t, m, c.ID, "cat ~/secret ~/kept; ls ~/new")
-	if got.Stdout != "the original\nkept\n" {
-		t.Errorf("archived was %q%s", got.Stdout, got.Stderr)
-	}
+	expect.True(t, got.Stdout == "the original\nkept\n", "archived was %q%s", got.Stdout, got.Stderr)
 }
 
 // TestSnapshotEndsWithItsCaller: when the caller leaves while the chat stands still, the chat goes
@@ -251,23 +237,19 @@ func TestSnapshotEndsWithItsCaller(t *testing.T) {
 			ran := make(chan error, 1)
 			go func() {
 				came := chat.RunSpec{Command: "echo came >~/came"}
-				ran <- second(m.Run(operator(t.Context()), c.ID, came))
+				ran <- expect.Err(m.Run(operator(t.Context()), c.ID, came))
 			}()
 			if name == "leaves" {
 				cancel()
 			}
-			if o := <-ended; !errors.Is(o.err, want) {
-				t.Errorf("%v", o.err)
-			}
-			must(t, <-ran)
+			o := <-ended
+			expect.True(t, errors.Is(o.err, want), "%v", o.err)
+			must.Do(t, <-ran)
 			countsOn(t, c, at)
 			noClone(t, opt)
-			if got := run(t, m, c.ID, "cat ~/came"); got.Stdout != "came\n" {
-				t.Errorf("the run wrote %q", got.Stdout)
-			}
-			if left := archiveFiles(t, opt); len(left) > 0 {
-				t.Errorf("of the archive there is %q", left)
-			}
+			expect.Equal(t, run(t, m, c.ID, "cat ~/came").Stdout, "came\n", "the run wrote")
+			left := archiveFiles(t, opt)
+			expect.True(t, len(left) == 0, "of the archive there is %q", left)
 		})
 	}
 }
@@ -280,20 +262,17 @@ func TestSnapshotGivesWay(t *testing.T) {
 	c := kept(t, m, "ends")
 	many(t, m, c)
 	_, ended := snapshotting(t, ctx, m, c, "pack")
-	if _, err := m.Archive(ctx, c.ID, chat.ToArchive{Keep: true}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second archive at once: %v", err)
-	}
-	must(t, second(m.Sleep(ctx, c.ID)))
-	if o := <-ended; o.err == nil {
-		t.Error("the archive was made of a chat that sleeps")
-	}
+	expect.Is(t, expect.Err(m.Archive(ctx, c.ID, chat.ToArchive{Keep: true})), chat.ErrBusy,
+		"a second archive at once")
+	must.Get(m.Sleep(ctx, c.ID))(t)
+	o := <-ended
+	expect.True(t, o.err != nil, "the archive was made of a chat that sleeps")
 	noClone(t, opt)
 	stays(t, m, opt, c)
 	_, ended = snapshotting(t, ctx, m, c, "pack")
-	must(t, m.Reap(ctx, c.ID))
-	if o := <-ended; o.err == nil {
-		t.Error("the archive was made of a chat that is gone")
-	}
+	must.Do(t, m.Reap(ctx, c.ID))
+	o = <-ended
+	expect.True(t, o.err != nil, "the archive was made of a chat that is gone")
 	noClone(t, opt)
 	forgotten(t, opt, c)
 }
@@ -303,16 +282,12 @@ func TestSnapshotOfHeld(t *testing.T) {
 	m, opt := openReflinked(t)
 	ctx := operator(t.Context())
 	c := kept(t, m, "held")
-	must(t, second(m.Freeze(ctx, c.ID)))
-	if _, err := m.Archive(ctx, c.ID, chat.ToArchive{Keep: true}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("%v", err)
-	}
+	must.Get(m.Freeze(ctx, c.ID))(t)
+	expect.Is(t, expect.Err(m.Archive(ctx, c.ID, chat.ToArchive{Keep: true})), chat.ErrBusy, "")
 	got, err := m.Get(ctx, c.ID)
-	if err != nil || got.Frozen != chat.FrozenUntilThawed {
-		t.Errorf("it is %q, %v", got.Frozen, err)
-	}
+	expect.True(t, err == nil && got.Frozen == chat.FrozenUntilThawed, "it is %q, %v", got.Frozen, err)
 	noClone(t, opt)
-	must(t, second(m.Thaw(ctx, c.ID)))
+	must.Get(m.Thaw(ctx, c.ID))(t)
 }
 
 // TestNoSnapshot: without reflinks, or without room for a clone, the answer says why the chat
@@ -335,16 +310,12 @@ func TestNoSnapshot(t *testing.T) {
 			}
 			_, err := m.Archive(ctx, c.ID, chat.ToArchive{Keep: true, StayAwake: true})
 			got, gerr := m.Get(ctx, c.ID)
-			if !errors.Is(err, chat.ErrBusy) || gerr != nil || !got.Awake {
-				t.Errorf("awake is %t, %v, %v", got.Awake, err, gerr)
-			}
+			expect.True(t, errors.Is(err, chat.ErrBusy) && gerr == nil && got.Awake,
+				"awake is %t, %v, %v", got.Awake, err, gerr)
 			a := archiveChat(t, m, c, true)
-			if got, err := m.Get(ctx, c.ID); err != nil || got.Awake {
-				t.Errorf("it is awake: %v", err)
-			}
-			if a.Snapshot || !strings.Contains(a.Slept, want) {
-				t.Errorf("the archive is %+v", a)
-			}
+			got, err = m.Get(ctx, c.ID)
+			expect.True(t, err == nil && !got.Awake, "it is awake: %v", err)
+			expect.True(t, !a.Snapshot && strings.Contains(a.Slept, want), "the archive is %+v", a)
 			noClone(t, opt)
 		})
 	}
@@ -370,29 +341,23 @@ func TestSnapshotKilled(t *testing.T) {
 
 func (k *archiveKilling) inSnapshot(t *testing.T, point string) {
 	c := k.make(t, point)
-	_, err := k.Run(t.Context(), c.ID, chat.RunSpec{Command: inOrder})
-	must(t, err)
-	must(t, k.Input(t.Context(), c.ID, chat.Input{Text: "bash ~/count", Enter: true}))
+	must.Get(k.Run(t.Context(), c.ID, chat.RunSpec{Command: inOrder}))(t)
+	must.Do(t, k.Input(t.Context(), c.ID, chat.Input{Text: "bash ~/count", Enter: true}))
 	until(t, "it counts", func() bool { return countIn(t, c, "b") > 0 })
 	k.orders.order(t, point, 0)
-	if _, err := k.Archive(t.Context(), c.ID, chat.ToArchive{Keep: true}); err == nil {
-		t.Fatalf("the failpoint %s was never reached", point)
-	}
+	must.True(t, expect.Err(k.Archive(t.Context(), c.ID, chat.ToArchive{Keep: true})) != nil,
+		"the failpoint %s was never reached", point)
 	at := countIn(t, c, "b")
 	k.again(t)
 	countsOn(t, c, at)
 	until(t, "its clone is gone", func() bool {
-		left, err := os.ReadDir(filepath.Join(k.opt.Homes, ".snapshots"))
-		must(t, err)
+		left := must.Get(os.ReadDir(filepath.Join(k.opt.Homes, ".snapshots")))(t)
 		return len(left) == 0
 	})
 	k.whole(t, c.ID)
-	if all := k.archivesOf(t, c.ID); len(all) > 0 {
-		t.Errorf("archived are %+v", all)
-	}
+	all := k.archivesOf(t, c.ID)
+	expect.True(t, len(all) == 0, "archived are %+v", all)
 	a, err := k.Archive(t.Context(), c.ID, chat.ToArchive{Keep: true})
-	if err != nil || !a.Snapshot {
-		t.Errorf("the archive is %+v, %v", a, err)
-	}
+	expect.True(t, err == nil && a.Snapshot, "the archive is %+v, %v", a, err)
 	k.reap(t, c)
 }

@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // socketPrograms are what programs of agents do with sockets: look names up, serve, ask,
@@ -41,12 +43,10 @@ import socket, time
 all = [socket.socket() for _ in range(900)]
 time.sleep(3)
 print(len(all))'`
-	if r := run(t, m, c.ID, script); strings.TrimSpace(r.Stdout) != "900" {
-		t.Errorf("%+v", r)
-	}
-	if got, err := m.Get(operator(t.Context()), c.ID); err != nil || !got.Awake {
-		t.Errorf("its session has ended: %v", err)
-	}
+	r := run(t, m, c.ID, script)
+	expect.True(t, strings.TrimSpace(r.Stdout) == "900", "%+v", r)
+	got, err := m.Get(operator(t.Context()), c.ID)
+	expect.True(t, err == nil && got.Awake, "its session has ended: %v", err)
 }
 
 // TestProgramsWithoutNetlink: what agents are made of works without netlink and with the
@@ -71,10 +71,8 @@ func TestProgramsWithoutNetlink(t *testing.T) {
 		}
 	}
 	const list = `python3 -c 'import socket; print(socket.if_nameindex()[0][1])'`
-	if r := run(t, m, create(t, m, "lists", "netlink").ID, list); strings.TrimSpace(r.Stdout) != "lo" {
-		t.Errorf("with allow_netlink: %+v", r)
-	}
-	if r := run(t, m, create(t, m, "does not list", "default").ID, list); r.Exit == 0 {
-		t.Errorf("without allow_netlink: %+v", r)
-	}
+	r := run(t, m, create(t, m, "lists", "netlink").ID, list)
+	expect.True(t, strings.TrimSpace(r.Stdout) == "lo", "with allow_netlink: %+v", r)
+	r = run(t, m, create(t, m, "does not list", "default").ID, list)
+	expect.True(t, r.Exit != 0, "without allow_netlink: %+v", r)
 }

@@ -2,13 +2,16 @@ package roottest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,61 +21,52 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStartBeforeProbes: before a wall was tried the Manager answers for what is there, and
 // nothing new begins.
 func TestStartBeforeProbes(t *testing.T) {
 	opt := options(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	awake, sleeps, reaped := create(t, m, "awake", "default"), create(t, m, "sleeps", "default"), asleep(t, m, "reaped")
 	r := startRun(t, m, awake.ID, chat.RunSpec{Command: "echo on; exec sleep 1000"})
 	awaitOutput(t, m, awake.ID, r.ID, "on")
-	must(t, m.Close())
+	must.Do(t, m.Close())
 
-	m, err = startManager(t.Context(), opt)
-	must(t, err)
-	defer func() { must(t, m.Close()) }()
+	m = must.Get(startManager(t.Context(), opt))(t)
+	defer func() { must.Do(t, m.Close()) }()
 	ctx := operator(t.Context())
 	page, err := m.List(ctx, chat.Filter{})
-	if err != nil || len(page.Chats) != 3 {
-		t.Errorf("%d chats are listed: %v", len(page.Chats), err)
-	}
+	expect.True(t, err == nil && len(page.Chats) == 3, "%d chats are listed: %v", len(page.Chats), err)
 	got, err := m.Get(ctx, awake.ID)
-	if err != nil || !got.Awake || len(got.Layers) != len(chat.LayerNames()) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	expect.True(t, err == nil && got.Awake && len(got.Layers) == len(chat.LayerNames()),
+		"%+v, %v", got, err)
 	for _, l := range got.Layers {
-		if l.State != chat.LayerUnknown || l.Probe != "not tried yet" {
-			t.Errorf("before any probe layer %s is %+v", l.Name, l)
-		}
+		expect.True(t, l.State == chat.LayerUnknown && l.Probe == "not tried yet",
+			"before any probe layer %s is %+v", l.Name, l)
 	}
 	if got, err := m.ShowRun(ctx, awake.ID, r.ID); err != nil || got.State != chat.RunRunning {
 		t.Errorf("the run is %+v, %v", got, err)
 	}
-	if got, err := m.Sleep(ctx, sleeps.ID); err != nil || got.Awake {
-		t.Errorf("sleep: %+v, %v", got, err)
-	}
-	must(t, m.Reap(ctx, reaped.ID))
-	if h, err := m.Host(ctx); err != nil || len(h.Missing) != 0 {
-		t.Errorf("host: %+v, %v", h, err)
-	}
+	got, err = m.Sleep(ctx, sleeps.ID)
+	expect.True(t, err == nil && !got.Awake, "sleep: %+v, %v", got, err)
+	must.Do(t, m.Reap(ctx, reaped.ID))
+	h, err := m.Host(ctx)
+	expect.True(t, err == nil && len(h.Missing) == 0, "host: %+v, %v", h, err)
 	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
 		if err := begin(t); !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "still trying its walls") {
 			t.Errorf("%s before the walls were tried: %v", what, err)
 		}
 	}
-	must(t, m.Settle(t.Context()))
+	must.Do(t, m.Settle(t.Context()))
 	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
-		if err := begin(t); err != nil {
-			t.Errorf("%s after that: %v", what, err)
-		}
+		expect.Is(t, begin(t), nil, "%s after that", what)
 	}
-	page, err = m.List(ctx, chat.Filter{})
-	must(t, err)
+	page = must.Get(m.List(ctx, chat.Filter{}))(t)
 	for _, c := range page.Chats {
-		must(t, m.Reap(ctx, c.ID))
+		must.Do(t, m.Reap(ctx, c.ID))
 	}
 }
 
@@ -107,49 +101,44 @@ func TestSocketBeforeProbes(t *testing.T) {
 	a := activate(t)
 	dir := filepath.Dir(a.config)
 	barrier := filepath.Join(dir, "barrier")
-	must(t, os.MkdirAll(dir+"/bin", 0o755))
-	must(t, unix.Mkfifo(barrier, 0o600))
-	real, err := exec.LookPath("bwrap")
-	must(t, err)
+	must.Do(t, os.MkdirAll(dir+"/bin", 0o755))
+	must.Do(t, unix.Mkfifo(barrier, 0o600))
+	real := must.Get(exec.LookPath("bwrap"))(t)
 	// As the chat, which may not open the start barrier: chatd's own end of it is in no child.
 	held := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.05; done\nexec %s \"$@\"\n", barrier, real)
-	must(t, os.WriteFile(dir+"/bin/bwrap", []byte(held), 0o755))
+	must.Do(t, os.WriteFile(dir+"/bin/bwrap", []byte(held), 0o755))
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: a.socket + ".notify", Net: "unixgram"})
-	must(t, err)
+	must.Do(t, err)
 	defer notify.Close()
 	d := a.serve(t, "PATH="+dir+"/bin:$PATH NOTIFY_SOCKET="+a.socket+".notify", a.file)
 	within, cancel := context.WithTimeout(t.Context(), longEnough) // "systemd" holds the socket
 	defer cancel()
 	st, err := d.Status(within)
-	if err != nil || st.Ready || len(st.Layers) != len(chat.LayerNames()) {
-		t.Errorf("%+v, %v", st, err)
-	}
-	if out, err := exec.Command("iptables", "-S", "OUTPUT").CombinedOutput(); err != nil || !strings.Contains(string(out), "-j CHATD") {
-		t.Errorf("OUTPUT is %s, %v", out, err)
-	}
-	if _, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "early"}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("create: %v", err)
-	}
+	expect.True(t, err == nil && !st.Ready && len(st.Layers) == len(chat.LayerNames()),
+		"%+v, %v", st, err)
+	out, err := exec.Command("iptables", "-S", "OUTPUT").CombinedOutput()
+	expect.True(t, err == nil && strings.Contains(string(out), "-j CHATD"), "OUTPUT is %s, %v", out, err)
+	expect.Is(t, expect.Err(d.Create(t.Context(), chat.Spec{ExternalID: "early"})), chat.ErrBusy,
+		"create")
 	if said := pendingOf(t, notify); strings.Contains(said, "READY=1") {
 		t.Errorf("systemd heard %q", said)
 	}
-	must(t, os.Remove(barrier))
+	must.Do(t, os.Remove(barrier))
 	heard(t, notify, "READY=1")
 	if _, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "early"}); err != nil {
 		b, _ := os.ReadFile(d.log)
 		t.Errorf("create: %v\n%s", err, b)
 	}
-	page, err := d.List(t.Context(), chat.Filter{})
-	must(t, err)
+	page := must.Get(d.List(t.Context(), chat.Filter{}))(t)
 	for _, c := range page.Chats {
-		must(t, d.Reap(t.Context(), c.ID))
+		must.Do(t, d.Reap(t.Context(), c.ID))
 	}
 }
 
 // pendingOf is what was said so far.
 func pendingOf(t *testing.T, c *net.UnixConn) string {
 	t.Helper()
-	must(t, c.SetReadDeadline(time.Now()))
+	must.Do(t, c.SetReadDeadline(time.Now()))
 	var said strings.Builder
 	for b := make([]byte, 4096); ; {
 		n, err := c.Read(b)
@@ -163,14 +152,13 @@ func pendingOf(t *testing.T, c *net.UnixConn) string {
 // halfMade admits a chat at that time, and takes no step: the daemon does not run.
 func halfMade(t *testing.T, opt provision.Options, at time.Time) state.Record {
 	t.Helper()
-	store, err := state.Open(state.Options{Dir: opt.State, UIDs: opt.UIDs,
+	store := must.Get(state.Open(state.Options{Dir: opt.State, UIDs: opt.UIDs,
 		BlockSize: min(1<<16, max(16, (opt.UIDs.High-opt.UIDs.Low+1)/16)),
-		Now:       func() time.Time { return at }})
-	must(t, err)
+		Now:       func() time.Time { return at }}))(t)
 	by := chat.CallerFrom(operator(t.Context()))
 	rec, _, err := store.Admit(chat.Spec{ExternalID: "half"},
 		state.Event{Action: "create", Outcome: "intent", Caller: by})
-	must(t, errors.Join(err, store.Close()))
+	must.Do(t, errors.Join(err, store.Close()))
 	return rec
 }
 
@@ -178,24 +166,247 @@ func halfMade(t *testing.T, opt provision.Options, at time.Time) state.Record {
 // it, and wakes then. No caller is told that it never will.
 func TestWakeOfAHalfMadeChat(t *testing.T) {
 	opt := options(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
-	must(t, m.Close())
+	m := must.Get(openManager(t.Context(), opt))(t)
+	must.Do(t, m.Close())
 	rec := halfMade(t, opt, time.Now())
 	ctx := operator(t.Context())
-	m, err = startManager(t.Context(), opt)
-	must(t, err)
-	defer func() { must(t, m.Close()) }()
+	m = must.Get(startManager(t.Context(), opt))(t)
+	defer func() { must.Do(t, m.Close()) }()
 	_, wakeErr := m.Wake(ctx, rec.ID)
 	_, sleepErr := m.Sleep(ctx, rec.ID)
 	for what, err := range map[string]error{"wake": wakeErr, "sleep": sleepErr} {
-		if !errors.Is(err, chat.ErrBusy) || errors.Is(err, chat.ErrWrongPhase) {
-			t.Errorf("%s of a half-made chat: %v", what, err)
+		expect.True(t, errors.Is(err, chat.ErrBusy) && !errors.Is(err, chat.ErrWrongPhase),
+			"%s of a half-made chat: %v", what, err)
+	}
+	must.Do(t, m.Settle(t.Context()))
+	c, err := m.Wake(ctx, rec.ID)
+	expect.True(t, err == nil && c.Awake, "after reconcile: %+v, %v", c, err)
+	must.Do(t, m.Reap(ctx, rec.ID))
+}
+
+// TestStartsAreLimited: the limiter bounds simultaneous starts. One that does not come to its
+// prompt is counted no more after a while, so that it cannot keep others asleep.
+func TestStartsAreLimited(t *testing.T) {
+	opt := options(t)
+	opt.Starts = 1
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	slow, other := asleep(t, m, "slow to start"), asleep(t, m, "waits for its place")
+	must.Do(t, os.WriteFile(filepath.Join(slow.Home, ".bashrc"), []byte("touch ~/begun; until [ -e ~/go ]; do sleep 0.1; done\n"), 0o644))
+	must.Do(t, os.Chown(filepath.Join(slow.Home, ".bashrc"), int(slow.UID), int(slow.UID)))
+	woken := make(chan error, 1)
+	began := time.Now()
+	go func() { woken <- expect.Err(m.Wake(ctx, slow.ID)) }()
+	waitFile(t, filepath.Join(slow.Home, "begun"))
+	r, err := m.Run(ctx, other.ID, chat.RunSpec{Command: "true"})
+	expect.True(t, err == nil && r.Exit == 0, "the chat beside it: %+v, %v", r, err)
+	if waited := time.Since(began); waited < 3*time.Second {
+		t.Errorf("the other chat was woken after %s, while the only place was taken", waited)
+	}
+	select {
+	case err := <-woken:
+		t.Errorf("the slow chat is awake before the other: %v", err)
+	default:
+	}
+	must.Do(t, os.WriteFile(filepath.Join(slow.Home, "go"), nil, 0o644))
+	must.Do(t, <-woken)
+}
+
+// TestSecondServe: a chatd in the network namespace of another one ends at once, names that one's
+// process, and touches none of its packet rules.
+func TestSecondServe(t *testing.T) {
+	d := startDaemon(t, options(t), "")
+	rules := func() string {
+		out := must.Get(exec.Command("iptables", "-S").CombinedOutput())(t)
+		return string(out)
+	}
+	before := rules()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	other := options(t)
+	out, err := exec.CommandContext(ctx, programs.chatd, "serve", "--config", configFile(t, other)).
+		CombinedOutput()
+	if want := fmt.Sprintf("process %d has", d.cmd.Process.Pid); err == nil || ctx.Err() != nil ||
+		!strings.Contains(string(out), want) {
+		t.Errorf("%v: %s, want %q", err, out, want)
+	}
+	expect.Equal(t, rules(), before, "the rules were\n%s\nand are\n", before)
+	expect.True(t, expect.Err(os.Stat(other.Homes)) != nil, "it made homes")
+}
+
+// TestKilledRightAfterCreate: that a chat is ready is written a moment after its create is
+// answered. A daemon that is killed before knows the chat's session all the same, and its sleep
+// ends it.
+func TestKilledRightAfterCreate(t *testing.T) {
+	needsRoot(t)
+	leaveOrphansToInit(t)
+	opt := options(t)
+	d := startDaemon(t, opt, "")
+	for _, external := range []string{"first", "second", "third"} {
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: external}))(t)
+		d.kill()
+		d = startDaemon(t, opt, "")
+		got, err := d.Get(t.Context(), c.ID)
+		expect.True(t, err == nil && got.Awake && got.Phase == chat.Ready,
+			"after the kill: awake %t, %s, %v", got.Awake, got.Phase, err)
+		if got, err = d.Sleep(t.Context(), c.ID); err != nil || got.Awake {
+			t.Errorf("sleep: awake %t, %v", got.Awake, err)
+		}
+		left := pidsOf(c.UID)
+		expect.True(t, len(left) == 0, "it sleeps, and has processes %v", left)
+		must.Do(t, d.Reap(t.Context(), c.ID))
+		gone(t, opt, c)
+	}
+}
+
+// TestServeLeavesNothing: a chatd without systemd that is ended leaves its enforcer and its cgroups
+// to a session that lives on, and nothing when there is none; when that session ends, the enforcer
+// does.
+func TestServeLeavesNothing(t *testing.T) {
+	needsNamespaces(t, "the enforcer and the slice are units of systemd's")
+	leaveOrphansToInit(t)
+	opt := ruledOptions(t, "access: {useDefaults: false}")
+	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
+	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
+	must.Do(t, err)
+	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
+	must.Do(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	enforcers := func() string {
+		out, _ := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
+		return strings.TrimSpace(string(out))
+	}
+	d := startDaemonOn(t, config)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"}))(t)
+	for _, pid := range strings.Fields(enforcers()) {
+		expect.Equal(t, string(must.Get(os.ReadFile("/proc/"+pid+"/comm"))(t)), "chatd-enforce\n",
+			"top shows the enforcer as")
+	}
+	end := func() {
+		must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
+		expect.Equal(t, d.ended(t), 0, "chatd ended with")
+	}
+	end()
+	expect.True(t, enforcers() != "" && len(baseCgroups(t, opt.Cgroup)) != 0,
+		"with a session that lives on its enforcer or its cgroups are gone")
+	must.Do(t, syscall.Kill(initOf(t, opt, c.ID), syscall.SIGKILL)) // bubblewrap, pid 1 inside
+	until(t, "the enforcer of a session that ended ends", func() bool { return enforcers() == "" })
+	d = startDaemonOn(t, config)
+	must.Do(t, d.Reap(t.Context(), c.ID))
+	end()
+	until(t, "the enforcer without a session ends", func() bool { return enforcers() == "" })
+	left := baseCgroups(t, opt.Cgroup)
+	expect.True(t, len(left) == 0, "left are the cgroups %v", left)
+}
+
+// baseCgroups are the cgroups of a daemon of that name, except for that of the process itself.
+func baseCgroups(t *testing.T, name string) (dirs []string) {
+	t.Helper()
+	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == name {
+			dirs = append(dirs, path)
+		}
+		return nil
+	}))
+	return dirs
+}
+
+// initOf is the pid of the session's init process, as chatd recorded it.
+func initOf(t *testing.T, opt provision.Options, id chat.ID) int {
+	t.Helper()
+	b := must.Get(os.ReadFile(filepath.Join(opt.Run, "sessions", string(id), "session.json")))(t)
+	var saved struct {
+		Init struct {
+			PID int `json:"pid"`
+		} `json:"leader"`
+	}
+	must.Do(t, json.Unmarshal(b, &saved))
+	return saved.Init.PID
+}
+
+// silentNameService lets nss-systemd(8) ask a service that takes each question and answers none,
+// as one whose directory is on a host that is down. It returns what ends it.
+func silentNameService(t *testing.T) (end func()) {
+	t.Helper()
+	needsNamespaces(t, "the host's own name services answer")
+	const dir = "/run/systemd"
+	must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "userdb"), 0o755))
+	l := must.Get(net.Listen("unix", filepath.Join(dir, "userdb", "io.systemd.Silent")))(t)
+	must.Do(t, os.Chmod(l.Addr().String(), 0o666))
+	ended := false
+	end = func() {
+		if !ended {
+			ended = true
+			must.Do(t, errors.Join(l.Close(), unix.Unmount(dir, unix.MNT_DETACH)))
 		}
 	}
-	must(t, m.Settle(t.Context()))
-	if c, err := m.Wake(ctx, rec.ID); err != nil || !c.Awake {
-		t.Errorf("after reconcile: %+v, %v", c, err)
+	t.Cleanup(end)
+	return end
+}
+
+// TestSilentNameService: while a name service takes questions and does not answer, a create fails
+// within a bound, says so and leaves nothing half done. All other verbs go on meanwhile: they ask
+// no name service. When it answers again, the create is done.
+func TestSilentNameService(t *testing.T) {
+	opt := options(t)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	awake, asleep := create(t, m, "awake", "default"), asleep(t, m, "asleep")
+	answers := silentNameService(t)
+	failed := make(chan error, 1)
+	go func() { failed <- expect.Err(m.Create(ctx, chat.Spec{ExternalID: "silent"})) }()
+	if page, err := m.List(ctx, chat.Filter{Limit: 10}); err != nil || len(page.Chats) < 2 {
+		t.Errorf("ls: %d chats, %v", len(page.Chats), err)
 	}
-	must(t, m.Reap(ctx, rec.ID))
+	r := run(t, m, awake.ID, "echo on; id -un")
+	expect.True(t, strings.HasPrefix(r.Stdout, "on\n"), "a run: %+v", r)
+	must.Get(m.Sleep(ctx, awake.ID))(t)
+	must.Get(m.Wake(ctx, awake.ID))(t)
+	must.Get(m.Wake(ctx, asleep.ID))(t)
+	must.Do(t, m.Reap(ctx, asleep.ID))
+	select {
+	case err := <-failed:
+		t.Errorf("the create did not wait for the others: %v", err)
+	default:
+	}
+	err := <-failed
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "name service"),
+		"the create: %v, want %v", err, chat.ErrBusy)
+	again, err := m.Get(ctx, awake.ID)
+	expect.True(t, err == nil && again.Awake, "the chat awake: %+v, %v", again, err)
+	answers()
+	whole(t, opt, create(t, m, "silent", "default"))
+	whole(t, opt, awake)
+}
+
+// TestStartWithoutNameService: chatd starts while a name service does not answer, walls and all,
+// and shows and reaps what there is. Of what it cannot try it says so, and does not take to
+// useradd(8) instead. Nothing new begins until it can.
+func TestStartWithoutNameService(t *testing.T) {
+	opt := options(t)
+	before, err := openManager(t.Context(), opt)
+	must.Do(t, err)
+	was := create(t, before, "before", "default")
+	must.Do(t, before.Close())
+	answers := silentNameService(t)
+	m := open(t, opt)
+	ctx := operator(t.Context())
+	if got, err := m.Get(ctx, was.ID); err != nil || !got.Awake {
+		t.Errorf("the chat awake: %+v, %v", got, err)
+	}
+	_, err = m.Run(ctx, was.ID, chat.RunSpec{Command: "true"})
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "name service"),
+		"a run: %v, want %v", err, chat.ErrBusy)
+	must.Do(t, m.Reap(ctx, was.ID))
+	answers()
+	host, err := m.Host(ctx) // tries the walls again
+	must.Do(t, err)
+	for _, l := range host.Layers {
+		if l.Name == chat.LayerAccount && (l.State != chat.LayerOn || l.By != "userdb") {
+			t.Errorf("the layer account is %+v", l)
+		}
+	}
+	again := create(t, m, "before", "default")
+	whole(t, opt, again)
+	expect.True(t, again.UID != was.UID, "uid %d is given twice", was.UID)
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // readBy is how many bytes the threads of a process have read by read(2) and its like (proc(5),
@@ -25,9 +27,7 @@ func readBy(t *testing.T, pid int) int64 { return passedBy(t, pid, "rchar: ") }
 func passedBy(t *testing.T, pid int, line string) (all int64) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/io", pid))
-	if err != nil || len(threads) == 0 {
-		t.Fatalf("process %d has no threads: %v", pid, err)
-	}
+	must.True(t, err == nil && len(threads) != 0, "process %d has no threads: %v", pid, err)
 	for _, file := range threads {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -35,8 +35,7 @@ func passedBy(t *testing.T, pid int, line string) (all int64) {
 		}
 		_, rest, _ := strings.Cut(string(text), line)
 		n, _, _ := strings.Cut(rest, "\n")
-		one, err := strconv.ParseInt(n, 10, 64)
-		must(t, err)
+		one := must.Get(strconv.ParseInt(n, 10, 64))(t)
 		all += one
 	}
 	return all
@@ -47,8 +46,7 @@ func passedBy(t *testing.T, pid int, line string) (all int64) {
 func TestRootReadsNoOutput(t *testing.T) {
 	const size = 64 << 20
 	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "prints"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "prints"}))(t)
 	prints := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)}
 	root := d.cmd.Process.Pid
 	for name, run := range map[string]func() (chat.RunResult, error){
@@ -84,14 +82,12 @@ func TestRootReadsNoOutput(t *testing.T) {
 	} {
 		before := readBy(t, root)
 		res, err := run()
-		if err != nil || res.StdoutBytes != size {
-			t.Errorf("%s: %d bytes, %v", name, res.StdoutBytes, err)
-		}
-		if read := readBy(t, root) - before; read > size/16 {
-			t.Errorf("%s: chatd-root has read %d bytes of %d", name, read, size)
-		}
+		expect.True(t, err == nil && res.StdoutBytes == size,
+			"%s: %d bytes, %v", name, res.StdoutBytes, err)
+		read := readBy(t, root) - before
+		expect.True(t, read <= size/16, "%s: chatd-root has read %d bytes of %d", name, read, size)
 	}
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestRootCopiesNoFile: what is written to a file, read from one and shared does not pass through
@@ -100,10 +96,8 @@ func TestRootCopiesNoFile(t *testing.T) {
 	const size = 64 << 20
 	d := startDaemon(t, options(t), "")
 	no := false
-	a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "awake"})
-	must(t, err)
-	b, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no})
-	must(t, err)
+	a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "awake"}))(t)
+	b := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no}))(t)
 	name := filewire.WriteFile{Path: "f", Stream: true}
 	nowhere := func(filewire.Answer) io.Writer { return io.Discard }
 	whole := filewire.ReadFile{Path: "f", Stream: true}
@@ -135,17 +129,13 @@ func TestRootCopiesNoFile(t *testing.T) {
 	} {
 		read, wrote := readBy(t, root), passedBy(t, root, "wchar: ")
 		n, err := c.do()
-		if err != nil || n != size {
-			t.Errorf("%s: %d bytes, %v", c.what, n, err)
-		}
+		expect.True(t, err == nil && n == size, "%s: %d bytes, %v", c.what, n, err)
 		read, wrote = readBy(t, root)-read, passedBy(t, root, "wchar: ")-wrote
-		if read > size/16 || wrote > size/16 {
-			t.Errorf("%s: chatd-root has read %d bytes and written %d of %d",
-				c.what, read, wrote, size)
-		}
+		expect.True(t, read <= size/16 && wrote <= size/16,
+			"%s: chatd-root has read %d bytes and written %d of %d", c.what, read, wrote, size)
 	}
-	must(t, d.Reap(t.Context(), a.ID))
-	must(t, d.Reap(t.Context(), b.ID))
+	must.Do(t, d.Reap(t.Context(), a.ID))
+	must.Do(t, d.Reap(t.Context(), b.ID))
 }
 
 // TestFrontKilledUnderTools: kill -9 of the front amid a stream to a file and one from it, of chats
@@ -153,10 +143,8 @@ func TestRootCopiesNoFile(t *testing.T) {
 func TestFrontKilledUnderTools(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	no := false
-	a, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "awake"})
-	must(t, err)
-	b, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no})
-	must(t, err)
+	a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "awake"}))(t)
+	b := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no}))(t)
 	fds := descriptorsOf(t, d.cmd.Process.Pid)
 	for _, id := range []chat.ID{a.ID, b.ID, a.ID, b.ID} {
 		front, result := frontOf(t, d.cmd.Process.Pid), make(chan error, 1)
@@ -166,10 +154,8 @@ func TestFrontKilledUnderTools(t *testing.T) {
 			result <- err
 		}()
 		<-body.begun
-		must(t, unix.Kill(front, unix.SIGKILL))
-		if err := <-result; err == nil {
-			t.Error("the caller is told that the file was written")
-		}
+		must.Do(t, unix.Kill(front, unix.SIGKILL))
+		expect.True(t, <-result != nil, "the caller is told that the file was written")
 		until(t, "another front comes", func() bool {
 			return frontOf(t, d.cmd.Process.Pid) != front
 		})
@@ -183,8 +169,8 @@ func TestFrontKilledUnderTools(t *testing.T) {
 	until(t, "chatd-root has its descriptors back", func() bool { // but the awake chat's sockstat
 		return descriptorsOf(t, d.cmd.Process.Pid) <= fds+2
 	})
-	must(t, d.Reap(t.Context(), a.ID))
-	must(t, d.Reap(t.Context(), b.ID))
+	must.Do(t, d.Reap(t.Context(), a.ID))
+	must.Do(t, d.Reap(t.Context(), b.ID))
 }
 
 // signalling is content without an end, which says when a megabyte of it was read.
@@ -207,12 +193,10 @@ func (s *signalling) Read(p []byte) (int, error) {
 // and all that it printed is there; one that a caller waited for ends.
 func TestFrontKilledUnderRuns(t *testing.T) {
 	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "killed"})
-	must(t, err)
-	back, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "killed"}))(t)
+	back := must.Get(d.StartRun(t.Context(), c.ID, chat.RunSpec{
 		Command: "for i in $(seq 3000); do echo $i; [ $((i % 100)) -gt 0 ] || sleep 0.1; done",
-	})
-	must(t, err)
+	}))(t)
 	front, printing := frontOf(t, d.cmd.Process.Pid), make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
@@ -227,10 +211,8 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 		result <- err
 	}()
 	<-printing
-	must(t, unix.Kill(front, unix.SIGKILL))
-	if err := <-result; err == nil {
-		t.Error("the caller of a run is told that it has ended well")
-	}
+	must.Do(t, unix.Kill(front, unix.SIGKILL))
+	expect.True(t, <-result != nil, "the caller of a run is told that it has ended well")
 	until(t, "another front comes", func() bool { return frontOf(t, d.cmd.Process.Pid) != front })
 	until(t, "the run that was waited for ends", func() bool {
 		all, err := d.Runs(t.Context(), c.ID)
@@ -244,7 +226,7 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 		t.Errorf("the background run: exit %d, %d bytes, want %d",
 			r.Result.Exit, len(r.Result.Stdout), want.Len())
 	}
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestLostOnTheWay: a command that nsenter(1) did not bring into its session says what nsenter said
@@ -254,7 +236,7 @@ func TestLostOnTheWay(t *testing.T) {
 	c := create(t, m, "lost", "default")
 	dir := t.TempDir()
 	const script = "#!/bin/sh\necho nsenter: I know no way >&2\nhead -c 30000 /dev/zero >&2\nexit 3\n"
-	must(t, os.WriteFile(filepath.Join(dir, "nsenter"), []byte(script), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "nsenter"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	_, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{
 		Command: "echo here", Started: func(string) { t.Error("it has begun") },

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // agent is a program on the whole terminal as coding agents are: what it reads in one piece and
@@ -39,9 +41,9 @@ print "\e[?2004l"; system "stty sane";
 // startAgent has the chat's terminal run it under a name.
 func startAgent(t *testing.T, m *manager, c chat.Chat) {
 	t.Helper()
-	must(t, os.WriteFile(filepath.Join(c.Home, "agent.pl"), []byte(agent), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "agent.pl"), []byte(agent), 0o644))
 	since := endOfLog(t, m, c.ID)
-	must(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "(exec -a agent perl agent.pl)", Enter: true}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: "(exec -a agent perl agent.pl)", Enter: true}))
 	until(t, "the agent is up", func() bool { return strings.Contains(printed(t, m, c.ID, since), "agent is up\r\n> ") })
 }
 
@@ -60,28 +62,25 @@ func TestSubmit(t *testing.T) {
 	startAgent(t, m, c)
 	for i := range 3 {
 		since := endOfLog(t, m, c.ID)
-		must(t, m.Input(ctx, c.ID, chat.Input{Text: fmt.Sprintf("hello %d\nworld", i), Enter: true}))
+		must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: fmt.Sprintf("hello %d\nworld", i), Enter: true}))
 		says(t, m, c.ID, since, fmt.Sprintf("SUBMITTED<hello %d+world>", i))
 	}
 	since := endOfLog(t, m, c.ID)
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "hello\nslowly", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "hello\nslowly", Enter: true}))
 	says(t, m, c.ID, since, "SUBMITTED<hello+slowly>")
 	since = endOfLog(t, m, c.ID)
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "é 'k'", KeyByKey: true, Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "é 'k'", KeyByKey: true, Enter: true}))
 	says(t, m, c.ID, since, "SUBMITTED<é 'k'>")
-	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"down", "y", "enter"}}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"down", "y", "enter"}}))
 	says(t, m, c.ID, since, "SUBMITTED<y>")
-	if got := printed(t, m, c.ID, since); !strings.Contains(got, "DOWN") {
-		t.Errorf("keys came at once: %q", got)
-	}
+	got := printed(t, m, c.ID, since)
+	expect.True(t, strings.Contains(got, "DOWN"), "keys came at once: %q", got)
 	// Many at once: each is submitted whole.
 	since = endOfLog(t, m, c.ID)
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
-			if err := m.Input(ctx, c.ID, chat.Input{Text: fmt.Sprintf("at once %d", i), Enter: true}); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, m.Input(ctx, c.ID, chat.Input{Text: fmt.Sprintf("at once %d", i), Enter: true}))
 		})
 	}
 	all.Wait()
@@ -100,8 +99,7 @@ func onlyIf(c chat.Chat, prompt, program string) (in chat.Input, ran func() bool
 // TestOnlyIf: a message for a program is not typed into a shell, nor a command into a program.
 func TestOnlyIf(t *testing.T) {
 	opt := attackOptions(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
 	c := create(t, m, "only if", "default")
 	refused := func(when, prompt, program, seen string) {
@@ -118,16 +116,15 @@ func TestOnlyIf(t *testing.T) {
 	runs := func(when, prompt, program string) {
 		t.Helper()
 		in, ran := onlyIf(c, prompt, program)
-		must(t, m.Input(ctx, c.ID, in))
+		must.Do(t, m.Input(ctx, c.ID, in))
 		until(t, when, ran)
 	}
 	submits := func(when, prompt, program string) {
 		t.Helper()
 		in, _ := onlyIf(c, prompt, program)
 		since := endOfLog(t, m, c.ID)
-		if err := m.Input(ctx, c.ID, in); err != nil {
-			t.Fatalf("%s: %v", when, err)
-		}
+		err := m.Input(ctx, c.ID, in)
+		must.True(t, err == nil, "%s: %v", when, err)
 		says(t, m, c.ID, since, "SUBMITTED<touch ~/ran>")
 	}
 	refused("at the prompt", chat.PromptAbsent, "", `"bash" is in front`)
@@ -141,32 +138,32 @@ func TestOnlyIf(t *testing.T) {
 	submits("under the agent", chat.PromptAbsent, "agent")
 	// An agent that marks its messages as if they were prompts.
 	since := endOfLog(t, m, c.ID)
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "zones", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "zones", Enter: true}))
 	says(t, m, c.ID, since, "SUBMITTED<zones>")
 	refused("under an agent with marks", chat.PromptPresent, "", `"agent" is in front`)
 	submits("under an agent with marks", chat.PromptAbsent, "")
 
-	must(t, m.Close())
+	must.Do(t, m.Close())
 	m = open(t, opt) // which knows only what was printed
 	submits("after a restart", "", "agent")
 	submits("after a restart", chat.PromptAbsent, "")
 	since = endOfLog(t, m, c.ID)
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "quit", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "quit", Enter: true}))
 	promptAfter(t, m, c.ID, since, "quit")
 	refused("when the agent has ended", chat.PromptAbsent, "", `"bash" is in front`)
 	refused("when the agent has ended", chat.PromptAbsent, "agent", `"bash" is in front`)
 	in, ran := onlyIf(c, "", "")
 	in.OnlyIf = nil // which is what it is for
-	must(t, m.Input(ctx, c.ID, in))
+	must.Do(t, m.Input(ctx, c.ID, in))
 	until(t, "without a condition the message is run", ran)
 
 	// A script of a shell is told from a prompt by the marks.
-	must(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte("read -r a; echo \"SUBMITTED<$a>\"; exec sleep 1000"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte("read -r a; echo \"SUBMITTED<$a>\"; exec sleep 1000"), 0o644))
 	since = endOfLog(t, m, c.ID)
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: "bash script", Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "bash script", Enter: true}))
 	says(t, m, c.ID, since, "\x1b]133;C")
 	submits("under a script", chat.PromptAbsent, "")
-	must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"ctrl-c"}, OnlyIf: &chat.OnlyIf{Program: "sleep"}}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"ctrl-c"}, OnlyIf: &chat.OnlyIf{Program: "sleep"}}))
 	promptAfter(t, m, c.ID, since, "^C")
 }
 
@@ -175,18 +172,16 @@ func TestOnlyIfAsleep(t *testing.T) {
 	m := open(t, attackOptions(t))
 	ctx := operator(t.Context())
 	c := create(t, m, "asleep", "default")
-	_, err := m.Sleep(ctx, c.ID)
-	must(t, err)
+	must.Get(m.Sleep(ctx, c.ID))(t)
 	for _, o := range []chat.OnlyIf{{Prompt: chat.PromptAbsent}, {Program: "agent"}} {
 		if err := m.Input(ctx, c.ID, chat.Input{Enter: true, OnlyIf: &o}); !errors.Is(err, chat.ErrConflict) || !strings.Contains(err.Error(), "asleep") {
 			t.Errorf("asleep: %v", err)
 		}
 	}
-	if got, err := m.Get(ctx, c.ID); err != nil || got.Awake {
-		t.Errorf("a condition woke the chat: %v, %v", got.Awake, err)
-	}
+	got, err := m.Get(ctx, c.ID)
+	expect.True(t, err == nil && !got.Awake, "a condition woke the chat: %v, %v", got.Awake, err)
 	in, ran := onlyIf(c, chat.PromptPresent, "")
-	must(t, m.Input(ctx, c.ID, in))
+	must.Do(t, m.Input(ctx, c.ID, in))
 	until(t, "what was typed when it woke", ran)
 }
 
@@ -211,13 +206,11 @@ func TestOnlyIfWhileItEnds(t *testing.T) {
 		} else if !errors.Is(err, chat.ErrConflict) {
 			t.Error(err)
 		}
-		must(t, <-ended)
+		must.Do(t, <-ended)
 		promptAfter(t, m, c.ID, since, "Killed")
-		if ran() {
-			t.Fatalf("round %d: the message was run as a command; typing it gave %v", i, err)
-		}
+		must.True(t, !ran(), "round %d: the message was run as a command; typing it gave %v", i, err)
 		since = endOfLog(t, m, c.ID)
-		must(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"ctrl-c"}})) // what the agent did not read
+		must.Do(t, m.Input(ctx, c.ID, chat.Input{Keys: []string{"ctrl-c"}})) // what the agent did not read
 		promptAfter(t, m, c.ID, since, "^C")
 	}
 	t.Logf("%d of 12 were typed", met)

@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,15 +18,17 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // mountEmpty mounts an empty tmpfs over a directory of the host until the test ends: the tests have
 // a mount namespace of their own.
 func mountEmpty(t *testing.T, dir string) {
 	t.Helper()
-	must(t, os.MkdirAll(dir, 0o755))
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
-	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	must.Do(t, os.MkdirAll(dir, 0o755))
+	must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // outside runs a program of the host as a uid, outside every session.
@@ -40,8 +43,7 @@ func outside(t *testing.T, uid uint32, argv ...string) *exec.Cmd {
 func sysVOf(t *testing.T, uid uint32) (all []string) {
 	t.Helper()
 	for file, col := range map[string]int{"shm": 7, "sem": 4, "msg": 7} {
-		b, err := os.ReadFile("/proc/sysvipc/" + file)
-		must(t, err)
+		b := must.Get(os.ReadFile("/proc/sysvipc/" + file))(t)
 		for line := range strings.Lines(string(b)) {
 			if f := strings.Fields(line); len(f) > col && f[col] == strconv.FormatUint(uint64(uid), 10) {
 				all = append(all, file+" "+f[1])
@@ -68,12 +70,11 @@ func filled(text string, c chat.Chat) string {
 func fileTrace(name, path string, owned bool) trace {
 	of := func(c chat.Chat) string { return filled(path, c) }
 	return trace{name, func(t *testing.T, c chat.Chat) {
-		must(t, os.MkdirAll(filepath.Dir(of(c)), 0o755))
-		f, err := os.OpenFile(of(c), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o600)
-		must(t, err)
-		must(t, f.Close())
+		must.Do(t, os.MkdirAll(filepath.Dir(of(c)), 0o755))
+		f := must.Get(os.OpenFile(of(c), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o600))(t)
+		must.Do(t, f.Close())
 		if owned {
-			must(t, os.Chown(of(c), int(c.UID), int(c.UID)))
+			must.Do(t, os.Chown(of(c), int(c.UID), int(c.UID)))
 		}
 	}, func(_ *testing.T, c chat.Chat) bool { return exists(of(c))() }}
 }
@@ -82,9 +83,7 @@ func fileTrace(name, path string, owned bool) trace {
 func sysVTrace(file string, args ...string) trace {
 	return trace{"System V " + file, func(t *testing.T, c chat.Chat) {
 		cmd := outside(t, c.UID, append([]string{"ipcmk"}, args...)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("ipcmk: %v, %s", err, out)
-		}
+		must.Run(t, cmd)
 	}, func(t *testing.T, c chat.Chat) bool {
 		return slices.ContainsFunc(sysVOf(t, c.UID), func(s string) bool {
 			return strings.HasPrefix(s, file+" ")
@@ -95,7 +94,7 @@ func sysVTrace(file string, args ...string) trace {
 // keyTrace is a key in a keyring of the uid; ring finds that as the uid.
 func keyTrace(name string, ring func() (int, error)) trace {
 	return trace{name, func(t *testing.T, c chat.Chat) {
-		must(t, sys.AsUID(c.UID, func() error {
+		must.Do(t, sys.AsUID(c.UID, func() error {
 			id, err := ring()
 			if err == nil {
 				_, err = unix.AddKey("user", "chatd-test", []byte("secret"), id)
@@ -103,8 +102,7 @@ func keyTrace(name string, ring func() (int, error)) trace {
 			return err
 		}))
 	}, func(t *testing.T, c chat.Chat) bool {
-		b, err := os.ReadFile("/proc/key-users")
-		must(t, err)
+		b := must.Get(os.ReadFile("/proc/key-users"))(t)
 		return strings.Contains(string(b), fmt.Sprintf("%d:", c.UID))
 	}}
 }
@@ -118,12 +116,11 @@ func lineTrace(path, line string) trace {
 	of := func(c chat.Chat) string { return filled(line, c) + "\n" }
 	return trace{"a line of " + path, func(t *testing.T, c chat.Chat) {
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		must(t, err)
+		must.Do(t, err)
 		_, err = f.WriteString(of(c))
-		must(t, errors.Join(err, f.Close()))
+		must.Do(t, errors.Join(err, f.Close()))
 	}, func(t *testing.T, c chat.Chat) bool {
-		b, err := os.ReadFile(path)
-		must(t, err)
+		b := must.Get(os.ReadFile(path))(t)
 		return strings.Contains("\n"+string(b), "\n"+of(c))
 	}}
 }
@@ -135,8 +132,7 @@ func wallTrace(m *manager) trace {
 	}, func(t *testing.T, c chat.Chat) bool {
 		found := false
 		for _, save := range []string{"iptables-save", "ip6tables-save"} {
-			out, err := exec.Command(save).Output()
-			must(t, err)
+			out := must.Get(exec.Command(save).Output())(t)
 			found = found || strings.Contains(string(out), fmt.Sprintf("--uid-owner %d ", c.UID))
 		}
 		return found
@@ -147,7 +143,7 @@ func wallTrace(m *manager) trace {
 func processTrace() trace {
 	return trace{"a process", func(t *testing.T, c chat.Chat) {
 		cmd := outside(t, c.UID, "sleep", "1234567")
-		must(t, cmd.Start())
+		must.Do(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }() // the manager may come first
 		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
@@ -208,10 +204,10 @@ func TestReapSweeps(t *testing.T) {
 		mountEmpty(t, dir)
 	}
 	if _, err := os.Stat("/dev/mqueue"); err != nil {
-		must(t, os.Mkdir("/dev/mqueue", 0o755))
+		must.Do(t, os.Mkdir("/dev/mqueue", 0o755))
 	}
-	must(t, unix.Mount("mqueue", "/dev/mqueue", "mqueue", 0, ""))
-	t.Cleanup(func() { must(t, unix.Unmount("/dev/mqueue", unix.MNT_DETACH)) })
+	must.Do(t, unix.Mount("mqueue", "/dev/mqueue", "mqueue", 0, ""))
+	t.Cleanup(func() { must.Do(t, unix.Unmount("/dev/mqueue", unix.MNT_DETACH)) })
 	longer := fmt.Sprintf("/var/log/journal/6f/user-%d5.journal", gone.UID)
 	neighbours := fileTrace("a journal of a longer uid", longer, false)
 	neighbours.put(t, stays)
@@ -223,23 +219,15 @@ func TestReapSweeps(t *testing.T) {
 			}
 		}
 	}
-	must(t, m.Reap(operator(t.Context()), gone.ID))
+	must.Do(t, m.Reap(operator(t.Context()), gone.ID))
 	for _, tr := range all {
-		if tr.has(t, gone) {
-			t.Errorf("%s is left", tr.name)
-		}
-		if !tr.has(t, stays) {
-			t.Errorf("%s of the neighbour is gone", tr.name)
-		}
+		expect.True(t, !tr.has(t, gone), "%s is left", tr.name)
+		expect.True(t, tr.has(t, stays), "%s of the neighbour is gone", tr.name)
 	}
-	if !neighbours.has(t, stays) {
-		t.Errorf("%s is gone", neighbours.name)
-	}
-	must(t, m.Reap(operator(t.Context()), stays.ID)) // what was made for it goes too
+	expect.True(t, neighbours.has(t, stays), "%s is gone", neighbours.name)
+	must.Do(t, m.Reap(operator(t.Context()), stays.ID)) // what was made for it goes too
 	for _, tr := range all {
-		if tr.has(t, stays) {
-			t.Errorf("%s is left of the neighbour", tr.name)
-		}
+		expect.True(t, !tr.has(t, stays), "%s is left of the neighbour", tr.name)
 	}
 }
 
@@ -261,11 +249,11 @@ func TestUIDRangeTaken(t *testing.T) {
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { must(t, os.WriteFile(name, was, 0o644)) })
-			must(t, os.WriteFile(name, append(append([]byte{}, was...), line+"\n"...), 0o644))
+			t.Cleanup(func() { must.Do(t, os.WriteFile(name, was, 0o644)) })
+			must.Do(t, os.WriteFile(name, append(append([]byte{}, was...), line+"\n"...), 0o644))
 			m, err := openManager(t.Context(), opt)
 			if err == nil {
-				must(t, m.Close())
+				must.Do(t, m.Close())
 			}
 			if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "taken") || !strings.Contains(err.Error(), "set uids to a free range") {
 				t.Errorf("%v", err)
@@ -285,18 +273,91 @@ func TestReapNamesWhatItLeaves(t *testing.T) {
 	c := create(t, m, "leaves files", "shop")
 	run(t, m, c.ID, "echo mine >~/shared/mine")
 	loose := fmt.Sprintf("/tmp/chatd-test-%d", c.UID)
-	must(t, os.WriteFile(loose, nil, 0o600))
-	t.Cleanup(func() { must(t, os.Remove(loose)) })
-	must(t, os.Chown(loose, int(c.UID), int(c.UID)))
-	must(t, m.Reap(operator(t.Context()), c.ID))
-	log, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	must(t, err)
+	must.Do(t, os.WriteFile(loose, nil, 0o600))
+	t.Cleanup(func() { must.Do(t, os.Remove(loose)) })
+	must.Do(t, os.Chown(loose, int(c.UID), int(c.UID)))
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
+	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
 	for _, name := range []string{loose, s.at("shared/mine")} {
-		if !exists(name)() {
-			t.Errorf("%s is gone", name)
-		}
+		expect.True(t, exists(name)(), "%s is gone", name)
 		if !strings.Contains(string(log), `"outcome":"left"`) || !strings.Contains(string(log), name) {
 			t.Errorf("the audit log does not name %s", name)
 		}
+	}
+}
+
+// verified is what chatd verify --json prints.
+type verified struct {
+	Strays []struct {
+		UID   uint32
+		Chat  chat.ID
+		Files int
+		First []string
+		Find  string
+	}
+}
+
+// verify runs chatd verify for one mount.
+func (d *daemon) verify(t *testing.T, socket, config, mount string) (v verified, code int) {
+	t.Helper()
+	cmd := exec.Command(programs.chatd, "--json", "--socket", socket, "verify", "--config", config,
+		"--under", mount)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code, err = exit.ExitCode(), nil
+		if len(out) == 0 {
+			t.Errorf("verify says %s", exit.Stderr)
+		}
+	}
+	must.Do(t, errors.Join(err, json.Unmarshal(out, &v)))
+	return v, code
+}
+
+// TestVerifyFindsWhatReapLeaves: chatd verify names a file of a reaped uid where no layout leads,
+// with its chat and a command that lists it; files of the living are not named, and nothing is
+// removed. A journal that journald made anew goes with the next reap.
+func TestVerifyFindsWhatReapLeaves(t *testing.T) {
+	needsRoot(t)
+	opt := options(t)
+	stray := filepath.Join(filepath.Dir(opt.State), "strays")
+	mountEmpty(t, stray)
+	config, socket := configFile(t, opt), filepath.Join(opt.Run, "chatd.sock")
+	d := startDaemonOf(t, opt, config, "")
+	awake := false
+	create := func(external string) chat.Chat {
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: external, Awake: &awake}))(t)
+		return c
+	}
+	gone, stays, last := create("leaves a file"), create("stays"), create("last")
+	put := func(c chat.Chat, name string) string {
+		name = filepath.Join(stray, name)
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0o600),
+			os.Chown(name, int(c.UID), int(c.UID))))
+		return name
+	}
+	left, living := put(gone, "copied by root/\n\x1b[2J"), put(stays, "shared/notes")
+	if v, code := d.verify(t, socket, config, stray); code != 0 || len(v.Strays) > 0 {
+		t.Errorf("before a reap: exit %d, %+v", code, v)
+	}
+	must.Do(t, d.Reap(t.Context(), gone.ID))
+	v, code := d.verify(t, socket, config, stray)
+	if code != 1 || len(v.Strays) != 1 || v.Strays[0].UID != gone.UID || v.Strays[0].Chat != gone.ID ||
+		v.Strays[0].Files != 1 || !strings.HasSuffix(v.Strays[0].First[0], `/copied by root/\n\x1b[2J"`) {
+		t.Fatalf("exit %d, %+v", code, v)
+	}
+	list, err := exec.Command("bash", "-c", v.Strays[0].Find).Output()
+	if must.Do(t, err); string(list) != left+"\n" {
+		t.Errorf("%s lists %q", v.Strays[0].Find, list)
+	}
+	expect.True(t, exists(left)() && exists(living)(), "a file was removed")
+	mountEmpty(t, "/var/log/journal")
+	journal := fileTrace("a journal", "/var/log/journal/6f/user-UID.journal", false)
+	journal.put(t, stays)
+	journal.put(t, gone) // as journald does that rotates its files
+	must.Do(t, d.Reap(t.Context(), last.ID))
+	if journal.has(t, gone) || !journal.has(t, stays) {
+		t.Errorf("the journal of the reaped is there: %v, of the living: %v", journal.has(t, gone),
+			journal.has(t, stays))
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -61,7 +63,7 @@ func (w textWays) in(t *testing.T) map[string]func(text string) (want string) {
 	inline := func(call func(text string) error) func(string) string {
 		return func(text string) string { // JSON has no bytes
 			if utf8.ValidString(text) {
-				must(t, call(text))
+				must.Do(t, call(text))
 				return text
 			}
 			return ""
@@ -74,7 +76,7 @@ func (w textWays) in(t *testing.T) map[string]func(text string) (want string) {
 		}),
 		"write_file as a stream": func(text string) string {
 			_, err := w.WriteFile(ctx, w.id, filewire.WriteFile{Path: "f", Stream: true}, strings.NewReader(text))
-			must(t, err)
+			must.Do(t, err)
 			return text
 		},
 		"MCP write_file": inline(func(text string) error {
@@ -88,11 +90,9 @@ func (w textWays) in(t *testing.T) map[string]func(text string) (want string) {
 			return err
 		}),
 		"stdin as a stream": func(text string) string {
-			r, err := w.StartRun(ctx, w.id, chat.RunSpec{Command: "cat > f", OpenStdin: true})
-			must(t, err)
-			must(t, w.WriteStdin(ctx, w.id, r.ID, io.NopCloser(strings.NewReader(text)), true))
-			_, err = w.FollowRun(ctx, w.id, r.ID, "", func(chat.Frame) {})
-			must(t, err)
+			r := must.Get(w.StartRun(ctx, w.id, chat.RunSpec{Command: "cat > f", OpenStdin: true}))(t)
+			must.Do(t, w.WriteStdin(ctx, w.id, r.ID, io.NopCloser(strings.NewReader(text)), true))
+			must.Get(w.FollowRun(ctx, w.id, r.ID, "", func(chat.Frame) {}))(t)
 			return text
 		},
 		"input": func(text string) string { return w.typed(t, text) },
@@ -104,18 +104,15 @@ func (w textWays) in(t *testing.T) map[string]func(text string) (want string) {
 func (w textWays) typed(t *testing.T, text string) (want string) {
 	ctx := t.Context()
 	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
-		if err := w.Input(ctx, w.id, chat.Input{Text: text}); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("bytes that are no text are typed: %v", err)
-		}
+		expect.Is(t, w.Input(ctx, w.id, chat.Input{Text: text}), chat.ErrInvalid,
+			"bytes that are no text are typed")
 		return ""
 	}
 	want = strings.ReplaceAll(tmux.Typeable(text), "\n", "\r")
 	reads := fmt.Sprintf("clear; stty raw -echo; echo rea''dy; head -c %d > f; stty sane; echo", len(want))
-	_, err := w.InputWait(ctx, w.id, chat.Input{Text: reads, Enter: true,
-		Wait: &chat.Wait{Until: chat.UntilScreen, Pattern: "^ready"}})
-	must(t, err)
-	_, err = w.InputWait(ctx, w.id, chat.Input{Text: text, Wait: &chat.Wait{Until: chat.UntilPrompt}})
-	must(t, err)
+	must.Get(w.InputWait(ctx, w.id, chat.Input{Text: reads, Enter: true,
+		Wait: &chat.Wait{Until: chat.UntilScreen, Pattern: "^ready"}}))(t)
+	must.Get(w.InputWait(ctx, w.id, chat.Input{Text: text, Wait: &chat.Wait{Until: chat.UntilPrompt}}))(t)
 	return want
 }
 
@@ -124,40 +121,35 @@ func (w textWays) out(t *testing.T) map[string]func() (got string, says bool) {
 	ctx := t.Context()
 	read := func(spec filewire.ReadFile) string {
 		var b bytes.Buffer
-		_, err := w.ReadFile(ctx, w.id, spec, func(filewire.Answer) io.Writer { return &b })
-		must(t, err)
+		must.Get(w.ReadFile(ctx, w.id, spec, func(filewire.Answer) io.Writer { return &b }))(t)
 		return b.String()
 	}
 	return map[string]func() (string, bool){
 		"read_file as a stream": func() (string, bool) { return read(filewire.ReadFile{Path: "f", Stream: true}), false },
 		"run": func() (string, bool) {
-			r, err := w.Run(ctx, w.id, chat.RunSpec{Command: "cat f", OutputMax: 4 << 20})
-			must(t, err)
+			r := must.Get(w.Run(ctx, w.id, chat.RunSpec{Command: "cat f", OutputMax: 4 << 20}))(t)
 			return r.Stdout, r.StdoutReplaced > 0
 		},
 		"streamed run": func() (string, bool) {
 			var b bytes.Buffer
 			_, err := w.RunTo(ctx, w.id, chat.RunSpec{Command: "cat f"}, func(_ string, p []byte) { b.Write(p) })
-			must(t, err)
+			must.Do(t, err)
 			return b.String(), false
 		},
 		"background run": func() (string, bool) {
 			var b bytes.Buffer
-			r, err := w.StartRun(ctx, w.id, chat.RunSpec{Command: "cat f", OutputMax: 4 << 20})
-			must(t, err)
-			_, err = w.FollowRun(ctx, w.id, r.ID, "", func(f chat.Frame) {
+			r := must.Get(w.StartRun(ctx, w.id, chat.RunSpec{Command: "cat f", OutputMax: 4 << 20}))(t)
+			must.Get(w.FollowRun(ctx, w.id, r.ID, "", func(f chat.Frame) {
 				b.WriteString(f.Text)
 				b.Write(f.Base64)
-			})
-			must(t, err)
+			}))(t)
 			return b.String(), false
 		},
 		"MCP read_file": func() (string, bool) {
 			a := callTool(t, w, w.id, "read_file", map[string]any{"path": "f"})
 			content, _ := a.StructuredContent["content"].(string)
 			if a.StructuredContent["encoding"] == "base64" {
-				b, err := base64.StdEncoding.DecodeString(content)
-				must(t, err)
+				b := must.Get(base64.StdEncoding.DecodeString(content))(t)
 				content = string(b)
 			}
 			return content, a.StructuredContent["truncated"] == true || a.IsError
@@ -174,14 +166,10 @@ func (w textWays) out(t *testing.T) map[string]func() (got string, says bool) {
 
 // atTerminal is what cat f prints on the terminal, by the ways that show it.
 func (w textWays) atTerminal(t *testing.T) (plain, log, screen string) {
-	typed, err := w.InputWait(t.Context(), w.id, chat.Input{Text: "clear; cat f; echo", Enter: true,
-		Wait: &chat.Wait{Until: chat.UntilPrompt}})
-	must(t, err)
-	if typed.Until != chat.UntilPrompt {
-		t.Errorf("cat ended the wait by %s", typed.Until)
-	}
-	s, err := w.Screen(t.Context(), w.id)
-	must(t, err)
+	typed := must.Get(w.InputWait(t.Context(), w.id, chat.Input{Text: "clear; cat f; echo", Enter: true,
+		Wait: &chat.Wait{Until: chat.UntilPrompt}}))(t)
+	expect.Equal(t, typed.Until, chat.UntilPrompt, "cat ended the wait by")
+	s := must.Get(w.Screen(t.Context(), w.id))(t)
 	return typed.Plain, string(typed.Bytes()), s.Text
 }
 
@@ -189,7 +177,7 @@ func (w textWays) atTerminal(t *testing.T) (plain, log, screen string) {
 func (w textWays) chatd(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(programs.chatd, append([]string{"--socket", w.socket}, args...)...).Output()
-	must(t, err)
+	must.Do(t, err)
 	return string(out)
 }
 
@@ -199,8 +187,7 @@ func TestTexts(t *testing.T) {
 	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "texts"})
-	must(t, err)
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "texts"}))(t)
 	w := textWays{d, c.ID, filepath.Join(opt.Run, "chatd.sock")}
 	for _, text := range texts {
 		t.Run(text.name, func(t *testing.T) {
@@ -213,7 +200,7 @@ func TestTexts(t *testing.T) {
 					t.Errorf("%s: %s", way, unlike(string(got), want, err))
 				}
 			}
-			must(t, os.WriteFile(filepath.Join(c.Home, "f"), []byte(text.text), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(c.Home, "f"), []byte(text.text), 0o644))
 			for way, out := range w.out(t) {
 				got, says := out()
 				if says != (got != text.text) {
@@ -223,7 +210,7 @@ func TestTexts(t *testing.T) {
 			w.shown(t, text.text)
 		})
 	}
-	must(t, d.Reap(t.Context(), c.ID))
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // shown checks what the terminal shows of the file f: log has every byte, a line feed being CR LF;
@@ -246,9 +233,7 @@ func (w textWays) shown(t *testing.T, text string) {
 		return // the screen has lines of its own
 	}
 	want = strings.Replace(want, "\U000e0067\U000e007f", "", 1) // a cell of tmux 3.3a has 21 bytes
-	if !strings.Contains(screen, want) {
-		t.Errorf("screen: %q, want %q", screen, want)
-	}
+	expect.True(t, strings.Contains(screen, want), "screen: %q, want %q", screen, want)
 }
 
 // unlike says where two texts differ.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // thing is a line of things.txt.
@@ -20,8 +21,7 @@ type thing struct{ program, source, differs, command string }
 
 func things(t *testing.T) (all []thing) {
 	t.Helper()
-	text, err := os.ReadFile("things.txt")
-	must(t, err)
+	text := must.Get(os.ReadFile("things.txt"))(t)
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Split(strings.TrimSuffix(strings.ReplaceAll(line, "␤", "\n"), "\n"), "\t"); line[0] != '#' {
 			all = append(all, thing{f[0], f[1], f[2], f[3]})
@@ -37,9 +37,8 @@ func TestThings(t *testing.T) {
 	needsRoot(t)
 	opt := options(t)
 	d := shippedDaemon(t, opt, t.TempDir())
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "things", Profile: "agent"})
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Reap(context.Background(), c.ID)) })
+	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "things", Profile: "agent"}))(t)
+	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	outside := outsideHome(t)
 	tried := 0
 	for i, th := range things(t) {
@@ -74,10 +73,9 @@ const outsideUID = 65534
 // outsideHome is a home outside of chatd.
 func outsideHome(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/srv", ".outside")
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	must(t, os.Chown(dir, outsideUID, outsideUID))
+	dir := must.Get(os.MkdirTemp("/srv", ".outside"))(t)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
+	must.Do(t, os.Chown(dir, outsideUID, outsideUID))
 	return dir
 }
 
@@ -92,9 +90,7 @@ func outsideRun(t *testing.T, home, script string) string {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: outsideUID, Gid: outsideUID}}
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
-	if cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
+	must.True(t, cmd.ProcessState != nil, "%v", err)
 	return fmt.Sprint(cmd.ProcessState.ExitCode(), " ", lastOf(string(out)))
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // toolVerdicts are whether each operation of the tools on a name is allowed, and whether a program
@@ -23,10 +25,8 @@ func TestToolsObeyTheLanguage(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, mode: first-match, rules: [
   {allow: "~/.ssh/config", ops: [read]}, {deny: "~/.ssh/**"}, {deny: "~/w", ops: [write]},
   {deny: "~/e", ops: [edit]}, {deny: "~/b", ops: [bash]}, {deny: "~/r", ops: [read]}]}`)
-	sample, err := os.ReadFile("../../filerules/rulefile/testdata/sample1.json5")
-	must(t, err)
-	p, err := rulefile.Load("sample1.json5", sample)
-	must(t, err)
+	sample := must.Get(os.ReadFile("../../filerules/rulefile/testdata/sample1.json5"))(t)
+	p := must.Get(rulefile.Load("sample1.json5", sample))(t)
 	profile := opt.Profiles["ruled"]
 	profile.Name = "seed"
 	opt.Profiles["seed"], opt.FileRules["seed"] = profile, p
@@ -56,9 +56,8 @@ func TestToolsObeyTheLanguage(t *testing.T) {
 				wake(t, m, c.ID)
 			}
 			for name, want := range tt.want {
-				if got := toolsOn(t, m, c, name, phase == "awake", want.bash); got != want {
-					t.Errorf("%s, agent %s: %s is %+v, want %+v", phase, tt.agent, name, got, want)
-				}
+				expect.Equal(t, toolsOn(t, m, c, name, phase == "awake", want.bash), want,
+					"%s, agent %s: %s", phase, tt.agent, name)
 			}
 		}
 	}
@@ -80,11 +79,9 @@ func toolsOn(t *testing.T, m *manager, c chat.Chat, name string, awake, bash boo
 	for op, done := range map[string]bool{
 		"read": got.read, "write": got.write, "edit": got.edit, "bash": got.bash,
 	} {
-		e, err := m.Explain(ctx, c.ID, chat.Question{Path: name, Op: op})
-		must(t, err)
-		if (e.Verdict == "allow") != done {
-			t.Errorf("explain says %+v of %s of %s, which was done: %t", e, op, name, done)
-		}
+		e := must.Get(m.Explain(ctx, c.ID, chat.Question{Path: name, Op: op}))(t)
+		expect.True(t, (e.Verdict == "allow") == done,
+			"explain says %+v of %s of %s, which was done: %t", e, op, name, done)
 	}
 	for _, err := range []error{readErr, writeErr, editErr} {
 		var d *filewire.Denial
@@ -99,18 +96,15 @@ func toolsOn(t *testing.T, m *manager, c chat.Chat, name string, awake, bash boo
 // process, awake and asleep: no program of the host, no network and nothing of chatd.
 func TestToolsSeeLittle(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["default"]
-	p.AllowReadOutsideWorkspace = true
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) { p.AllowReadOutsideWorkspace = true })
 	m := open(t, opt)
 	inBothPhases(t, m, func(t *testing.T, c chat.Chat) {
 		home := strings.SplitN(c.Home, "/", 3)[1]
 		want := []string{"DIR:  " + home, "DIR:  proc", "DIR:  tmp", "DIR:  var"}
 		slices.Sort(want)
 		want = slices.Compact(want)
-		if got := listed(t, m, c.ID, "/"); !slices.Equal(got, want) {
-			t.Errorf("a tool sees %q, want %q", got, want)
-		}
+		got := listed(t, m, c.ID, "/")
+		expect.True(t, slices.Equal(got, want), "a tool sees %q, want %q", got, want)
 		for _, entry := range listed(t, m, c.ID, "/proc") {
 			pid := strings.TrimPrefix(entry, "DIR:  ")
 			if strings.Trim(pid, "0123456789") == "" && pid != "1" {
@@ -129,9 +123,8 @@ func TestToolsSeeLittle(t *testing.T) {
 func listed(t *testing.T, m *manager, id chat.ID, name string) []string {
 	t.Helper()
 	var all strings.Builder
-	_, err := m.ListDir(operator(t.Context()), id, filewire.ListDir{Path: name},
-		func(filewire.Answer) io.Writer { return &all })
-	must(t, err)
+	must.Get(m.ListDir(operator(t.Context()), id, filewire.ListDir{Path: name},
+		func(filewire.Answer) io.Writer { return &all }))(t)
 	return strings.Split(strings.TrimSpace(all.String()), "\n")
 }
 
@@ -143,21 +136,19 @@ func TestToolsOfAFullChat(t *testing.T) {
 	c := create(t, m, "full", "default")
 	put(t, m, c.ID, "f", "text")
 	full := func(t *testing.T) {
-		if text, err := get(t, m, c.ID, "f"); err != nil || text != "text" {
-			t.Errorf("read: %q, %v", text, err)
-		}
+		expect.Equal(t, must.Get(get(t, m, c.ID, "f"))(t), "text", "read")
 		put(t, m, c.ID, "f", "text")
 	}
 	ctx := operator(t.Context())
 	line := "set +m; while sleep 1000 & do :; done 2>/dev/null; echo > full"
-	must(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true}))
+	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: line, Enter: true}))
 	until(t, "its limit of tasks is met", func() bool {
 		got, err := m.Get(ctx, c.ID)
 		return err == nil && got.Usage != nil && got.Usage.Pids >= c.Limits.PidsMax
 	})
 	t.Run("tasks", full)
-	must(t, second(m.Freeze(asBridge(t.Context(), "root"), c.ID)))
+	must.Get(m.Freeze(asBridge(t.Context(), "root"), c.ID))(t)
 	t.Run("frozen", full)
-	must(t, m.Reap(ctx, c.ID))
+	must.Do(t, m.Reap(ctx, c.ID))
 	gone(t, opt, c)
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // traces lists everything on this host that still belongs to a chat, looked for
@@ -45,8 +47,7 @@ func traces(t testing.TB, opt provision.Options, c chat.Chat) []string {
 		}
 	}
 	for _, file := range []string{"/proc/key-users", "/proc/self/mountinfo", "/etc/passwd", "/etc/group", "/etc/shadow"} {
-		b, err := os.ReadFile(file)
-		must(t, err)
+		b := must.Get(os.ReadFile(file))(t)
 		for line := range strings.Lines(string(b)) {
 			if strings.Contains(line, string(c.ID)) || strings.Contains(line, fmt.Sprintf(" %d:", c.UID)) {
 				add("%s: %s", file, line)
@@ -54,8 +55,7 @@ func traces(t testing.TB, opt provision.Options, c chat.Chat) []string {
 		}
 	}
 	for _, save := range []string{"iptables-save", "ip6tables-save"} {
-		out, err := exec.Command(save).Output()
-		must(t, err)
+		out := must.Get(exec.Command(save).Output())(t)
 		if strings.Contains(string(out), "--uid-owner "+fmt.Sprint(c.UID)+" ") {
 			add("a rule in %s", save)
 		}
@@ -137,8 +137,7 @@ func gone(t testing.TB, opt provision.Options, c chat.Chat) {
 func forgotten(t testing.TB, opt provision.Options, c chat.Chat) {
 	t.Helper()
 	until(t, "the enforcer forgets the chat", func() bool {
-		left, err := filepath.Glob(filepath.Join(opt.Run, "keeper/sessions", string(c.ID)+".*"))
-		must(t, err)
+		left := must.Get(filepath.Glob(filepath.Join(opt.Run, "keeper/sessions", string(c.ID)+".*")))(t)
 		return len(left) == 0
 	})
 }
@@ -148,9 +147,8 @@ func whole(t testing.TB, opt provision.Options, c chat.Chat) {
 	t.Helper()
 	for _, key := range []string{c.User, fmt.Sprint(c.UID)} {
 		out, err := exec.Command("getent", "passwd", key).Output()
-		if err != nil || !strings.HasPrefix(string(out), c.User+":") {
-			t.Errorf("getent passwd %s: %q, %v", key, out, err)
-		}
+		expect.True(t, err == nil && strings.HasPrefix(string(out), c.User+":"),
+			"getent passwd %s: %q, %v", key, out, err)
 	}
 	tmp, varTmp := privateTrees(opt, c)
 	for _, dir := range []string{c.Home, tmp, varTmp} {
@@ -171,13 +169,11 @@ func TestTracesOfOtherWorlds(t *testing.T) {
 	needsRoot(t)
 	c := chat.Chat{UID: testUIDs.High - 1, ID: "no-chat-has-this-name"}
 	for prefix, found := range map[string]bool{worldsPrefix: false, "chatd-elsewhere-": true} {
-		dir, err := os.MkdirTemp("/tmp", prefix)
-		must(t, err)
+		dir := must.Get(os.MkdirTemp("/tmp", prefix))(t)
 		defer os.RemoveAll(dir)
 		file := filepath.Join(dir, fmt.Sprintf("%d.user", c.UID))
-		must(t, os.WriteFile(file, nil, 0o600))
-		if slices.Contains(filesOf("/tmp", c), file) != found {
-			t.Errorf("that %s is found is not %v", file, found)
-		}
+		must.Do(t, os.WriteFile(file, nil, 0o600))
+		expect.True(t, slices.Contains(filesOf("/tmp", c), file) == found,
+			"that %s is found is not %v", file, found)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // shop is what an operator has for its chats: below /srv, where root alone may write.
@@ -28,7 +30,7 @@ func newShop(t testing.TB, opt provision.Options) shop {
 	} {
 		s.write(t, path, text)
 	}
-	must(t, errors.Join(os.Chmod(s.at("tools/hello"), os.ModeSetuid|0o755), os.Chmod(s.at("shared"), os.ModeSticky|0o777),
+	must.Do(t, errors.Join(os.Chmod(s.at("tools/hello"), os.ModeSetuid|0o755), os.Chmod(s.at("shared"), os.ModeSticky|0o777),
 		os.Chmod(s.at("x/out.log"), 0o666), os.Chmod(s.at("motd"), 0o666)))
 	return s
 }
@@ -38,18 +40,18 @@ func (s shop) at(path string) string { return filepath.Join(s.dir, path) }
 func (s shop) write(t testing.TB, path, text string) {
 	t.Helper()
 	for dir := filepath.Dir(s.at(path)); dir != filepath.Dir(filepath.Dir(s.dir)); dir = filepath.Dir(dir) {
-		must(t, os.MkdirAll(dir, 0o755))
-		must(t, os.Chmod(dir, 0o755)) // whatever the umask
+		must.Do(t, os.MkdirAll(dir, 0o755))
+		must.Do(t, os.Chmod(dir, 0o755)) // whatever the umask
 	}
-	must(t, os.WriteFile(s.at(path), []byte(text), 0o644))
-	must(t, os.Chmod(s.at(path), 0o644))
+	must.Do(t, os.WriteFile(s.at(path), []byte(text), 0o644))
+	must.Do(t, os.Chmod(s.at(path), 0o644))
 }
 
 // whole lists everything in the shop with its content, owner and mode.
 func (s shop) whole(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
-	must(t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -135,11 +137,9 @@ func TestExposePaths(t *testing.T) {
 		{"cat " + s.at("motd"), "No such file"},
 		{"mkdir -p " + s.at("new"), readOnly},
 	})
-	text, err := os.ReadFile(s.at("shared/mine"))
-	must(t, err)
-	if uid := ownerUID(t, s.at("shared/mine")); string(text) != "mine\n" || uid != c.UID {
-		t.Errorf("on the host there is %q of uid %d", text, uid)
-	}
+	text := must.Get(os.ReadFile(s.at("shared/mine")))(t)
+	uid := ownerUID(t, s.at("shared/mine"))
+	expect.True(t, string(text) == "mine\n" && uid == c.UID, "on the host there is %q of uid %d", text, uid)
 	other := create(t, m, "another", "shop")
 	tryAll(t, m, other, []want{
 		{"ls ~/shared", "kept\nmine"},
@@ -147,9 +147,7 @@ func TestExposePaths(t *testing.T) {
 		{"rm -f ~/shared/mine", "not permitted"},   // the directory is sticky
 		{"echo theirs >~/shared/theirs", ""},
 	})
-	if uid := ownerUID(t, s.at("shared/theirs")); uid != other.UID {
-		t.Errorf("the other's file is of uid %d", uid)
-	}
+	expect.Equal(t, ownerUID(t, s.at("shared/theirs")), other.UID, "the other's file is of uid")
 	plain := create(t, m, "plain", "default")
 	tryAll(t, m, plain, []want{{"ls /opt/tools", "No such file"}, {"ls " + s.at("shared"), "No such file"}, {"ls ~/shared", "No such file"}})
 }
@@ -157,7 +155,7 @@ func TestExposePaths(t *testing.T) {
 func ownerUID(t testing.TB, path string) uint32 {
 	t.Helper()
 	var st unix.Stat_t
-	must(t, unix.Lstat(path, &st))
+	must.Do(t, unix.Lstat(path, &st))
 	return st.Uid
 }
 
@@ -171,12 +169,12 @@ func TestReapLeavesWhatWasExposed(t *testing.T) {
 		c := create(t, m, how, "shop")
 		tryAll(t, m, c, []want{{"cat ~/shared/kept ~/work/assets/logo", "kept\nlogo\n"}})
 		if how != "awake" {
-			must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+			must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 		}
 		if how == "linked" {
-			must(t, errors.Join(os.Remove(c.Home+"/shared"), os.Symlink(s.at("shared"), c.Home+"/shared"), os.Symlink(s.dir, c.Home+"/all")))
+			must.Do(t, errors.Join(os.Remove(c.Home+"/shared"), os.Symlink(s.at("shared"), c.Home+"/shared"), os.Symlink(s.dir, c.Home+"/all")))
 		}
-		must(t, m.Reap(operator(t.Context()), c.ID))
+		must.Do(t, m.Reap(operator(t.Context()), c.ID))
 		gone(t, opt, c)
 		if after := s.whole(t); after != before {
 			t.Fatalf("reap of a chat %s changed what it saw:\n%s\nwas\n%s", how, after, before)
@@ -190,21 +188,20 @@ func TestMountPointsInAHome(t *testing.T) {
 	opt, s := withShop(t)
 	m := open(t, opt)
 	c := create(t, m, "links", "shop")
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	victim := filepath.Join(filepath.Dir(opt.State), "victim")
-	must(t, errors.Join(os.Mkdir(victim, 0o777), os.Chmod(victim, 0o777)))
+	must.Do(t, errors.Join(os.Mkdir(victim, 0o777), os.Chmod(victim, 0o777)))
 	for _, cmd := range [][]string{{"work", victim}, {"shared", "/opt/chatd/shims"}, {"motd", victim + "/made"}} {
-		must(t, errors.Join(os.RemoveAll(c.Home+"/"+cmd[0]), os.Symlink(cmd[1], c.Home+"/"+cmd[0])))
+		must.Do(t, errors.Join(os.RemoveAll(c.Home+"/"+cmd[0]), os.Symlink(cmd[1], c.Home+"/"+cmd[0])))
 	}
-	must(t, second(m.Wake(operator(t.Context()), c.ID)))
+	must.Get(m.Wake(operator(t.Context()), c.ID))(t)
 	tryAll(t, m, c, []want{
 		{"cat ~/work/assets/logo ~/shared/kept ~/motd", "logo\nkept\ngood day\n"},
 		{"readlink ~/work.chatd-1 ~/shared.chatd-1 ~/motd.chatd-1", victim + "\n/opt/chatd/shims\n" + victim + "/made\n"},
 		{"test -x /opt/chatd/shims/sudo && echo still a shim", "still a shim"},
 	})
-	if made, err := os.ReadDir(victim); err != nil || len(made) > 0 {
-		t.Errorf("beside the home there is %v, %v", made, err)
-	}
+	made, err := os.ReadDir(victim)
+	expect.True(t, err == nil && len(made) == 0, "beside the home there is %v, %v", made, err)
 	_ = s
 }
 
@@ -226,14 +223,11 @@ func TestNothingMountsItself(t *testing.T) {
 		}
 	}
 	r := run(t, m, c.ID, "env; tr '\\0' '\\n' </proc/1/environ; cat /proc/self/mountinfo")
-	if strings.Contains(r.Stdout, "LEAK") || strings.Contains(r.Stdout, s.dir) {
-		t.Errorf("inherited or mounted: %s", r.Stdout)
-	}
+	expect.True(t, !strings.Contains(r.Stdout, "LEAK") && !strings.Contains(r.Stdout, s.dir),
+		"inherited or mounted: %s", r.Stdout)
 	env := c.Home + "/runtime-user-env/"
 	for _, line := range []string{"HOME=" + c.Home, "TMPDIR=/tmp", "XDG_CONFIG_HOME=" + env + "config", "XDG_CACHE_HOME=" + env + "cache", "XDG_STATE_HOME=" + env + "state"} {
-		if !slices.Contains(strings.Split(r.Stdout, "\n"), line) {
-			t.Errorf("no %s", line)
-		}
+		expect.True(t, slices.Contains(strings.Split(r.Stdout, "\n"), line), "no %s", line)
 	}
 	tryAll(t, m, c, []want{
 		{"dirname $(mktemp)", "/tmp"},

@@ -17,13 +17,15 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestGrants: what an expression stands for is there, by the name it has on the
 // host, and nothing that only looks like it; to read is not to write.
 func TestGrants(t *testing.T) {
 	opt, s := withShop(t)
-	must(t, os.Symlink("/etc/shadow", s.at("x/dir/link.txt")))
+	must.Do(t, os.Symlink("/etc/shadow", s.at("x/dir/link.txt")))
 	m := open(t, opt)
 	c := create(t, m, "grants", "shop")
 	tryAll(t, m, c, []want{
@@ -36,9 +38,8 @@ func TestGrants(t *testing.T) {
 		{"cat /sys/class/net/lo/address", "00:00:00:00:00:00"}, {"echo x >/sys/class/net/lo/address", readOnly}, {"ls /sys/class/net/lo/mtu", "No such file"},
 		{"head -c 9 /proc/cpuinfo", "processor"}, {"grep -c localhost /etc/hosts", "2"}, {"echo x >/tmp/picoclaw-1.txt", ""},
 	})
-	if b, err := os.ReadFile(s.at("x/out.log")); string(b) != "out\nmore\n" {
-		t.Errorf("on the host there is %q, %v", b, err)
-	}
+	b, err := os.ReadFile(s.at("x/out.log"))
+	expect.True(t, string(b) == "out\nmore\n", "on the host there is %q, %v", b, err)
 	grantedToTools(t, m, c, s)
 }
 
@@ -56,15 +57,11 @@ func grantedToTools(t *testing.T, m *manager, c chat.Chat, s shop) {
 			{"work/assets/logo", true, false}, {"/usr/bin/env", false, false},
 		} {
 			_, err := m.AppendFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: w.path, Content: &text}, nil)
-			if (err == nil) != w.writes {
-				t.Errorf("%s: append to %s: %v", how, w.path, err)
-			}
+			expect.True(t, (err == nil) == w.writes, "%s: append to %s: %v", how, w.path, err)
 			_, err = m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: w.path}, func(filewire.Answer) io.Writer { return io.Discard })
-			if (err == nil) != w.reads {
-				t.Errorf("%s: read %s: %v", how, w.path, err)
-			}
+			expect.True(t, (err == nil) == w.reads, "%s: read %s: %v", how, w.path, err)
 		}
-		must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+		must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	}
 }
 
@@ -84,25 +81,22 @@ func TestLaterMatches(t *testing.T) {
 	s.write(t, "later/two.txt", "two\n")
 	s.write(t, "later/deep/three.txt", "three\n")
 	s.write(t, "later/two.log", "no\n")
-	must(t, os.Symlink("/etc/passwd", s.at("later/link.txt")))
+	must.Do(t, os.Symlink("/etc/passwd", s.at("later/link.txt")))
 	for name, want := range map[string]string{
 		"one.txt": "one\n", "two.txt": "two\n", "deep/three.txt": "three\n", "two.log": "", "link.txt": "", "none.txt": "",
 	} {
 		got, err := get(t, m, c.ID, s.at("later/"+name))
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("the tool reads %q of %s, %v; want %q", got, name, err, want)
-		}
+		expect.True(t, got == want && (err == nil) == (want != ""),
+			"the tool reads %q of %s, %v; want %q", got, name, err, want)
 	}
-	must(t, os.WriteFile(s.at("later/two.txt"), []byte("changed\n"), 0o644))
-	if got, err := get(t, m, c.ID, s.at("later/two.txt")); got != "changed\n" {
-		t.Errorf("the tool reads %q, %v: not the host's file", got, err)
-	}
+	must.Do(t, os.WriteFile(s.at("later/two.txt"), []byte("changed\n"), 0o644))
+	got, err := get(t, m, c.ID, s.at("later/two.txt"))
+	expect.True(t, got == "changed\n", "the tool reads %q, %v: not the host's file", got, err)
 	text := "x"
-	if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: s.at("later/two.txt"), Content: &text}, nil); err == nil {
-		t.Error("the tool writes what may be read")
-	}
+	_, err = m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: s.at("later/two.txt"), Content: &text}, nil)
+	expect.True(t, err != nil, "the tool writes what may be read")
 	tryAll(t, m, c, []want{{"cat " + s.at("later/two.txt"), "No such file"}})
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	tryAll(t, m, c, []want{{"cat " + s.at("later/two.txt"), "changed"}})
 }
 
@@ -118,14 +112,11 @@ func TestReadOutsideWorkspace(t *testing.T) {
 		c := create(t, m, profile, profile)
 		for path, there := range map[string]bool{"/proc/self/status": true, "/usr/bin/env": false, "/etc/hosts": false, "/etc/shadow": false, "/root": false} {
 			_, err := m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: path}, func(filewire.Answer) io.Writer { return io.Discard })
-			if (err == nil) != (may && there) {
-				t.Errorf("%s: read %s: %v", profile, path, err)
-			}
+			expect.True(t, (err == nil) == (may && there), "%s: read %s: %v", profile, path, err)
 		}
 		text := "x"
-		if _, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "/usr/x", Content: &text}, nil); err == nil {
-			t.Errorf("%s: wrote to /usr", profile)
-		}
+		_, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "/usr/x", Content: &text}, nil)
+		expect.True(t, err != nil, "%s: wrote to /usr", profile)
 	}
 }
 
@@ -144,16 +135,13 @@ func TestTooManyMatches(t *testing.T) {
 	c := create(t, m, "a thousand", "many")
 	tryAll(t, m, c, []want{{"cat " + s.at("many") + "/*.txt 2>&1 | sort | uniq -c; cat " + s.at("many/0999.txt"), "x"},
 		{"grep -c " + s.at("many") + " /proc/self/mountinfo", fmt.Sprint(chat.MaxGrantMatches)}})
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	s.write(t, "many/1000.txt", "x\n")
 	const why = "allow_read_paths[0]: cannot use"
-	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "more than 1000 paths") {
-		t.Errorf("wake with 1,001 matches: %v", err)
-	}
-	must(t, m.Reap(operator(t.Context()), c.ID))
-	if _, err := openManager(t.Context(), opt); err == nil {
-		t.Error("a second chatd came up")
-	}
+	_, err := m.Wake(operator(t.Context()), c.ID)
+	expect.True(t, err != nil && !errors.Is(err, chat.ErrInvalid) && strings.Contains(err.Error(), why) && strings.Contains(err.Error(), "more than 1000 paths"), "wake with 1,001 matches: %v", err)
+	must.Do(t, m.Reap(operator(t.Context()), c.ID))
+	expect.True(t, expect.Err(openManager(t.Context(), opt)) != nil, "a second chatd came up")
 	later := options(t)
 	later.Profiles = opt.Profiles
 	if _, err := openManager(t.Context(), later); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) {
@@ -166,10 +154,9 @@ func TestTooManyMatches(t *testing.T) {
 func manyByDaemon(t *testing.T, opt provision.Options, pattern string) {
 	t.Helper()
 	config := configFile(t, opt)
-	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
+	f := must.Get(os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0))(t)
 	fmt.Fprintf(f, "profiles:\n  many:\n    allow_read_paths:\n      - '^/etc/hosts$'\n      - '%s'\n", pattern)
-	must(t, f.Close())
+	must.Do(t, f.Close())
 	const line = 12
 	for _, check := range []string{"--check", "--json"} {
 		ctx, cancel := context.WithTimeout(t.Context(), longEnough) // one that serves would never end
@@ -206,7 +193,7 @@ func TestRefusedSources(t *testing.T) {
 				o.Profiles = map[string]chat.Profile{"default": p}
 				if m, err := openManager(t.Context(), o); err == nil || !strings.Contains(err.Error(), why) {
 					if err == nil {
-						must(t, m.Close())
+						must.Do(t, m.Close())
 					}
 					t.Errorf("%s: %v\nwant %s", mode, err, why)
 				}
@@ -218,19 +205,18 @@ func TestRefusedSources(t *testing.T) {
 func prepareRefused(t *testing.T, opt provision.Options, s shop) {
 	t.Helper()
 	for _, d := range []string{"alias", "parent", "kernel/proc", "open/in", "theirs/in", "grouped/in", "closed/in"} {
-		must(t, os.MkdirAll(s.at(d), 0o755))
+		must.Do(t, os.MkdirAll(s.at(d), 0o755))
 	}
-	must(t, os.MkdirAll(opt.Homes, 0o711))
+	must.Do(t, os.MkdirAll(opt.Homes, 0o711))
 	for path, on := range map[string]string{opt.Homes: s.at("alias"), filepath.Dir(opt.Homes): s.at("parent")} {
-		must(t, unix.Mount(path, on, "", unix.MS_BIND, ""))
-		t.Cleanup(func() { must(t, unix.Unmount(on, unix.MNT_DETACH)) })
+		must.Do(t, unix.Mount(path, on, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { must.Do(t, unix.Unmount(on, unix.MNT_DETACH)) })
 	}
-	must(t, unix.Mount("proc", s.at("kernel/proc"), "proc", 0, ""))
-	t.Cleanup(func() { must(t, unix.Unmount(s.at("kernel/proc"), unix.MNT_DETACH)) })
-	must(t, errors.Join(os.Symlink(s.at("tools"), s.at("link")), os.Symlink("tools", s.at("way")), unix.Mkfifo(s.at("fifo"), 0o666),
+	must.Do(t, unix.Mount("proc", s.at("kernel/proc"), "proc", 0, ""))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(s.at("kernel/proc"), unix.MNT_DETACH)) })
+	must.Do(t, errors.Join(os.Symlink(s.at("tools"), s.at("link")), os.Symlink("tools", s.at("way")), unix.Mkfifo(s.at("fifo"), 0o666),
 		os.Chmod(s.at("open"), os.ModeSticky|0o777), os.Chown(s.at("theirs"), 12345, 0), os.Chmod(s.at("grouped"), 0o775), os.Chmod(s.at("closed"), 0o700)))
-	l, err := net.Listen("unix", s.at("sock"))
-	must(t, err)
+	l := must.Get(net.Listen("unix", s.at("sock")))(t)
 	t.Cleanup(func() { l.Close() })
 }
 
@@ -239,7 +225,7 @@ func prepareRefused(t *testing.T, opt provision.Options, s shop) {
 func TestRefusedTargets(t *testing.T) {
 	opt := options(t)
 	s := newShop(t, opt)
-	must(t, errors.Join(os.MkdirAll(s.at("shared/made"), 0o777), os.Symlink("inner", s.at("tools/linked"))))
+	must.Do(t, errors.Join(os.MkdirAll(s.at("shared/made"), 0o777), os.Symlink("inner", s.at("tools/linked"))))
 	in := func(source, target string, mode chat.Mode) chat.Expose {
 		return chat.Expose{Source: s.at(source), Target: target, Mode: mode}
 	}
@@ -261,7 +247,7 @@ func TestRefusedTargets(t *testing.T) {
 		o.Profiles = map[string]chat.Profile{"default": p}
 		if m, err := openManager(t.Context(), o); err == nil || !strings.Contains(err.Error(), c.why) {
 			if err == nil {
-				must(t, m.Close())
+				must.Do(t, m.Close())
 			}
 			t.Errorf("%s: %v\nwant %s", name, err, c.why)
 		}
@@ -273,24 +259,22 @@ func TestSourceSwappedLater(t *testing.T) {
 	opt, s := withShop(t)
 	m := open(t, opt)
 	c := create(t, m, "swap", "shop")
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
-	must(t, errors.Join(os.Rename(s.at("assets"), s.at("assets.was")), os.Symlink("/etc", s.at("assets"))))
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
+	must.Do(t, errors.Join(os.Rename(s.at("assets"), s.at("assets.was")), os.Symlink("/etc", s.at("assets"))))
 	refusedWake(t, m, c, "is a link to")
-	must(t, os.Remove(s.at("assets")))
+	must.Do(t, os.Remove(s.at("assets")))
 	refusedWake(t, m, c, "not there")
-	must(t, errors.Join(os.Rename(s.at("assets.was"), s.at("assets")), os.Chmod(s.dir, 0o777)))
+	must.Do(t, errors.Join(os.Rename(s.at("assets.was"), s.at("assets")), os.Chmod(s.dir, 0o777)))
 	refusedWake(t, m, c, "everybody may write")
-	must(t, os.Chmod(s.dir, 0o755))
-	must(t, second(m.Wake(operator(t.Context()), c.ID)))
+	must.Do(t, os.Chmod(s.dir, 0o755))
+	must.Get(m.Wake(operator(t.Context()), c.ID))(t)
 	tryAll(t, m, c, []want{{"cat ~/work/assets/logo", "logo"}})
 }
 
 func refusedWake(t *testing.T, m *manager, c chat.Chat, why string) {
 	t.Helper()
-	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("wake: %v, want %s", err, why)
-	}
-	if left := pidsOf(c.UID); len(left) > 0 {
-		t.Errorf("a chat that may not wake has processes %v", left)
-	}
+	_, err := m.Wake(operator(t.Context()), c.ID)
+	expect.True(t, err != nil && strings.Contains(err.Error(), why), "wake: %v, want %s", err, why)
+	left := pidsOf(c.UID)
+	expect.True(t, len(left) == 0, "a chat that may not wake has processes %v", left)
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPlanIsWhatRuns: the plan of a session is what the kernel says of it, entry by entry and in
@@ -28,12 +30,10 @@ func TestPlanIsWhatRuns(t *testing.T) {
 	m := open(t, opt)
 	for _, profile := range []string{"shop", "default", "web"} {
 		c := create(t, m, "plan of "+profile, profile)
-		p, err := m.Plan(operator(t.Context()), c.ID)
-		must(t, err)
+		p := must.Get(m.Plan(operator(t.Context()), c.ID))(t)
 		pid := innerPID(t, c.UID)
-		if p.StartedAt == nil || p.ID != c.ID || p.UID != c.UID || p.Profile != profile {
-			t.Errorf("%+v", p)
-		}
+		expect.True(t, p.StartedAt != nil && p.ID == c.ID && p.UID == c.UID && p.Profile == profile,
+			"%+v", p)
 		sameMounts(t, opt, c, p, pid)
 		sameNamespaces(t, p, pid)
 		sameEnv(t, p, c.UID)
@@ -66,8 +66,7 @@ type mountLine struct{ options, kind, super string }
 
 func mountsOf(t testing.TB, pid int) map[string]mountLine {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	must(t, err)
+	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid)))(t)
 	all := map[string]mountLine{}
 	for line := range strings.Lines(string(b)) {
 		before, after, _ := strings.Cut(line, " - ")
@@ -144,13 +143,10 @@ func sameFile(t testing.TB, a, b string, own bool) bool {
 func sameNamespaces(t *testing.T, p chat.Plan, pid int) {
 	t.Helper()
 	for file, name := range map[string]string{"cgroup": "cgroup", "ipc": "ipc", "mnt": "mount", "net": "net", "pid": "pid", "user": "user", "uts": "uts"} {
-		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, file))
-		must(t, err)
-		ours, err := os.Readlink("/proc/self/ns/" + file)
-		must(t, err)
-		if shown := slices.Contains(p.Namespaces, name); shown != (theirs != ours) {
-			t.Errorf("%s: namespace %s of its own: %t, told %t", p.Profile, name, theirs != ours, shown)
-		}
+		theirs := must.Get(os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, file)))(t)
+		ours := must.Get(os.Readlink("/proc/self/ns/" + file))(t)
+		expect.Equal(t, slices.Contains(p.Namespaces, name), (theirs != ours),
+			"%s: namespace %s of its own: %t, told", p.Profile, name, theirs != ours)
 	}
 }
 
@@ -161,8 +157,7 @@ func sameEnv(t *testing.T, p chat.Plan, uid uint32) {
 		if commOf(pid) != "tmux: server" {
 			continue
 		}
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		must(t, err)
+		b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)))(t)
 		var names []string
 		for e := range strings.SplitSeq(strings.TrimRight(string(b), "\x00"), "\x00") {
 			name, _, _ := strings.Cut(e, "=")
@@ -180,26 +175,24 @@ func sameEnv(t *testing.T, p chat.Plan, uid uint32) {
 // another config, and so does its plan; the next session has the new.
 func TestPlanOutlivesChatd(t *testing.T) {
 	opt, s := withShop(t)
-	m, err := openManager(t.Context(), opt)
-	must(t, err)
+	m := must.Get(openManager(t.Context(), opt))(t)
 	c := create(t, m, "outlives", "shop")
 	before, err := m.Plan(operator(t.Context()), c.ID)
-	must(t, errors.Join(err, m.Close()))
+	must.Do(t, errors.Join(err, m.Close()))
 	p := opt.Profiles["shop"]
 	p.ExposePaths, p.AllowWritePaths = []chat.Expose{{Source: s.at("assets"), Target: "/opt/tools", Mode: chat.ReadOnly}}, nil
 	opt.Profiles["shop"] = p
 	m = open(t, opt)
 	after, err := m.Plan(operator(t.Context()), c.ID)
-	if err != nil || !reflect.DeepEqual(before, after) {
-		t.Errorf("the plan is %+v, %v\nwas %+v", after, err, before)
-	}
+	expect.True(t, err == nil && reflect.DeepEqual(before, after),
+		"the plan is %+v, %v\nwas %+v", after, err, before)
 	tryAll(t, m, c, []want{{"/opt/tools/hello && echo x >" + s.at("shared/later") + " && cat ~/motd", "hello from the tools\ngood day\n"}})
-	must(t, second(m.Sleep(operator(t.Context()), c.ID)))
+	must.Get(m.Sleep(operator(t.Context()), c.ID))(t)
 	after, err = m.Plan(operator(t.Context()), c.ID)
 	if err != nil || after.StartedAt != nil || !hasMount(after, s.at("assets"), "/opt/tools") || hasMount(after, s.at("shared"), c.Home+"/shared") {
 		t.Errorf("asleep the plan is %+v, %v", after, err)
 	}
-	must(t, second(m.Wake(operator(t.Context()), c.ID)))
+	must.Get(m.Wake(operator(t.Context()), c.ID))(t)
 	tryAll(t, m, c, []want{{"cat /opt/tools/logo", "logo"}, {"cat ~/shared/kept", "No such file"}})
 }
 
@@ -217,15 +210,10 @@ func TestPlanIsForOperators(t *testing.T) {
 	opt.Profiles["shop"] = shop
 	m := open(t, opt)
 	bridge := chat.WithCaller(context.Background(), chat.Caller{Name: "one", UID: 1000, Role: chat.RoleBridge})
-	c, _, err := m.Create(bridge, chat.Spec{ExternalID: "mine", Profile: "shop"})
-	must(t, err)
-	if _, err := m.Plan(bridge, c.ID); !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("a bridge's own chat: %v, want ErrDenied", err)
-	}
+	c := must.First(m.Create(bridge, chat.Spec{ExternalID: "mine", Profile: "shop"}))(t)
+	expect.Is(t, expect.Err(m.Plan(bridge, c.ID)), chat.ErrDenied, "a bridge's own chat")
 	other := chat.WithCaller(context.Background(), chat.Caller{Name: "two", UID: 1001, Role: chat.RoleBridge})
-	if _, err := m.Plan(other, c.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("another's chat: %v, want ErrNotFound", err)
-	}
+	expect.Is(t, expect.Err(m.Plan(other, c.ID)), chat.ErrNotFound, "another's chat")
 	var found int
 	for line := range strings.Lines(log.String()) {
 		var r struct {
@@ -242,9 +230,7 @@ func TestPlanIsForOperators(t *testing.T) {
 			t.Errorf("the record is %s", line)
 		}
 	}
-	if found != 1 {
-		t.Errorf("%d records of the plan, want 1", found)
-	}
+	expect.True(t, found == 1, "%d records of the plan, want 1", found)
 	audit, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
 	if exposed := s.at("tools") + `\" at \"/opt/tools\" ro`; err != nil || !strings.Contains(string(audit), exposed) {
 		t.Errorf("the audit log has no %s: %v", exposed, err)
@@ -275,24 +261,19 @@ func TestExposeForAll(t *testing.T) {
 	opt := options(t)
 	s := newShop(t, opt)
 	config := configFile(t, opt)
-	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
+	f := must.Get(os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0))(t)
 	fmt.Fprintf(f, "expose_paths:\n  - {source: %s, target: /opt/a, mode: rw}\n  - {source: %s, target: /opt/b, mode: ro}\n", s.at("shared"), s.at("tools"))
 	fmt.Fprintf(f, "profiles:\n  own:\n    expose_paths:\n      - {source: %s, target: /opt/a, mode: ro}\n", s.at("assets"))
-	must(t, f.Close())
+	must.Do(t, f.Close())
 	d := startDaemonOn(t, config)
 	for profile, w := range map[string]string{"default": "kept\nhello\ninner\n", "own": "logo\nhello\ninner\n"} {
-		c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: profile, Profile: profile})
-		must(t, err)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: profile, Profile: profile}))(t)
 		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "ls /opt/a /opt/b | grep -v -e : -e '^$'"})
-		if err != nil || r.Stdout != w {
-			t.Errorf("%s: %q, %v; want %q", profile, r.Stdout, err, w)
-		}
+		expect.True(t, err == nil && r.Stdout == w, "%s: %q, %v; want %q", profile, r.Stdout, err, w)
 		p, err := d.Plan(t.Context(), c.ID)
-		if err != nil || !hasMount(p, s.at("tools"), "/opt/b") {
-			t.Errorf("%s: %v, %+v", profile, err, p.Mounts)
-		}
-		must(t, d.Reap(t.Context(), c.ID))
+		expect.True(t, err == nil && hasMount(p, s.at("tools"), "/opt/b"),
+			"%s: %v, %+v", profile, err, p.Mounts)
+		must.Do(t, d.Reap(t.Context(), c.ID))
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/chatd/chatd/front/mcp"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/provision"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // The same commands for every way in: refused by PicoClaw's guard in a workspace, and not.
@@ -38,9 +40,7 @@ func said(t testing.TB, err error) string {
 	if err == nil {
 		return ""
 	}
-	if !errors.Is(err, chat.ErrDenied) {
-		t.Errorf("no denial: %v", err)
-	}
+	expect.Is(t, err, chat.ErrDenied, "no denial")
 	return err.Error()
 }
 
@@ -57,8 +57,7 @@ func callTool(t testing.TB, m api.Chats, id chat.ID, tool string, arguments map[
 	h := mcp.NewWeb("test").Handler(m, id, func(_ context.Context, err error) *api.Problem {
 		return &api.Problem{Kind: api.Kind(err), Detail: err.Error()}
 	})
-	params, err := json.Marshal(map[string]any{"name": tool, "arguments": arguments})
-	must(t, err)
+	params := must.Get(json.Marshal(map[string]any{"name": tool, "arguments": arguments}))(t)
 	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+string(params)+`}`))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
@@ -102,7 +101,7 @@ func TestSameVerdict(t *testing.T) {
 		{"a background run", func(s string) string {
 			r, err := k.StartRun(ctx, c.ID, chat.RunSpec{Command: s})
 			if err == nil {
-				must(t, m.EndRun(ctx, c.ID, r.ID))
+				must.Do(t, m.EndRun(ctx, c.ID, r.ID))
 			}
 			return said(t, err)
 		}},
@@ -110,7 +109,7 @@ func TestSameVerdict(t *testing.T) {
 		{"a schedule that is made", func(s string) string {
 			sched, err := k.AddSchedule(ctx, c.ID, chat.ScheduleSpec{Cron: "@yearly", Command: s})
 			if err == nil {
-				must(t, k.RemoveSchedule(ctx, c.ID, sched.ID))
+				must.Do(t, k.RemoveSchedule(ctx, c.ID, sched.ID))
 			}
 			return said(t, err)
 		}},
@@ -128,19 +127,14 @@ func TestSameVerdict(t *testing.T) {
 			if w.name == "MCP" { // says the words alone
 				want = strings.TrimSuffix(want, ": denied")
 			}
-			if got := w.try(command); got != want {
-				t.Errorf("%s, %s: %q, want %q", w.name, command, got, want)
-			}
+			expect.Equal(t, w.try(command), want, "%s, %s", w.name, command)
 		}
-		if got := dues[command].DeniedBy; got != d.VisibleRule() {
-			t.Errorf("a scheduled run, %s: denied by %q, want %q", command, got, d.VisibleRule())
-		}
+		expect.Equal(t, dues[command].DeniedBy, d.VisibleRule(),
+			"a scheduled run, %s: denied by", command)
 	}
 	for _, command := range allowedEverywhere {
 		for _, w := range ways {
-			if got := w.try(command); got != "" {
-				t.Errorf("%s, %s: %q", w.name, command, got)
-			}
+			expect.Equal(t, w.try(command), "", "%s, %s", w.name, command)
 		}
 	}
 }
@@ -151,18 +145,18 @@ func dueUnderTheGuard(t testing.TB, m *manager, k *runs.Chats, opt provision.Opt
 	t.Helper()
 	ctx := operator(t.Context())
 	off := withGuard(opt, "strict", func(p *chat.Profile) { p.Guard = chat.Guard{} })
-	must(t, m.ReloadProfiles(ctx, nil, off))
+	must.Do(t, m.ReloadProfiles(ctx, nil, off))
 	names := map[string]string{}
 	for _, command := range append(append([]string{}, refusedEverywhere...), allowedEverywhere...) {
 		names[command] = scheduled(t, k, id, chat.ScheduleSpec{At: "2026-11-21T09:00", Command: command}).ID
 	}
-	must(t, m.ReloadProfiles(ctx, nil, opt.Profiles))
+	must.Do(t, m.ReloadProfiles(ctx, nil, opt.Profiles))
 	clock.move(time.Minute)
 	out := map[string]chat.ScheduleResult{}
 	for command, name := range names {
 		s := waitScheduled(t, k, id, name, 1)
 		out[command] = *s.Last
-		must(t, k.RemoveSchedule(ctx, id, name))
+		must.Do(t, k.RemoveSchedule(ctx, id, name))
 	}
 	return out
 }

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // workersEnv is how many tests run beside each other, each in a process and in
@@ -191,9 +194,7 @@ func inside(ctx context.Context, dir string, args ...string) *exec.Cmd {
 // TestWorkers runs two tests beside each other, of which one fails.
 func TestWorkers(t *testing.T) {
 	needsRoot(t)
-	if os.Getenv("CHATD_TEST_FAIL") != "" {
-		t.Fatal("as asked for")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_FAIL") == "", "as asked for")
 	if onHost() {
 		return // there they run one after another
 	}
@@ -205,13 +206,11 @@ func TestWorkers(t *testing.T) {
 	}
 	cmd.Env = append(cmd.Env, workersEnv+"=2", "CHATD_TEST_FAIL=1")
 	out, err := cmd.CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte("--- FAIL: TestWorkers")) {
-		t.Errorf("a test that fails beside others is not told: %v: %s", err, out)
-	}
+	expect.True(t, err != nil && bytes.Contains(out, []byte("--- FAIL: TestWorkers")),
+		"a test that fails beside others is not told: %v: %s", err, out)
 	said := out[bytes.LastIndex(out, []byte("=== RUN")):]
-	if !bytes.Contains(said, []byte("--- PASS: TestAlone")) {
-		t.Errorf("a test that wants to be alone is not the last: %s", out)
-	}
+	expect.True(t, bytes.Contains(said, []byte("--- PASS: TestAlone")),
+		"a test that wants to be alone is not the last: %s", out)
 }
 
 // TestAlone wants to be alone; see TestWorkers.

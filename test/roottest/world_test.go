@@ -14,13 +14,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/landlock"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // testUIDs lie above chatd's default range and depend on the process that started this
@@ -70,10 +74,10 @@ func options(t testing.TB) provision.Options {
 // later: it looks at all of them for each link that it makes (recently_deleted, fs/ext4/ialloc.c).
 func mountProfiles(t testing.TB, dir string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(dir), 0o711))
-	must(t, os.Mkdir(dir, 0o755))
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
-	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	must.Do(t, os.MkdirAll(filepath.Dir(dir), 0o711))
+	must.Do(t, os.Mkdir(dir, 0o755))
+	must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // dropAccounts removes the records that a test left of its uids: the next daemon, which begins
@@ -82,10 +86,9 @@ func dropAccounts(t testing.TB) {
 	if onHost() {
 		return
 	}
-	entries, err := os.ReadDir("/etc/userdb")
-	must(t, err)
+	entries := must.Get(os.ReadDir("/etc/userdb"))(t)
 	for _, e := range entries {
-		must(t, os.Remove(filepath.Join("/etc/userdb", e.Name())))
+		must.Do(t, os.Remove(filepath.Join("/etc/userdb", e.Name())))
 	}
 }
 
@@ -112,17 +115,15 @@ func removeCgroups(t testing.TB, name string) {
 		})
 		err = errors.Join(err, left)
 	}
-	if err != nil {
-		t.Errorf("cannot remove the test's cgroups: %v", err)
-	}
+	expect.True(t, err == nil, "cannot remove the test's cgroups: %v", err)
 }
 
 // configFile writes what a real daemon with these options reads.
 func configFile(t testing.TB, opt provision.Options) string {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(opt.State), "chatd.yaml")
-	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(t, os.WriteFile(file, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\nbackend: %s\n",
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\nbackend: %s\n",
 		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup, opt.Backend), 0o600))
 	return file
 }
@@ -164,24 +165,15 @@ func (w testWriter) Write(b []byte) (int, error) {
 func open(t testing.TB, opt provision.Options) *manager {
 	t.Helper()
 	needsRoot(t)
-	m, err := openManager(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(openManager(t.Context(), opt))(t)
 	t.Cleanup(func() {
 		ctx := operator(context.Background())
 		page, err := m.List(ctx, chat.Filter{Limit: 1000})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		for _, c := range page.Chats {
-			if err := m.Reap(ctx, c.ID); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, m.Reap(ctx, c.ID))
 		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, m.Close())
 	})
 	return m
 }
@@ -199,9 +191,7 @@ func create(t testing.TB, m *manager, external, profile string) chat.Chat {
 		c, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: profile})
 		return !errors.Is(err, chat.ErrBusy)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return c
 }
 
@@ -227,8 +217,108 @@ func promised(t testing.TB, l chat.LayerName) chat.LayerState {
 func run(t testing.TB, m *manager, id chat.ID, command string) chat.RunResult {
 	t.Helper()
 	r, err := m.Run(operator(t.Context()), id, chat.RunSpec{Command: command})
-	if err != nil {
-		t.Fatalf("run %q: %v", command, err)
-	}
+	must.True(t, err == nil, "run %q: %v", command, err)
 	return r
+}
+
+// manager is a provision.Manager with the front's reading of runs and its speaking with file tools
+// above it, and without the front's check of commands. Its Manager alone is chatd-root.
+type manager struct {
+	below
+	*runs.Streams
+	*runs.Tools
+}
+
+// below has its methods hidden by those of Streams and Tools.
+type below struct{ *provision.Manager }
+
+// openManager is provision.Open.
+func openManager(ctx context.Context, opt provision.Options) (*manager, error) {
+	return above(provision.Open(ctx, opt))
+}
+
+// startManager is provision.Start.
+func startManager(ctx context.Context, opt provision.Options) (*manager, error) {
+	return above(provision.Start(ctx, opt))
+}
+
+func above(m *provision.Manager, err error) (*manager, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &manager{below{m}, runs.NewStreams(m), runs.NewTools(m)}, nil
+}
+
+// longEnough bounds every wait for something that must come: no test fails because a machine
+// is slow, and one that waits for what never comes says what that is.
+const longEnough = 8 * time.Minute
+
+// until waits for ok, and fails the test with what it waited for where that never comes.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	must.True(t, comes(ok), "%s: not within %s", what, longEnough)
+}
+
+// comes reports whether ok is true before longEnough is over.
+func comes(ok func() bool) bool {
+	for end := time.Now().Add(longEnough); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// exists is for until and comes.
+func exists(path string) func() bool {
+	return func() bool { _, err := os.Lstat(path); return err == nil }
+}
+
+// runTag is in the environment of a run that a test looks for, and of all that it starts.
+const runTag = "CHATD_TEST_RUN"
+
+// tagged are the processes of a uid that a run with that tag started. Counting them does not depend
+// on the session's own processes, or on when they have all started.
+func tagged(uid uint32, tag string) (found []int) {
+	for _, pid := range pidsOf(uid) {
+		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		if err == nil && strings.Contains("\x00"+string(env), "\x00"+runTag+"="+tag+"\x00") {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// inRuns are the processes of a uid, the dead among them, that are in the leaf of a run, as the
+// kernel says.
+func inRuns(uid uint32) (found []int) {
+	for _, pid := range pidsOf(uid) {
+		groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+		if err == nil && strings.Contains(string(groups), "/runs/") {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// prints runs a shell command in the chat, and expects what it prints.
+func prints(t testing.TB, m *manager, id chat.ID, command, want string) {
+	t.Helper()
+	r := run(t, m, id, command)
+	expect.True(t, r.Stdout == want, "%q: %+v, want %q", command, r, want)
+}
+
+// edit changes a profile of that name.
+func edit(opt provision.Options, name string, change func(*chat.Profile)) {
+	p := opt.Profiles[name]
+	change(&p)
+	opt.Profiles[name] = p
+}
+
+// needsNamespaces skips a test that cannot be on a machine whose namespaces are the host's.
+func needsNamespaces(t testing.TB, why string) {
+	t.Helper()
+	if onHost() {
+		t.Skip(why)
+	}
 }

@@ -3,7 +3,6 @@
 package vagrant
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const archivesDir = "/var/lib/chatd-archives"
@@ -22,30 +23,19 @@ func TestHostArchive(t *testing.T) {
 	ctx, cancel := bounded(5 * time.Minute)
 	defer cancel()
 	c := create(t, "default")
-	if r := run(t, c.ID, "echo kept >f && ln f g && mkdir d && truncate -s 1G d/hole"); r.Exit != 0 {
-		t.Fatalf("%+v", r)
-	}
-	a, err := asker.Archive(ctx, c.ID, chat.ToArchive{})
-	must(t, err)
-	if _, err := asker.Get(ctx, c.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("it is still there: %v", err)
-	}
+	r := run(t, c.ID, "echo kept >f && ln f g && mkdir d && truncate -s 1G d/hole")
+	must.True(t, r.Exit == 0, "%+v", r)
+	a := must.Get(asker.Archive(ctx, c.ID, chat.ToArchive{}))(t)
+	expect.Is(t, expect.Err(asker.Get(ctx, c.ID)), chat.ErrNotFound, "it is still there")
 	leftNothing(t, []chat.Chat{c})
-	if got := output(t, "stat", "-c", "%a %U %G", archivesDir); got != "700 root root" {
-		t.Errorf("the directory is %s", got)
-	}
-	_, err = asker.VerifyArchive(ctx, a.Name)
-	must(t, err)
-	back, err := asker.Unarchive(ctx, a.Name)
-	must(t, err)
-	if r := run(t, c.ID, "cat f && stat -c %h g && stat -c %s d/hole"); back.UID == c.UID ||
-		r.Stdout != "kept\n2\n1073741824\n" {
-		t.Errorf("uid %d, %+v", back.UID, r)
-	}
-	must(t, asker.RemoveArchive(ctx, a.Name))
-	if left, err := os.ReadDir(archivesDir); err != nil || len(left) > 0 {
-		t.Errorf("there is %v, %v", left, err)
-	}
+	expect.Equal(t, output(t, "stat", "-c", "%a %U %G", archivesDir), "700 root root", "the directory")
+	must.Get(asker.VerifyArchive(ctx, a.Name))(t)
+	back := must.Get(asker.Unarchive(ctx, a.Name))(t)
+	r = run(t, c.ID, "cat f && stat -c %h g && stat -c %s d/hole")
+	expect.True(t, back.UID != c.UID && r.Stdout == "kept\n2\n1073741824\n", "uid %d, %+v", back.UID, r)
+	must.Do(t, asker.RemoveArchive(ctx, a.Name))
+	left, err := os.ReadDir(archivesDir)
+	expect.True(t, err == nil && len(left) == 0, "there is %v, %v", left, err)
 }
 
 // snapshots makes kept archives where homes have reflinks: of a snapshot while the chat goes on,
@@ -66,32 +56,22 @@ func snapshots(t *testing.T) {
 	}
 	eventually(t, timeout, "its program writes", func() bool { return beats() > 0 })
 	began := property(t, unitOf(c.ID), "MainPID")
-	a, err := asker.Archive(ctx, c.ID, chat.ToArchive{Keep: true, StayAwake: true})
-	must(t, err)
-	if !a.Snapshot || a.Slept != "" {
-		t.Errorf("the archive is %+v", a)
-	}
+	a := must.Get(asker.Archive(ctx, c.ID, chat.ToArchive{Keep: true, StayAwake: true}))(t)
+	expect.True(t, a.Snapshot && a.Slept == "", "the archive is %+v", a)
 	at := beats()
 	eventually(t, timeout, "its program goes on", func() bool { return beats() > at })
-	if now := property(t, unitOf(c.ID), "MainPID"); now != began {
-		t.Errorf("its session was %s and is %s", began, now)
-	}
-	if units := output(t, "systemctl", "list-units", "--all", "--plain", "--no-legend",
-		"chatd-????????????????.service"); strings.Count(units, "\n") > 0 {
-		t.Errorf("units are left:\n%s", units)
-	}
+	expect.Equal(t, property(t, unitOf(c.ID), "MainPID"), began, "its session was %s and", began)
+	units := output(t, "systemctl", "list-units", "--all", "--plain", "--no-legend",
+		"chatd-????????????????.service")
+	expect.True(t, strings.Count(units, "\n") <= 0, "units are left:\n%s", units)
 	left, err := os.ReadDir(snapshotsDir)
-	if err != nil || len(left) > 0 {
-		t.Errorf("clones are left: %v, %v", left, err)
-	}
-	must(t, reap(c.ID))
-	_, err = asker.Unarchive(ctx, a.Name)
-	must(t, err)
-	if r := run(t, c.ID, "cat f && test -s beats"); r.Stdout != "kept\n" || r.Exit != 0 {
-		t.Errorf("it came back with %+v", r)
-	}
-	must(t, asker.RemoveArchive(ctx, a.Name))
-	must(t, reap(c.ID))
+	expect.True(t, err == nil && len(left) == 0, "clones are left: %v, %v", left, err)
+	must.Do(t, reap(c.ID))
+	must.Get(asker.Unarchive(ctx, a.Name))(t)
+	r := run(t, c.ID, "cat f && test -s beats")
+	expect.True(t, r.Stdout == "kept\n" && r.Exit == 0, "it came back with %+v", r)
+	must.Do(t, asker.RemoveArchive(ctx, a.Name))
+	must.Do(t, reap(c.ID))
 	withoutRoom(t)
 }
 
@@ -101,14 +81,11 @@ func withoutRoom(t *testing.T) {
 	ctx, cancel := bounded(5 * time.Minute)
 	defer cancel()
 	c := create(t, "narrow")
-	if r := run(t, c.ID, "touch $(seq 60) && head -c 5M /dev/zero >f"); r.Exit != 0 {
-		t.Fatalf("%+v", r)
-	}
-	a, err := asker.Archive(ctx, c.ID, chat.ToArchive{Keep: true})
-	must(t, err)
-	if a.Snapshot || !strings.Contains(a.Slept, "quota") || get(t, c.ID).Awake {
-		t.Errorf("with a full quota: %+v", a)
-	}
-	must(t, asker.RemoveArchive(ctx, a.Name))
-	must(t, reap(c.ID))
+	r := run(t, c.ID, "touch $(seq 60) && head -c 5M /dev/zero >f")
+	must.True(t, r.Exit == 0, "%+v", r)
+	a := must.Get(asker.Archive(ctx, c.ID, chat.ToArchive{Keep: true}))(t)
+	expect.True(t, !a.Snapshot && strings.Contains(a.Slept, "quota") && !get(t, c.ID).Awake,
+		"with a full quota: %+v", a)
+	must.Do(t, asker.RemoveArchive(ctx, a.Name))
+	must.Do(t, reap(c.ID))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHostBehindItsBack: rules are flushed and an account's record goes. The
@@ -29,26 +31,20 @@ func TestHostBehindItsBack(t *testing.T) {
 		eventually(t, timeout, "mended after "+flush, mended)
 	}
 	records, _ := filepath.Glob(filepath.Join(userdb, "*"+string(c.ID)+"*"))
-	if len(records) == 0 {
-		t.Fatal("the chat has no record in userdb")
-	}
+	must.True(t, len(records) != 0, "the chat has no record in userdb")
 	for _, r := range records {
-		must(t, os.Remove(r))
+		must.Do(t, os.Remove(r))
 	}
-	if _, err := try(timeout, "getent", "passwd", c.User); err == nil {
-		t.Fatal("the account is still resolved: nothing was removed")
-	}
+	must.True(t, expect.Err(try(timeout, "getent", "passwd", c.User)) != nil,
+		"the account is still resolved: nothing was removed")
 	reconciled(t, "the account is mended", func() bool {
 		_, err := try(timeout, "getent", "passwd", c.User)
 		return err == nil
 	})
 	wantCarried(t, "what the profile allows, after mending", c.UID, "tcp", net.JoinHostPort(outsideV4, "8000"), true)
-	if after := sessionOf(t, c.ID); after != before {
-		t.Errorf("the session was %+v and is %+v", before, after)
-	}
-	if h := host(t); len(h.Findings) > 0 {
-		t.Errorf("findings: %q", h.Findings)
-	}
+	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
+	h := host(t)
+	expect.True(t, len(h.Findings) == 0, "findings: %q", h.Findings)
 }
 
 // TestHostEgressJump: without its jump in OUTPUT the wall does not stop anybody,
@@ -63,9 +59,8 @@ func TestHostEgressJump(t *testing.T) {
 	t.Cleanup(func() { output(t, "systemctl", "start", service) })
 	rule := shell(t, "iptables -S OUTPUT | grep -- '-j CHATD' | head -1 | sed 's/^-A/-D/'")
 	shell(t, "iptables "+rule)
-	if err := dial(c.UID, "tcp", at); err != nil {
-		t.Errorf("without the jump: %v, want an answer: the refusals of other tests come from elsewhere", err)
-	}
+	expect.Is(t, dial(c.UID, "tcp", at), nil,
+		"without the jump: …, want an answer: the refusals of other tests come from elsewhere")
 	output(t, "systemctl", "start", service)
 	wantDial(t, "mended", c.UID, "tcp", at, false)
 }
@@ -74,8 +69,7 @@ func TestHostEgressJump(t *testing.T) {
 // Creates do not need it; chatd's own start waits for it, or does not need it
 // either (iptables over nft takes no lock).
 func TestHostXtablesLock(t *testing.T) {
-	release, err := holdLock()
-	must(t, err)
+	release := must.Get(holdLock())(t)
 	if again, err := holdLock(); err == nil {
 		_ = again()
 		t.Fatal("the lock can be taken twice: it is not held")
@@ -89,11 +83,11 @@ func TestHostXtablesLock(t *testing.T) {
 			t.Errorf("create while the lock is held: %v", err)
 			continue
 		}
-		must(t, reap(c.ID))
+		must.Do(t, reap(c.ID))
 	}
 	t.Logf("three creates and reaps took %v", time.Since(begin).Round(time.Millisecond))
 	restart(t)
-	must(t, <-freed)
+	must.Do(t, <-freed)
 	if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
 		t.Errorf("missing %v, findings %q", h.Missing, h.Findings)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHostBusSilent: the bus is stopped for a while, and takes calls without an answer. A create
@@ -26,15 +28,10 @@ func TestHostBusSilent(t *testing.T) {
 		t.Errorf("a create while the bus is silent: %v, want %v", err, chat.ErrBusy)
 	}
 	signal("CONT")
-	made, err := ask(spec)
-	must(t, err)
-	if got := said(t, made.ID, "echo on"); got != "on" {
-		t.Errorf("afterwards a run says %q", got)
-	}
-	must(t, reap(made.ID))
-	if after := sessionOf(t, c.ID); after != before {
-		t.Errorf("the session was %+v and is %+v", before, after)
-	}
+	made := must.Get(ask(spec))(t)
+	expect.Equal(t, said(t, made.ID, "echo on"), "on", "afterwards a run says")
+	must.Do(t, reap(made.ID))
+	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
 }
 
 // TestHostReexecUnderCreates: PID 1 executes itself again, again and again, while chats are made.
@@ -49,9 +46,8 @@ func TestHostReexecUnderCreates(t *testing.T) {
 				return
 			case <-time.After(pause):
 				begin := time.Now()
-				if out, err := try(timeout, "systemctl", "daemon-reexec"); err != nil {
-					t.Errorf("daemon-reexec: %v: %s", err, out)
-				}
+				out, err := try(timeout, "systemctl", "daemon-reexec")
+				expect.True(t, err == nil, "daemon-reexec: %v: %s", err, out)
 				// Twice as long as it took, or a slow machine does nothing else.
 				pause = max(time.Second, 2*time.Since(begin))
 			}
@@ -78,9 +74,7 @@ func TestHostReexecUnderCreates(t *testing.T) {
 			}
 			return err == nil
 		})
-		if got := said(t, c.ID, "echo on"); got != "on" {
-			t.Errorf("a run says %q", got)
-		}
-		must(t, reap(c.ID))
+		expect.Equal(t, said(t, c.ID, "echo on"), "on", "a run says")
+		must.Do(t, reap(c.ID))
 	}
 }

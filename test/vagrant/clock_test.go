@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // stepClock moves the wall clock; the monotonic one goes on.
@@ -36,23 +38,21 @@ func stepClock(by time.Duration) error {
 // can be made, and the audit log stays one chain in one order.
 func TestHostClock(t *testing.T) {
 	awake := create(t, "")
-	asleep, err := ask(chat.Spec{ExternalID: external(t), Awake: new(bool)})
-	must(t, err)
-	t.Cleanup(func() { must(t, reap(asleep.ID)) })
+	asleep := must.Get(ask(chat.Spec{ExternalID: external(t), Awake: new(bool)}))(t)
+	t.Cleanup(func() { must.Do(t, reap(asleep.ID)) })
 	before := sessionOf(t, awake.ID)
 	const day = 24 * time.Hour
 	var stepped time.Duration
 	step := func(by time.Duration) {
-		must(t, stepClock(by))
+		must.Do(t, stepClock(by))
 		stepped += by
 	}
-	t.Cleanup(func() { must(t, stepClock(-stepped)) })
+	t.Cleanup(func() { must.Do(t, stepClock(-stepped)) })
 	for _, by := range []time.Duration{day, -2 * day} {
 		was := time.Now()
 		step(by)
-		if moved := time.Now().Round(0).Sub(was.Round(0)); (moved - by).Abs() > time.Hour {
-			t.Fatalf("the clock moved by %v, want %v", moved, by)
-		}
+		moved := time.Now().Round(0).Sub(was.Round(0))
+		must.True(t, (moved-by).Abs() <= time.Hour, "the clock moved by %v, want %v", moved, by)
 		checkAfterStep(t, by, awake, asleep, before)
 		restart(t)
 		checkAfterStep(t, by, awake, asleep, before)
@@ -62,12 +62,9 @@ func TestHostClock(t *testing.T) {
 
 func checkAfterStep(t *testing.T, by time.Duration, awake, asleep chat.Chat, before session) {
 	t.Helper()
-	if after := sessionOf(t, awake.ID); after != before {
-		t.Errorf("after a step of %v the session was %+v and is %+v", by, before, after)
-	}
-	if got := said(t, awake.ID, "echo alive"); got != "alive" {
-		t.Errorf("after a step of %v a run says %q", by, got)
-	}
+	expect.Equal(t, sessionOf(t, awake.ID), before,
+		"after a step of %v the session was %+v and", by, before)
+	expect.Equal(t, said(t, awake.ID, "echo alive"), "alive", "after a step of %v a run says", by)
 	if got := get(t, asleep.ID); got.UID != asleep.UID || got.Awake || got.Phase != chat.Ready {
 		t.Errorf("after a step of %v the sleeping chat is %+v", by, got)
 	}
@@ -76,7 +73,7 @@ func checkAfterStep(t *testing.T, by time.Duration, awake, asleep chat.Chat, bef
 		t.Errorf("create after a step of %v: %v", by, err)
 		return
 	}
-	must(t, reap(c.ID))
+	must.Do(t, reap(c.ID))
 }
 
 // checkAudit verifies the whole log and that its numbers only rise, by one.
@@ -93,23 +90,20 @@ func checkAudit(t *testing.T) {
 	})
 	var last uint64
 	for _, path := range files {
-		f, err := os.Open(path)
-		must(t, err)
+		f := must.Get(os.Open(path))(t)
 		for in := bufio.NewScanner(f); in.Scan(); {
 			var l struct {
 				Seq uint64 `json:"seq"`
 			}
-			must(t, json.Unmarshal(in.Bytes(), &l))
+			must.Do(t, json.Unmarshal(in.Bytes(), &l))
 			if last > 0 && l.Seq != last+1 {
 				t.Errorf("line %d of the audit log follows line %d", l.Seq, last)
 			}
 			last = l.Seq
 		}
-		must(t, f.Close())
+		must.Do(t, f.Close())
 	}
-	if last == 0 {
-		t.Error("the audit log is empty")
-	}
+	expect.True(t, last != 0, "the audit log is empty")
 }
 
 // missing says that a path is not there; any other trouble is an answer too.

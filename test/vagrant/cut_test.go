@@ -4,15 +4,21 @@ package vagrant
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const cutLedger = notes + "/cut.log"
@@ -36,11 +42,10 @@ func (l *ledger) write(words ...any) error {
 // TestBeforeCut creates, reaps, archives and writes files until the machine dies, or for at most
 // ten minutes, which is a failure: nobody cut the power.
 func TestBeforeCut(t *testing.T) {
-	must(t, os.MkdirAll(notes, 0o700))
-	f, err := os.Create(cutLedger)
-	must(t, err)
+	must.Do(t, os.MkdirAll(notes, 0o700))
+	f := must.Get(os.Create(cutLedger))(t)
 	l := &ledger{f: f}
-	must(t, l.write("begin"))
+	must.Do(t, l.write("begin"))
 	fmt.Println("ready for the cut")
 	var wg sync.WaitGroup
 	end := time.Now().Add(10 * time.Minute)
@@ -69,11 +74,7 @@ func TestBeforeCut(t *testing.T) {
 		})
 	}
 	for w := 6; w < 8; w++ { // the one asleep, the other awake
-		wg.Go(func() {
-			if err := writeAndRecord(l, w, 5*(w-6), end); err != nil {
-				t.Error(err)
-			}
-		})
+		wg.Go(func() { expect.NoError(t, writeAndRecord(l, w, 5*(w-6), end)) })
 	}
 	wg.Wait()
 	t.Error("the power was never cut")
@@ -136,8 +137,7 @@ func readInFlight(t *testing.T) map[string]int {
 	ends := map[string]string{
 		"created": "creating", "reaped": "reaping", "archived": "archiving", "wrote": "writing",
 	}
-	b, err := os.ReadFile(cutLedger)
-	must(t, err)
+	b := must.Get(os.ReadFile(cutLedger))(t)
 	for line := range strings.Lines(string(b)) {
 		word, _, _ := strings.Cut(line, " ")
 		if begin, ok := ends[word]; ok {
@@ -151,8 +151,7 @@ func readInFlight(t *testing.T) map[string]int {
 
 func readLedger(t *testing.T) map[chat.ID]*ledgerEntry {
 	t.Helper()
-	f, err := os.Open(cutLedger)
-	must(t, err)
+	f := must.Get(os.Open(cutLedger))(t)
 	defer f.Close()
 	said := map[chat.ID]*ledgerEntry{}
 	for in := bufio.NewScanner(f); in.Scan(); {
@@ -180,13 +179,10 @@ func TestAfterCut(t *testing.T) {
 	uids := map[uint32]chat.ID{}
 	for _, c := range all(t) {
 		now[c.ID] = c
-		if other, ok := uids[c.UID]; ok {
-			t.Errorf("chats %s and %s have the uid %d", c.ID, other, c.UID)
-		}
+		other, ok := uids[c.UID]
+		expect.True(t, !ok, "chats %s and %s have the uid %d", c.ID, other, c.UID)
 		uids[c.UID] = c.ID
-		if c.Phase != chat.Ready {
-			t.Errorf("chat %s is %s", c.ID, c.Phase)
-		}
+		expect.Equal(t, c.Phase, chat.Ready, "chat %s", c.ID)
 	}
 	var created, reaped int
 	for id, n := range said {
@@ -194,9 +190,7 @@ func TestAfterCut(t *testing.T) {
 		switch {
 		case n.reaped:
 			reaped++
-			if there {
-				t.Errorf("chat %s was reaped, and is there: %+v", id, c)
-			}
+			expect.True(t, !there, "chat %s was reaped, and is there: %+v", id, c)
 		case n.reaping:
 		case !there:
 			t.Errorf("chat %s (%s) was created, and is not there", id, n.external)
@@ -210,9 +204,7 @@ func TestAfterCut(t *testing.T) {
 	t.Logf("in flight: %v; acknowledged: %d creates that stayed, %d reaps and archives; "+
 		"%d chats are there",
 		readInFlight(t), created, reaped, len(now))
-	if created < 3 || reaped < 3 {
-		t.Error("too few: the power was cut before anything happened")
-	}
+	expect.True(t, created >= 3 && reaped >= 3, "too few: the power was cut before anything happened")
 	t.Run("uids", func(t *testing.T) { checkUIDs(t, now) })
 	t.Run("archives", func(t *testing.T) { checkArchives(t, said, now) })
 	t.Run("files", func(t *testing.T) { checkWritten(t, now) })
@@ -225,26 +217,20 @@ func TestAfterCut(t *testing.T) {
 func checkArchives(t *testing.T, said map[chat.ID]*ledgerEntry, now map[chat.ID]chat.Chat) {
 	ctx, cancel := bounded(5 * time.Minute)
 	defer cancel()
-	all, err := asker.Archives(ctx, chat.ArchiveFilter{})
-	must(t, err)
+	all := must.Get(asker.Archives(ctx, chat.ArchiveFilter{}))(t)
 	kept, unpacked := map[chat.ID]bool{}, []chat.Chat{}
 	for _, a := range all {
 		kept[a.Chat] = true
-		if _, err := asker.VerifyArchive(ctx, a.Name); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, expect.Err(asker.VerifyArchive(ctx, a.Name)))
 		if _, there := now[a.Chat]; !there && len(unpacked) < 2 {
-			c, err := asker.Unarchive(ctx, a.Name)
-			must(t, err)
+			c := must.Get(asker.Unarchive(ctx, a.Name))(t)
 			unpacked = append(unpacked, c)
 			if b, err := os.ReadFile(filepath.Join(c.Home, cutFile)); err != nil || string(b) != cutContent(1) {
 				t.Errorf("the archive %s has %d bytes of its file, %v", a.Name, len(b), err)
 			}
-			must(t, reap(c.ID))
+			must.Do(t, reap(c.ID))
 		}
-		if err := asker.RemoveArchive(ctx, a.Name); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, asker.RemoveArchive(ctx, a.Name))
 	}
 	for id, n := range said {
 		if _, there := now[id]; n.archived && !there && !kept[id] {
@@ -252,9 +238,8 @@ func checkArchives(t *testing.T, said map[chat.ID]*ledgerEntry, now map[chat.ID]
 		}
 	}
 	leftNothing(t, unpacked)
-	if left, err := os.ReadDir(archivesDir); err != nil || len(left) > 0 {
-		t.Errorf("the directory of archives has %v, %v", left, err)
-	}
+	left, err := os.ReadDir(archivesDir)
+	expect.True(t, err == nil && len(left) == 0, "the directory of archives has %v, %v", left, err)
 	t.Logf("%d archives, of which %d were unpacked", len(all), len(unpacked))
 }
 
@@ -263,18 +248,15 @@ func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
 	known := map[string]bool{}
 	for _, c := range now {
 		known[string(c.ID)], known[c.User], known[fmt.Sprint(c.UID)] = true, true, true
-		if out, err := try(timeout, "getent", "passwd", fmt.Sprint(c.UID)); err != nil || !strings.HasPrefix(out, c.User+":") {
-			t.Errorf("the account of %s: %s %v", c.ID, out, err)
-		}
-		if got := output(t, "stat", "-c", "%a %u %g", c.Home); got != fmt.Sprintf("700 %d %d", c.UID, c.UID) {
-			t.Errorf("%s is %s", c.Home, got)
-		}
+		out, err := try(timeout, "getent", "passwd", fmt.Sprint(c.UID))
+		expect.True(t, err == nil && strings.HasPrefix(out, c.User+":"), "the account of %s: %s %v", c.ID, out, err)
+		expect.Equal(t, output(t, "stat", "-c", "%a %u %g", c.Home), fmt.Sprintf("700 %d %d", c.UID, c.UID),
+			"%s", c.Home)
 	}
 	for _, dir := range []string{
 		homesDir, snapshotsDir, userdb, stateDir + "/tmp", stateDir + "/vartmp",
 	} {
-		entries, err := os.ReadDir(dir)
-		must(t, err)
+		entries := must.Get(os.ReadDir(dir))(t)
 		for _, e := range entries {
 			name := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".user"), ".group")
 			if !known[name] && filepath.Join(dir, name) != snapshotsDir {
@@ -297,7 +279,7 @@ func wakeAndReap(t *testing.T, now map[chat.ID]chat.Chat) {
 	}
 	each(4, len(chats), func(i int) {
 		if testing.Short() && i >= 6 {
-			must(t, reap(chats[i].ID))
+			must.Do(t, reap(chats[i].ID))
 			return
 		}
 		ctx, cancel := bounded(2 * timeout)
@@ -306,9 +288,167 @@ func wakeAndReap(t *testing.T, now map[chat.ID]chat.Chat) {
 		if err != nil || strings.TrimSpace(r.Stdout) != "alive" {
 			t.Errorf("chat %s cannot be used: %+v %v", chats[i].ID, r, err)
 		}
-		if err := reap(chats[i].ID); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, reap(chats[i].ID))
 	})
 	leftNothing(t, chats)
+}
+
+// cutFile is what write_file replaces until the power goes.
+const cutFile = "cut"
+
+// cutContent is the n-th content: 300 kB in which each line says n.
+func cutContent(n int) string { return strings.Repeat(fmt.Sprintf("%09d\n", n), 30_000) }
+
+// writeAndRecord replaces a file of a chat of its own, over and over, and records each write that
+// was acknowledged.
+func writeAndRecord(l *ledger, worker, i int, end time.Time) error {
+	c, err := createAndRecord(l, worker, i)
+	if err != nil {
+		return err
+	}
+	for n := 1; time.Now().Before(end); n++ {
+		if err := l.write("writing", c.ID, cutFile, n); err != nil {
+			return err
+		}
+		if err := writeFile(c.ID, n); err != nil {
+			return err
+		}
+		if err := l.write("wrote", c.ID, cutFile, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFile replaces the file of a chat by its n-th content.
+func writeFile(id chat.ID, n int) error {
+	ctx, cancel := bounded(2 * timeout)
+	defer cancel()
+	text := cutContent(n)
+	write := filewire.WriteFile{Path: cutFile, Content: &text}
+	if _, err := asker.WriteFile(ctx, id, write, nil); err != nil {
+		return fmt.Errorf("write_file: %w", err)
+	}
+	return nil
+}
+
+// TestHostFileTools: the file tools make their view and work under the service's confinement, of a
+// chat that is awake and of one that is asleep.
+func TestHostFileTools(t *testing.T) {
+	c := create(t, "default")
+	for n, how := range []string{"awake", "asleep"} {
+		must.Do(t, writeFile(c.ID, n))
+		var got strings.Builder
+		ctx, cancel := bounded(timeout)
+		_, err := asker.ReadFile(ctx, c.ID, filewire.ReadFile{Path: cutFile}, func(filewire.Answer) io.Writer { return &got })
+		if err != nil || !strings.HasPrefix(cutContent(n), got.String()) || got.Len() == 0 {
+			t.Errorf("%s: %d bytes, %v", how, got.Len(), err)
+		}
+		_, err = asker.Sleep(ctx, c.ID)
+		cancel()
+		if n == 0 {
+			must.Do(t, err)
+		}
+	}
+}
+
+// recordedWrites is the last write of each chat that was acknowledged.
+func recordedWrites(t *testing.T) map[chat.ID]int {
+	t.Helper()
+	f := must.Get(os.Open(cutLedger))(t)
+	defer f.Close()
+	last := map[chat.ID]int{}
+	for in := bufio.NewScanner(f); in.Scan(); {
+		w := strings.Fields(in.Text())
+		if len(w) != 4 || w[0] != "wrote" {
+			continue
+		}
+		n := must.Get(strconv.Atoi(w[3]))(t)
+		last[chat.ID(w[1])] = n
+	}
+	return last
+}
+
+// checkWritten: each file is the last content that was acknowledged or the next one, whole;
+// and the next write leaves nothing of what the cut broke off.
+func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
+	last := recordedWrites(t)
+	expect.True(t, len(last) >= 2,
+		"%d chats wrote files, want 2: the power was cut before anything happened", len(last))
+	for id, n := range last {
+		home := now[id].Home
+		b, err := os.ReadFile(filepath.Join(home, cutFile))
+		if err != nil || string(b) != cutContent(n) && string(b) != cutContent(n+1) {
+			t.Errorf("chat %s: write %d was acknowledged, and there are %d bytes, %.12q … %.12q, %v", id, n, len(b), b, b[max(0, len(b)-10):], err)
+		}
+		left, _ := filepath.Glob(filepath.Join(home, ".tmp-*"))
+		t.Logf("chat %s: %d writes were acknowledged; the cut left %d temporary files", id, n, len(left))
+		ctx, cancel := bounded(2 * timeout)
+		text := "after the cut"
+		_, err = asker.WriteFile(ctx, id, filewire.WriteFile{Path: cutFile, Content: &text}, nil)
+		cancel()
+		if left, _ := filepath.Glob(filepath.Join(home, ".tmp-*")); err != nil || len(left) > 0 {
+			t.Errorf("chat %s: after the next write %v is left, %v", id, left, err)
+		}
+	}
+}
+
+// usedUIDs has a line for each uid that a chat had before one of the cuts of this machine.
+const usedUIDs = notes + "/cut.uids"
+
+// checkUIDs: no uid was given twice, also before former cuts.
+func checkUIDs(t *testing.T, now map[chat.ID]chat.Chat) {
+	b, err := os.ReadFile(usedUIDs)
+	if !errors.Is(err, os.ErrNotExist) {
+		must.Do(t, err)
+	}
+	used := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		uid, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		used[uid] = id + " before a former cut"
+	}
+	former := len(used)
+	give := func(uid, id string) {
+		if other, ok := used[uid]; ok && other != id {
+			t.Errorf("uid %s: chat %s has it, and %s", uid, id, other)
+		}
+		used[uid] = id
+	}
+	ledger := must.Get(os.ReadFile(cutLedger))(t)
+	for line := range strings.Lines(string(ledger)) {
+		if w := strings.Fields(line); len(w) == 4 && w[0] == "created" {
+			give(w[2], w[1])
+		}
+	}
+	for id, c := range now {
+		give(fmt.Sprint(c.UID), string(id))
+	}
+	var text strings.Builder
+	for uid, id := range used {
+		id, _, _ = strings.Cut(id, " ")
+		fmt.Fprintln(&text, uid, id)
+	}
+	must.Do(t, os.WriteFile(usedUIDs, []byte(text.String()), 0o600))
+	t.Logf("%d uids, %d of them before former cuts", len(used), former)
+}
+
+// checkOwners: no file of the host's file systems belongs to a uid of a chat that is not there.
+func checkOwners(t *testing.T, now map[chat.ID]chat.Chat) {
+	known := map[string]bool{}
+	for _, c := range now {
+		known[fmt.Sprint(c.UID)] = true
+	}
+	seen := map[string]bool{}
+	for _, top := range []string{"/", homesDir, "/tmp", "/var/tmp", "/run", "/dev/shm"} {
+		found := output(t, "find", top, "-xdev", "-uid", fmt.Sprint("+", uidLow-1), "-uid",
+			fmt.Sprint("-", uidHigh+1), "-printf", "%U %p\n")
+		for line := range strings.Lines(found) {
+			uid, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+			seen[uid] = true
+			expect.True(t, known[uid], "%s belongs to uid %s, which no chat has", path, uid)
+		}
+	}
+	for uid := range known {
+		expect.True(t, seen[uid], "no file belongs to uid %s", uid)
+	}
 }

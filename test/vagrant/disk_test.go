@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // skeleton is what a new home of the profile "stuffed" starts with: more than a
@@ -27,15 +29,15 @@ func onSmallHomes(t *testing.T) {
 	for _, c := range all(t) {
 		t.Fatalf("chat %s is there: its home would be hidden", c.ID)
 	}
-	must(t, os.MkdirAll(skeleton, 0o755))
-	must(t, os.WriteFile(skeleton+"/stuff", make([]byte, 256<<10), 0o644))
+	must.Do(t, os.MkdirAll(skeleton, 0o755))
+	must.Do(t, os.WriteFile(skeleton+"/stuff", make([]byte, 256<<10), 0o644))
 	output(t, "systemctl", "stop", service)
 	output(t, "mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=100,mode=0711", "chatd-e2e", homesDir)
 	t.Cleanup(func() {
 		output(t, "systemctl", "stop", service)
 		output(t, "umount", homesDir)
 		output(t, "systemctl", "start", service)
-		must(t, os.RemoveAll(skeleton+"/stuff"))
+		must.Do(t, os.RemoveAll(skeleton+"/stuff"))
 	})
 	output(t, "systemctl", "start", service)
 }
@@ -45,11 +47,10 @@ func onSmallHomes(t *testing.T) {
 func fill(t *testing.T, how func(dir string) error) (free func()) {
 	t.Helper()
 	dir := filepath.Join(homesDir, ".fill")
-	must(t, os.Mkdir(dir, 0o700))
-	if err := how(dir); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
-	return func() { must(t, os.RemoveAll(dir)) }
+	must.Do(t, os.Mkdir(dir, 0o700))
+	err := how(dir)
+	must.True(t, errors.Is(err, unix.ENOSPC), "the disk is not full: %v", err)
+	return func() { must.Do(t, os.RemoveAll(dir)) }
 }
 
 // takeBlocks takes every block that is left: most of them at once (fallocate(2)), for to write
@@ -102,22 +103,17 @@ func TestHostFullDisk(t *testing.T) {
 			free := fill(t, full.take)
 			spec.ExternalID = external(t)
 			_, err := ask(spec)
-			if err == nil || !strings.Contains(err.Error(), "no space left on device") {
-				t.Errorf("create on a full disk: %v, want an error that says so", err)
-			}
+			expect.True(t, err != nil && strings.Contains(err.Error(), "no space left on device"),
+				"create on a full disk: %v, want an error that says so", err)
 			for _, c := range all(t) {
 				t.Errorf("chat %s of %s is listed", c.ID, c.ExternalID)
 			}
 			free()
-			if after := places(t); after != before {
-				t.Errorf("before the create there was\n%sand after it\n%s", before, after)
-			}
-			c, err := ask(spec)
-			must(t, err)
-			if fi, err := os.Stat(filepath.Join(c.Home, "stuff")); err != nil || fi.Size() != 256<<10 {
-				t.Errorf("the home lacks its skeleton: %v", err)
-			}
-			must(t, reap(c.ID))
+			expect.Equal(t, places(t), before, "before the create there was\n%sand after it\n", before)
+			c := must.Get(ask(spec))(t)
+			fi, err := os.Stat(filepath.Join(c.Home, "stuff"))
+			expect.True(t, err == nil && fi.Size() == 256<<10, "the home lacks its skeleton: %v", err)
+			must.Do(t, reap(c.ID))
 		})
 	}
 }
@@ -127,8 +123,7 @@ func places(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
 	for _, dir := range []string{homesDir, userdb, stateDir + "/tmp", stateDir + "/vartmp"} {
-		entries, err := os.ReadDir(dir)
-		must(t, err)
+		entries := must.Get(os.ReadDir(dir))(t)
 		for _, e := range entries {
 			fmt.Fprintln(&b, filepath.Join(dir, e.Name()))
 		}
@@ -140,13 +135,11 @@ func places(t testing.TB) string {
 // sleeps and reaps, and the reap gives the room back.
 func TestHostFullRestart(t *testing.T) {
 	full, other := create(t, "default"), create(t, "default")
-	if err := takeBlocks(full.Home); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
+	err := takeBlocks(full.Home)
+	must.True(t, errors.Is(err, unix.ENOSPC), "the disk is not full: %v", err)
 	output(t, "systemctl", "restart", service)
-	if c := get(t, other.ID); !c.Awake {
-		t.Errorf("after the restart %+v sleeps", c)
-	}
+	c := get(t, other.ID)
+	expect.True(t, c.Awake, "after the restart %+v sleeps", c)
 	worksOnFullDisk(t, full.ID, other.ID)
 }
 
@@ -157,29 +150,24 @@ func worksOnFullDisk(t *testing.T, full, other chat.ID) {
 	ctx, cancel := bounded(timeout)
 	defer cancel()
 	h, err := asker.Host(ctx)
-	if err != nil || len(h.Missing) > 0 {
-		t.Errorf("missing %v: %v", h.Missing, err)
-	}
-	if c, err := asker.Sleep(ctx, other); err != nil || c.Awake {
-		t.Errorf("%+v, %v", c, err)
-	}
-	must(t, reap(full))
+	expect.True(t, err == nil && len(h.Missing) == 0, "missing %v: %v", h.Missing, err)
+	c, err := asker.Sleep(ctx, other)
+	expect.True(t, err == nil && !c.Awake, "%+v, %v", c, err)
+	must.Do(t, reap(full))
 	eventually(t, timeout, "the other wakes", func() bool { _, err := asker.Wake(ctx, other); return err == nil })
-	must(t, reap(other))
+	must.Do(t, reap(other))
 }
 
 // TestBeforeFullReboot leaves a chat that has filled the disk, and another.
 func TestBeforeFullReboot(t *testing.T) {
 	var ids []chat.ID
 	for _, name := range fullReboot {
-		c, err := ask(chat.Spec{ExternalID: name})
-		must(t, err)
+		c := must.Get(ask(chat.Spec{ExternalID: name}))(t)
 		ids = append(ids, c.ID)
 	}
 	output(t, "sync")
-	if err := takeBlocks(filepath.Join(homesDir, string(ids[0]))); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
+	err := takeBlocks(filepath.Join(homesDir, string(ids[0])))
+	must.True(t, errors.Is(err, unix.ENOSPC), "the disk is not full: %v", err)
 	output(t, "sync")
 }
 
@@ -187,11 +175,93 @@ func TestBeforeFullReboot(t *testing.T) {
 func TestAfterFullReboot(t *testing.T) {
 	var ids []chat.ID
 	for _, name := range fullReboot { // to ask again finds it, also where nothing begins
-		c, err := ask(chat.Spec{ExternalID: name, Awake: new(bool)})
-		must(t, err)
+		c := must.Get(ask(chat.Spec{ExternalID: name, Awake: new(bool)}))(t)
 		ids = append(ids, c.ID)
 	}
 	worksOnFullDisk(t, ids[0], ids[1])
 }
 
 var fullReboot = []string{"e2e:full reboot:full", "e2e:full reboot:other"}
+
+// privateDirs are the directories that pam_namespace replaces, and where the
+// instances lie.
+var privateDirs = map[string]string{"/tmp": stateDir + "/tmp", "/var/tmp": stateDir + "/vartmp"}
+
+// TestHostTmp looks from inside two sessions: each has a /tmp and a /var/tmp of
+// its own, which is its instance and not the host's.
+func TestHostTmp(t *testing.T) {
+	a, b := create(t, ""), create(t, "")
+	for dir, parent := range privateDirs {
+		t.Run(dir, func(t *testing.T) {
+			outside := must.Get(os.CreateTemp(dir, "chatd-e2e-outside-"))(t)
+			t.Cleanup(func() { _ = os.Remove(outside.Name()) })
+			mine := fmt.Sprintf("%s/chatd-e2e-%s", dir, a.ID)
+			said(t, a.ID, "echo secret > "+mine+" && cat "+mine)
+			got := run(t, b.ID, "cat "+mine)
+			expect.True(t, got.Exit != 0, "another chat reads %s", mine)
+			if got := run(t, a.ID, "cat "+outside.Name()); got.Exit == 0 {
+				t.Errorf("the chat reads the host's %s", outside.Name())
+			}
+			_, err := os.Lstat(mine)
+			expect.True(t, os.IsNotExist(err), "the chat's file is in the host's %s: %v", dir, err)
+			instance := filepath.Join(parent, a.User, filepath.Base(mine))
+			expect.Equal(t, content(t, instance), "secret", "%s has", instance)
+		})
+	}
+	t.Run("shm", func(t *testing.T) { checkShm(t, a, b) })
+}
+
+// checkShm: /dev/shm is a small tmpfs of the session's own.
+func checkShm(t *testing.T, a, b chat.Chat) {
+	expect.Equal(t, said(t, a.ID, "stat -f -c %T /dev/shm; echo x > /dev/shm/e2e"), "tmpfs", "/dev/shm")
+	expect.True(t, run(t, b.ID, "cat /dev/shm/e2e").Exit != 0, "another chat reads /dev/shm")
+	_, err := os.Lstat("/dev/shm/e2e")
+	expect.True(t, os.IsNotExist(err), "it is the host's: %v", err)
+	r := run(t, a.ID, "head -c 40m /dev/zero > /dev/shm/big")
+	expect.True(t, r.Exit != 0 && strings.Contains(r.Stderr, "No space left"),
+		"40 MiB fit into /dev/shm: %+v", r)
+}
+
+// TestHostPAMNamespace: the mounts come from the session's PAM stack, before
+// bubblewrap: the namespace that the unit's main process is in has them.
+func TestHostPAMNamespace(t *testing.T) {
+	c := create(t, "")
+	mounts := content(t, "/proc", sessionOf(t, c.ID).pid, "mountinfo")
+	for dir, parent := range privateDirs {
+		// The fields are: id parent device root mountpoint …
+		if want := strings.TrimPrefix(parent, mountOf(t, parent)) + "/" + c.User + " " + dir + " "; !strings.Contains(mounts, want) {
+			t.Errorf("no mount of %s/%s on %s in the session's namespace:\n%s", parent, c.User, dir, mounts)
+		}
+	}
+	own := content(t, "/proc/self/mountinfo")
+	expect.True(t, !strings.Contains(own, c.User), "the mounts reach the host:\n%s", own)
+	expect.True(t, strings.Contains(content(t, "/etc/pam.d/chatd"), "pam_namespace.so"),
+		"/etc/pam.d/chatd does not call pam_namespace")
+}
+
+// mountOf is the mount point that path is below, empty for the root: mountinfo
+// counts a root from there.
+func mountOf(t testing.TB, path string) string {
+	return strings.TrimSuffix(output(t, "findmnt", "-n", "-o", "TARGET", "--target", path), "/")
+}
+
+// TestHostTmpParents: pam_namespace wants the parents root's and mode 000.
+// Somebody opens one; the next session has it right again.
+func TestHostTmpParents(t *testing.T) {
+	for _, parent := range privateDirs {
+		checkClosed(t, parent)
+		must.Do(t, os.Chmod(parent, 0o755))
+	}
+	c := create(t, "")
+	for dir, parent := range privateDirs {
+		checkClosed(t, parent)
+		said(t, c.ID, "echo x > "+dir+"/e2e-here")
+		content(t, parent, c.User, "e2e-here")
+	}
+}
+
+func checkClosed(t testing.TB, dir string) {
+	t.Helper()
+	got := output(t, "stat", "-c", "%a %u %g", dir)
+	expect.True(t, got == "0 0 0", "%s is %s (mode, uid, gid), want 0 0 0", dir, got)
+}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHostEgress: a chat with a network of its own reaches what its profile lists and nothing else,
@@ -23,9 +25,8 @@ func TestHostEgress(t *testing.T) {
 	wantSaid(t, a.ID, say(outsideV4, 8001), "")
 	wantSaid(t, a.ID, say("10.213.0.1", 22), "")
 	wantSaid(t, a.ID, "sed 1,2d /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo")
-	if err := dial(a.UID, "tcp", outsideV4+":8000"); err == nil {
-		t.Error("a process of the chat's uid outside its session reaches what the profile lists")
-	}
+	expect.True(t, dial(a.UID, "tcp", outsideV4+":8000") != nil,
+		"a process of the chat's uid outside its session reaches what the profile lists")
 
 	const unit = "chatd-egress.service"
 	pid := property(t, unit, "MainPID")
@@ -36,9 +37,7 @@ func TestHostEgress(t *testing.T) {
 	status := content(t, "/proc/"+pid+"/status")
 	for _, want := range []string{"CapEff:\t0000000000000000\n", "CapPrm:\t0000000000000000\n",
 		"NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
-		if !strings.Contains(status, want) {
-			t.Errorf("its status lacks %q:\n%s", want, status)
-		}
+		expect.True(t, strings.Contains(status, want), "its status lacks %q:\n%s", want, status)
 	}
 	if devices := output(t, "nsenter", "-t", pid, "-n", "ip", "-o",
 		"link"); strings.Count(devices, "\n") > 0 || !strings.Contains(devices, "lo:") {
@@ -50,9 +49,8 @@ func TestHostEgress(t *testing.T) {
 	open := fmt.Sprintf(`exec 3<>/dev/tcp/%s/8002; touch ~/connected; cat <&3 >~/heard`, outsideV4)
 	ctx, cancel := bounded(timeout)
 	defer cancel()
-	_, err := asker.StartRun(ctx, a.ID, chat.RunSpec{Argv: []string{"bash", "-c", open},
-		Timeout: chat.Duration(time.Hour)})
-	must(t, err)
+	must.Get(asker.StartRun(ctx, a.ID, chat.RunSpec{Argv: []string{"bash", "-c", open},
+		Timeout: chat.Duration(time.Hour)}))(t)
 	eventually(t, timeout, "the connection stands", func() bool {
 		return strings.Contains(run(t,
 			a.ID, "ls").Stdout, "connected")
@@ -72,7 +70,5 @@ func say(host string, port int) string {
 
 func wantSaid(t *testing.T, id chat.ID, command, want string) {
 	t.Helper()
-	if got := strings.TrimSpace(run(t, id, command).Stdout); got != want {
-		t.Errorf("%s: %q, want %q", command, got, want)
-	}
+	expect.Equal(t, strings.TrimSpace(run(t, id, command).Stdout), want, "%s", command)
 }

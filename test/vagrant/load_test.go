@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestHostDaemonReload creates 100 chats (20 under -short) while PID 1 reads all
@@ -66,17 +67,12 @@ func TestHostDaemonReload(t *testing.T) {
 	reloader.Wait()
 	t.Logf("%d chats were made within %d reloads", len(made), reloads.Load())
 	awake := strings.Count(output(t, "systemctl", "list-units", "--no-legend", "--plain", "--state=running", "chatd-*.service"), "chatd-")
-	if awake < n {
-		t.Errorf("%d units run, want %d", awake, n)
-	}
+	expect.True(t, awake >= n, "%d units run, want %d", awake, n)
 	each(4, len(made), func(i int) {
 		c := made[i]
-		if b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID), "pids.max")); err != nil || strings.TrimSpace(string(b)) != "200" {
-			t.Errorf("chat %s: pids.max is %q, %v", c.ID, b, err)
-		}
-		if err := reap(c.ID); err != nil {
-			t.Error(err)
-		}
+		b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID), "pids.max"))
+		expect.True(t, err == nil && strings.TrimSpace(string(b)) == "200", "chat %s: pids.max is %q, %v", c.ID, b, err)
+		expect.NoError(t, reap(c.ID))
 	})
 	leftNothing(t, made)
 }
@@ -107,21 +103,16 @@ func leftNothing(t *testing.T, chats []chat.Chat) {
 			c.Home, filepath.Join(userdb, c.User+".user"), filepath.Join(userdb, fmt.Sprint(c.UID)+".user"),
 			filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID)), filepath.Join(stateDir, "tmp", c.User), filepath.Join(stateDir, "vartmp", c.User),
 		} {
-			if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("chat %s left %s: %v", c.ID, path, err)
-			}
+			expect.Is(t, expect.Err(os.Lstat(path)), os.ErrNotExist, "chat %s left %s", c.ID, path)
 		}
 		for _, dir := range []string{"/run/systemd/units", "/run/systemd/transient", "/run/chatd/sessions"} {
 			if left, _ := filepath.Glob(dir + "/*" + string(c.ID) + "*"); len(left) > 0 {
 				t.Errorf("chat %s left %v", c.ID, left)
 			}
 		}
-		if known[c.ID] {
-			t.Errorf("chat %s is still listed", c.ID)
-		}
-		if left := pidsOf(t, c.UID); len(left) > 0 {
-			t.Errorf("chat %s left processes %v", c.ID, left)
-		}
+		expect.True(t, !known[c.ID], "chat %s is still listed", c.ID)
+		left := pidsOf(t, c.UID)
+		expect.True(t, len(left) == 0, "chat %s left processes %v", c.ID, left)
 	}
 }
 
@@ -175,28 +166,19 @@ func TestHostRestartUnderLoad(t *testing.T) {
 	}
 	for range restarts {
 		time.Sleep(3 * time.Second)
-		if err := tryRestart(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, tryRestart())
 	}
 	stop.Store(true)
 	wg.Wait()
 	t.Logf("%d lives during %d restarts, %d retries", lives.Load(), restarts, retries.Load())
-	if lives.Load() < int64(workers)/2 {
-		t.Error("too few lives: nothing was tried")
-	}
+	expect.True(t, lives.Load() >= int64(workers)/2, "too few lives: nothing was tried")
 	for id, was := range before {
-		if is := sessionOf(t, id); is != was {
-			t.Errorf("the session was %+v and is %+v", was, is)
-		}
-		if got := said(t, id, "echo alive"); got != "alive" {
-			t.Errorf("a run says %q", got)
-		}
+		expect.Equal(t, sessionOf(t, id), was, "the session was %+v and", was)
+		expect.Equal(t, said(t, id, "echo alive"), "alive", "a run says")
 	}
 	leftNothing(t, made)
-	if h := host(t); len(h.Findings) > 0 {
-		t.Errorf("findings: %q", h.Findings)
-	}
+	h := host(t)
+	expect.True(t, len(h.Findings) == 0, "findings: %q", h.Findings)
 }
 
 // life is one chat from its first message to its end.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // Where deploy/ansible puts things.
@@ -63,13 +65,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // try runs a program for at most limit and returns what it printed on both
 // streams. Nobody waits for what it left behind with the pipe open.
 func try(limit time.Duration, name string, args ...string) (string, error) {
@@ -90,8 +85,7 @@ func try(limit time.Duration, name string, args ...string) (string, error) {
 // output is try for what must succeed.
 func output(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	out, err := try(timeout, name, args...)
-	must(t, err)
+	out := must.Get(try(timeout, name, args...))(t)
 	return strings.TrimSpace(out)
 }
 
@@ -108,12 +102,9 @@ func cli(t testing.TB, v any, args ...string) {
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("chatd %s: %v: %s%s", strings.Join(args, " "), err, complaint.String(), out)
-	}
-	if err := json.Unmarshal(out, v); err != nil {
-		t.Fatalf("chatd %s: %v in %q", strings.Join(args, " "), err, out)
-	}
+	must.True(t, err == nil, "chatd %s: %v: %s%s", strings.Join(args, " "), err, complaint.String(), out)
+	err = json.Unmarshal(out, v)
+	must.True(t, err == nil, "chatd %s: %v in %q", strings.Join(args, " "), err, out)
 }
 
 // asker is this process's client; root is an operator.
@@ -134,13 +125,8 @@ func external(t testing.TB) string {
 // create makes an awake chat of the profile; it is reaped when the test ends.
 func create(t testing.TB, profile string) chat.Chat {
 	t.Helper()
-	c, err := ask(chat.Spec{ExternalID: external(t), Profile: profile})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := reap(c.ID); err != nil {
-			t.Error(err)
-		}
-	})
+	c := must.Get(ask(chat.Spec{ExternalID: external(t), Profile: profile}))(t)
+	t.Cleanup(func() { expect.NoError(t, reap(c.ID)) })
 	return c
 }
 
@@ -178,8 +164,7 @@ func get(t testing.TB, id chat.ID) chat.Chat {
 	t.Helper()
 	ctx, cancel := bounded(timeout)
 	defer cancel()
-	c, err := asker.Get(ctx, id)
-	must(t, err)
+	c := must.Get(asker.Get(ctx, id))(t)
 	return c
 }
 
@@ -191,9 +176,7 @@ func run(t testing.TB, id chat.ID, command string) chat.RunResult {
 	spec := chat.RunSpec{Command: command, Timeout: chat.Duration(4 * time.Minute)}
 	var r chat.RunResult
 	err := whenNotBusy(ctx, func() (err error) { r, err = asker.Run(ctx, id, spec); return err })
-	if err != nil {
-		t.Fatalf("run %q in %s: %v", command, id, err)
-	}
+	must.True(t, err == nil, "run %q in %s: %v", command, id, err)
 	return r
 }
 
@@ -201,9 +184,7 @@ func run(t testing.TB, id chat.ID, command string) chat.RunResult {
 func said(t testing.TB, id chat.ID, command string) string {
 	t.Helper()
 	r := run(t, id, command)
-	if r.Exit != 0 {
-		t.Fatalf("run %q in %s: %+v", command, id, r)
-	}
+	must.True(t, r.Exit == 0, "run %q in %s: %+v", command, id, r)
 	return strings.TrimSpace(r.Stdout)
 }
 
@@ -211,9 +192,7 @@ func said(t testing.TB, id chat.ID, command string) string {
 func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ok(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
+		must.True(t, !time.Now().After(end), "%s: not within %v", what, limit)
 	}
 }
 
@@ -224,8 +203,7 @@ func all(t testing.TB) []chat.Chat {
 	defer cancel()
 	var chats []chat.Chat
 	for f := (chat.Filter{Limit: 1000}); ; {
-		page, err := asker.List(ctx, f)
-		must(t, err)
+		page := must.Get(asker.List(ctx, f))(t)
 		chats = append(chats, page.Chats...)
 		if f.Cursor = page.Next; f.Cursor == "" {
 			return chats

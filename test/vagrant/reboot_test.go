@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const (
@@ -28,7 +30,7 @@ const (
 // TestBeforeReboot makes 50 chats, with -short 12, half of them awake, and installs the probe that
 // starts with the network.
 func TestBeforeReboot(t *testing.T) {
-	must(t, os.MkdirAll(notes, 0o700))
+	must.Do(t, os.MkdirAll(notes, 0o700))
 	rebooters := 50
 	if testing.Short() {
 		rebooters = 12
@@ -41,26 +43,22 @@ func TestBeforeReboot(t *testing.T) {
 			t.Errorf("create %d: %v", i, err)
 			return
 		}
-		if c.Awake != awake {
-			t.Errorf("chat %d: awake is %v, want %v", i, c.Awake, awake)
-		}
+		expect.Equal(t, c.Awake, awake, "chat %d: awake", i)
 		made[i] = c
 	})
 	said(t, made[0].ID, "echo before > ~/note; sync ~/note")
-	b, err := json.Marshal(made)
-	must(t, err)
-	must(t, os.WriteFile(rebootNotes, b, 0o600))
+	b := must.Get(json.Marshal(made))(t)
+	must.Do(t, os.WriteFile(rebootNotes, b, 0o600))
 	installProbe(t, made[1].UID)
 	output(t, "sync")
 }
 
 // installProbe has systemd start this program with the network at the next boot.
 func installProbe(t *testing.T, uid uint32) {
-	b, err := os.ReadFile("/proc/self/exe")
-	must(t, err)
-	must(t, os.MkdirAll(filepath.Dir(probeProgram), 0o755))
-	must(t, os.WriteFile(probeProgram, b, 0o755))
-	must(t, os.WriteFile("/etc/systemd/system/"+probeUnit, fmt.Appendf(nil, `[Unit]
+	b := must.Get(os.ReadFile("/proc/self/exe"))(t)
+	must.Do(t, os.MkdirAll(filepath.Dir(probeProgram), 0o755))
+	must.Do(t, os.WriteFile(probeProgram, b, 0o755))
+	must.Do(t, os.WriteFile("/etc/systemd/system/"+probeUnit, fmt.Appendf(nil, `[Unit]
 Description=Tries the network as a chat while it comes up
 DefaultDependencies=no
 After=local-fs.target network-pre.target
@@ -154,7 +152,7 @@ func monotonic() uint64 {
 // is what it was, and the wall stood before the first packet.
 func TestAfterReboot(t *testing.T) {
 	var made []chat.Chat
-	must(t, json.Unmarshal([]byte(content(t, rebootNotes)), &made))
+	must.Do(t, json.Unmarshal([]byte(content(t, rebootNotes)), &made))
 	t.Cleanup(func() {
 		_, _ = try(timeout, "systemctl", "disable", "--now", probeUnit)
 		_ = os.Remove("/etc/systemd/system/" + probeUnit)
@@ -166,11 +164,7 @@ func TestAfterReboot(t *testing.T) {
 	if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
 		t.Errorf("missing %v, findings %q", h.Missing, h.Findings)
 	}
-	each(4, len(made), func(i int) {
-		if err := reap(made[i].ID); err != nil {
-			t.Error(err)
-		}
-	})
+	each(4, len(made), func(i int) { expect.NoError(t, reap(made[i].ID)) })
 	leftNothing(t, made)
 }
 
@@ -184,12 +178,10 @@ func checkRebooted(t *testing.T, made []chat.Chat) {
 		if is.ExternalID != was.ExternalID || is.UID != was.UID || is.Phase != chat.Ready || is.Awake {
 			t.Errorf("before the reboot %+v, after it %+v", was, is)
 		}
-		if !missing("/run/chatd/sessions/" + string(was.ID)) {
-			t.Errorf("chat %s has a session of before the reboot", was.ID)
-		}
-		if out := output(t, "getent", "passwd", was.User); !strings.Contains(out, fmt.Sprintf(":%d:%d:", was.UID, was.UID)) {
-			t.Errorf("the account of %s: %s", was.ID, out)
-		}
+		expect.True(t, missing("/run/chatd/sessions/"+string(was.ID)),
+			"chat %s has a session of before the reboot", was.ID)
+		out := output(t, "getent", "passwd", was.User)
+		expect.True(t, strings.Contains(out, fmt.Sprintf(":%d:%d:", was.UID, was.UID)), "the account of %s: %s", was.ID, out)
 	}
 	var mu sync.Mutex
 	each(2, 6, func(i int) {
@@ -202,9 +194,7 @@ func checkRebooted(t *testing.T, made []chat.Chat) {
 			t.Errorf("wake %s: %v", made[i].ID, err)
 		}
 	})
-	if got := said(t, made[0].ID, "cat ~/note"); got != "before" {
-		t.Errorf("the home has %q", got)
-	}
+	expect.Equal(t, said(t, made[0].ID, "cat ~/note"), "before", "the home has")
 }
 
 // checkBootWall reads what the probe saw: nobody got through at some time, so there
@@ -226,25 +216,20 @@ func checkBootWall(t *testing.T, uid uint32) {
 	for i, o := range got {
 		if o.Nobody == "" {
 			through[o.Network]++
-			if !o.ChatWasRefused || !o.ChatAtOnce {
-				t.Errorf("nobody got through at %d µs, and the chat was not refused at once: %+v", o.At, o)
-			}
+			expect.True(t, o.ChatWasRefused && o.ChatAtOnce,
+				"nobody got through at %d µs, and the chat was not refused at once: %+v", o.At, o)
 		}
-		if o.Chat == "" {
-			t.Errorf("a chat (uid %d) got through at %d µs: %+v", uid, o.At, o)
-		}
+		expect.True(t, o.Chat != "", "a chat (uid %d) got through at %d µs: %+v", uid, o.At, o)
 		if i < 2 && !o.WallIsThere {
 			t.Errorf("no wall at the first try: %+v", o)
 		}
 	}
-	if through["tcp"] == 0 || through["udp"] == 0 {
-		t.Errorf("nobody got through %v times: the probe shows nothing", through)
-	}
+	expect.True(t, through["tcp"] != 0 && through["udp"] != 0,
+		"nobody got through %v times: the probe shows nothing", through)
 	wall := entered(t, "chatd-wall.service")
 	for _, later := range []string{"network-pre.target", probeUnit, "systemd-networkd.service", "network.target", service} {
-		if at := entered(t, later); at < wall {
-			t.Errorf("%s at %d µs, before the wall at %d", later, at, wall)
-		}
+		at := entered(t, later)
+		expect.True(t, at >= wall, "%s at %d µs, before the wall at %d", later, at, wall)
 	}
 	if got[0].At < wall {
 		t.Errorf("the probe began at %d µs, before the wall at %d", got[0].At, wall)
@@ -255,10 +240,7 @@ func checkBootWall(t *testing.T, uid uint32) {
 // entered is when a unit became active, in microseconds since the boot.
 func entered(t *testing.T, unit string) uint64 {
 	t.Helper()
-	n, err := strconv.ParseUint(property(t, unit, "ActiveEnterTimestampMonotonic"), 10, 64)
-	must(t, err)
-	if n == 0 {
-		t.Errorf("%s was never active", unit)
-	}
+	n := must.Get(strconv.ParseUint(property(t, unit, "ActiveEnterTimestampMonotonic"), 10, 64))(t)
+	expect.True(t, n != 0, "%s was never active", unit)
 	return n
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // secret stands in the files that the rules of profile ruled deny.
@@ -45,9 +47,7 @@ func TestHostRules(t *testing.T) {
 	})
 	putFile(t, c, "b/.env")
 	reads(t, c, "b/.env", false)
-	if after := sessionOf(t, c.ID); after != before {
-		t.Errorf("the session was %+v and is %+v", before, after)
-	}
+	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
 	t.Cleanup(func() { reload(t, rules) })
 	reload(t, "access: {useDefaults: false}\n")
 	eventually(t, timeout, "the control: without the rule the file can be read", func() bool {
@@ -62,8 +62,8 @@ func TestHostRules(t *testing.T) {
 // putFile writes a file into the home, as an operator would.
 func putFile(t *testing.T, c chat.Chat, name string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(filepath.Join(c.Home, name)), 0o755))
-	must(t, os.WriteFile(filepath.Join(c.Home, name), []byte(secret), 0o644))
+	must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(c.Home, name)), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(c.Home, name), []byte(secret), 0o644))
 }
 
 // reader is a command in which nobody finds the name by reading it.
@@ -74,14 +74,13 @@ func reader(name string) string {
 func reads(t *testing.T, c chat.Chat, name string, want bool) {
 	t.Helper()
 	r := run(t, c.ID, reader(name))
-	if got := strings.Contains(r.Stdout, secret); got != want {
-		t.Errorf("%s can be read: %t, want %t: %+v", name, got, want, r)
-	}
+	got := strings.Contains(r.Stdout, secret)
+	expect.True(t, got == want, "%s can be read: %t, want %t: %+v", name, got, want, r)
 }
 
 // reload gives chatd other rules as an operator does.
 func reload(t *testing.T, text string) {
 	t.Helper()
-	must(t, os.WriteFile(rulesFile, []byte(text), 0o600))
+	must.Do(t, os.WriteFile(rulesFile, []byte(text), 0o600))
 	output(t, "systemctl", "reload", "chatd.service")
 }

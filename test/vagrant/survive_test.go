@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHostSurvives: what happens to chatd, or to PID 1, does not happen to the
@@ -48,40 +50,32 @@ func TestHostSurvives(t *testing.T) {
 
 func sameSession(t *testing.T, c chat.Chat, before session, text string) {
 	t.Helper()
-	if after := sessionOf(t, c.ID); after != before {
-		t.Errorf("the session was %+v and is %+v", before, after)
-	}
-	if !get(t, c.ID).Awake {
-		t.Error("chatd does not know the session any more")
-	}
-	if got := screen(t, c.ID); !strings.Contains(got, text) {
-		t.Errorf("%q is not on the screen any more:\n%s", text, got)
-	}
-	if got := said(t, c.ID, "echo alive"); got != "alive" {
-		t.Errorf("a run says %q", got)
-	}
+	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
+	expect.True(t, get(t, c.ID).Awake, "chatd does not know the session any more")
+	got := screen(t, c.ID)
+	expect.True(t, strings.Contains(got, text), "%q is not on the screen any more:\n%s", text, got)
+	expect.Equal(t, said(t, c.ID, "echo alive"), "alive", "a run says")
 }
 
 func input(t testing.TB, id chat.ID, in chat.Input) {
 	t.Helper()
 	ctx, cancel := bounded(timeout)
 	defer cancel()
-	must(t, asker.Input(ctx, id, in))
+	must.Do(t, asker.Input(ctx, id, in))
 }
 
 func screen(t testing.TB, id chat.ID) string {
 	t.Helper()
 	ctx, cancel := bounded(timeout)
 	defer cancel()
-	s, err := asker.Screen(ctx, id)
-	must(t, err)
+	s := must.Get(asker.Screen(ctx, id))(t)
 	return s.Text
 }
 
 // killDaemon leaves it to systemd to start another.
 func killDaemon(t *testing.T) {
 	old := mainPID(t)
-	must(t, syscall.Kill(old, syscall.SIGKILL))
+	must.Do(t, syscall.Kill(old, syscall.SIGKILL))
 	first := strconv.Itoa(old) // which systemd may name until it has heard
 	eventually(t, timeout, "another chatd runs", func() bool {
 		p := properties(t, service, "MainPID", "ActiveState")
@@ -92,11 +86,10 @@ func killDaemon(t *testing.T) {
 // upgrade puts another program in the place of chatd's, as an installer does, and
 // the first one back at the end. A byte after the end of an ELF file is nobody's.
 func upgrade(t *testing.T) {
-	was, err := os.ReadFile(program)
-	must(t, err)
+	was := must.Get(os.ReadFile(program))(t)
 	replace := func(b []byte) {
-		must(t, os.WriteFile(program+".new", b, 0o755))
-		must(t, os.Rename(program+".new", program))
+		must.Do(t, os.WriteFile(program+".new", b, 0o755))
+		must.Do(t, os.Rename(program+".new", program))
 	}
 	t.Cleanup(func() { replace(was) })
 	replace(append(was[:len(was):len(was)], '\n'))
@@ -110,14 +103,12 @@ func TestHostStop(t *testing.T) {
 	before := sessionOf(t, c.ID)
 	output(t, "systemctl", "stop", "--", unitOf(c.ID))
 	eventually(t, timeout, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
-	if left := pidsOf(t, c.UID); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	left := pidsOf(t, c.UID)
+	expect.True(t, len(left) == 0, "processes are left: %v", left)
 	input(t, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true})
 	eventually(t, timeout, "the input wakes it", func() bool { return strings.Contains(screen(t, c.ID), "woken-42") })
-	if after := sessionOf(t, c.ID); after.invocation == before.invocation {
-		t.Error("it is the same invocation: it was never stopped")
-	}
+	after := sessionOf(t, c.ID)
+	expect.True(t, after.invocation != before.invocation, "it is the same invocation: it was never stopped")
 }
 
 // TestHostStrangers: a unit in the chats' slice that chatd did not start, one
@@ -129,22 +120,17 @@ func TestHostStrangers(t *testing.T) {
 	for _, unit := range strangers {
 		output(t, "systemd-run", "--collect", "--slice="+slice, "--unit="+unit, "sleep", "600")
 		t.Cleanup(func() { _, _ = try(timeout, "systemctl", "kill", "--signal=KILL", unit) })
-		if frozen(unit) {
-			t.Errorf("%s is frozen before chatd can have seen it", unit)
-		}
+		expect.True(t, !frozen(unit), "%s is frozen before chatd can have seen it", unit)
 	}
 	restart(t)
 	h := host(t)
 	for _, unit := range strangers {
 		reconciled(t, unit+" is frozen", func() bool { return frozen(unit) })
-		if !hasFinding(h, strings.TrimSuffix(unit, ".service")) {
-			t.Errorf("doctor does not name %s: %q", unit, h.Findings)
-		}
+		expect.True(t, hasFinding(h, strings.TrimSuffix(unit, ".service")),
+			"doctor does not name %s: %q", unit, h.Findings)
 	}
 	// The control: a chat's own unit is not taken for a stranger.
-	if frozen(unitOf(c.ID)) {
-		t.Error("the session of a chat is frozen")
-	}
+	expect.True(t, !frozen(unitOf(c.ID)), "the session of a chat is frozen")
 	for _, unit := range strangers {
 		output(t, "systemctl", "kill", "--signal=KILL", unit)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 const service = "chatd.service"
@@ -41,17 +42,14 @@ func property(t testing.TB, unit, name string) string {
 func cgroupOf(t testing.TB, unit string) string {
 	t.Helper()
 	path := property(t, unit, "ControlGroup")
-	if path == "" || path == "/" {
-		t.Fatalf("%s has no cgroup: %q", unit, path)
-	}
+	must.True(t, path != "" && path != "/", "%s has no cgroup: %q", unit, path)
 	return filepath.Join("/sys/fs/cgroup", path)
 }
 
 // content is a file as text, without the newline at its end.
 func content(t testing.TB, path ...string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(path...))
-	must(t, err)
+	b := must.Get(os.ReadFile(filepath.Join(path...)))(t)
 	return strings.TrimSpace(string(b))
 }
 
@@ -60,8 +58,7 @@ func counter(t testing.TB, name string, path ...string) int {
 	t.Helper()
 	for line := range strings.Lines(content(t, path...)) {
 		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
-			n, err := strconv.Atoi(value)
-			must(t, err)
+			n := must.Get(strconv.Atoi(value))(t)
 			return n
 		}
 	}
@@ -73,7 +70,7 @@ func counter(t testing.TB, name string, path ...string) int {
 func members(t testing.TB, dir string) []string {
 	t.Helper()
 	var pids []string
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if os.IsNotExist(err) {
 			return nil // a run's leaf that ended meanwhile
 		}
@@ -85,8 +82,7 @@ func members(t testing.TB, dir string) []string {
 			pids = append(pids, strings.Fields(string(b))...)
 		}
 		return nil
-	})
-	must(t, err)
+	}))
 	return pids
 }
 
@@ -100,7 +96,7 @@ func commandOf(pid string) string {
 // the API answers.
 func restart(t testing.TB) {
 	t.Helper()
-	must(t, tryRestart())
+	must.Do(t, tryRestart())
 }
 
 // tryRestart forgives what tests do and people do not: many restarts in a minute.
@@ -120,9 +116,8 @@ type session struct {
 func sessionOf(t testing.TB, id chat.ID) session {
 	t.Helper()
 	p := properties(t, unitOf(id), "InvocationID", "MainPID", "ActiveState", "ActiveEnterTimestampMonotonic")
-	if p["ActiveState"] != "active" || p["MainPID"] == "0" {
-		t.Fatalf("the session of %s is not there: %v", id, p)
-	}
+	must.True(t, p["ActiveState"] == "active" && p["MainPID"] != "0",
+		"the session of %s is not there: %v", id, p)
 	return session{p["InvocationID"], p["MainPID"], p["ActiveEnterTimestampMonotonic"]}
 }
 
@@ -155,6 +150,6 @@ func mainPID(t testing.TB) int {
 	if err == nil && pid == 0 {
 		err = fmt.Errorf("cannot find chatd's process: it does not run")
 	}
-	must(t, err)
+	must.Do(t, err)
 	return pid
 }

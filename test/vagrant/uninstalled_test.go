@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestUninstalled runs after the uninstall playbook: nothing of chatd is left.
@@ -15,20 +18,16 @@ import (
 func TestUninstalled(t *testing.T) {
 	t.Run("files", func(t *testing.T) {
 		planted := "/etc/chatd-planted.conf"
-		must(t, os.WriteFile(planted, []byte("a line about chatd\n"), 0o644))
+		must.Do(t, os.WriteFile(planted, []byte("a line about chatd\n"), 0o644))
 		defer os.Remove(planted)
 		found := named("/")
-		if !found[planted] {
-			t.Errorf("the search does not find %s", planted)
-		}
+		expect.True(t, found[planted], "the search does not find %s", planted)
 		delete(found, planted)
 		for path := range found {
 			t.Errorf("%s is left", path)
 		}
 		mentions := mentioning("/etc")
-		if !mentions[planted] {
-			t.Errorf("the search does not find the text in %s", planted)
-		}
+		expect.True(t, mentions[planted], "the search does not find the text in %s", planted)
 		delete(mentions, planted)
 		for path := range mentions {
 			if strings.HasSuffix(path, "-") {
@@ -40,18 +39,15 @@ func TestUninstalled(t *testing.T) {
 	t.Run("units", func(t *testing.T) {
 		for _, kind := range []string{"list-units", "list-unit-files"} {
 			out := output(t, "systemctl", kind, "--all", "--no-legend", "--plain")
-			if !strings.Contains(out, "dbus.service") {
-				t.Errorf("systemctl %s does not even list dbus.service", kind)
-			}
+			expect.True(t, strings.Contains(out, "dbus.service"),
+				"systemctl %s does not even list dbus.service", kind)
 			for line := range strings.Lines(out) {
 				if strings.HasPrefix(line, "chatd") && !strings.HasPrefix(line, "chatd-ci") {
 					t.Errorf("%s: %s", kind, line)
 				}
 			}
 		}
-		if !missing("/sys/fs/cgroup/" + slice) {
-			t.Errorf("the cgroup of %s is left", slice)
-		}
+		expect.True(t, missing("/sys/fs/cgroup/"+slice), "the cgroup of %s is left", slice)
 	})
 	t.Run("accounts", uninstalledAccounts)
 	t.Run("kernel", uninstalledKernel)
@@ -110,9 +106,7 @@ func mentioning(dir string) map[string]bool {
 func uninstalledAccounts(t *testing.T) {
 	for db, control := range map[string]string{"passwd": "root:", "group": "root:"} {
 		out := output(t, "getent", db)
-		if !strings.Contains(out, control) {
-			t.Errorf("getent %s does not even list root", db)
-		}
+		expect.True(t, strings.Contains(out, control), "getent %s does not even list root", db)
 		for line := range strings.Lines(out) {
 			if strings.HasPrefix(line, "chat-") || strings.Contains(line, "chatd-") && !strings.Contains(line, "chatd-ci") {
 				t.Errorf("%s: %s", db, line)
@@ -131,15 +125,12 @@ func uninstalledKernel(t *testing.T) {
 			t.Errorf("%s does not show what was planted", save)
 		}
 		for line := range strings.Lines(strings.ReplaceAll(out, "chatd-planted", "")) {
-			if strings.Contains(strings.ToLower(line), "chatd") {
-				t.Errorf("%s: %s", save, line)
-			}
+			expect.True(t, !strings.Contains(strings.ToLower(line), "chatd"), "%s: %s", save, line)
 		}
 	}
 	if options := output(t, "findmnt", "-n", "-o", "OPTIONS", "/proc"); strings.Contains(options, "hidepid=") && !strings.Contains(options, "hidepid=off") {
 		t.Errorf("/proc is still mounted %s", options)
 	}
-	if strings.Contains(content(t, "/etc/fstab"), "hidepid") {
-		t.Error("/etc/fstab still has hidepid")
-	}
+	expect.True(t, !strings.Contains(content(t, "/etc/fstab"), "hidepid"),
+		"/etc/fstab still has hidepid")
 }

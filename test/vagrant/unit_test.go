@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHostUnit reads what PID 1 says of an awake chat, for two profiles, so that
@@ -37,9 +39,7 @@ func TestHostUnit(t *testing.T) {
 		}
 		got := properties(t, unitOf(c.ID), names...)
 		for name, value := range want {
-			if got[name] != value {
-				t.Errorf("profile %s: %s=%s, want %s", profile, name, got[name], value)
-			}
+			expect.Equal(t, got[name], value, "profile %s: %s=", profile, name)
 		}
 	}
 }
@@ -49,13 +49,9 @@ func TestHostUnit(t *testing.T) {
 func TestHostServiceUnit(t *testing.T) {
 	got := properties(t, service, "Slice", "Type", "WatchdogUSec", "NoNewPrivileges", "ProtectSystem", "Requires", "After", "CapabilityBoundingSet")
 	for name, want := range map[string]string{"Slice": "system.slice", "Type": "notify", "NoNewPrivileges": "yes", "ProtectSystem": "strict"} {
-		if got[name] != want {
-			t.Errorf("%s=%s, want %s", name, got[name], want)
-		}
+		expect.Equal(t, got[name], want, "%s=", name)
 	}
-	if got["WatchdogUSec"] == "0" || got["WatchdogUSec"] == "infinity" {
-		t.Error("no watchdog")
-	}
+	expect.True(t, got["WatchdogUSec"] != "0" && got["WatchdogUSec"] != "infinity", "no watchdog")
 	for _, name := range []string{"Requires", "After"} {
 		if !slices.Contains(strings.Fields(got[name]), "chatd-wall.service") {
 			t.Errorf("%s=%s lacks chatd-wall.service", name, got[name])
@@ -64,9 +60,8 @@ func TestHostServiceUnit(t *testing.T) {
 	if n := len(strings.Fields(got["CapabilityBoundingSet"])); n == 0 || n > 13 {
 		t.Errorf("%d capabilities: %s", n, got["CapabilityBoundingSet"])
 	}
-	if h := host(t); !strings.Contains(h.Backend, "systemd") {
-		t.Errorf("backend %q, want systemd", h.Backend)
-	}
+	h := host(t)
+	expect.True(t, strings.Contains(h.Backend, "systemd"), "backend %q, want systemd", h.Backend)
 }
 
 // TestHostCgroup reads the limits where the kernel keeps them, also after
@@ -75,21 +70,16 @@ func TestHostCgroup(t *testing.T) {
 	useProfiles(t)
 	c := create(t, "small")
 	dir := cgroupOf(t, unitOf(c.ID))
-	if want := filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID)); dir != want {
-		t.Fatalf("the cgroup is %s, want %s", dir, want)
-	}
+	want := filepath.Join("/sys/fs/cgroup", slice, unitOf(c.ID))
+	must.True(t, dir == want, "the cgroup is %s, want %s", dir, want)
 	check := func(when string) {
 		for file, want := range map[string]string{
 			"memory.max": "67108864", "memory.swap.max": "0", "pids.max": "80", "cpu.max": "500000 1000000",
 			"memory.oom.group": "0", "session/memory.oom.group": "0", "cgroup.procs": "",
 		} {
-			if got := content(t, dir, file); got != want {
-				t.Errorf("%s: %s is %q, want %q", when, file, got, want)
-			}
+			expect.Equal(t, content(t, dir, file), want, "%s: %s", when, file)
 		}
-		if content(t, dir, "session/cgroup.procs") == "" {
-			t.Errorf("%s: nobody is in session/", when)
-		}
+		expect.True(t, content(t, dir, "session/cgroup.procs") != "", "%s: nobody is in session/", when)
 	}
 	check("at first")
 	output(t, "systemctl", "daemon-reload")
@@ -124,15 +114,10 @@ func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
 		}
 		return n == 2
 	})
-	if got := content(t, leaf, "memory.oom.group"); got != "1" {
-		t.Errorf("memory.oom.group of the run is %s, want 1", got)
-	}
-	if r := <-done; r != "slept\n" {
-		t.Errorf("the run: %s", r)
-	}
-	if _, err := os.Stat(leaf); !os.IsNotExist(err) {
-		t.Errorf("the leaf %s is still there: %v", leaf, err)
-	}
+	expect.Equal(t, content(t, leaf, "memory.oom.group"), "1", "memory.oom.group of the run")
+	expect.Equal(t, <-done, "slept\n", "the run")
+	_, err := os.Stat(leaf)
+	expect.True(t, os.IsNotExist(err), "the leaf %s is still there: %v", leaf, err)
 }
 
 // TestHostStatus: an operator sees whose session it is and what runs in it.
@@ -140,17 +125,14 @@ func TestHostStatus(t *testing.T) {
 	c := create(t, "")
 	out := output(t, "systemctl", "status", "--no-pager", "-n", "0", "--", unitOf(c.ID))
 	for _, want := range []string{"active (running)", "bwrap", "tmux", "bash", "session", slice} {
-		if !strings.Contains(out, want) {
-			t.Errorf("systemctl status lacks %q:\n%s", want, out)
-		}
+		expect.True(t, strings.Contains(out, want), "systemctl status lacks %q:\n%s", want, out)
 	}
 	about := property(t, unitOf(c.ID), "Description")
 	if !strings.Contains(about, string(c.ID)) && !strings.Contains(about, c.User) || about == unitOf(c.ID) {
 		t.Errorf("the description is %q: it does not say what the unit is", about)
 	}
-	if strings.Contains(about, c.ExternalID) {
-		t.Errorf("the description %q tells everybody the external id", about)
-	}
+	expect.True(t, !strings.Contains(about, c.ExternalID),
+		"the description %q tells everybody the external id", about)
 }
 
 // TestHostJournal finds what PID 1 and the session said of a chat by its unit,
@@ -163,7 +145,7 @@ func TestHostJournal(t *testing.T) {
 			out := output(t, "journalctl", "-q", "--no-pager", "-b", "-o", "json", "-u", unitOf(c.ID))
 			for line := range strings.Lines(out) {
 				var l map[string]any
-				must(t, json.Unmarshal([]byte(line), &l))
+				must.Do(t, json.Unmarshal([]byte(line), &l))
 				from[fmt.Sprint(l["SYSLOG_IDENTIFIER"])] = true
 				if l["UNIT"] != unitOf(c.ID) && l["_SYSTEMD_UNIT"] != unitOf(c.ID) {
 					t.Errorf("a line of another unit: %v", l)
@@ -173,9 +155,8 @@ func TestHostJournal(t *testing.T) {
 		})
 	}
 	// Not all zeros: that one is the probe's, and has lines.
-	if out, _ := try(timeout, "journalctl", "-q", "-b", "-o", "cat", "-u", unitOf("ffffffffffffffff")); strings.TrimSpace(out) != "" {
-		t.Errorf("a chat that is not there has lines: %s", out)
-	}
+	out, _ := try(timeout, "journalctl", "-q", "-b", "-o", "cat", "-u", unitOf("ffffffffffffffff"))
+	expect.True(t, strings.TrimSpace(out) == "", "a chat that is not there has lines: %s", out)
 }
 
 // TestHostProcesses: every process of the unit is the chat's, in a leaf, and
@@ -184,23 +165,17 @@ func TestHostProcesses(t *testing.T) {
 	c := create(t, "")
 	dir := cgroupOf(t, unitOf(c.ID))
 	pids := members(t, dir)
-	if len(pids) < 3 {
-		t.Fatalf("only %d processes: want bwrap, tmux and a shell", len(pids))
-	}
-	if !slices.Contains(pids, sessionOf(t, c.ID).pid) {
-		t.Errorf("the main process is not in the unit's cgroup")
-	}
-	if own := content(t, dir, "cgroup.procs"); own != "" {
-		t.Errorf("in the unit's own cgroup: %s", own)
-	}
+	must.True(t, len(pids) >= 3, "only %d processes: want bwrap, tmux and a shell", len(pids))
+	expect.True(t, slices.Contains(pids, sessionOf(t, c.ID).pid),
+		"the main process is not in the unit's cgroup")
+	expect.Equal(t, content(t, dir, "cgroup.procs"), "", "in the unit's own cgroup")
 	for _, pid := range pids {
 		status := content(t, "/proc", pid, "status")
 		if !strings.Contains(status, fmt.Sprintf("Uid:\t%d\t%d\t%d\t%d", c.UID, c.UID, c.UID, c.UID)) {
 			t.Errorf("process %s is not all the chat's:\n%s", pid, status)
 		}
-		if line := content(t, "/proc", pid, "cmdline"); strings.Contains(line, "sd-pam") || strings.Contains(commandOf(pid), "sd-pam") {
-			t.Errorf("process %s is still (sd-pam)", pid)
-		}
+		expect.True(t, !strings.Contains(content(t, "/proc", pid, "cmdline"), "sd-pam") && !strings.Contains(commandOf(pid), "sd-pam"),
+			"process %s is still (sd-pam)", pid)
 	}
 	eventually(t, timeout, "all processes of the uid are in the unit", func() bool { return len(members(t, dir)) == len(pidsOf(t, c.UID)) })
 }

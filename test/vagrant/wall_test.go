@@ -7,6 +7,9 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // nobody is the uid of controls that need no account.
@@ -19,8 +22,7 @@ func TestHostWall(t *testing.T) {
 	useProfiles(t)
 	useOutside(t)
 	web, closed := create(t, "web"), create(t, "")
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	server := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer server.Close()
 	go answer(server)
 	for _, at := range []struct {
@@ -37,9 +39,7 @@ func TestHostWall(t *testing.T) {
 		{"tcp", "10.213.0.1:22", false},
 	} {
 		name := at.network + "_" + at.address
-		if err := dial(nobody, at.network, at.address); err != nil {
-			t.Errorf("%s: the control failed: %v", name, err)
-		}
+		expect.Is(t, dial(nobody, at.network, at.address), nil, "%s: the control failed", name)
 		wantCarried(t, name+" of the profile web", web.UID, at.network, at.address, at.web)
 		wantDial(t, name+" of a process of its uid", web.UID, at.network, at.address, false)
 		wantCarried(t, name+" carried for a closed profile", closed.UID, at.network, at.address, false)
@@ -77,12 +77,10 @@ func TestHostWallInside(t *testing.T) {
 	useOutside(t)
 	c := create(t, "web")
 	const ask = `python3 -c 'import socket,sys; print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 10).recv(9))' %s %s`
-	if got := said(t, c.ID, fmt.Sprintf(ask, outsideV4, "8000")); !strings.Contains(got, "outside") {
-		t.Errorf("what the profile allows: %q", got)
-	}
-	if r := run(t, c.ID, fmt.Sprintf(ask, outsideV4, "8001")); r.Exit == 0 || !strings.Contains(r.Stderr, "Connection reset") {
-		t.Errorf("what it does not allow: %+v", r)
-	}
+	got := said(t, c.ID, fmt.Sprintf(ask, outsideV4, "8000"))
+	expect.True(t, strings.Contains(got, "outside"), "what the profile allows: %q", got)
+	r := run(t, c.ID, fmt.Sprintf(ask, outsideV4, "8001"))
+	expect.True(t, r.Exit != 0 && strings.Contains(r.Stderr, "Connection reset"), "what it does not allow: %+v", r)
 }
 
 // TestHostWallUnit: the wall stands without chatd too, and chatd wall does not
@@ -104,8 +102,6 @@ func TestHostWallUnit(t *testing.T) {
 	t.Cleanup(func() { output(t, "systemctl", "start", service) })
 	check("without chatd")
 	output(t, "systemctl", "restart", "chatd-wall.service")
-	if state := property(t, "chatd-wall.service", "ActiveState"); state != "active" {
-		t.Errorf("chatd-wall.service is %s", state)
-	}
+	expect.Equal(t, property(t, "chatd-wall.service", "ActiveState"), "active", "chatd-wall.service")
 	wantDial(t, "after the wall unit: denied", c.UID, "tcp", denied, false)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // way is one way into an account. It says whether name got in, by what a command
@@ -61,7 +63,7 @@ var ways = []way{
 	}},
 	{"ssh_subsystem", func(t *testing.T, u user, name string) (bool, string) {
 		batch := t.TempDir() + "/batch"
-		must(t, os.WriteFile(batch, []byte("pwd\n"), 0o600))
+		must.Do(t, os.WriteFile(batch, []byte("pwd\n"), 0o600))
 		line := u.line("sftp", name, "-b", batch)
 		out, err := try(90*time.Second, line[0], line[1:]...)
 		return strings.Contains(out, "Remote working directory"), fmt.Sprint(out, err)
@@ -80,13 +82,12 @@ var ways = []way{
 // would be sshd's child's, outside every wall.
 func tryForward(t *testing.T, u user, name string) (bool, string) {
 	useOutside(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	here := l.Addr().String()
-	must(t, l.Close())
+	must.Do(t, l.Close())
 	line := u.line("ssh", name, "-N", "-o", "ExitOnForwardFailure=yes", "-L", here+":"+outsideV4+":8001")
 	cmd := exec.Command(line[0], line[1:]...)
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	defer func() { _ = cmd.Process.Kill() }()
@@ -126,12 +127,10 @@ func TestHostNoWayIn(t *testing.T) {
 	check := queues(t, u, c)
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
-			if in, what := w.try(t, u, u.name); !in {
-				t.Errorf("the control failed: user %s does not get in: %s", u.name, what)
-			}
-			if in, what := w.try(t, u, c.User); in {
-				t.Errorf("chat %s gets in: %s", c.User, what)
-			}
+			in, what := w.try(t, u, u.name)
+			expect.True(t, in, "the control failed: user %s does not get in: %s", u.name, what)
+			in, what = w.try(t, u, c.User)
+			expect.True(t, !in, "chat %s gets in: %s", c.User, what)
 		})
 	}
 	t.Run("queues", check)
@@ -151,8 +150,8 @@ func TestHostNoWayIn(t *testing.T) {
 // the other ways are tried.
 func queues(t *testing.T, u user, c chat.Chat) func(*testing.T) {
 	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o1777))
-	must(t, os.Chmod(dir+"/..", 0o755))
+	must.Do(t, os.Chmod(dir, 0o1777))
+	must.Do(t, os.Chmod(dir+"/..", 0o755))
 	marker := func(kind, name string) string { return dir + "/" + kind + "-" + name }
 	as := func(name, script string) {
 		// What the program says does not matter, only whether the job runs.
@@ -161,7 +160,7 @@ func queues(t *testing.T, u user, c chat.Chat) func(*testing.T) {
 	}
 	for _, name := range []string{u.name, c.User} {
 		job := "* * * * * /bin/touch " + marker("cron", name) + "\n"
-		must(t, os.WriteFile(dir+"/tab", []byte(job), 0o644))
+		must.Do(t, os.WriteFile(dir+"/tab", []byte(job), 0o644))
 		out, err := try(timeout, "crontab", "-u", name, dir+"/tab")
 		t.Logf("crontab -u %s: %v %s", name, err, out)
 		as(name, "crontab -l >/dev/null 2>&1 || crontab "+dir+"/tab")
@@ -177,9 +176,8 @@ func queues(t *testing.T, u user, c chat.Chat) func(*testing.T) {
 				_, err := os.Stat(marker(kind, u.name))
 				return err == nil
 			})
-			if _, err := os.Stat(marker(kind, c.User)); err == nil {
-				t.Errorf("%s ran a job of %s", kind, c.User)
-			}
+			expect.True(t, expect.Err(os.Stat(marker(kind, c.User))) != nil,
+				"%s ran a job of %s", kind, c.User)
 		}
 	}
 }

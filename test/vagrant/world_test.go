@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 const configFile = "/etc/chatd/chatd.yaml"
@@ -59,7 +61,7 @@ func useProfiles(t testing.TB) {
 	t.Helper()
 	var err error
 	profilesOnce.Do(func() { err = addProfiles() })
-	must(t, err)
+	must.Do(t, err)
 }
 
 func addProfiles() error {
@@ -129,7 +131,7 @@ func useOutside(t testing.TB) {
 	t.Helper()
 	var err error
 	outsideOnce.Do(func() { err = makeOutside() })
-	must(t, err)
+	must.Do(t, err)
 }
 
 func makeOutside() error {
@@ -235,8 +237,7 @@ func dialOf(uid, gid uint32, network, address string) error {
 // carrierGID is the gid of the sockets that chatd-root makes for chatd-egress.
 func carrierGID(t testing.TB) uint32 {
 	t.Helper()
-	gid, err := strconv.ParseUint(output(t, "id", "-g", "chatd-egress"), 10, 32)
-	must(t, err)
+	gid := must.Get(strconv.ParseUint(output(t, "id", "-g", "chatd-egress"), 10, 32))(t)
 	return uint32(gid)
 }
 
