@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/broker"
 	"github.com/chatd/chatd/provision/listen"
@@ -50,7 +50,7 @@ func TestEndCutsRunsOff(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&said, nil))
 		ended <- serve(ctx, l, serverOptions(h, nil, settings, "1.0", log), 100*time.Millisecond)
 	}()
-	c := api.NewClient(api.ClientOptions{Socket: socket})
+	c := client.NewClient(client.ClientOptions{Socket: socket})
 	result := make(chan error, 1)
 	go func() {
 		spec := chat.RunSpec{Command: "sleep 1000"}

@@ -9,11 +9,12 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // The server is tested as it runs: its calls go through the broker.
 func init() {
-	through = func(t *testing.T, c Chats, nameOf func(uint32) (string, error)) Chats {
+	through = func(t *testing.T, c verbs.Chats, nameOf func(uint32) (string, error)) verbs.Chats {
 		root, front, err := broker.Pair()
 		if err != nil {
 			t.Fatal(err)
@@ -58,8 +59,8 @@ type rootOf struct {
 }
 
 type checkedBase interface {
-	broker.Base
-	broker.Checks
+	verbs.Base
+	verbs.Checks
 }
 
 // AddSchedule leaves the next time to the Memory.

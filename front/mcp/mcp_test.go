@@ -19,6 +19,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/filewire"
@@ -27,13 +28,13 @@ import (
 
 // daemon is a real server on a socket, with chats in memory; it returns a client and
 // the id of a chat that is awake.
-func daemon(t *testing.T) (*api.Client, *apitest.Memory, chat.ID) {
+func daemon(t *testing.T) (*client.Client, *apitest.Memory, chat.ID) {
 	t.Helper()
 	c, mem, id, _ := daemonOn(t)
 	return c, mem, id
 }
 
-func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
+func daemonOn(t *testing.T) (*client.Client, *apitest.Memory, chat.ID, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chatd-mcp-") // a short path, for sun_path
 	if err != nil {
@@ -53,7 +54,7 @@ func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
 		MCP: NewWeb("test").Handler})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	c := api.NewClient(api.ClientOptions{Socket: socket})
+	c := client.NewClient(client.ClientOptions{Socket: socket})
 	t.Cleanup(func() {
 		c.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -70,12 +71,12 @@ func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
 }
 
 // agent is the SDK's client at the other end of Serve.
-func agent(t *testing.T, c *api.Client, id chat.ID) *sdk.ClientSession {
+func agent(t *testing.T, c *client.Client, id chat.ID) *sdk.ClientSession {
 	t.Helper()
 	return agentWith(t, c, id, nil)
 }
 
-func agentWith(t *testing.T, c *api.Client, id chat.ID, opt *sdk.ClientOptions) *sdk.ClientSession {
+func agentWith(t *testing.T, c *client.Client, id chat.ID, opt *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -492,7 +493,7 @@ func TestServeWithoutChat(t *testing.T) {
 	if err := Serve(t.Context(), c, "0123456789abcdef", "", noRead{t}, &out); !errors.Is(err, chat.ErrNotFound) || out.Len() > 0 {
 		t.Errorf("%v %q", err, out.String())
 	}
-	none := api.NewClient(api.ClientOptions{Socket: filepath.Join(t.TempDir(), "none")})
+	none := client.NewClient(client.ClientOptions{Socket: filepath.Join(t.TempDir(), "none")})
 	if err := Serve(t.Context(), none, id, "", noRead{t}, &out); !errors.Is(err, chat.ErrBusy) || out.Len() > 0 {
 		t.Errorf("%v %q", err, out.String())
 	}

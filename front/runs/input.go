@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/internal/stream"
 )
 
-// WriteStdin is [broker.Chats]. It writes as fast as the run reads.
+// WriteStdin is [verbs.Chats]. It writes as fast as the run reads.
 func (s *Streams) WriteStdin(
 	ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool,
 ) error {

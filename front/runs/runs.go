@@ -12,7 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/schedule"
-	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // Options are those of [Open]; the zero value is of use.
@@ -32,8 +32,8 @@ const (
 	spread = 10 * time.Second
 )
 
-// Chats is a [broker.Root] whose commands are checked and whose schedules have a clock: a
-// [broker.Chats].
+// Chats is a [verbs.Root] whose commands are checked and whose schedules have a clock: a
+// [verbs.Chats].
 type Chats struct {
 	root
 	*Tools
@@ -50,12 +50,12 @@ type Chats struct {
 	done sync.WaitGroup
 }
 
-type root = broker.Root
+type root = verbs.Root
 
-var _ broker.Chats = (*Chats)(nil)
+var _ verbs.Chats = (*Chats)(nil)
 
 // Open loads the stored schedules, which come due once [Chats.Begin] is called.
-func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
+func Open(ctx context.Context, below verbs.Root, opt Options) (*Chats, error) {
 	c := &Chats{root: below, streams: NewStreams(below), clock: opt.Clock}
 	c.Tools = NewTools(below)
 	c.log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))

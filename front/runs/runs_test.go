@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/front/schedule"
-	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // fake keeps schedules, and runs last until a test ends them.
@@ -60,7 +60,7 @@ func (r *fake) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.St
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost() {
-		return chat.StoredSchedule{}, broker.ErrUnreached
+		return chat.StoredSchedule{}, verbs.ErrUnreached
 	}
 	for _, k := range r.kept {
 		if k.Chat == id && k.ID == name {
@@ -87,7 +87,7 @@ func (r *fake) BeginDue(_ context.Context, d chat.DueSchedule) (bool, error) {
 	r.mu.Lock()
 	if r.lost() {
 		r.mu.Unlock()
-		return false, broker.ErrUnreached
+		return false, verbs.ErrUnreached
 	}
 	r.begun = append(r.begun, d)
 	r.mu.Unlock()
@@ -162,12 +162,12 @@ func opened(t *testing.T, r *fake, h *hand) *Chats {
 }
 
 // rootOf is chatd-root, of chats that answer with texts.
-func rootOf(r *fake) broker.Root {
+func rootOf(r *fake) verbs.Root {
 	return struct {
-		broker.Base
-		broker.Checks
-		broker.Streams
-		broker.FileTools
+		verbs.Base
+		verbs.Checks
+		verbs.Streams
+		verbs.FileTools
 	}{r, r, apitest.Streams{Of: r}, apitest.FileTools{Of: r}}
 }
 
@@ -321,10 +321,10 @@ func scheduled(t *testing.T) (*Chats, context.Context, chat.ID) {
 	t.Helper()
 	mem := apitest.New()
 	root := struct {
-		broker.Base
-		broker.Checks
-		broker.Streams
-		broker.FileTools
+		verbs.Base
+		verbs.Checks
+		verbs.Streams
+		verbs.FileTools
 	}{heeding{mem}, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem}}
 	h := noon()
 	c, err := Open(t.Context(), root, Options{Clock: schedule.Clock{Now: h.Now, After: h.After}})

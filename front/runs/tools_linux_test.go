@@ -17,12 +17,13 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/broker"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // below is chatd-root of chats in memory.
 type below struct {
-	broker.Base
-	broker.Checks
+	verbs.Base
+	verbs.Checks
 	apitest.Streams
 	apitest.FileTools
 }

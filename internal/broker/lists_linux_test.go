@@ -8,11 +8,12 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // longLists is a chatd-root with lists longer than what a socket takes.
 type longLists struct {
-	Root
+	verbs.Root
 	text  string
 	begun atomic.Int32
 }
@@ -48,7 +49,7 @@ func TestHostileLists(t *testing.T) {
 	}
 	busy := 0
 	for range maxUnread>>22 + 10 {
-		l := ask("archives")
+		l := ask("list_archives")
 		unread = append(unread, l)
 		if err := l.recv(func(k kind, _ []byte) error {
 			if k == failed {

@@ -17,14 +17,15 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // reading is chatd-root with a run that reads; one caller at a time may write to it.
 type reading struct {
-	Base
-	Checks
+	verbs.Base
+	verbs.Checks
 	apitest.Streams
-	FileTools
+	verbs.FileTools
 	writing sync.Mutex
 	// The run reads r; w is chatd-root's copy of the other end.
 	r, w  *os.File
@@ -33,7 +34,7 @@ type reading struct {
 }
 
 func (r *reading) WriteStdin(
-	ctx context.Context, _ chat.ID, _ string, _ bool, write Writes,
+	ctx context.Context, _ chat.ID, _ string, _ bool, write verbs.Writes,
 ) error {
 	if !r.writing.TryLock() {
 		return chat.ErrBusy

@@ -15,19 +15,20 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // printing is chatd-root with runs that print.
 type printing struct {
-	Base
-	Checks
+	verbs.Base
+	verbs.Checks
 	apitest.Streams
-	FileTools
+	verbs.FileTools
 	prints func(ctx context.Context, stdout, stderr *os.File) error
 }
 
 func (p printing) Run(
-	ctx context.Context, _ chat.ID, _ chat.RunSpec, begun Begun,
+	ctx context.Context, _ chat.ID, _ chat.RunSpec, begun verbs.Begun,
 ) (chat.RunResult, error) {
 	outR, outW, err := os.Pipe()
 	if err != nil {

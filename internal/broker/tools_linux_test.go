@@ -17,14 +17,15 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // toolRoot is chatd-root with tools that never answer.
 type toolRoot struct {
-	Base
-	Checks
+	verbs.Base
+	verbs.Checks
 	apitest.Streams
-	FileTools
+	verbs.FileTools
 	ends    chan context.CancelCauseFunc // of calls that have begun
 	results chan error                   // what talk returned
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // hostileName is what chatd-root calls a front, and how this program knows that it is one.
@@ -135,7 +136,7 @@ func hostileFront() int {
 
 // hostile makes calls of one caller.
 type hostile struct {
-	chats  broker.Root
+	chats  verbs.Root
 	caller chat.Caller
 	victim chat.ID
 }

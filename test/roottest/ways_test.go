@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/mcp"
 	"github.com/chatd/chatd/front/runs"
+	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/provision"
 )
 
@@ -52,10 +53,10 @@ type toolAnswer struct {
 }
 
 // callTool calls a tool of MCP as an agent does.
-func callTool(t testing.TB, m api.Chats, id chat.ID, tool string, arguments map[string]any) toolAnswer {
+func callTool(t testing.TB, m verbs.Chats, id chat.ID, tool string, arguments map[string]any) toolAnswer {
 	t.Helper()
-	h := mcp.NewWeb("test").Handler(m, id, func(_ context.Context, err error) *api.Problem {
-		return &api.Problem{Kind: api.Kind(err), Detail: err.Error()}
+	h := mcp.NewWeb("test").Handler(m, id, func(_ context.Context, err error) *client.Problem {
+		return &client.Problem{Kind: client.Kind(err), Detail: err.Error()}
 	})
 	params, err := json.Marshal(map[string]any{"name": tool, "arguments": arguments})
 	must(t, err)
@@ -72,7 +73,7 @@ func callTool(t testing.TB, m api.Chats, id chat.ID, tool string, arguments map[
 }
 
 // overMCP is what the tool exec says of a command.
-func overMCP(t testing.TB, m api.Chats, id chat.ID, command string) string {
+func overMCP(t testing.TB, m verbs.Chats, id chat.ID, command string) string {
 	t.Helper()
 	a := callTool(t, m, id, "exec", map[string]any{"command": command})
 	if !a.IsError {

@@ -31,7 +31,7 @@ type Filers interface {
 	) (filewire.Answer, error)
 }
 
-// FileTools makes broker.FileTools of Filers: each call has a tool that speaks the protocol of
+// FileTools makes verbs.FileTools of Filers: each call has a tool that speaks the protocol of
 // package files over two pipes.
 type FileTools struct {
 	Of Filers
@@ -39,7 +39,7 @@ type FileTools struct {
 	Check filewire.Check
 }
 
-// FileTool is broker.FileTools.
+// FileTool is verbs.FileTools.
 func (f FileTools) FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk filewire.Talk) error {
 	args, err := u.Read()
 	if err != nil {
@@ -93,7 +93,7 @@ func (FileTools) start(s *filewire.LiveTool, tools files.Set) (served chan struc
 	return served, nil
 }
 
-// ShareFile is broker.FileTools.
+// ShareFile is verbs.FileTools.
 func (f FileTools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
 	if err := s.Validate(); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Terms have no guard. With these methods a Memory is a broker.Root too; it keeps no clock.
+// Terms have no guard. With these methods a Memory is a verbs.Root too; it keeps no clock.
 func (m *Memory) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 	c, err := m.Get(ctx, id)
 	return chat.Terms{Home: c.Home}, err

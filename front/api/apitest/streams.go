@@ -32,10 +32,10 @@ type Texts interface {
 	) error
 }
 
-// Streams makes broker.Streams of Texts, so that these can stand in for chatd-root.
+// Streams makes verbs.Streams of Texts, so that these can stand in for chatd-root.
 type Streams struct{ Of Texts }
 
-// Run is broker.Streams. Without an OutputMax it is RunTo.
+// Run is verbs.Streams. Without an OutputMax it is RunTo.
 func (s Streams) Run(
 	ctx context.Context, id chat.ID, spec chat.RunSpec,
 	begun func(run string, stdout, stderr *os.File),
@@ -54,7 +54,7 @@ func (s Streams) Run(
 	return res, errors.Join(err, p.end())
 }
 
-// Attach is broker.Streams.
+// Attach is verbs.Streams.
 func (s Streams) Attach(
 	ctx context.Context, id chat.ID, a chat.Attach, begun func(run string, stdout, stderr *os.File),
 ) (chat.RunResult, error) {
@@ -64,7 +64,7 @@ func (s Streams) Attach(
 	return res, errors.Join(err, p.end())
 }
 
-// OpenRun is broker.Streams.
+// OpenRun is verbs.Streams.
 func (s Streams) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.OpenRun, err error) {
 	r, err := s.Of.ShowRun(ctx, id, run)
 	if err != nil || !r.Background {
@@ -101,12 +101,12 @@ func fileOf(text string, max int64) (*os.File, error) {
 	return f, nil
 }
 
-// AwaitRun is broker.Streams.
+// AwaitRun is verbs.Streams.
 func (s Streams) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error) {
 	return s.Of.FollowRun(ctx, id, run, "", func(chat.Frame) {})
 }
 
-// WriteStdin is broker.Streams.
+// WriteStdin is verbs.Streams.
 func (s Streams) WriteStdin(
 	ctx context.Context, id chat.ID, run string, last bool,
 	write func(context.Context, stream.Input) error,
