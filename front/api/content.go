@@ -48,7 +48,7 @@ func serveGetContent(s *Server, a huma.API, op huma.Operation) {
 		Description: "The bytes. The trailer " + client.AnswerTrailer + " has the tool's answer; without it they are not all.",
 		Content:     rawContent,
 	}
-	stream((*Server).getContent)(s, a, op)
+	serveStream((*Server).getContent)(s, a, op)
 }
 
 // servePutContent describes a body that is not JSON.
@@ -57,7 +57,7 @@ func servePutContent(s *Server, a huma.API, op huma.Operation) {
 	answer := &huma.Response{Description: "What was written.", Content: jsonContent(a, client.FileAnswer{})}
 	op.Responses = problemResponse()
 	op.Responses["200"], op.Responses["201"] = answer, answer
-	stream((*Server).putContent)(s, a, op)
+	serveStream((*Server).putContent)(s, a, op)
 }
 
 // getContent sends a file. An error after the first byte ends the connection, so that half a file

@@ -38,7 +38,7 @@ func serveLog(s *Server, a huma.API, op huma.Operation) {
 	maps.Copy(content, textContent(client.EventType))
 	op.Responses = problemResponse()
 	op.Responses["200"] = &huma.Response{Description: "A piece, or a stream of them.", Content: content}
-	stream((*Server).getLog)(s, a, op)
+	serveStream((*Server).getLog)(s, a, op)
 }
 
 func (s *Server) getLog(w http.ResponseWriter, r *http.Request, in *logInput) {

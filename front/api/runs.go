@@ -108,7 +108,7 @@ func serveStdin(s *Server, a huma.API, op huma.Operation) {
 	op.RequestBody = &huma.RequestBody{Content: rawContent}
 	op.Responses = problemResponse()
 	op.Responses["204"] = &huma.Response{Description: "All of it was written."}
-	stream((*Server).writeStdin)(s, a, op)
+	serveStream((*Server).writeStdin)(s, a, op)
 }
 
 // writeStdin streams the body to the run for as long as the run lives.

@@ -36,11 +36,18 @@ func needRoot(t *testing.T) {
 	t.Skip("needs root: peers of other uids")
 }
 
-// through wraps the chats that the server calls.
-var through = func(_ *testing.T, c verbs.Chats, _ func(uint32) (string, error)) verbs.Chats { return c }
+// through is the front of a [verbs.Root], as it runs.
+var through func(t *testing.T, root any, nameOf func(uint32) (string, error)) verbs.Chats
 
 // start serves a Memory on a socket of its own. The test's own uid is an operator.
 func start(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory) {
+	t.Helper()
+	mem = apitest.New()
+	return startOn(t, opt, mem), mem
+}
+
+// startOn serves a [verbs.Root].
+func startOn(t *testing.T, opt ServerOptions, root any) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chatd-api-")
 	if err != nil {
@@ -54,11 +61,7 @@ func start(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	mem = apitest.New()
-	if opt.Chats == nil {
-		opt.Chats = mem
-	}
-	opt.Chats = through(t, opt.Chats, opt.NameOf)
+	opt.Chats = through(t, root, opt.NameOf)
 	opt.Operators = append(opt.Operators, uint32(os.Getgid()))
 	socket = filepath.Join(dir, "s")
 	l, err := listen.Unix(socket, append([]uint32{uint32(os.Getgid())}, opt.Bridges...)...)
@@ -79,7 +82,7 @@ func start(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory)
 			t.Error(err)
 		}
 	})
-	return socket, mem
+	return socket
 }
 
 func clientAt(t *testing.T, socket string) *client.Client {

@@ -68,9 +68,9 @@ func (p *pieces) send(piece []byte) error {
 	return c.Flush()
 }
 
-// stream is a row whose handler reads the body, or writes the answer, by itself: huma only reads the
+// serveStream is a row whose handler reads the body, or writes the answer, by itself: huma only reads the
 // parameters.
-func stream[I any](handle func(*Server, http.ResponseWriter, *http.Request, *I)) register {
+func serveStream[I any](handle func(*Server, http.ResponseWriter, *http.Request, *I)) register {
 	return serve(func(s *Server, _ context.Context, in *I) (*streamOutput, error) {
 		return &streamOutput{func(c huma.Context) {
 			r, w := humago.Unwrap(c)

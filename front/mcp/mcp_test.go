@@ -22,6 +22,7 @@ import (
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/listen"
 )
@@ -50,7 +51,12 @@ func daemonOn(t *testing.T) (*client.Client, *apitest.Memory, chat.ID, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := api.NewServer(api.ServerOptions{Chats: mem, Operators: []uint32{uint32(os.Getgid())},
+	chats, err := runs.Open(t.Context(), mem, runs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(chats.Close)
+	s := api.NewServer(api.ServerOptions{Chats: chats, Operators: []uint32{uint32(os.Getgid())},
 		MCP: NewWeb("test").Handler})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
@@ -232,13 +238,18 @@ func TestHTTPOwnChats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	chats, err := runs.Open(t.Context(), mem, runs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer chats.Close()
 	for name, want := range map[string]string{"one": `exit code 0`, "two": `not_found: `} {
 		r := httptest.NewRequestWithContext(as(name), "POST", "/", strings.NewReader(
 			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"command":"echo"}}}`))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		w := httptest.NewRecorder()
-		NewWeb("").Handler(mem, made.ID, nil).ServeHTTP(w, r)
+		NewWeb("").Handler(chats, made.ID, nil).ServeHTTP(w, r)
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
@@ -415,7 +426,7 @@ func TestBounds(t *testing.T) {
 		return chat.RunResult{Stdout: long, Stderr: long, StdoutBytes: int64(len(long)), StderrBytes: 7}, nil
 	}
 	got, _ := call(t, s, "exec", `{"command": "x"}`)
-	if len(got) > 2*MaxText+1000 || !strings.HasPrefix(got, "head") || strings.Count(got, "tail") != 2 || !strings.Contains(got, fmt.Sprintf("it printed %d bytes, and 7 to stderr", len(long))) {
+	if len(got) > 2*MaxText+1000 || !strings.HasPrefix(got, "head") || strings.Count(got, "tail") != 2 || !strings.Contains(got, fmt.Sprintf("it printed %d bytes, and %[1]d to stderr", len(long))) {
 		t.Errorf("%d bytes: …%s", len(got), got[len(got)-200:])
 	}
 	// A file comes in pages, which end where a character does.

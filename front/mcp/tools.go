@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
@@ -122,6 +123,12 @@ func (t tools) explain(ctx context.Context, q chat.Question) (out toolAnswer[cha
 		g := *e.Guard
 		g.Place = ""
 		e.Guard = &g
+	}
+	e.DeniedBy = slices.Clone(e.DeniedBy)
+	for i, d := range e.DeniedBy {
+		if d.By == "rules" {
+			e.DeniedBy[i] = chat.DeniedBy{By: d.By, Why: "the file rules deny it", Fix: "an operator can change them"}
+		}
 	}
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -154,21 +154,11 @@ func opened(t *testing.T, r *fake, h *hand) *Chats {
 		r.terms = func(context.Context) (chat.Terms, error) { return chat.Terms{Home: "/home/u"}, nil }
 	}
 	clock := schedule.Clock{Now: h.Now, After: h.After}
-	c, err := Open(t.Context(), rootOf(r), Options{Clock: clock})
+	c, err := Open(t.Context(), r, Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// rootOf is chatd-root, of chats that answer with texts.
-func rootOf(r *fake) verbs.Root {
-	return struct {
-		verbs.Base
-		verbs.Checks
-		verbs.Streams
-		verbs.FileTools
-	}{r, r, apitest.Streams{Of: r}, apitest.FileTools{Of: r}}
 }
 
 func (r *fake) await(t *testing.T, want string) {
@@ -320,14 +310,8 @@ func (h heeding) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, err
 func scheduled(t *testing.T) (*Chats, context.Context, chat.ID) {
 	t.Helper()
 	mem := apitest.New()
-	root := struct {
-		verbs.Base
-		verbs.Checks
-		verbs.Streams
-		verbs.FileTools
-	}{heeding{mem}, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem}}
 	h := noon()
-	c, err := Open(t.Context(), root, Options{Clock: schedule.Clock{Now: h.Now, After: h.After}})
+	c, err := Open(t.Context(), heeding{mem}, Options{Clock: schedule.Clock{Now: h.Now, After: h.After}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/verbs"
 )
 
@@ -76,7 +77,7 @@ func (w watching) RemoveArchive(_ context.Context, name chat.ArchiveName) error 
 // reach what makes a path of it.
 func TestAttackArchiveNames(t *testing.T) {
 	var reached []string
-	d := serveRoot(t, watching{rootOf(nil), &reached})
+	d := serveRoot(t, watching{apitest.New(), &reached})
 	ctx := operator(t)
 	for _, name := range []string{
 		"", "..", "../../../etc/shadow", "/etc/shadow", "0123456789abcdef",

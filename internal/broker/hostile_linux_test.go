@@ -38,19 +38,9 @@ type rootEnd struct {
 func serve(t testing.TB) *rootEnd {
 	t.Helper()
 	mem := apitest.New()
-	d := serveRoot(t, rootOf(mem))
+	d := serveRoot(t, mem)
 	d.mem = mem
 	return d
-}
-
-// rootOf makes a chatd-root of chats in memory.
-func rootOf(mem *apitest.Memory) verbs.Root {
-	return struct {
-		verbs.Base
-		verbs.Checks
-		verbs.Streams
-		verbs.FileTools
-	}{mem, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem}}
 }
 
 func serveRoot(t testing.TB, chats verbs.Root) *rootEnd {

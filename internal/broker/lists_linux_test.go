@@ -30,7 +30,7 @@ func (l *longLists) Archives(context.Context, chat.ArchiveFilter) ([]chat.Archiv
 // TestHostileLists: a front that reads no list holds maxLists pages of chatd-root, and of other
 // answers maxUnread bytes; when it hangs up, the next is answered.
 func TestHostileLists(t *testing.T) {
-	long := &longLists{Root: rootOf(apitest.New()), text: strings.Repeat("x", 4<<20)}
+	long := &longLists{Root: apitest.New(), text: strings.Repeat("x", 4<<20)}
 	d := serveRoot(t, long)
 	fds, routines := held(t)
 	ask := func(verb string) *link {

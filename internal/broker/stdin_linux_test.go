@@ -22,10 +22,7 @@ import (
 
 // reading is chatd-root with a run that reads; one caller at a time may write to it.
 type reading struct {
-	verbs.Base
-	verbs.Checks
-	apitest.Streams
-	verbs.FileTools
+	*apitest.Memory
 	writing sync.Mutex
 	// The run reads r; w is chatd-root's copy of the other end.
 	r, w  *os.File
@@ -58,7 +55,7 @@ func (r *reading) WriteStdin(
 func serveReader(t *testing.T) (d *rootEnd, run *reading, end func()) {
 	t.Helper()
 	mem := apitest.New()
-	run = &reading{Base: mem, Checks: mem, Streams: apitest.Streams{Of: mem}}
+	run = &reading{Memory: mem}
 	var err error
 	if run.r, run.w, err = os.Pipe(); err != nil {
 		t.Fatal(err)

@@ -20,10 +20,7 @@ import (
 
 // printing is chatd-root with runs that print.
 type printing struct {
-	verbs.Base
-	verbs.Checks
-	apitest.Streams
-	verbs.FileTools
+	*apitest.Memory
 	prints func(ctx context.Context, stdout, stderr *os.File) error
 }
 
@@ -46,7 +43,7 @@ func (p printing) Run(
 // serveRuns serves runs that print.
 func serveRuns(t *testing.T, prints func(ctx context.Context, stdout, stderr *os.File) error) *rootEnd {
 	mem := apitest.New()
-	return serveRoot(t, printing{Base: mem, Checks: mem, Streams: apitest.Streams{Of: mem}, prints: prints})
+	return serveRoot(t, printing{mem, prints})
 }
 
 // TestStreamsCross: the front reads the output from the run's own pipes; chatd-root keeps none of

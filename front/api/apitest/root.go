@@ -19,11 +19,6 @@ func (m *Memory) RefuseRun(ctx context.Context, id chat.ID, _ chat.RefusedRun) e
 	return err
 }
 
-// PutSchedule is AddSchedule with its own idea of the next time.
-func (m *Memory) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error) {
-	return m.AddSchedule(ctx, id, n.Spec)
-}
-
 // KeptSchedules lists those of all chats.
 func (m *Memory) KeptSchedules(_ context.Context, out func(chat.StoredSchedule) error) error {
 	m.mu.Lock()
