@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +17,10 @@ import (
 // lifeCommands change whether a chat is awake, and whether it is there.
 func lifeCommands() []*cli.Command {
 	return []*cli.Command{
-		command("wake", change("waking", (*client.Client).Wake)),
-		command("sleep", change("putting to sleep", (*client.Client).Sleep)),
-		command("freeze", change("freezing", (*client.Client).Freeze)),
-		command("thaw", change("thawing", (*client.Client).Thaw)),
+		command("wake", onChat("waking", (*client.Client).Wake, writeState)),
+		command("sleep", onChat("putting to sleep", (*client.Client).Sleep, writeState)),
+		command("freeze", onChat("freezing", (*client.Client).Freeze, writeState)),
+		command("thaw", onChat("thawing", (*client.Client).Thaw, writeState)),
 		reapCommand(),
 	}
 }
@@ -206,22 +205,9 @@ func reapNamed(args []string) ([]chat.ID, error) {
 	return ids, nil
 }
 
-// change is wake, sleep, freeze and thaw: a CHAT in, the chat as it is then out.
-func change(
-	what string, do func(*client.Client, context.Context, chat.ID) (chat.Chat, error),
-) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		id, err := oneChat(c)
-		if err != nil {
-			return err
-		}
-		done := progress(c, what)
-		ch, err := do(daemon(c), c.Context, id)
-		done()
-		return answer(c, ch, err, func(w io.Writer) error {
-			state := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
-			_, err := fmt.Fprintln(w, ch.ID, cmp.Or(ch.Frozen.Words(), state))
-			return err
-		})
-	}
+// writeState is a chat as wake, sleep, freeze and thaw leave it.
+func writeState(w io.Writer, ch chat.Chat) error {
+	state := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
+	_, err := fmt.Fprintln(w, ch.ID, cmp.Or(ch.Frozen.Words(), state))
+	return err
 }

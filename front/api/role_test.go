@@ -180,6 +180,11 @@ func TestEachRouteForEachRole(t *testing.T) {
 	if len(verbs.Table) != len(want) {
 		t.Errorf("%d verbs.Table, and %d here", len(verbs.Table), len(want))
 	}
+	for name := range written {
+		if want[name] == "" {
+			t.Errorf("no row has the name %s of a handler", name)
+		}
+	}
 	for role, cred := range map[string]*syscall.Credential{"bridge": bridgeCred, "operator": operatorCred, "both": bothCred, "stranger": strangerCred} {
 		for i, a := range as(t, socket, cred, requests...) {
 			may := strings.Contains(" "+want[verbs.Table[i].Name]+" ", " "+role+" ")

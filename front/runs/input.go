@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
@@ -46,7 +45,7 @@ func copyTo(ctx context.Context, run string, to stream.Input, body io.ReadCloser
 		return nil
 	case from.err != nil:
 		return &filewire.BodyError{Err: from.err}
-	case errors.Is(err, unix.EPIPE):
+	case errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("cannot write to run %s: nobody reads its standard input any more: %w",
 			run, chat.ErrWrongPhase)
 	}

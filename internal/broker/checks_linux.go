@@ -38,7 +38,7 @@ func due(
 }
 
 func (c *Client) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
-	return terms.Call(ctx, c.Calls, id, none{})
+	return terms.Of(ctx, c.Calls, id)
 }
 
 func (c *Client) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error {

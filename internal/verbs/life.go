@@ -67,9 +67,7 @@ func (c Calls) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 	return list.Call(ctx, c, "", f)
 }
 
-func (c Calls) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return get.Call(ctx, c, id, None{})
-}
+func (c Calls) Get(ctx context.Context, id chat.ID) (chat.Chat, error) { return get.Of(ctx, c, id) }
 
 func (c Calls) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, error) {
 	if err := p.Validate(); err != nil {
@@ -80,18 +78,12 @@ func (c Calls) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat, 
 
 func (c Calls) Reap(ctx context.Context, id chat.ID) error { return reap.Do(ctx, c, id, None{}) }
 
-func (c Calls) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return wake.Call(ctx, c, id, None{})
-}
+func (c Calls) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) { return wake.Of(ctx, c, id) }
 
-func (c Calls) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return sleep.Call(ctx, c, id, None{})
-}
+func (c Calls) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) { return sleep.Of(ctx, c, id) }
 
 func (c Calls) Freeze(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return freeze.Call(ctx, c, id, None{})
+	return freeze.Of(ctx, c, id)
 }
 
-func (c Calls) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) {
-	return thaw.Call(ctx, c, id, None{})
-}
+func (c Calls) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) { return thaw.Of(ctx, c, id) }

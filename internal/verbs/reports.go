@@ -54,22 +54,16 @@ var (
 )
 
 func (c Calls) EgressLog(ctx context.Context, id chat.ID) (chat.EgressLog, error) {
-	return egress.Call(ctx, c, id, None{})
+	return egress.Of(ctx, c, id)
 }
 
-func (c Calls) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
-	return plan.Call(ctx, c, id, None{})
-}
+func (c Calls) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) { return plan.Of(ctx, c, id) }
 
-func (c Calls) Host(ctx context.Context) (chat.Host, error) { return host.Call(ctx, c, "", None{}) }
+func (c Calls) Host(ctx context.Context) (chat.Host, error) { return host.Of(ctx, c, "") }
 
-func (c Calls) Status(ctx context.Context) (chat.Status, error) {
-	return status.Call(ctx, c, "", None{})
-}
+func (c Calls) Status(ctx context.Context) (chat.Status, error) { return status.Of(ctx, c, "") }
 
-func (c Calls) Backup(ctx context.Context) (chat.Backup, error) {
-	return backup.Call(ctx, c, "", None{})
-}
+func (c Calls) Backup(ctx context.Context) (chat.Backup, error) { return backup.Of(ctx, c, "") }
 
 // Explain reports whether something is allowed, and by which rule or entry.
 func (c FrontCalls) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {

@@ -48,12 +48,10 @@ var (
 		"End a run: SIGTERM, its grace, then all of it."}, Order(Base.EndRun))
 )
 
-func (c Calls) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
-	return runs.Call(ctx, c, id, None{})
-}
+func (c Calls) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) { return runs.Of(ctx, c, id) }
 
 func (c Calls) Processes(ctx context.Context, id chat.ID) (chat.Processes, error) {
-	return processes.Call(ctx, c, id, None{})
+	return processes.Of(ctx, c, id)
 }
 
 func (c Calls) EndRun(ctx context.Context, id chat.ID, run string) error {

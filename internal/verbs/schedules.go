@@ -33,7 +33,7 @@ var (
 )
 
 func (c Calls) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, error) {
-	return schedules.Call(ctx, c, id, None{})
+	return schedules.Of(ctx, c, id)
 }
 
 func (c Calls) Schedule(ctx context.Context, id chat.ID, name string) (chat.Schedule, error) {

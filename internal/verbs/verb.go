@@ -23,6 +23,12 @@ func (v Verb[A, R]) Call(ctx context.Context, c Calls, id chat.ID, a A) (r R, er
 	return r, err
 }
 
+// Of is Call for a verb without arguments.
+func (v Verb[A, R]) Of(ctx context.Context, c Calls, id chat.ID) (R, error) {
+	var none A
+	return v.Call(ctx, c, id, none)
+}
+
 // Do is Call for a verb whose answer is only whether it succeeded.
 func (v Verb[A, R]) Do(ctx context.Context, c Calls, id chat.ID, a A) error {
 	_, err := v.Call(ctx, c, id, a)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
-	"github.com/chatd/chatd/shims/files"
 )
 
 // maxMemory bounds a file of a Memory, in bytes.
@@ -54,26 +52,6 @@ func (m *Memory) FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk 
 	_ = errors.Join(s.In.Close(), s.Out.Close()) // talk closes them too
 	<-served
 	return err
-}
-
-// serve starts a tool, and sets its streams. served is closed when it has ended.
-func serve(s *filewire.LiveTool, tools files.Set) (served chan struct{}, err error) {
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, inR.Close(), inW.Close())
-	}
-	s.In, s.Out = inW, outR
-	served = make(chan struct{})
-	go func() {
-		defer close(served)
-		// The test may have closed its ends before.
-		_ = errors.Join(files.Serve(inR, outW, tools), inR.Close(), outW.Close())
-	}()
-	return served, nil
 }
 
 // ShareFile serves a tool of each chat.
