@@ -6,9 +6,9 @@
 // it in OpenAPI. Package broker takes it from the front to chatd-root. [Calls] are the methods of both
 // clients: of broker's, and of package client's over HTTP.
 //
-// A verb whose body or answer is a stream has a row too, and its handlers are written by hand: in
-// package api by the row's name, in package broker where chatd-root passes descriptors. What the front
-// alone asks chatd-root ([Checks], [Streams], [FileTools]) is not in the table: a caller cannot ask it.
+// A verb that streams, or has a query or two kinds of answers, has a row too. Its handler in package
+// api and its calls in client and broker are written by hand, by the row's name. What the front alone
+// asks chatd-root ([Checks], [Streams], [FileTools]) is not in the table: a caller cannot ask it.
 //
 // # Runs as
 //

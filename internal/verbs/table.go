@@ -69,8 +69,7 @@ func (r Row) AtFront(ctx context.Context, c Chats, id chat.ID, read func(args an
 	return r.Do(ctx, c, id, read)
 }
 
-// Table has all verbs of the API: first those whose handlers package api
-// writes by hand, and those that the front serves.
+// Table has all verbs of the API. add appends those that chatd-root serves as the front passes them on.
 var Table = slices.Concat(lifeRows, runRows, scheduleRows, terminalRows, fileRows, hostRows)
 
 // Find returns the row of a verb.

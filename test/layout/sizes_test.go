@@ -20,10 +20,10 @@ import (
 // may be at most the total: who makes more raises it in a line of the diff, and answers for it. A
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
-	"lines of code":                    76_235,
+	"lines of code":                    76_213,
 	"lines of tests":                   84_000,
 	"lines of the largest package":     6_507,
-	"lines beyond 110 columns":         1_064,
+	"lines beyond 110 columns":         1_063,
 	"methods of provision.Manager":     362,
 	"words of pages":                   43_552,
 	"lines of the median function":     11,
