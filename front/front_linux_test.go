@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/provision/listen"
 )
 
@@ -25,7 +27,7 @@ type hanging struct {
 	cleaned atomic.Bool
 }
 
-func (h *hanging) Run(ctx context.Context, _ chat.ID, _ chat.RunSpec) (chat.RunResult, error) {
+func (h *hanging) Run(ctx context.Context, _ chat.ID, _ chat.RunSpec, _ verbs.Begun) (chat.RunResult, error) {
 	h.began <- struct{}{}
 	<-ctx.Done()
 	time.Sleep(50 * time.Millisecond) // to end its processes
@@ -43,18 +45,27 @@ func TestEndCutsRunsOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	chats, err := runs.Open(t.Context(), h, runs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer chats.Close()
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
 		settings := broker.Settings{Operators: []uint32{uint32(os.Getgid())}}
 		log := slog.New(slog.NewTextHandler(&said, nil))
-		ended <- serve(ctx, l, serverOptions(h, nil, settings, "1.0", log), 100*time.Millisecond)
+		ended <- serve(ctx, l, serverOptions(chats, nil, settings, "1.0", log), 100*time.Millisecond)
 	}()
-	c := api.NewClient(api.ClientOptions{Socket: socket})
+	c := client.NewClient(client.ClientOptions{Socket: socket})
+	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	result := make(chan error, 1)
 	go func() {
 		spec := chat.RunSpec{Command: "sleep 1000"}
-		_, err := c.Run(context.Background(), "aaaaaaaaaaaaaaaa", spec)
+		_, err := c.Run(context.Background(), made.ID, spec)
 		result <- err
 	}()
 	<-h.began

@@ -10,10 +10,11 @@ import (
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/mcp"
 	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 func serverOptions(
-	chats api.Chats, nameOf func(uint32) (string, error), s broker.Settings,
+	chats verbs.Chats, nameOf func(uint32) (string, error), s broker.Settings,
 	version string, log *slog.Logger,
 ) api.ServerOptions {
 	return api.ServerOptions{

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -20,7 +20,7 @@ func TestTerminalSize(t *testing.T) {
 
 // fixedChats are chats whose answers are given.
 type fixedChats struct {
-	broker.Chats
+	verbs.Chats
 	typed  chat.Typed
 	screen string
 	err    error

@@ -25,7 +25,7 @@ import (
 
 // Manager provisions chats: it owns their records, accounts, homes, walls and
 // sessions. Its exported methods are safe for concurrent use and satisfy
-// broker.Root; the caller is in the context ([chat.WithCaller]).
+// verbs.Root; the caller is in the context ([chat.WithCaller]).
 type Manager struct {
 	*life
 	*archiver

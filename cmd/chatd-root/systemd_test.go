@@ -19,6 +19,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/provision/listen"
 )
 
@@ -142,7 +143,12 @@ func daemonOf(t *testing.T, h *hanging, alive func(context.Context) (int, int, e
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := api.NewServer(api.ServerOptions{Chats: h, Operators: []uint32{uint32(os.Getgid())}})
+	chats, err := runs.Open(t.Context(), h, runs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(chats.Close)
+	srv := api.NewServer(api.ServerOptions{Chats: chats, Operators: []uint32{uint32(os.Getgid())}})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

@@ -34,7 +34,7 @@ func archiveChat(c *cli.Context) error {
 	how := chat.ToArchive{Keep: c.Bool("keep")}
 	var work string
 	if how.Keep && !c.Bool("yes") {
-		ch, err := client(c).Get(c.Context, id)
+		ch, err := daemon(c).Get(c.Context, id)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func archiveChat(c *cli.Context) error {
 		return err
 	}
 	done := archiveProgress(c, "archiving", id)
-	a, err := client(c).Archive(c.Context, id, how)
+	a, err := daemon(c).Archive(c.Context, id, how)
 	done()
 	if how.StayAwake && errors.Is(err, chat.ErrBusy) {
 		return fmt.Errorf("%w\nthe chat is at work (%s), so it must stay awake; --yes lets it sleep",
@@ -63,7 +63,7 @@ func mayArchive(c *cli.Context, id chat.ID, how chat.ToArchive) error {
 	case !asks:
 		return notAtWork(c, id)
 	}
-	ch, err := client(c).Get(c.Context, id)
+	ch, err := daemon(c).Get(c.Context, id)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func mayArchive(c *cli.Context, id chat.ID, how chat.ToArchive) error {
 // returned func is called.
 func archiveProgress(c *cli.Context, what string, id chat.ID) (done func()) {
 	ctx, cancel := context.WithCancel(c.Context)
-	asked := client(c)
+	asked := daemon(c)
 	end := printer.ArchiveProgress(c.App.ErrWriter, what, plainProgress(),
 		func() *chat.ArchiveProgress {
 			ch, err := asked.Get(ctx, id)
@@ -110,7 +110,7 @@ func unarchive(c *cli.Context) error {
 		return err
 	}
 	done := archiveProgress(c, "unarchiving", name.ID())
-	ch, err := client(c).Unarchive(c.Context, name)
+	ch, err := daemon(c).Unarchive(c.Context, name)
 	done()
 	return answer(c, ch, err, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s asleep, uid %d, of archive %s\n", ch.ID, ch.UID, name)
@@ -124,7 +124,7 @@ func archiveArg(c *cli.Context, arg string) (chat.ArchiveName, error) {
 	if err != nil {
 		return chat.ParseArchiveName(arg)
 	}
-	all, err := client(c).Archives(c.Context, chat.ArchiveFilter{Chat: id})
+	all, err := daemon(c).Archives(c.Context, chat.ArchiveFilter{Chat: id})
 	if err != nil {
 		return "", err
 	}

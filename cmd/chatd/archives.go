@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 )
 
@@ -43,7 +43,7 @@ func archives(c *cli.Context) error {
 	case verify && len(names) > 0:
 		return eachArchive(c, names, verifyArchive)
 	}
-	all, err := client(c).Archives(c.Context, f)
+	all, err := daemon(c).Archives(c.Context, f)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ type archiveLine struct {
 // archiveAct is what archives does with each.
 type archiveAct struct {
 	doing string
-	do    func(context.Context, *api.Client, chat.ArchiveName) (chat.ArchiveCheck, error)
+	do    func(context.Context, *client.Client, chat.ArchiveName) (chat.ArchiveCheck, error)
 	say   func(io.Writer, chat.ArchiveCheck) error
 }
 
@@ -117,7 +117,7 @@ var (
 	verifyArchive = archiveAct{
 		doing: "verifying",
 		do: func(
-			ctx context.Context, c *api.Client, name chat.ArchiveName,
+			ctx context.Context, c *client.Client, name chat.ArchiveName,
 		) (chat.ArchiveCheck, error) {
 			return c.VerifyArchive(ctx, name)
 		},
@@ -126,7 +126,7 @@ var (
 	removeArchive = archiveAct{
 		doing: "removing",
 		do: func(
-			ctx context.Context, c *api.Client, name chat.ArchiveName,
+			ctx context.Context, c *client.Client, name chat.ArchiveName,
 		) (chat.ArchiveCheck, error) {
 			return chat.ArchiveCheck{}, c.RemoveArchive(ctx, name)
 		},
@@ -141,7 +141,7 @@ var (
 // hours.
 func eachArchive(c *cli.Context, names []chat.ArchiveName, act archiveAct) error {
 	results, failed, json := []archiveLine{}, error(nil), c.Bool("json")
-	daemon := client(c)
+	daemon := daemon(c)
 	defer daemon.Close()
 	for i, name := range names {
 		done := progress(c, fmt.Sprintf("%s %d of %d", act.doing, i+1, len(names)))
@@ -153,7 +153,7 @@ func eachArchive(c *cli.Context, names []chat.ArchiveName, act archiveAct) error
 		check.Name = name
 		r := archiveLine{Name: name, OK: err == nil, Size: check.Size}
 		if err != nil {
-			r.Kind, r.Error = api.Kind(err), err.Error()
+			r.Kind, r.Error = client.Kind(err), err.Error()
 			failed = cmp.Or(failed, err)
 		}
 		results = append(results, r)

@@ -14,7 +14,7 @@ func backUp(c *cli.Context) error {
 		return err
 	}
 	done := progress(c, "backing up")
-	b, err := client(c).Backup(c.Context)
+	b, err := daemon(c).Backup(c.Context)
 	done()
 	return answer(c, b, err, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s: %d chats, audit log to line %d\n", printer.Escape(b.Path), b.Chats, b.AuditSeq)

@@ -58,7 +58,7 @@ func create(c *cli.Context) error {
 		return err
 	}
 	done := progress(c, "creating")
-	made, _, err := client(c).Create(c.Context, spec)
+	made, _, err := daemon(c).Create(c.Context, spec)
 	done()
 	if err != nil {
 		return err
@@ -93,9 +93,9 @@ func show(c *cli.Context) error {
 	if c.Bool("plan") {
 		return showPlan(c, id)
 	}
-	ch, err := client(c).Get(c.Context, id)
+	ch, err := daemon(c).Get(c.Context, id)
 	return answer(c, ch, err, func(w io.Writer) error {
-		l, err := client(c).EgressLog(c.Context, id)
+		l, err := daemon(c).EgressLog(c.Context, id)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func show(c *cli.Context) error {
 }
 
 func showPlan(c *cli.Context, id chat.ID) error {
-	p, err := client(c).Plan(c.Context, id)
+	p, err := daemon(c).Plan(c.Context, id)
 	return answer(c, p, err, func(w io.Writer) error { return printer.Plan(w, p) })
 }
 
@@ -120,7 +120,7 @@ func label(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ch, err := client(c).Patch(c.Context, id, p)
+	ch, err := daemon(c).Patch(c.Context, id, p)
 	return answer(c, ch, err, func(w io.Writer) error { return printer.Labels(w, ch.Labels) })
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
@@ -34,7 +34,7 @@ func doctor(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	h, err := client(c).Host(c.Context)
+	h, err := daemon(c).Host(c.Context)
 	if noDaemon(err) {
 		h, err = doctorAlone(c)
 	}
@@ -78,6 +78,6 @@ func doctorAlone(c *cli.Context) (chat.Host, error) {
 
 // noDaemon tells a socket without a daemon from a daemon that said no.
 func noDaemon(err error) bool {
-	var p *api.Problem
+	var p *client.Problem
 	return err != nil && !errors.As(err, &p) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
 }

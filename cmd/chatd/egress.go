@@ -25,14 +25,14 @@ func egress(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ch, err := client(c).Get(c.Context, id)
+	ch, err := daemon(c).Get(c.Context, id)
 	if err != nil {
 		return err
 	}
 	if len(changes) > 0 {
 		after := applyEgress(ch, changes)
 		p := chat.Patch{EgressAdd: &after.Add, EgressRemove: &after.Remove}
-		if ch, err = client(c).Patch(c.Context, id, p); err != nil {
+		if ch, err = daemon(c).Patch(c.Context, id, p); err != nil {
 			return err
 		}
 	}

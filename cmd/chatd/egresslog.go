@@ -22,7 +22,7 @@ func printEgressLog(c *cli.Context, id chat.ID) error {
 	if c.Bool("follow") {
 		return followEgress(c, id)
 	}
-	l, err := client(c).EgressLog(c.Context, id)
+	l, err := daemon(c).EgressLog(c.Context, id)
 	return answer(c, l, err, func(w io.Writer) error { return printer.EgressLog(w, l) })
 }
 
@@ -32,7 +32,7 @@ func followEgress(c *cli.Context, id chat.ID) error {
 	defer tick.Stop()
 	seen, open := egressSeen{}, openSeen{}
 	for {
-		l, err := client(c).EgressLog(c.Context, id)
+		l, err := daemon(c).EgressLog(c.Context, id)
 		if err != nil && c.Context.Err() == nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func explainChat(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err := client(c).Explain(c.Context, id, q)
+	a, err := daemon(c).Explain(c.Context, id, q)
 	return answerExplained(c, a, err, func(w io.Writer) error {
 		if q.Host != "" {
 			return printer.Destination(w, a)

@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 	"github.com/chatd/chatd/internal/filewire"
 )
@@ -77,12 +77,12 @@ func readFile(c *cli.Context, id chat.ID, args []string) error {
 	a := filewire.ReadFile{Path: args[0], Offset: c.Int64("offset"), Length: c.Int64("length"), Line: c.Int64("line"), Lines: c.Int64("lines")}
 	if c.Bool("json") {
 		return pageJSON(c, func(begin filewire.Begin) (filewire.Answer, error) {
-			return client(c).ReadFile(c.Context, id, a, begin)
+			return daemon(c).ReadFile(c.Context, id, a, begin)
 		})
 	}
 	a.Stream = true
 	out := printer.ChatWriter(c.App.Writer)
-	if _, err := client(c).ReadFile(c.Context, id, a, func(filewire.Answer) io.Writer { return out }); err != nil {
+	if _, err := daemon(c).ReadFile(c.Context, id, a, func(filewire.Answer) io.Writer { return out }); err != nil {
 		return err
 	}
 	return out.Close()
@@ -93,7 +93,7 @@ func listDir(c *cli.Context, id chat.ID, args []string) error {
 	if len(args) > 0 {
 		a.Path = args[0]
 	}
-	list := func(begin filewire.Begin) (filewire.Answer, error) { return client(c).ListDir(c.Context, id, a, begin) }
+	list := func(begin filewire.Begin) (filewire.Answer, error) { return daemon(c).ListDir(c.Context, id, a, begin) }
 	if c.Bool("json") {
 		return pageJSON(c, list)
 	}
@@ -118,15 +118,15 @@ func pageJSON(c *cli.Context, read func(filewire.Begin) (filewire.Answer, error)
 	if err != nil {
 		return err
 	}
-	return printer.JSON(c.App.Writer, api.NewFileAnswer(a, b.Bytes()))
+	return printer.JSON(c.App.Writer, client.NewFileAnswer(a, b.Bytes()))
 }
 
 func writeFile(c *cli.Context, id chat.ID, args []string) error {
-	return sendFile(c, client(c).WriteFile, id, args)
+	return sendFile(c, daemon(c).WriteFile, id, args)
 }
 
 func appendFile(c *cli.Context, id chat.ID, args []string) error {
-	return sendFile(c, client(c).AppendFile, id, args)
+	return sendFile(c, daemon(c).AppendFile, id, args)
 }
 
 // sender is WriteFile or AppendFile of a client.
@@ -143,13 +143,13 @@ func sendFile(c *cli.Context, send sender, id chat.ID, args []string) error {
 }
 
 func editFile(c *cli.Context, id chat.ID, args []string) error {
-	a, err := client(c).EditFile(c.Context, id, filewire.EditFile{Path: args[0], OldText: c.String("old"), NewText: c.String("new")})
+	a, err := daemon(c).EditFile(c.Context, id, filewire.EditFile{Path: args[0], OldText: c.String("old"), NewText: c.String("new")})
 	return fileDone(c, a, err)
 }
 
 // fileDone writes what was done: the tool's words, and the diff.
 func fileDone(c *cli.Context, a filewire.Answer, err error) error {
-	return answer(c, api.NewFileAnswer(a, nil), err, func(w io.Writer) error {
+	return answer(c, client.NewFileAnswer(a, nil), err, func(w io.Writer) error {
 		return printer.ChatText(w, a.Message+"\n"+a.Diff)
 	})
 }
@@ -171,7 +171,7 @@ func share(c *cli.Context) error {
 		return err
 	}
 	done := progress(c, "copying")
-	got, err := client(c).Share(c.Context, from, s)
+	got, err := daemon(c).Share(c.Context, from, s)
 	done()
 	return answer(c, got, err, func(w io.Writer) error { return printer.Shared(w, got) })
 }

@@ -88,7 +88,7 @@ func (h *hook) rules(c *cli.Context) (err error) {
 			}
 			ctx, cancel := context.WithTimeout(c.Context, hookTimeout)
 			defer cancel()
-			return client(c).Explain(ctx, id, asked)
+			return daemon(c).Explain(ctx, id, asked)
 		}
 		return err
 	}

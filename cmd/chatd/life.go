@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,17 +10,17 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 )
 
 // lifeCommands change whether a chat is awake, and whether it is there.
 func lifeCommands() []*cli.Command {
 	return []*cli.Command{
-		command("wake", change("waking", (*api.Client).Wake)),
-		command("sleep", change("putting to sleep", (*api.Client).Sleep)),
-		command("freeze", change("freezing", (*api.Client).Freeze)),
-		command("thaw", change("thawing", (*api.Client).Thaw)),
+		command("wake", onChat("waking", (*client.Client).Wake, writeState)),
+		command("sleep", onChat("putting to sleep", (*client.Client).Sleep, writeState)),
+		command("freeze", onChat("freezing", (*client.Client).Freeze, writeState)),
+		command("thaw", onChat("thawing", (*client.Client).Thaw, writeState)),
 		reapCommand(),
 	}
 }
@@ -110,7 +109,7 @@ func answerReaped(c *cli.Context, results []reapLine, dry bool) error {
 
 // stillIdle looks at a chat of --idle again: reaping those before it took time.
 func stillIdle(c *cli.Context, id chat.ID) error {
-	ch, err := client(c).Get(c.Context, id)
+	ch, err := daemon(c).Get(c.Context, id)
 	if err != nil {
 		return err
 	}
@@ -127,10 +126,10 @@ func stillIdle(c *cli.Context, id chat.ID) error {
 // reapOne reaps a chat, with --archive once it is archived.
 func reapOne(c *cli.Context, id chat.ID) (chat.ArchiveName, error) {
 	if c.Bool("archive") {
-		a, err := client(c).ReapArchived(c.Context, id)
+		a, err := daemon(c).ReapArchived(c.Context, id)
 		return a.Name, err
 	}
-	return "", client(c).Reap(c.Context, id)
+	return "", daemon(c).Reap(c.Context, id)
 }
 
 // idleFlag is the time of --idle; 0 without it.
@@ -183,7 +182,7 @@ func reapWhich(c *cli.Context) ([]chat.ID, error) {
 		return nil, err
 	}
 	now := time.Now()
-	chats, err := listAll(c.Context, client(c), chat.Filter{}, func(ch chat.Chat) bool {
+	chats, err := listAll(c.Context, daemon(c), chat.Filter{}, func(ch chat.Chat) bool {
 		return c.Bool("all") || now.Sub(ch.UsedAt) >= idle
 	})
 	ids := []chat.ID{}
@@ -206,22 +205,9 @@ func reapNamed(args []string) ([]chat.ID, error) {
 	return ids, nil
 }
 
-// change is wake, sleep, freeze and thaw: a CHAT in, the chat as it is then out.
-func change(
-	what string, do func(*api.Client, context.Context, chat.ID) (chat.Chat, error),
-) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		id, err := oneChat(c)
-		if err != nil {
-			return err
-		}
-		done := progress(c, what)
-		ch, err := do(client(c), c.Context, id)
-		done()
-		return answer(c, ch, err, func(w io.Writer) error {
-			state := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
-			_, err := fmt.Fprintln(w, ch.ID, cmp.Or(ch.Frozen.Words(), state))
-			return err
-		})
-	}
+// writeState is a chat as wake, sleep, freeze and thaw leave it.
+func writeState(w io.Writer, ch chat.Chat) error {
+	state := map[bool]string{true: "awake", false: "asleep"}[ch.Awake]
+	_, err := fmt.Fprintln(w, ch.ID, cmp.Or(ch.Frozen.Words(), state))
+	return err
 }

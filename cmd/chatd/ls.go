@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 )
 
@@ -32,7 +32,7 @@ func ls(c *cli.Context) error {
 		awake := c.Bool("awake")
 		f.Awake = &awake
 	}
-	chats, err := listAll(c.Context, client(c), f, func(ch chat.Chat) bool {
+	chats, err := listAll(c.Context, daemon(c), f, func(ch chat.Chat) bool {
 		return c.String("profile") == "" || ch.Profile == c.String("profile")
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func ls(c *cli.Context) error {
 }
 
 // listAll reads every page and keeps what the daemon cannot filter on.
-func listAll(ctx context.Context, api *api.Client, f chat.Filter, keep func(chat.Chat) bool) ([]chat.Chat, error) {
+func listAll(ctx context.Context, api *client.Client, f chat.Filter, keep func(chat.Chat) bool) ([]chat.Chat, error) {
 	all := []chat.Chat{}
 	for {
 		page, err := api.List(ctx, f)

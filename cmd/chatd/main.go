@@ -14,7 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 	"github.com/chatd/chatd/internal/journal"
 )
@@ -103,9 +103,9 @@ func noCommand(c *cli.Context) error {
 	return fmt.Errorf("cannot do %s: no such command, see chatd --help: %w", chat.Quote(c.Args().First()), chat.ErrInvalid)
 }
 
-// client asks the daemon at --socket.
-func client(c *cli.Context) *api.Client {
-	return api.NewClient(api.ClientOptions{Socket: c.String("socket")})
+// daemon asks the daemon at --socket.
+func daemon(c *cli.Context) *client.Client {
+	return client.NewClient(client.ClientOptions{Socket: c.String("socket")})
 }
 
 // chatArg reads CHAT: an id, or the user name made of it. A prefix is refused:

@@ -17,6 +17,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/config/configfile"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/listen"
@@ -82,7 +83,11 @@ func serveMemory(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	s := api.NewServer(api.ServerOptions{Chats: mem, Operators: []uint32{uint32(os.Getgid())}, NameOf: func(uint32) (string, error) { return "root", nil }})
+	chats, err := runs.Open(context.Background(), mem, runs.Options{})
+	if err != nil {
+		return err
+	}
+	s := api.NewServer(api.ServerOptions{Chats: chats, Operators: []uint32{uint32(os.Getgid())}, NameOf: func(uint32) (string, error) { return "root", nil }})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	env.Defer(func() {
@@ -92,6 +97,7 @@ func serveMemory(env *testscript.Env) error {
 			env.T().Log(err)
 		}
 		<-done
+		chats.Close()
 		if err := os.RemoveAll(dir); err != nil {
 			env.T().Log(err)
 		}

@@ -11,5 +11,5 @@ func serveMCP(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return mcp.Serve(c.Context, client(c), id, version, c.App.Reader, c.App.Writer)
+	return mcp.Serve(c.Context, daemon(c), id, version, c.App.Reader, c.App.Writer)
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 )
 
@@ -25,7 +25,7 @@ const maxAsked = 50
 func confirmReap(c *cli.Context, in *os.File, ids []chat.ID) (bool, error) {
 	var chats []chat.Chat
 	for _, id := range ids[:min(len(ids), maxAsked)] {
-		ch, err := client(c).Get(c.Context, id)
+		ch, err := daemon(c).Get(c.Context, id)
 		if err != nil {
 			continue // the reap says it
 		}
@@ -73,7 +73,7 @@ func terminalIn(c *cli.Context) (*os.File, bool) {
 
 // notAtWork refuses a chat that is at work: nobody was asked about what it would lose.
 func notAtWork(c *cli.Context, id chat.ID) error {
-	ch, err := client(c).Get(c.Context, id)
+	ch, err := daemon(c).Get(c.Context, id)
 	if err != nil || len(ch.Work) == 0 {
 		return err
 	}
@@ -94,7 +94,7 @@ func reapEach(
 		done()
 		line.Reaped = err == nil
 		if err != nil {
-			line.Kind, line.Error = api.Kind(err), err.Error()
+			line.Kind, line.Error = client.Kind(err), err.Error()
 			if failed == nil {
 				failed = err
 			}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
@@ -125,7 +125,7 @@ func askRoot(ctx context.Context, verb string, f configfile.Flags, flags uintptr
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return nil, api.ErrorOf(exit.ExitCode(), strings.TrimPrefix(strings.TrimSpace(said.String()), "chatd: "))
+		return nil, client.ErrorOf(exit.ExitCode(), strings.TrimPrefix(strings.TrimSpace(said.String()), "chatd: "))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot %s: %s: %w: %w", verb, chat.Quote(program), err, chat.ErrUnsupported)

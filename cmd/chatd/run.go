@@ -48,7 +48,7 @@ func run(c *cli.Context) error {
 	}
 	if c.Bool("json") {
 		done := progress(c, "running")
-		res, err := client(c).Run(c.Context, id, spec)
+		res, err := daemon(c).Run(c.Context, id, spec)
 		done()
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func run(c *cli.Context) error {
 
 // runInBackground prints the id of a run that goes on.
 func runInBackground(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
-	r, err := client(c).StartRun(c.Context, id, spec)
+	r, err := daemon(c).StartRun(c.Context, id, spec)
 	if err != nil {
 		return err
 	}

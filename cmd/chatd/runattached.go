@@ -15,14 +15,14 @@ import (
 	"golang.org/x/term"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 	"github.com/chatd/chatd/internal/termsafe"
 )
 
 // attachedRun is a run whose streams and signals are this program's.
 type attachedRun struct {
-	c    *api.Client
+	c    *client.Client
 	id   chat.ID
 	spec chat.RunSpec
 	in   io.Reader
@@ -41,7 +41,7 @@ func runAttached(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 	// Signals that otherwise end this program go to the run.
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer end()
-	a := &attachedRun{c: client(c), id: id, in: c.App.Reader, end: end, begun: make(chan string, 1), over: make(chan struct{})}
+	a := &attachedRun{c: daemon(c), id: id, in: c.App.Reader, end: end, begun: make(chan string, 1), over: make(chan struct{})}
 	spec.Started = func(run string) { a.begun <- run }
 	a.spec = spec
 	restore, err := a.raw()

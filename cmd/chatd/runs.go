@@ -49,29 +49,29 @@ func showRuns(c *cli.Context) error {
 	case c.Bool("end"):
 		done := progress(c, "ending")
 		defer done()
-		return client(c).EndRun(c.Context, id, run)
+		return daemon(c).EndRun(c.Context, id, run)
 	case c.IsSet("signal"):
-		return client(c).SignalRun(c.Context, id, run, chat.RunSignal{Signal: c.String("signal")})
+		return daemon(c).SignalRun(c.Context, id, run, chat.RunSignal{Signal: c.String("signal")})
 	case c.Bool("stdin"):
-		return client(c).WriteStdin(c.Context, id, run, io.NopCloser(c.App.Reader), true)
+		return daemon(c).WriteStdin(c.Context, id, run, io.NopCloser(c.App.Reader), true)
 	}
 	return showRun(c, id, run)
 }
 
 func listRuns(c *cli.Context, id chat.ID) error {
-	list, err := client(c).Runs(c.Context, id)
+	list, err := daemon(c).Runs(c.Context, id)
 	return answer(c, list, err, func(w io.Writer) error { return printer.Runs(w, list.Runs) })
 }
 
 func showRun(c *cli.Context, id chat.ID, run string) error {
-	r, err := client(c).ShowRun(c.Context, id, run)
+	r, err := daemon(c).ShowRun(c.Context, id, run)
 	return answer(c, r, err, func(w io.Writer) error { return printer.Run(w, c.App.ErrWriter, r) })
 }
 
 // followRun prints what a run prints; to be interrupted ends only that.
 func followRun(c *cli.Context, id chat.ID, run string) error {
 	out := streams{to: map[string]io.Writer{chat.Stdout: c.App.Writer, chat.Stderr: c.App.ErrWriter}, cancel: func() {}}
-	res, err := client(c).FollowRun(c.Context, id, run, c.String("cursor"), func(f chat.Frame) {
+	res, err := daemon(c).FollowRun(c.Context, id, run, c.String("cursor"), func(f chat.Frame) {
 		if f.Missing > 0 {
 			fmt.Fprintf(c.App.ErrWriter, "chatd: %d bytes of %s are left out here, for they are not kept\n", f.Missing, printer.Escape(f.Stream))
 		}
@@ -95,7 +95,7 @@ func listProcesses(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := client(c).Processes(c.Context, id)
+	list, err := daemon(c).Processes(c.Context, id)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func addSchedule(c *cli.Context, id chat.ID, argv []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := client(c).AddSchedule(c.Context, id, chat.ScheduleSpec{
+	s, err := daemon(c).AddSchedule(c.Context, id, chat.ScheduleSpec{
 		Cron: c.String("cron"), Every: chat.Duration(c.Duration("every")), At: c.String("at"), TimeZone: c.String("time-zone"),
 		Command: c.String("c"), Argv: argv, Cwd: c.String("cwd"), Env: env,
 		Timeout: chat.Duration(c.Duration("timeout")), Grace: chat.Duration(c.Duration("grace")),
@@ -68,15 +68,15 @@ func addSchedule(c *cli.Context, id chat.ID, argv []string) error {
 }
 
 func listSchedules(c *cli.Context, id chat.ID, _ []string) error {
-	all, err := client(c).Schedules(c.Context, id)
+	all, err := daemon(c).Schedules(c.Context, id)
 	return answer(c, all, err, func(w io.Writer) error { return printer.Schedules(w, all.Schedules) })
 }
 
 func showSchedule(c *cli.Context, id chat.ID, args []string) error {
-	s, err := client(c).Schedule(c.Context, id, args[0])
+	s, err := daemon(c).Schedule(c.Context, id, args[0])
 	return answer(c, s, err, func(w io.Writer) error { return printer.Schedule(w, s) })
 }
 
 func removeSchedule(c *cli.Context, id chat.ID, args []string) error {
-	return client(c).RemoveSchedule(c.Context, id, args[0])
+	return daemon(c).RemoveSchedule(c.Context, id, args[0])
 }

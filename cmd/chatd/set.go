@@ -75,7 +75,7 @@ func set(c *cli.Context) error {
 	if err := setEgress(c, id, &p); err != nil {
 		return err
 	}
-	ch, err := client(c).Patch(c.Context, id, p)
+	ch, err := daemon(c).Patch(c.Context, id, p)
 	return answer(c, ch, err, func(w io.Writer) error {
 		return printer.Changed(w, *ch.Changed)
 	})
@@ -191,7 +191,7 @@ func setEgress(c *cli.Context, id chat.ID, p *chat.Patch) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	ch, err := client(c).Get(c.Context, id)
+	ch, err := daemon(c).Get(c.Context, id)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func statusAction(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	st, err := client(c).Status(c.Context)
+	st, err := daemon(c).Status(c.Context)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func send(c *cli.Context) error {
 		return sendAndWait(c, id, in)
 	}
 	defer progress(c, "typing")()
-	return client(c).Input(c.Context, id, in)
+	return daemon(c).Input(c.Context, id, in)
 }
 
 // sizeFlag reads --size.
@@ -112,7 +112,7 @@ func onlyIf(words []string) (*chat.OnlyIf, error) {
 // sendAndWait writes what was printed, and passes the exit code on.
 func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 	done := progress(c, "waiting")
-	got, err := client(c).InputWait(c.Context, id, in)
+	got, err := daemon(c).InputWait(c.Context, id, in)
 	done()
 	if err != nil {
 		return err
@@ -150,6 +150,6 @@ func screen(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := client(c).ScreenWith(c.Context, id, chat.ScreenSpec{Styles: c.Bool("styles"), History: c.Int("history")})
+	s, err := daemon(c).ScreenWith(c.Context, id, chat.ScreenSpec{Styles: c.Bool("styles"), History: c.Int("history")})
 	return answer(c, s, err, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
 }

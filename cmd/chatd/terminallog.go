@@ -41,7 +41,7 @@ func printLog(c *cli.Context) error {
 		return p.render(id, since)
 	}
 	if c.Bool("follow") {
-		err = client(c).FollowLog(c.Context, id, since, p.print)
+		err = daemon(c).FollowLog(c.Context, id, since, p.print)
 	} else {
 		err = pages(c, id, since, p.print)
 	}
@@ -54,7 +54,7 @@ func printLog(c *cli.Context) error {
 // pages reads piece by piece up to what was the end when it began.
 func pages(c *cli.Context, id chat.ID, since int64, out func(chat.Log) error) error {
 	for end := int64(-1); ; {
-		l, err := client(c).Log(c.Context, id, since)
+		l, err := daemon(c).Log(c.Context, id, since)
 		if err != nil {
 			return err
 		}

@@ -156,7 +156,7 @@ func verify(c *cli.Context, cfg config.Config) (v verified, err error) {
 
 // livingUIDs are the uids of all chats, sorted.
 func livingUIDs(c *cli.Context) (uids []uint32, err error) {
-	all, err := listAll(c.Context, client(c), chat.Filter{}, func(chat.Chat) bool { return true })
+	all, err := listAll(c.Context, daemon(c), chat.Filter{}, func(chat.Chat) bool { return true })
 	for _, ch := range all {
 		uids = append(uids, ch.UID)
 	}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 )
 
 // insideEnv marks the second run, inside its namespaces, and says where this program lies. Seen
@@ -181,11 +181,11 @@ func (h *host) startDaemon() error {
 	if err := h.daemon.Start(); err != nil {
 		return fmt.Errorf("cannot start chatd: %w", err)
 	}
-	client := api.NewClient(api.ClientOptions{Socket: h.socket})
-	defer client.Close()
+	daemon := client.NewClient(client.ClientOptions{Socket: h.socket})
+	defer daemon.Close()
 	for range 1200 {
 		var st chat.Status // it answers before it has tried its walls, and begins nothing until then
-		if st, err = client.Status(context.Background()); err == nil && st.Ready {
+		if st, err = daemon.Status(context.Background()); err == nil && st.Ready {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)

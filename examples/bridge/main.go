@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 )
 
 func main() {
@@ -58,26 +58,26 @@ func demo(ctx context.Context) (err error) {
 	if err := h.startDaemon(); err != nil {
 		return err
 	}
-	client := api.NewClient(api.ClientOptions{Socket: h.socket})
-	defer client.Close()
-	a, b, err := createBoth(ctx, client)
+	daemon := client.NewClient(client.ClientOptions{Socket: h.socket})
+	defer daemon.Close()
+	a, b, err := createBoth(ctx, daemon)
 	if err != nil {
 		return err
 	}
-	if err := talk(ctx, client, a, b); err != nil {
+	if err := talk(ctx, daemon, a, b); err != nil {
 		return err
 	}
 	if slices.Contains(os.Args[1:], "--break") {
 		h.breakWalls(a, b)
 	}
-	t := trial{ctx: ctx, client: client, host: h, a: a, b: b}
+	t := trial{ctx: ctx, daemon: daemon, host: h, a: a, b: b}
 	if err := t.all(); err != nil {
 		return err
 	}
-	if err := restart(ctx, client, h, a, b); err != nil {
+	if err := restart(ctx, daemon, h, a, b); err != nil {
 		return err
 	}
-	if err := reapBoth(ctx, client, h, a, b); err != nil {
+	if err := reapBoth(ctx, daemon, h, a, b); err != nil {
 		return err
 	}
 	say("took %.1f s", time.Since(began).Seconds())
@@ -86,15 +86,15 @@ func demo(ctx context.Context) (err error) {
 
 // createBoth makes two chats as a bridge would on their first messages, twice
 // each: the second call finds what the first made.
-func createBoth(ctx context.Context, client *api.Client) (a, b chat.Chat, err error) {
+func createBoth(ctx context.Context, daemon *client.Client) (a, b chat.Chat, err error) {
 	for i, external := range []string{"../../etc\n-rf 💬", "+49 170 123 45 67"} {
 		began := time.Now()
-		c, created, err := client.Create(ctx, chat.Spec{ExternalID: external, Profile: "web"})
+		c, created, err := daemon.Create(ctx, chat.Spec{ExternalID: external, Profile: "web"})
 		if err != nil || !created {
 			return a, b, fmt.Errorf("cannot create %q: created %v: %w", external, created, err)
 		}
 		took := time.Since(began)
-		again, created, err := client.Create(ctx, chat.Spec{ExternalID: external, Profile: "web"})
+		again, created, err := daemon.Create(ctx, chat.Spec{ExternalID: external, Profile: "web"})
 		if err != nil || created || again.ID != c.ID {
 			return a, b, fmt.Errorf("cannot find %q again: created %v: %w", external, created, err)
 		}
@@ -109,13 +109,13 @@ func createBoth(ctx context.Context, client *api.Client) (a, b chat.Chat, err er
 }
 
 // talk types a command into each session and waits until the screen shows its answer.
-func talk(ctx context.Context, client *api.Client, chats ...chat.Chat) error {
+func talk(ctx context.Context, daemon *client.Client, chats ...chat.Chat) error {
 	for _, c := range chats {
-		if err := client.Input(ctx, c.ID, chat.Input{Text: "echo I am $(id -un), $((6*7))", Enter: true}); err != nil {
+		if err := daemon.Input(ctx, c.ID, chat.Input{Text: "echo I am $(id -un), $((6*7))", Enter: true}); err != nil {
 			return err
 		}
 		line := fmt.Sprintf("I am %s, 42", c.User)
-		if err := waitScreen(ctx, client, c.ID, line); err != nil {
+		if err := waitScreen(ctx, daemon, c.ID, line); err != nil {
 			return err
 		}
 		say("typed into %s, and its screen says: %s", c.User, line)
@@ -123,10 +123,10 @@ func talk(ctx context.Context, client *api.Client, chats ...chat.Chat) error {
 	return nil
 }
 
-func waitScreen(ctx context.Context, client *api.Client, id chat.ID, want string) error {
+func waitScreen(ctx context.Context, daemon *client.Client, id chat.ID, want string) error {
 	var last string
 	for range 200 {
-		s, err := client.Screen(ctx, id)
+		s, err := daemon.Screen(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func waitScreen(ctx context.Context, client *api.Client, id chat.ID, want string
 }
 
 // restart kills the daemon, as a crash would, and starts another.
-func restart(ctx context.Context, client *api.Client, h *host, chats ...chat.Chat) error {
+func restart(ctx context.Context, daemon *client.Client, h *host, chats ...chat.Chat) error {
 	say("kill -9 of chatd, with both sessions alive")
 	h.killDaemon()
 	for _, c := range chats {
@@ -151,7 +151,7 @@ func restart(ctx context.Context, client *api.Client, h *host, chats ...chat.Cha
 		return err
 	}
 	for _, c := range chats {
-		if err := waitScreen(ctx, client, c.ID, fmt.Sprintf("I am %s, 42", c.User)); err != nil {
+		if err := waitScreen(ctx, daemon, c.ID, fmt.Sprintf("I am %s, 42", c.User)); err != nil {
 			return err
 		}
 		say("chatd is back, and the screen of %s still says what it said", c.User)
@@ -160,9 +160,9 @@ func restart(ctx context.Context, client *api.Client, h *host, chats ...chat.Cha
 }
 
 // reapBoth takes the chats away and looks for traces from the host's side.
-func reapBoth(ctx context.Context, client *api.Client, h *host, chats ...chat.Chat) error {
+func reapBoth(ctx context.Context, daemon *client.Client, h *host, chats ...chat.Chat) error {
 	for _, c := range chats {
-		if err := client.Reap(ctx, c.ID); err != nil {
+		if err := daemon.Reap(ctx, c.ID); err != nil {
 			return err
 		}
 		if left := h.traces(c); len(left) > 0 {

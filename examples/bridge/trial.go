@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 )
 
 // trial lets chat A try things, and keeps what came of them.
 type trial struct {
 	ctx    context.Context
-	client *api.Client
+	daemon *client.Client
 	host   *host
 	a, b   chat.Chat
 	rows   []row
@@ -86,15 +86,15 @@ func (t *trial) all() error {
 // sure that both are there for those who may have them.
 func (t *trial) prepareB() error {
 	for _, line := range []string{"echo secret > ~/secret; echo secret > /tmp/secret", "perl -e '" + server + "' 0.0.0.0 7777 &"} {
-		if err := t.client.Input(t.ctx, t.b.ID, chat.Input{Text: line, Enter: true}); err != nil {
+		if err := t.daemon.Input(t.ctx, t.b.ID, chat.Input{Text: line, Enter: true}); err != nil {
 			return err
 		}
 	}
-	if err := waitScreen(t.ctx, t.client, t.b.ID, "up!"); err != nil {
+	if err := waitScreen(t.ctx, t.daemon, t.b.ID, "up!"); err != nil {
 		return err
 	}
 	for command, want := range map[string]string{"cat ~/secret /tmp/secret": "secret\nsecret\n", dial("127.0.0.1", 7777): "hello\n"} {
-		r, err := t.client.Run(t.ctx, t.b.ID, chat.RunSpec{Command: command})
+		r, err := t.daemon.Run(t.ctx, t.b.ID, chat.RunSpec{Command: command})
 		if err != nil || r.Stdout != want {
 			return fmt.Errorf("cannot show anything: B itself should have what A must not, but %s gave %q %q: %w", command, r.Stdout, r.Stderr, err)
 		}
@@ -106,7 +106,7 @@ func (t *trial) prepareB() error {
 }
 
 func (t *trial) try(a attempt) error {
-	r, err := t.client.Run(t.ctx, t.a.ID, chat.RunSpec{Command: a.command, Timeout: chat.Duration(30 * time.Second)})
+	r, err := t.daemon.Run(t.ctx, t.a.ID, chat.RunSpec{Command: a.command, Timeout: chat.Duration(30 * time.Second)})
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.tried, err)
 	}
@@ -131,7 +131,7 @@ func lastLine(out string) string {
 }
 
 func (t *trial) tryMemory() error {
-	r, err := t.client.Run(t.ctx, t.a.ID, chat.RunSpec{Command: `perl -e '$x = "a" x 600_000_000; print "got it"'`})
+	r, err := t.daemon.Run(t.ctx, t.a.ID, chat.RunSpec{Command: `perl -e '$x = "a" x 600_000_000; print "got it"'`})
 	t.rows = append(t.rows, row{"600 MB of memory", "killed by the kernel", "layer memory", err == nil && r.OOMKilled && r.Stdout == ""})
 	return err
 }

@@ -12,12 +12,13 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // answer records whether anything was written, and sets a time limit for a peer that does not read
@@ -28,8 +29,8 @@ type answer struct {
 	wrote   bool
 	// room asks for memory for an answer of this many bytes, until the request is over; nil asks for none.
 	// The header waits for the first bytes, which a refusal takes the place of.
-	room    func(size int) *Problem
-	refuse  func(w http.ResponseWriter, p *Problem)
+	room    func(size int) *client.Problem
+	refuse  func(w http.ResponseWriter, p *client.Problem)
 	status  int
 	size    int // of the whole answer, where the first write is shorter
 	refused bool
@@ -93,13 +94,13 @@ func (w *answer) begin(status int) {
 }
 
 // refuse writes p as the whole answer.
-func (s *Server) refuse(w http.ResponseWriter, p *Problem) {
+func (s *Server) refuse(w http.ResponseWriter, p *client.Problem) {
 	b, err := json.Marshal(p)
 	if err != nil {
 		s.opt.Log.Error("cannot write a problem", "err", err)
 	}
 	maps.Copy(w.Header(), p.GetHeaders())
-	w.Header().Set("Content-Type", problemType)
+	w.Header().Set("Content-Type", client.ProblemType)
 	w.WriteHeader(p.Status)
 	// A client that stopped reading gets no further answer.
 	_, _ = w.Write(append(b, '\n'))
@@ -112,28 +113,28 @@ func (s *Server) deny(w http.ResponseWriter, r *http.Request, caller chat.Caller
 	if caller.Role != "" {
 		detail = "cannot serve uid %d: this is for operators"
 	}
-	s.refuse(w, newProblem(kindOf(chat.ErrDenied), 0, fmt.Sprintf(detail, caller.UID)))
+	s.refuse(w, client.NewProblem(client.KindOf(chat.ErrDenied), 0, fmt.Sprintf(detail, caller.UID)))
 }
 
 // problem turns err into an answer. An internal error is for operators and the log; a bridge gets a
 // reference to it.
-func (s *Server) problem(ctx context.Context, err error) *Problem {
-	var p *Problem
+func (s *Server) problem(ctx context.Context, err error) *client.Problem {
+	var p *client.Problem
 	if errors.As(err, &p) {
 		return p
 	}
-	k := kindOf(err)
+	k := client.KindOf(err)
 	if errors.Is(ctx.Err(), context.Canceled) && (k.Sentinel == nil || errors.Is(err, context.Canceled)) {
 		// The client does not read this, and work that its leaving cut off is no fault of chatd.
 		s.opt.Log.Info("the client went away", "uid", chat.CallerFrom(ctx).UID, "err", err)
-		return newProblem(kindOf(chat.ErrBusy), 0, "cannot finish: the client went away")
+		return client.NewProblem(client.KindOf(chat.ErrBusy), 0, "cannot finish: the client went away")
 	}
 	if k.Sentinel != nil {
-		return newProblem(k, 0, chat.ErrorText(err)).denied(err).spent(err)
+		return client.NewProblem(k, 0, chat.ErrorText(err)).Of(err)
 	}
 	var ref [6]byte
 	_, _ = rand.Read(ref[:]) // never fails, see crypto/rand
-	p = newProblem(k, 0, chat.ErrorText(err))
+	p = client.NewProblem(k, 0, chat.ErrorText(err))
 	p.Ref = hex.EncodeToString(ref[:])
 	caller := chat.CallerFrom(ctx)
 	s.opt.Log.Error("internal error", "ref", p.Ref, "uid", caller.UID, "err", err)
@@ -150,11 +151,11 @@ func panicError(cause any) error {
 // routeOf finds the row of the table for r, or what to answer instead. Paths are matched as they
 // are written: no cleaning, no redirect, no percent-encoding, because no route needs any of it. A
 // path without a row has the access bridges, so that a peer without a role learns nothing.
-func (s *Server) routeOf(r *http.Request) (route, *Problem) {
-	none := route{access: bridges}
+func (s *Server) routeOf(r *http.Request) (verbs.Row, *client.Problem) {
+	none := verbs.Row{Route: verbs.Route{Access: verbs.Bridges}}
 	path := r.URL.EscapedPath()
-	if !plainPath(path) {
-		return none, newProblem(kindByWord("not_found"), 0, "cannot find "+chat.Quote(path)+": no such path")
+	if !verbs.IsPlain(path) {
+		return none, client.NewProblem(client.KindNamed("not_found"), 0, "cannot find "+chat.Quote(path)+": no such path")
 	}
 	h, pattern := s.mux.Handler(r)
 	if rt, ok := s.byPattern[pattern]; ok && pattern != "" {
@@ -166,24 +167,11 @@ func (s *Server) routeOf(r *http.Request) (route, *Problem) {
 		allow := probe.header.Get("Allow")
 		return none, invalid(probe.status, "", "cannot %s %s: want %s", chat.Quote(r.Method), chat.Quote(path), allow)
 	}
-	return none, newProblem(kindByWord("not_found"), 0, "cannot find "+chat.Quote(path)+": no such path")
-}
-
-func plainPath(path string) bool {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
-	}
-	parts := strings.Split(path, "/")
-	if len(parts) < 2 || parts[0] != "" {
-		return false
-	}
-	return !slices.ContainsFunc(parts[1:], func(p string) bool {
-		return p == "" || p == "." || p == ".." || strings.ContainsFunc(p, func(r rune) bool { return !plain(r) })
-	})
+	return none, client.NewProblem(client.KindNamed("not_found"), 0, "cannot find "+chat.Quote(path)+": no such path")
 }
 
 // checkQuery refuses values that do not decode to UTF-8 without NUL, and repeated parameters.
-func checkQuery(raw string) *Problem {
+func checkQuery(raw string) *client.Problem {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
 		return invalid(http.StatusBadRequest, "query", "cannot use the query: %v", err)

@@ -12,17 +12,18 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
 )
 
 // archivable is a chat with labels, a schedule and a variable, and a label that a terminal obeys.
 func archivable(
 	t *testing.T, opt ServerOptions,
-) (socket string, mem *apitest.Memory, c *Client, made chat.Chat) {
+) (socket string, mem *apitest.Memory, c *client.Client, made chat.Chat) {
 	t.Helper()
 	opt.NameOf = func(uint32) (string, error) { return "root", nil }
 	socket, mem = start(t, opt)
-	c = client(t, socket)
+	c = clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{
 		ExternalID: "a", Profile: "web", Labels: map[string]string{"team": "ops\x1b[2J"},
 	})
@@ -136,7 +137,7 @@ func TestNoArchiveNoReap(t *testing.T) {
 
 // archiveCalls are those that may take hours.
 func archiveCalls(
-	c *Client, id chat.ID, name chat.ArchiveName,
+	c *client.Client, id chat.ID, name chat.ArchiveName,
 ) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"archive": func(ctx context.Context) error {
@@ -213,7 +214,7 @@ func TestArchivesEndWithTheClient(t *testing.T) {
 
 // TestClientSendsNoOddArchive: a name that would be another path is not sent.
 func TestClientSendsNoOddArchive(t *testing.T) {
-	c := client(t, t.TempDir()+"/none")
+	c := clientAt(t, t.TempDir()+"/none")
 	for _, name := range []chat.ArchiveName{
 		"", "..", "../chats/" + someID, someID, someID + "-x", someID + "-20261125T160000Z/verify",
 	} {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // readBody returns the whole body of r, or why it is refused. Reading all of it first also lets
 // net/http watch for a client that goes away.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, held *bodyMemory) ([]byte, *Problem) {
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, held *bodyMemory) ([]byte, *client.Problem) {
 	if r.ContentLength > s.opt.MaxBody {
 		s.drain(w, r)
 		return nil, s.tooLarge()
@@ -92,7 +93,7 @@ func (b *cutBody) Close() error {
 // further request then.
 func (b *cutBody) cut() bool { return b.state.Load() == bodyCut }
 
-func (s *Server) tooLarge() *Problem {
+func (s *Server) tooLarge() *client.Problem {
 	return invalid(http.StatusRequestEntityTooLarge, "", "cannot use the body: more than %d bytes", s.opt.MaxBody)
 }
 
@@ -109,12 +110,12 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 }
 
 // checkType requires JSON; the form that curl -d sends by default is refused.
-func checkType(r *http.Request) *Problem {
+func checkType(r *http.Request) *client.Problem {
 	got := r.Header.Get("Content-Type")
 	t, params, err := mime.ParseMediaType(got)
 	charset := params["charset"]
-	if err != nil || t != jsonType && !(t == patchType && r.Method == "PATCH") || (charset != "" && charset != "utf-8" && charset != "UTF-8") || r.Header.Get("Content-Encoding") != "" {
-		return invalid(http.StatusUnsupportedMediaType, "", "cannot use the body: Content-Type %s: want %s, in UTF-8, without Content-Encoding", chat.Quote(got), jsonType)
+	if err != nil || t != client.JSONType && !(t == client.PatchType && r.Method == "PATCH") || (charset != "" && charset != "utf-8" && charset != "UTF-8") || r.Header.Get("Content-Encoding") != "" {
+		return invalid(http.StatusUnsupportedMediaType, "", "cannot use the body: Content-Type %s: want %s, in UTF-8, without Content-Encoding", chat.Quote(got), client.JSONType)
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func checkType(r *http.Request) *Problem {
 // checkJSON accepts exactly one JSON value of bounded depth in valid UTF-8, in which no object has
 // a key twice and no string has half a surrogate pair. encoding/json alone would take the last of
 // two keys and put U+FFFD for broken text. Two different external ids would become one chat.
-func checkJSON(b []byte) *Problem {
+func checkJSON(b []byte) *client.Problem {
 	if !utf8.Valid(b) {
 		return invalid(http.StatusBadRequest, "", "cannot use the body: not valid UTF-8")
 	}
@@ -150,7 +151,7 @@ type frame struct {
 	wantKey bool
 }
 
-func (sc *scanner) walk() *Problem {
+func (sc *scanner) walk() *client.Problem {
 	for sc.i < len(sc.b) {
 		c := sc.b[sc.i]
 		sc.i++
@@ -167,7 +168,7 @@ func (sc *scanner) walk() *Problem {
 	return nil
 }
 
-func (sc *scanner) punct(c byte) *Problem {
+func (sc *scanner) punct(c byte) *client.Problem {
 	switch n := len(sc.stack); {
 	case (c == '{' || c == '[') && n == maxDepth:
 		return invalid(http.StatusBadRequest, "", "cannot use the body: nested deeper than %d", maxDepth)
@@ -184,7 +185,7 @@ func (sc *scanner) punct(c byte) *Problem {
 }
 
 // str reads a string from after its opening quote.
-func (sc *scanner) str() *Problem {
+func (sc *scanner) str() *client.Problem {
 	start := sc.i - 1
 	for sc.i < len(sc.b) && sc.b[sc.i] != '"' {
 		if sc.b[sc.i] != '\\' {
@@ -212,7 +213,7 @@ func (sc *scanner) str() *Problem {
 }
 
 // escape passes one escape sequence; \u with a surrogate must be the first of a pair.
-func (sc *scanner) escape() *Problem {
+func (sc *scanner) escape() *client.Problem {
 	r, ok := unit(sc.b[sc.i:])
 	switch {
 	case !ok:

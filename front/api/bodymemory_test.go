@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 )
 
 // stallBodies sends many bodies that lack their last byte, and returns once all of them are sent.
@@ -45,13 +46,13 @@ func TestAttackStalledBodies(t *testing.T) {
 	if held := heapInUse() - before; held > 64<<20 {
 		t.Errorf("%d bodies that stall hold %d MiB", many, held>>20)
 	}
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "small"})
 	if err != nil {
 		t.Fatalf("a small request beside them: %v", err)
 	}
 	large := chat.RunSpec{Command: "cat", Stdin: strings.Repeat("x", 1<<20)}
-	if _, err := c.Run(t.Context(), made.ID, large); err == nil || !strings.Contains(err.Error(), "hold all the memory") || Kind(err) != "busy" {
+	if _, err := c.Run(t.Context(), made.ID, large); err == nil || !strings.Contains(err.Error(), "hold all the memory") || client.Kind(err) != "busy" {
 		t.Errorf("a large request beside them: %v", err)
 	}
 	for _, conn := range conns {

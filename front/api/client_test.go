@@ -11,27 +11,29 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // TestErrorsCrossTheWire: every sentinel of package chat has a row, and arrives as itself.
 func TestErrorsCrossTheWire(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
-	c := client(t, socket)
-	for _, k := range kinds {
+	c := clientAt(t, socket)
+	for _, k := range client.Kinds {
 		mem.OnCreate = func(context.Context, chat.Spec) error { return fmt.Errorf("cannot do x: %w", k.Sentinel) }
 		_, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
-		var p *Problem
-		if !errors.Is(err, k.Sentinel) || !errors.As(err, &p) || p.Status != k.Status || Kind(err) != k.Word || chat.ExitCode(err) != chat.ExitCode(k.Sentinel) {
+		var p *client.Problem
+		if !errors.Is(err, k.Sentinel) || !errors.As(err, &p) || p.Status != k.Status || client.Kind(err) != k.Word || chat.ExitCode(err) != chat.ExitCode(k.Sentinel) {
 			t.Errorf("%s came back as %#v", k.Word, err)
 		}
-		for _, other := range kinds {
+		for _, other := range client.Kinds {
 			if other.Word != k.Word && errors.Is(err, other.Sentinel) {
 				t.Errorf("%s is also %s", k.Word, other.Word)
 			}
 		}
 	}
-	if len(kinds) != 8 {
-		t.Errorf("%d kinds: compare with package chat and this test", len(kinds))
+	if len(client.Kinds) != 8 {
+		t.Errorf("%d client.Kinds: compare with package chat and this test", len(client.Kinds))
 	}
 	if chat.ExitCode(nil) != 0 || chat.ExitCode(errors.New("x")) != 1 {
 		t.Error("exit codes of nil and of an internal error")
@@ -40,7 +42,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 
 func TestClientOfEveryRoute(t *testing.T) {
 	socket, _ := start(t, ServerOptions{NameOf: func(uint32) (string, error) { return "root", nil }})
-	c, ctx := client(t, socket), t.Context()
+	c, ctx := clientAt(t, socket), t.Context()
 	asleep := false
 	made, created, err := c.Create(ctx, chat.Spec{ExternalID: "a", Labels: map[string]string{"k": "v"}, Awake: &asleep, Owner: "bot"})
 	if err != nil || !created || made.Awake || made.Owner != "bot" {
@@ -98,7 +100,7 @@ func TestClientOfEveryRoute(t *testing.T) {
 
 func TestListPagesAndFilters(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	for i := range 5 {
 		awake := i%2 == 0
 		if _, _, err := c.Create(t.Context(), chat.Spec{ExternalID: fmt.Sprint(i), Awake: &awake, Labels: map[string]string{"n": fmt.Sprint(i)}}); err != nil {
@@ -130,7 +132,7 @@ func TestListPagesAndFilters(t *testing.T) {
 }
 
 func TestClientWithoutADaemon(t *testing.T) {
-	c := client(t, filepath.Join(t.TempDir(), "none"))
+	c := clientAt(t, filepath.Join(t.TempDir(), "none"))
 	_, err := c.Host(t.Context())
 	if !errors.Is(err, chat.ErrBusy) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
@@ -138,7 +140,7 @@ func TestClientWithoutADaemon(t *testing.T) {
 }
 
 func TestClientSendsNoOddID(t *testing.T) {
-	c := client(t, filepath.Join(t.TempDir(), "none"))
+	c := clientAt(t, filepath.Join(t.TempDir(), "none"))
 	for _, id := range []chat.ID{"", "../host", "0123456789ABCDEF"} {
 		if err := c.Reap(t.Context(), id); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
@@ -172,10 +174,10 @@ func TestOpenAPI(t *testing.T) {
 	if err := json.Unmarshal([]byte(g.body), &doc); err != nil || doc.OpenAPI != "3.1.0" {
 		t.Fatalf("%v %q", err, doc.OpenAPI)
 	}
-	for _, r := range routes {
-		method := map[string]string{"GET": "get", "POST": "post", "DELETE": "delete", "PUT": "put", "PATCH": "patch"}[r.method]
-		if op := doc.Paths[r.path][method]; op.OperationID != r.name || op.Responses[fmt.Sprint(r.status)] == nil || op.Responses["default"] == nil {
-			t.Errorf("%s: got %+v", r.pattern(), op)
+	for _, r := range verbs.Table {
+		method := map[string]string{"GET": "get", "POST": "post", "DELETE": "delete", "PUT": "put", "PATCH": "patch"}[r.Method]
+		if op := doc.Paths[r.Path][method]; op.OperationID != r.Name || op.Responses[fmt.Sprint(r.Status)] == nil || op.Responses["default"] == nil {
+			t.Errorf("%s: got %+v", r.Pattern(), op)
 		}
 	}
 	for _, at := range []string{"get", "put"} {

@@ -17,42 +17,55 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/filewire"
 )
 
-// byteType is the media type of every file's content.
-const byteType = "application/octet-stream"
-
-// Names of a stream's header and trailer fields.
-const (
-	sizeHeader    = "Chatd-File-Size" // of the whole file
-	answerTrailer = "Chatd-Answer"    // a FileAnswer in JSON, ASCII
+type (
+	readContent struct {
+		InChat
+		WithValues
+		Path   string `query:"path" required:"true" doc:"The file, absolute or below the home."`
+		Offset int64  `query:"offset" doc:"The first byte."`
+		Length int64  `query:"length" doc:"So many bytes; all if absent."`
+		Line   int64  `query:"line" doc:"The first line, counted from 1."`
+		Lines  int64  `query:"lines" doc:"So many lines."`
+		Hash   bool   `query:"hash" doc:"Answer the SHA-256 too."`
+	}
+	writeContent struct {
+		InChat
+		WithValues
+		Path   string `query:"path" required:"true" doc:"The file, absolute or below the home."`
+		Append bool   `query:"append" doc:"Add to the end in place of replacing the file."`
+		Hash   bool   `query:"hash" doc:"Answer the SHA-256 too."`
+	}
 )
 
-// serveGetContent registers a route of its own because the answer is not JSON.
+// serveGetContent describes an answer that is not JSON.
 func serveGetContent(s *Server, a huma.API, op huma.Operation) {
-	describeQuery(&op, func(q contentQuery) bool { return q.get })
 	op.Responses = problemResponse()
-	op.Responses["200"] = &huma.Response{Description: "The bytes. The trailer " + answerTrailer + " has the tool's answer; without it they are not all.", Content: rawContent}
-	s.serveBeside(a, op, s.getContent)
+	op.Responses["200"] = &huma.Response{
+		Description: "The bytes. The trailer " + client.AnswerTrailer + " has the tool's answer; without it they are not all.",
+		Content:     rawContent,
+	}
+	serveStream((*Server).getContent)(s, a, op)
 }
 
-// servePutContent registers a route of its own because the body is not JSON.
+// servePutContent describes a body that is not JSON.
 func servePutContent(s *Server, a huma.API, op huma.Operation) {
-	describeQuery(&op, func(q contentQuery) bool { return q.put })
 	op.RequestBody = &huma.RequestBody{Required: true, Content: rawContent}
-	answer := &huma.Response{Description: "What was written.", Content: jsonContent(a, FileAnswer{})}
+	answer := &huma.Response{Description: "What was written.", Content: jsonContent(a, client.FileAnswer{})}
 	op.Responses = problemResponse()
 	op.Responses["200"], op.Responses["201"] = answer, answer
-	s.serveBeside(a, op, s.putContent)
+	serveStream((*Server).putContent)(s, a, op)
 }
 
 // getContent sends a file. An error after the first byte ends the connection, so that half a file
 // does not look like a whole one.
-func (s *Server) getContent(w http.ResponseWriter, r *http.Request) {
-	id, q, err := contentOf(r, func(q contentQuery) bool { return q.get })
-	a := filewire.ReadFile{Path: q.text["path"], Offset: q.number["offset"], Length: q.number["length"],
-		Line: q.number["line"], Lines: q.number["lines"], Hash: q.flag["hash"], Stream: true}
+func (s *Server) getContent(w http.ResponseWriter, r *http.Request, in *readContent) {
+	id, err := in.id()
+	a := filewire.ReadFile{Path: in.Path, Offset: in.Offset, Length: in.Length, Line: in.Line,
+		Lines: in.Lines, Hash: in.Hash, Stream: true}
 	leave, full := s.enterStream(r)
 	defer leave()
 	if err = errors.Join(err, full); err != nil {
@@ -95,16 +108,16 @@ func (d *download) begin() {
 	}
 	d.begun = true
 	h := d.w.Header()
-	h.Set("Content-Type", byteType)
+	h.Set("Content-Type", client.ByteType)
 	h.Set("Content-Disposition", "attachment")
-	h.Set(sizeHeader, strconv.FormatInt(d.first.Size, 10))
-	h.Set("Trailer", answerTrailer)
+	h.Set(client.SizeHeader, strconv.FormatInt(d.first.Size, 10))
+	h.Set("Trailer", client.AnswerTrailer)
 	d.w.WriteHeader(http.StatusOK)
 }
 
 func (d *download) finish(last filewire.Answer) {
 	d.begin()
-	d.w.Header().Set(answerTrailer, asciiJSON(fileAnswer(last)))
+	d.w.Header().Set(client.AnswerTrailer, asciiJSON(client.NewFileAnswer(last, nil)))
 }
 
 // asciiJSON encodes v in a form that a header allows.
@@ -128,9 +141,9 @@ func asciiJSON(v any) string {
 
 // putContent takes a file as it comes. The peer is not asked to send any of it
 // (Expect: 100-continue) before the tool may have it.
-func (s *Server) putContent(w http.ResponseWriter, r *http.Request) {
-	id, q, err := contentOf(r, func(q contentQuery) bool { return q.put })
-	a := filewire.WriteFile{Path: q.text["path"], Hash: q.flag["hash"], Stream: true}
+func (s *Server) putContent(w http.ResponseWriter, r *http.Request, in *writeContent) {
+	id, err := in.id()
+	a := filewire.WriteFile{Path: in.Path, Hash: in.Hash, Stream: true}
 	if err == nil {
 		err = s.checkUpload(r)
 	}
@@ -143,7 +156,7 @@ func (s *Server) putContent(w http.ResponseWriter, r *http.Request) {
 	}
 	up := &upload{s: s, body: cutBody{r: r.Body, c: http.NewResponseController(w)}}
 	write := s.opt.Chats.WriteFile
-	if q.flag["append"] {
+	if in.Append {
 		write = s.opt.Chats.AppendFile
 	}
 	out, err := write(r.Context(), id, a, up)
@@ -154,7 +167,7 @@ func (s *Server) putContent(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
-	s.answerJSON(w, r, statusOf(out), fileAnswer(out))
+	s.answerJSON(w, r, statusOf(out), client.NewFileAnswer(out, nil))
 }
 
 func (s *Server) answerJSON(w http.ResponseWriter, r *http.Request, status int, v any) {
@@ -163,7 +176,7 @@ func (s *Server) answerJSON(w http.ResponseWriter, r *http.Request, status int, 
 		s.refuse(w, s.problem(r.Context(), fmt.Errorf("cannot write the answer: %w", err)))
 		return
 	}
-	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Content-Type", client.JSONType)
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n')) // a client that stopped reading gets no further answer
 }
@@ -175,13 +188,13 @@ func (s *Server) checkUpload(r *http.Request) error {
 	}
 	got := r.Header.Get("Content-Type")
 	t, _, err := mime.ParseMediaType(got)
-	if got != "" && (err != nil || t != byteType) || r.Header.Get("Content-Encoding") != "" {
-		return invalid(http.StatusUnsupportedMediaType, "", "cannot use the body: Content-Type %s: want %s, without Content-Encoding", chat.Quote(got), byteType)
+	if got != "" && (err != nil || t != client.ByteType) || r.Header.Get("Content-Encoding") != "" {
+		return invalid(http.StatusUnsupportedMediaType, "", "cannot use the body: Content-Type %s: want %s, without Content-Encoding", chat.Quote(got), client.ByteType)
 	}
 	return nil
 }
 
-func (s *Server) fileTooLarge() *Problem {
+func (s *Server) fileTooLarge() *client.Problem {
 	return invalid(http.StatusRequestEntityTooLarge, "", "cannot use the body: more than %d bytes, which is file_max", s.opt.MaxFile)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// TestChatsDecide: [Chats] alone decides what is allowed and valid, so that each refusal is audited.
+// TestChatsDecide: [verbs.Chats] alone decides what is allowed and valid, so that each refusal is audited.
 // The API itself refuses only unreadable requests, and callers without the route's role.
 func TestChatsDecide(t *testing.T) {
 	needRoot(t)

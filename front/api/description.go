@@ -9,6 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // answers are what a route answers beside what its registration says: a status, a media type
@@ -20,16 +22,16 @@ var answers = []struct {
 	value  any
 	doc    string
 }{
-	{"create", http.StatusOK, jsonType, chat.Chat{}, "The chat that is there."},
-	{"reap", http.StatusOK, jsonType, chat.Archive{}, "With archive=true: the archive."},
+	{"create", http.StatusOK, client.JSONType, chat.Chat{}, "The chat that is there."},
+	{"reap", http.StatusOK, client.JSONType, chat.Archive{}, "With archive=true: the archive."},
 	{"reap", http.StatusNoContent, "", nil, "No trace of it is left."},
-	{"write_file", http.StatusCreated, jsonType, FileAnswer{}, "The file is new."},
-	{"append_file", http.StatusCreated, jsonType, FileAnswer{}, "The file is new."},
-	{"send", http.StatusOK, jsonType, chat.Typed{}, "What was printed, where wait asked for it."},
+	{"write_file", http.StatusCreated, client.JSONType, client.FileAnswer{}, "The file is new."},
+	{"append_file", http.StatusCreated, client.JSONType, client.FileAnswer{}, "The file is new."},
+	{"send", http.StatusOK, client.JSONType, chat.Typed{}, "What was printed, where wait asked for it."},
 	{"send", http.StatusNoContent, "", nil, "It was typed."},
-	{"run", http.StatusOK, frameType, nil, "How it ended; as a stream, a frame of JSON a line, the last with the result."},
-	{"run_output", http.StatusOK, frameType, nil, "A piece; as a stream, a frame of JSON a line until the run ends."},
-	{"openapi", http.StatusOK, jsonType, map[string]any{}, "This description."},
+	{"run", http.StatusOK, client.FrameType, nil, "How it ended; as a stream, a frame of JSON a line, the last with the result."},
+	{"run_output", http.StatusOK, client.FrameType, nil, "A piece; as a stream, a frame of JSON a line until the run ends."},
+	{"openapi", http.StatusOK, client.JSONType, map[string]any{}, "This description."},
 }
 
 // refusals are the statuses of problems that any route may answer, and those of a route with a
@@ -50,24 +52,24 @@ func (s *Server) completeDescription(a huma.API) {
 	for _, r := range s.byPattern {
 		op := operationOf(doc, r)
 		for _, add := range answers {
-			if add.route == r.name {
+			if add.route == r.Name {
 				addAnswer(a, op, add.status, add.kind, add.value, add.doc)
 			}
 		}
 		addRefusals(op, r)
-		if r.access == anyone {
+		if r.Access == verbs.Anyone {
 			op.Security = []map[string][]string{{}}
 		}
 	}
 }
 
 // operationOf is the row's operation in the description.
-func operationOf(doc *huma.OpenAPI, r route) *huma.Operation {
-	item := doc.Paths[r.path]
-	if op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[r.method]; op != nil {
+func operationOf(doc *huma.OpenAPI, r verbs.Row) *huma.Operation {
+	item := doc.Paths[r.Path]
+	if op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[r.Method]; op != nil {
 		return op
 	}
-	panic(fmt.Sprintf("the description lacks %s", r.pattern())) // a method that the map above lacks
+	panic(fmt.Sprintf("the description lacks %s", r.Pattern())) // a method that the map above lacks
 }
 
 // addAnswer adds a status, or a media type to one that is there.
@@ -94,17 +96,17 @@ func addAnswer(a huma.API, op *huma.Operation, status int, kind string, value an
 }
 
 // addRefusals names the problems of a route. Problems that it already describes stay.
-func addRefusals(op *huma.Operation, r route) {
+func addRefusals(op *huma.Operation, r verbs.Row) {
 	statuses := refusals
-	if r.body != nothing {
+	if r.Body != verbs.Nothing {
 		statuses = append(slices.Clone(refusals), bodyRefusals...)
 	}
 	for _, s := range statuses {
 		key := strconv.Itoa(s)
 		if res := op.Responses[key]; res == nil {
 			op.Responses[key] = &huma.Response{Ref: "#/components/responses/Problem"}
-		} else if res.Content[problemType] == nil && res.Ref == "" {
-			res.Content[problemType] = problemResponse()["default"].Content[problemType]
+		} else if res.Content[client.ProblemType] == nil && res.Ref == "" {
+			res.Content[client.ProblemType] = problemResponse()["default"].Content[client.ProblemType]
 		}
 	}
 }

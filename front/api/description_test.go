@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // description is what of openapi.json an answer is held against.
@@ -44,8 +47,8 @@ func descriptionOf(t testing.TB, s *Server) description {
 }
 
 // has says whether a route may answer so, by its own word and not by default.
-func (d description) has(r route, status int, kind string) bool {
-	res, ok := d.Paths[r.path][strings.ToLower(r.method)].Responses[fmt.Sprint(status)]
+func (d description) has(r verbs.Row, status int, kind string) bool {
+	res, ok := d.Paths[r.Path][strings.ToLower(r.Method)].Responses[fmt.Sprint(status)]
 	if name, found := strings.CutPrefix(res.Ref, "#/components/responses/"); found {
 		res, ok = d.Components.Responses[name]
 	}
@@ -63,7 +66,7 @@ func held(t *testing.T, s *Server) http.Handler {
 		rt, missing := s.routeOf(r)
 		s.handle(w, r)
 		if missing == nil && w.status != 0 && !d.has(rt, w.status, w.kind) {
-			t.Errorf("%s answers %d %q, which openapi.json does not say", rt.pattern(), w.status, w.kind)
+			t.Errorf("%s answers %d %q, which openapi.json does not say", rt.Pattern(), w.status, w.kind)
 		}
 	})
 }
@@ -101,36 +104,36 @@ func TestDescription(t *testing.T) {
 		"put_content": {"200 application/json", "201 application/json"}, "get_content": {"200 application/octet-stream"},
 		"mcp": {"200 application/json", "200 text/event-stream", "202 ", "400 application/json"},
 	}
-	for _, r := range routes {
-		answers := want[r.name]
+	for _, r := range verbs.Table {
+		answers := want[r.Name]
 		if answers == nil {
 			answers = []string{"200 application/json"}
 		}
 		got := map[string]bool{}
-		op := d.Paths[r.path][strings.ToLower(r.method)]
+		op := d.Paths[r.Path][strings.ToLower(r.Method)]
 		for status, res := range op.Responses {
 			if len(res.Content) == 0 && res.Ref == "" {
 				got[status+" "] = true
 			}
 			for kind := range res.Content {
-				if kind != problemType {
+				if kind != client.ProblemType {
 					got[status+" "+kind] = true
 				}
 			}
 			if res.Description == "" && res.Ref == "" {
-				t.Errorf("%s: %s has no description", r.pattern(), status)
+				t.Errorf("%s: %s has no description", r.Pattern(), status)
 			}
 		}
 		if list := slices.Sorted(maps.Keys(got)); !slices.Equal(list, answers) {
-			t.Errorf("%s: %q, want %q", r.pattern(), list, answers)
+			t.Errorf("%s: %q, want %q", r.Pattern(), list, answers)
 		}
 		for _, status := range refusals {
-			if !d.has(r, status, problemType) {
-				t.Errorf("%s: no problem of status %d", r.pattern(), status)
+			if !d.has(r, status, client.ProblemType) {
+				t.Errorf("%s: no problem of status %d", r.Pattern(), status)
 			}
 		}
-		if open := op.Security != nil; open != (r.access == anyone) {
-			t.Errorf("%s is for %s; security of its own: %v", r.pattern(), r.access, open)
+		if open := op.Security != nil; open != (r.Access == verbs.Anyone) {
+			t.Errorf("%s is for %s; security of its own: %v", r.Pattern(), r.Access, open)
 		}
 	}
 	if len(d.Servers) != 1 || len(d.Security) != 1 || d.Components.SecuritySchemes["peer"] == nil {

@@ -1,13 +1,12 @@
-// Package api is chatd's HTTP API over a unix socket: the route table, the
-// server that the front runs, and the client that bridges and the command line use.
+// Package api is the server of chatd's HTTP API over a unix socket. The front runs it.
 //
 // A peer is known by what the kernel says of its socket (SO_PEERCRED and SO_PEERGROUPS of unix(7),
 // socket(7)), never by what it writes. That gives a role. An operator is uid 0 or a member of an
-// operators group. A bridge is a member of a bridges group. Everybody else gets 403. The table
-// (routes.go) has the role beside each path. The rows of a topic stand in its file, with the
-// handlers and the client's methods that are made from them. The caller travels in the context
-// ([chat.CallerFrom]) to the implementation of [Chats], which decides which chats the caller may
-// reach. [Client] satisfies [Chats] too, so that one test suite can run against both ends.
+// operators group. A bridge is a member of a bridges group. Everybody else gets 403. The table of
+// package verbs has the role beside each path. row.go serves what a row says; the handlers of the
+// rows in routes.go are written by hand, in the file of their topic. The caller travels in the
+// context ([chat.CallerFrom]) to the implementation of [verbs.Chats], which decides which chats the
+// caller may reach.
 //
 // A request passes these in order: a bound on connections per uid, the bounds of net/http on
 // headers, recovery from panics, the peer's role, a bound on simultaneous requests, the path, the
@@ -16,9 +15,8 @@
 // Validate method of the type.
 //
 // Every answer with a status of 400 or more is problem+json (RFC 9457) with a stable kind, also
-// where net/http cannot read a request and no handler runs (malformed.go). errors.go holds the one
-// table of kinds, statuses and exit codes. The client turns a kind back into the error of package
-// chat, so that errors.Is works across the socket.
+// where net/http cannot read a request and no handler runs (malformed.go). Package client has the one
+// table of kinds and statuses, and turns a kind back into the error of package chat.
 //
 // # What it does not stop
 //

@@ -17,16 +17,17 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/filewire"
 )
 
 // withChat is a server with one chat that is asleep.
-func withChat(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory, c *Client, id chat.ID) {
+func withChat(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory, c *client.Client, id chat.ID) {
 	t.Helper()
 	opt.NameOf = func(uint32) (string, error) { return "root", nil }
 	socket, mem = start(t, opt)
-	c = client(t, socket)
+	c = clientAt(t, socket)
 	no := false
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a", Awake: &no})
 	if err != nil {
@@ -121,7 +122,7 @@ func TestDenialsOverTheWire(t *testing.T) {
 		},
 		"share": func() error { return second(c.Share(ctx, id, chat.Share{Path: ".env", To: id})) },
 	} {
-		var p *Problem
+		var p *client.Problem
 		err := call()
 		if !errors.As(err, &p) || !errors.Is(err, chat.ErrDenied) || p.Status != 403 || p.Rule != "deny **/.env" || p.Place != "rules.yaml:3" ||
 			p.Layer != "global rules" || p.Op == "" || !strings.HasSuffix(p.Path, "/.env") || p.Detail != "Access denied by policy" {
@@ -147,7 +148,7 @@ func TestDenialsOverTheWire(t *testing.T) {
 	if e, err := c.Explain(ctx, id, chat.Question{Command: "cat x"}); err != nil || e.Verdict != "allow" || len(e.Paths) != 1 {
 		t.Errorf("explain a command: %+v, %v", e, err)
 	}
-	if g := raw(t, socket, get("/v1/chats/"+string(id)+"/files/content?path=.env")); g.status != 403 || g.problem.Rule != "deny **/.env" || g.header.Get("Content-Type") != problemType {
+	if g := raw(t, socket, get("/v1/chats/"+string(id)+"/files/content?path=.env")); g.status != 403 || g.problem.Rule != "deny **/.env" || g.header.Get("Content-Type") != client.ProblemType {
 		t.Errorf("as it comes: %d %v %s", g.status, g.header, g.body)
 	}
 }
@@ -297,7 +298,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		})
 		<-in
 	}
-	var p *Problem
+	var p *client.Problem
 	if err := read(); !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable {
 		t.Errorf("a third: %v", err)
 	}

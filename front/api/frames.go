@@ -1,12 +1,9 @@
 package api
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -14,10 +11,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 )
-
-// frameType is the media type of a streamed run: one chat.Frame in JSON a line.
-const frameType = "application/x-ndjson"
 
 // frameQueue is how many pieces, of 32 KiB at most, wait for a slow reader.
 const frameQueue = 16
@@ -29,7 +24,7 @@ var slowReader = 10 * time.Second
 // wantsFrames reports whether the caller asks for a stream.
 func wantsFrames(r *http.Request) bool {
 	for a := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		if t, _, err := mime.ParseMediaType(a); err == nil && t == frameType {
+		if t, _, err := mime.ParseMediaType(a); err == nil && t == client.FrameType {
 			return true
 		}
 	}
@@ -60,7 +55,7 @@ func (s *Server) sendFrames(w http.ResponseWriter, r *http.Request, err error, d
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	f := &frames{stream: stream{w: w, timeout: s.opt.WriteTimeout, kind: frameType}, gone: cancel}
+	f := &frames{pieces: pieces{w: w, timeout: s.opt.WriteTimeout, kind: client.FrameType}, gone: cancel}
 	res, err := do(ctx, f)
 	last := chat.Frame{Result: &res, DroppedBytes: f.finish()}
 	switch {
@@ -110,7 +105,7 @@ func answerBody[A, R any](
 
 // frames is an answer with one chat.Frame in JSON a line.
 type frames struct {
-	stream
+	pieces
 	gone   context.CancelFunc // ends the run when its reader is gone
 	queue  chan chat.Frame    // nil until queued
 	sent   chan struct{}
@@ -171,71 +166,10 @@ func (f *frames) send(frame chat.Frame) {
 	}
 	line, err := json.Marshal(frame)
 	if err == nil {
-		err = f.stream.send(append(line, '\n'))
+		err = f.pieces.send(append(line, '\n'))
 	}
 	if err != nil {
 		f.failed = err
 		f.gone()
 	}
-}
-
-// maxFrame bounds a line that the client reads: a piece of 32 KiB in base64, or in JSON
-// with every byte escaped, or a problem.
-const maxFrame = 1 << 20
-
-// RunTo is POST /v1/chats/{id}/runs with the output as it comes; ending ctx ends the run.
-func (c *Client) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-	return c.runFrames(ctx, run, id, spec, spec.Started, out)
-}
-
-// runFrames makes a run that lasts as long as ctx; started, if not nil, gets its id.
-func (c *Client) runFrames(ctx context.Context, r route, id chat.ID, in any, started func(string), out chat.Output) (chat.RunResult, error) {
-	return c.framed(ctx, r, target{chat: id}, in, func(f chat.Frame) {
-		switch {
-		case f.Run == "":
-			out(f.Stream, f.Bytes())
-		case started != nil:
-			started(f.Run)
-		}
-	})
-}
-
-// framed gives the frames of an answer to out, and returns how the run ended.
-func (c *Client) framed(ctx context.Context, r route, t target, in any, out func(chat.Frame)) (chat.RunResult, error) {
-	res, err := c.sendFor(ctx, r, t, frameType, in)
-	if err != nil {
-		return chat.RunResult{}, err
-	}
-	defer res.Body.Close()
-	return readFrames(res.Body, out)
-}
-
-// readFrames gives each piece to out, and returns how the run ended.
-func readFrames(r io.Reader, out func(chat.Frame)) (chat.RunResult, error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 64<<10), maxFrame)
-	for lines.Scan() {
-		var f struct {
-			chat.Frame
-			Error *Problem `json:"error"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
-			return chat.RunResult{}, fmt.Errorf("cannot read chatd's answer: %w", err)
-		}
-		switch {
-		case f.Error != nil:
-			return chat.RunResult{}, f.Error
-		case f.Result != nil:
-			if f.DroppedBytes > 0 {
-				f.Result.Truncated = true
-			}
-			return *f.Result, nil
-		}
-		out(f.Frame)
-	}
-	err := lines.Err()
-	if err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return chat.RunResult{}, fmt.Errorf("cannot read the run to its end: %w", err)
 }

@@ -10,17 +10,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 )
 
 // TestRunTo: pieces of any bytes arrive as they are printed, before the run ends.
 func TestRunTo(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestRunTo(t *testing.T) {
 // TestRunToOfNoChat: a run in an unknown chat fails.
 func TestRunToOfNoChat(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	_, err := c.RunTo(t.Context(), "0123456789abcdef", chat.RunSpec{Command: "x"}, nil)
 	if !errors.Is(err, chat.ErrNotFound) {
 		t.Errorf("a chat that is not there: %v", err)
@@ -80,7 +80,7 @@ func TestFramesSlowReader(t *testing.T) {
 	defer func(d time.Duration) { slowReader = d }(slowReader)
 	slowReader = 50 * time.Millisecond
 	socket, mem := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestFramesSlowReader(t *testing.T) {
 	got, last := 0, chat.Frame{}
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)
-	if err != nil || res.Header.Get("Content-Type") != frameType {
+	if err != nil || res.Header.Get("Content-Type") != client.FrameType {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	for dec := json.NewDecoder(res.Body); ; {
@@ -137,22 +137,8 @@ func ask(t *testing.T, socket string, id chat.ID) net.Conn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	body := `{"command":"x"}`
-	if _, err := fmt.Fprintf(conn, "POST /v1/chats/%s/runs HTTP/1.1\r\nHost: x\r\nAccept: text/html, %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", id, frameType, len(body), body); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /v1/chats/%s/runs HTTP/1.1\r\nHost: x\r\nAccept: text/html, %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", id, client.FrameType, len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	return conn
-}
-
-// FuzzFrames: whatever a daemon sends, the client ends with a result or an error.
-func FuzzFrames(f *testing.F) {
-	for _, s := range []string{"", "x", `{"stream":"stdout","text":"a"}`, `{"stream":"stderr","base64":"/w=="}` + "\n" + `{"result":{"exit":3}}`, `{"error":{"kind":"denied","detail":"x"}}`, `{"result":null}`, "\n\n", strings.Repeat("[", 100), "\"\xd2\xe7\"", `{"streAm":""}` + "\n" + `{""0`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		n := 0
-		_, err := readFrames(strings.NewReader(text), func(f chat.Frame) { n += len(f.Bytes()) })
-		if n > len(text) {
-			t.Errorf("%q: %d bytes out of %d, %v", text, n, len(text), err)
-		}
-	})
 }

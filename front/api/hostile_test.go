@@ -79,7 +79,7 @@ var hostileRequests = []struct {
 	{"content from beyond", get(hostileID + "/files/content?path=a&offset=9223372036854775807"), 400, "invalid"},
 	{"content with an unknown parameter", get(hostileID + "/files/content?path=a&mode=7"), 400, "invalid"},
 	{"append on a read", get(hostileID + "/files/content?path=a&append=true"), 400, "invalid"},
-	{"append maybe", put(hostileID+"/files/content?path=a&append=1", "x"), 400, "invalid"},
+	{"append maybe", put(hostileID+"/files/content?path=a&append=maybe", "x"), 400, "invalid"},
 	{"offset on a write", put(hostileID+"/files/content?path=a&offset=1", "x"), 400, "invalid"},
 	{"a form as a file", "PUT " + hostileID + "/files/content?path=a HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b", 415, "invalid"},
 	{"a packed file", "PUT " + hostileID + "/files/content?path=a HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\na=b", 415, "invalid"},

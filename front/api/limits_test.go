@@ -98,7 +98,7 @@ func TestLongWorkOutlivesTheBodyTimeout(t *testing.T) {
 		return chat.RunResult{Stdout: "done"}, long(ctx)
 	}
 	mem.OnWake = long
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestRunIsCancelledWhenTheClientGoes(t *testing.T) {
 		}
 		return chat.RunResult{}, ctx.Err()
 	}
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestCreateWhoseClientLeaves(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-began; cancel() }()
-	if _, _, err := client(t, socket).Create(ctx, chat.Spec{ExternalID: "a"}); !errors.Is(err, context.Canceled) {
+	if _, _, err := clientAt(t, socket).Create(ctx, chat.Spec{ExternalID: "a"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	eventually(t, "a line in the log", func() bool { return strings.Contains(log.String(), "signal: killed") })
@@ -181,7 +181,7 @@ func TestTooManyRequestsAreBusy(t *testing.T) {
 		<-finish
 		return chat.RunResult{}, nil
 	}
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 	if err != nil {
 		t.Fatal(err)

@@ -32,8 +32,8 @@ func TestAttackUnreadLists(t *testing.T) {
 	needRoot(t)
 	long := &longLists{Memory: apitest.New()}
 	opt := peerServerOpt
-	opt.Chats, opt.WriteTimeout = long, generous
-	socket, _ := start(t, opt)
+	opt.WriteTimeout = generous
+	socket := startOn(t, opt, long)
 	if err := os.Chmod(socket, 0o666); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/filewire"
 )
 
@@ -38,7 +39,7 @@ func forged() [][]byte {
 }
 
 // serveForged serves a file of forged by its number, in pieces of a size that changes.
-func serveForged(t *testing.T) (socket string, c *Client, id chat.ID) {
+func serveForged(t *testing.T) (socket string, c *client.Client, id chat.ID) {
 	t.Helper()
 	socket, _, c, id = withChat(t, ServerOptions{})
 	for i, b := range forged() {
@@ -107,17 +108,17 @@ func TestAttackForgedPipelined(t *testing.T) {
 		_, _ = io.WriteString(conn, "no HTTP\r\n\r\n")
 	}()
 	for i, want := range all {
-		if status, kind, got := one(t, in); status != 200 || kind != byteType || got != string(want) {
+		if status, kind, got := one(t, in); status != 200 || kind != client.ByteType || got != string(want) {
 			t.Fatalf("file %d: %d %s, %d of %d bytes", i, status, kind, len(got), len(want))
 		}
-		if status, kind, got := one(t, in); status != 200 || kind != jsonType || !strings.Contains(got, "what B says") {
+		if status, kind, got := one(t, in); status != 200 || kind != client.JSONType || !strings.Contains(got, "what B says") {
 			t.Fatalf("screen behind file %d: %d %s %.200s", i, status, kind, got)
 		}
 	}
 	// After these answers, as on a new connection, net/http's page becomes a problem.
 	status, kind, got := one(t, in)
-	var p Problem
-	if err := json.Unmarshal([]byte(got), &p); err != nil || status != 400 || kind != problemType || p.Kind != "invalid" {
+	var p client.Problem
+	if err := json.Unmarshal([]byte(got), &p); err != nil || status != 400 || kind != client.ProblemType || p.Kind != "invalid" {
 		t.Errorf("behind the answers: %d %s %q", status, kind, got)
 	}
 	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
@@ -169,8 +170,8 @@ func TestMalformedRequestsAreProblems(t *testing.T) {
 				}
 			}
 			status, kind, got := one(t, in)
-			var p Problem
-			if err := json.Unmarshal([]byte(got), &p); err != nil || status != want || kind != problemType || p.Kind != "invalid" || p.Status != want {
+			var p client.Problem
+			if err := json.Unmarshal([]byte(got), &p); err != nil || status != want || kind != client.ProblemType || p.Kind != "invalid" || p.Status != want {
 				t.Errorf("%q behind %d: %d %s %q", text, before, status, kind, got)
 			}
 			if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {

@@ -13,19 +13,18 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 )
-
-var mcpRoute = route{"POST", "/v1/chats/{id}/mcp", bridges, jsonBody, "mcp", 200, "Speak the Model Context Protocol (streamable HTTP, without sessions) to the chat's tools.", serveMCP}
 
 // serveMCP registers the route of the Model Context Protocol over streamable HTTP:
 // ServerOptions.MCP answers if the caller may reach the chat.
 func serveMCP(s *Server, a huma.API, op huma.Operation) {
 	op.Parameters = []*huma.Param{chatParam}
-	message := map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{Type: "object"}}}
+	message := map[string]*huma.MediaType{client.JSONType: {Schema: &huma.Schema{Type: "object"}}}
 	op.RequestBody = &huma.RequestBody{Required: true, Description: "A message of JSON-RPC.", Content: message}
 	op.Responses = problemResponse()
 	answer := maps.Clone(message)
-	maps.Copy(answer, textContent(eventType))
+	maps.Copy(answer, textContent(client.EventType))
 	op.Responses["200"] = &huma.Response{Description: "The answer, or where progress was asked for a stream of events with the answer last.", Content: answer}
 	op.Responses["202"] = &huma.Response{Description: "A notification was taken."}
 	op.Responses["400"] = &huma.Response{Description: "An error of JSON-RPC, or a problem.", Content: message}
@@ -55,7 +54,7 @@ type mcpAnswer struct {
 // WriteHeader starts the answer unless it is an error that is not JSON.
 func (w *mcpAnswer) WriteHeader(status int) {
 	t, _, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
-	if status >= http.StatusBadRequest && (err != nil || t != jsonType) {
+	if status >= http.StatusBadRequest && (err != nil || t != client.JSONType) {
 		w.refused = status
 		return
 	}
@@ -78,7 +77,7 @@ func (w *mcpAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Problems turns an error into an answer of the API; an internal error is logged under the answer's
 // reference.
-type Problems func(context.Context, error) *Problem
+type Problems func(context.Context, error) *client.Problem
 
 func (s *Server) mcpChat(r *http.Request) (chat.ID, error) {
 	if s.opt.MCP == nil {

@@ -15,7 +15,7 @@ import (
 // schedules refuse it.
 func TestOutputMax(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestOutputMax(t *testing.T) {
 // TestOutputMaxIsRead: the client reads the longest answer of a run.
 func TestOutputMaxIsRead(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
 	if err != nil {
 		t.Fatal(err)

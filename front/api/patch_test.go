@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
 )
 
@@ -16,7 +17,7 @@ func TestLabels(t *testing.T) {
 	})
 	t.Run("client", func(t *testing.T) {
 		socket, _ := start(t, ServerOptions{})
-		apitest.Labels(t.Context(), t, client(t, socket))
+		apitest.Labels(t.Context(), t, clientAt(t, socket))
 	})
 }
 
@@ -31,7 +32,7 @@ func TestHostilePatches(t *testing.T) {
 		`{"labels":{"a":"b"},"owner":"web"}`: 400, `{"labels":{"a":"b","a":"c"}}`: 400, `{"labels":{"a":{"b":"c"}}}`: 400,
 		`{"labels":{"a":"b"}}`: 200, `{"labels":{"a":null}}`: 200, `{"labels":null}`: 200,
 	} {
-		for _, kind := range []string{jsonType, patchType} {
+		for _, kind := range []string{client.JSONType, client.PatchType} {
 			if g := raw(t, socket, patchOf(kind, string(id), body)); g.status != status || status == 400 && g.problem.Kind != "invalid" {
 				t.Errorf("%s %s: %d %s", kind, body, g.status, g.body)
 			}
@@ -40,11 +41,11 @@ func TestHostilePatches(t *testing.T) {
 	if g := raw(t, socket, patchOf("text/plain", string(id), `{"labels":null}`)); g.status != 415 {
 		t.Errorf("text: %d %s", g.status, g.body)
 	}
-	if g := raw(t, socket, "POST /v1/chats HTTP/1.1\r\nHost: x\r\nContent-Type: "+patchType+"\r\nContent-Length: 2\r\n\r\n{}"); g.status != 415 {
+	if g := raw(t, socket, "POST /v1/chats HTTP/1.1\r\nHost: x\r\nContent-Type: "+client.PatchType+"\r\nContent-Length: 2\r\n\r\n{}"); g.status != 415 {
 		t.Errorf("a merge patch to create: %d %s", g.status, g.body)
 	}
 	var c chat.Chat
-	g := raw(t, socket, patchOf(patchType, string(id), `{"labels":{"k":"v"}}`))
+	g := raw(t, socket, patchOf(client.PatchType, string(id), `{"labels":{"k":"v"}}`))
 	if err := json.Unmarshal([]byte(g.body), &c); err != nil || c.ID != id || c.Labels["k"] != "v" {
 		t.Errorf("the answer: %v %s", err, g.body)
 	}

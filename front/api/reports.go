@@ -9,33 +9,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
-)
-
-// The rows that report on a chat and on the host.
-var (
-	explain = route{"POST", "/v1/chats/{id}/explain", bridges, jsonBody, "explain", 200, "Say whether the file rules allow something, or the egress a destination, and which rule or entry says so.", of(Chats.Explain)}
-	egress  = route{
-		"GET", "/v1/chats/{id}/egress", bridges, nothing, "egress", 200,
-		"List what became of a chat's connections: allowed, refused and failed ones.",
-		plain(Chats.EgressLog),
-	}
-	plan    = route{"GET", "/v1/chats/{id}/plan", operators, nothing, "plan", 200, "Show what a chat's session is made of: mounts, rules, names of the environment.", plain(Chats.Plan)}
-	host    = route{"GET", "/v1/host", operators, nothing, "host", 200, "Describe the host and its walls.", serve((*Server).host)}
-	status  = route{"GET", "/v1/status", operators, nothing, "status", 200, "Show the daemon at a glance: since when, its chats, the walls that do not stand, what is nearly spent, what failed lately.", daemon(Chats.Status)}
-	health  = route{"GET", "/healthz", anyone, nothing, "health", 200, "Say whether the daemon can begin something: 503 if not, as on a full disk.", serve((*Server).health)}
-	backup  = route{"POST", "/v1/backup", operators, nothing, "backup", 200, "Write records, key and audit log into one tar, which root alone can read.", daemon(Chats.Backup)}
-	openapi = route{"GET", "/openapi.json", bridges, nothing, "openapi", 200, "This description (OpenAPI 3.1).", serveOpenAPI}
-
-	reportRoutes = []route{explain, egress, plan, host, status, health, backup, openapi}
+	"github.com/chatd/chatd/client"
 )
 
 type healthAnswer struct {
 	Status string `json:"status"`
-}
-
-// Explain is POST …/explain.
-func (c *Client) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
-	return askFor[chat.Explained](ctx, c, explain, target{chat: id}, q)
 }
 
 func (s *Server) host(ctx context.Context, _ *noInput) (*bodyOf[chat.Host], error) {
@@ -56,7 +34,7 @@ func (s *Server) health(ctx context.Context, _ *noInput) (*bodyOf[healthAnswer],
 	return &bodyOf[healthAnswer]{healthAnswer{"ok"}}, nil
 }
 
-// serveOpenAPI answers with the description; it is the last row, so that it describes all rows.
+// serveOpenAPI answers with the description of all rows.
 func serveOpenAPI(s *Server, a huma.API, op huma.Operation) {
 	op.Responses = problemResponse()
 	a.OpenAPI().AddOperation(&op)
@@ -67,7 +45,7 @@ func serveOpenAPI(s *Server, a huma.API, op huma.Operation) {
 			s.refuse(w, s.problem(r.Context(), fmt.Errorf("cannot write the OpenAPI description: %w", err)))
 			return
 		}
-		w.Header().Set("Content-Type", jsonType)
+		w.Header().Set("Content-Type", client.JSONType)
 		// A client that stopped reading gets no further answer.
 		_, _ = w.Write(append(text, '\n'))
 	})

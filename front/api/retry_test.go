@@ -29,7 +29,7 @@ func TestRetryAfter(t *testing.T) {
 		"3": &quota.SpentError{Share: quota.Creates, Owner: "ada", After: 2500 * time.Millisecond},
 		"1": chat.ErrBusy,
 	} {
-		socket, _ := start(t, ServerOptions{Chats: spentChats{err: err}})
+		socket := startOn(t, ServerOptions{}, spentChats{apitest.New(), err})
 		g := raw(t, socket, post("/v1/chats", `{"external_id":"a"}`))
 		if g.status != 503 || g.problem.Kind != "busy" || g.header.Get("Retry-After") != retry {
 			t.Errorf("%v: got %d %v %s, want Retry-After %q", err, g.status, g.header, g.body, retry)

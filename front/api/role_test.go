@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // peerEnv makes the test binary a peer: it sends what it reads, one request in
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 
 type peerAnswer struct {
 	Status  int
-	Problem Problem
+	Problem client.Problem
 	Body    string
 }
 
@@ -166,23 +168,28 @@ func TestEachRouteForEachRole(t *testing.T) {
 		"read_file": `{"path":"a"}`, "write_file": `{"path":"a","content":"b"}`, "append_file": `{"path":"a","content":"b"}`, "list_dir": `{}`,
 		"edit_file": `{"path":"a","old_text":"b","new_text":"c"}`, "explain": `{"path":"a","op":"read"}`, "mcp": `{}`, "run_signal": `{"signal":"TERM"}`, "add_schedule": `{"cron":"@daily","command":"a"}`, "share": `{"path":"a","to":"` + someID + `"}`}
 	var requests []string
-	for _, r := range routes {
+	for _, r := range verbs.Table {
 		path := strings.NewReplacer("{id}", someID, "{run}", "run-0", "{schedule}", "s1", "{name}",
-			someID+"-20261125T160000Z").Replace(r.path)
-		text := r.method + " " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"
-		if r.body == jsonBody {
-			text = post(path, bodies[r.name])
+			someID+"-20261125T160000Z").Replace(r.Path)
+		text := r.Method + " " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"
+		if r.Body == verbs.JSON {
+			text = post(path, bodies[r.Name])
 		}
 		requests = append(requests, text)
 	}
-	if len(routes) != len(want) {
-		t.Errorf("%d routes, and %d here", len(routes), len(want))
+	if len(verbs.Table) != len(want) {
+		t.Errorf("%d verbs.Table, and %d here", len(verbs.Table), len(want))
+	}
+	for name := range written {
+		if want[name] == "" {
+			t.Errorf("no row has the name %s of a handler", name)
+		}
 	}
 	for role, cred := range map[string]*syscall.Credential{"bridge": bridgeCred, "operator": operatorCred, "both": bothCred, "stranger": strangerCred} {
 		for i, a := range as(t, socket, cred, requests...) {
-			may := strings.Contains(" "+want[routes[i].name]+" ", " "+role+" ")
+			may := strings.Contains(" "+want[verbs.Table[i].Name]+" ", " "+role+" ")
 			if denied := a.Status == 403 && a.Problem.Kind == "denied"; denied == may {
-				t.Errorf("%s as %s: got %d %s", routes[i].pattern(), role, a.Status, a.Body)
+				t.Errorf("%s as %s: got %d %s", verbs.Table[i].Pattern(), role, a.Status, a.Body)
 			}
 		}
 	}

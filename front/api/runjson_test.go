@@ -10,21 +10,21 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// pieces records the size of each write.
-type pieces struct {
+// smallPieces records the size of each write.
+type smallPieces struct {
 	bytes.Buffer
 	max int
 }
 
-func (p *pieces) Write(b []byte) (int, error) {
+func (p *smallPieces) Write(b []byte) (int, error) {
 	p.max = max(p.max, len(b))
 	return p.Buffer.Write(b)
 }
 
 // same compares the encoding of v with huma's.
-func same[T any](t *testing.T, v T) *pieces {
+func same[T any](t *testing.T, v T) *smallPieces {
 	t.Helper()
-	var p pieces
+	var p smallPieces
 	var want bytes.Buffer
 	if err := writeJSON(&p, v); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 // signalled, ended.
 func TestRuns(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	ctx := t.Context()
 	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestRuns(t *testing.T) {
 // TestRunsRefused: an invalid field is named, and an unknown run is not found.
 func TestRunsRefused(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	ctx := t.Context()
 	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
 	if err != nil {

@@ -14,13 +14,15 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // ServerOptions says what to serve and to whom. Zero numbers and times take the
 // defaults named beside them.
 type ServerOptions struct {
-	Chats Chats
+	Chats verbs.Chats
 	// Operators and Bridges are group ids. A peer that is a member of one has that role. uid 0 is
 	// always an operator, and a member of both is an operator.
 	Operators, Bridges []uint32
@@ -33,7 +35,7 @@ type ServerOptions struct {
 	Version string
 	// MCP answers the Model Context Protocol for one chat; nil answers unsupported. It
 	// is called for each request, whose context has the caller.
-	MCP func(Chats, chat.ID, Problems) http.Handler
+	MCP func(verbs.Chats, chat.ID, Problems) http.Handler
 	// MaxBody bounds a request's JSON body in bytes: 2 MiB.
 	MaxBody int64
 	// MaxBodies bounds what the bodies of one owner's requests may hold simultaneously beyond the
@@ -79,7 +81,7 @@ type Server struct {
 	opt       ServerOptions
 	http      *http.Server
 	mux       *http.ServeMux
-	byPattern map[string]route
+	byPattern map[string]verbs.Row
 	requests  *quota.Counter // by holder
 	streams   *quota.Counter
 	bodies    *quota.Counter // in pieces
@@ -162,7 +164,7 @@ func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 	leave, ok := s.requests.Take(holder(caller))
 	defer leave()
 	if !ok {
-		s.refuse(w, newProblem(kindOf(chat.ErrBusy), 0, fmt.Sprintf("cannot take the request: %d requests of this user are being served, the maximum: try again when one has ended", s.opt.MaxRequests)))
+		s.refuse(w, client.NewProblem(client.KindOf(chat.ErrBusy), 0, fmt.Sprintf("cannot take the request: %d requests of this user are being served, the maximum: try again when one has ended", s.opt.MaxRequests)))
 		return
 	}
 	s.dispatch(w, r, caller)
@@ -171,7 +173,7 @@ func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 // dispatch checks the route, the role and the body, in this order.
 func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 	rt, missing := s.routeOf(r)
-	if !rt.access.admits(caller.Role) {
+	if !rt.Access.Admits(caller.Role) {
 		s.deny(w, r, caller)
 		return
 	}
@@ -188,8 +190,8 @@ func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 	if s.streamed(w, r, rt) {
 		return
 	}
-	if rt.name == list.name || rt.name == listArchives.name {
-		leave, err := s.lists.Enter(r.Context(), holder(caller), rt.name)
+	if rt.Name == "list" || rt.Name == "list_archives" {
+		leave, err := s.lists.Enter(r.Context(), holder(caller), rt.Name)
 		if err != nil {
 			s.refuse(w, s.problem(r.Context(), err))
 			return
@@ -199,8 +201,8 @@ func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 	unread := &bodyMemory{bodies: s.bodies, owner: holder(caller)}
 	defer unread.giveBack()
 	w.refuse = s.refuse
-	w.room = func(size int) *Problem {
-		if r.Method != http.MethodGet && rt.name != readFile.name && rt.name != listDir.name {
+	w.room = func(size int) *client.Problem {
+		if r.Method != http.MethodGet && rt.Name != "read_file" && rt.Name != "list_dir" {
 			return nil // the act is done, and its answer says so
 		}
 		if err := unread.take(size + bodyPiece); err != nil {
@@ -239,20 +241,20 @@ func (s *Server) recovered(w *answer, r *http.Request, caller chat.Caller, cause
 
 // checkRequest reads the body, puts the checked bytes in its place, and checks
 // the query's encoding.
-func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt route, held *bodyMemory) *Problem {
+func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt verbs.Row, held *bodyMemory) *client.Problem {
 	if p := checkQuery(r.URL.RawQuery); p != nil {
 		return p
 	}
-	if rt.body == rawBytes {
+	if rt.Body == verbs.Bytes {
 		return nil
 	}
 	b, p := s.readBody(w, r, held)
 	switch {
 	case p != nil:
 		return p
-	case rt.body == nothing && len(b) > 0:
-		return invalid(http.StatusBadRequest, "", "cannot use the body: %s %s takes none", rt.method, rt.path)
-	case rt.body == nothing:
+	case rt.Body == verbs.Nothing && len(b) > 0:
+		return invalid(http.StatusBadRequest, "", "cannot use the body: %s %s takes none", rt.Method, rt.Path)
+	case rt.Body == verbs.Nothing:
 		return nil
 	}
 	if p := checkType(r); p != nil {

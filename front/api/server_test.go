@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/provision/listen"
 )
 
@@ -34,11 +36,18 @@ func needRoot(t *testing.T) {
 	t.Skip("needs root: peers of other uids")
 }
 
-// through wraps the chats that the server calls.
-var through = func(_ *testing.T, c Chats, _ func(uint32) (string, error)) Chats { return c }
+// through is the front of a [verbs.Root], as it runs.
+var through func(t *testing.T, root any, nameOf func(uint32) (string, error)) verbs.Chats
 
 // start serves a Memory on a socket of its own. The test's own uid is an operator.
 func start(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory) {
+	t.Helper()
+	mem = apitest.New()
+	return startOn(t, opt, mem), mem
+}
+
+// startOn serves a [verbs.Root].
+func startOn(t *testing.T, opt ServerOptions, root any) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chatd-api-")
 	if err != nil {
@@ -52,11 +61,7 @@ func start(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	mem = apitest.New()
-	if opt.Chats == nil {
-		opt.Chats = mem
-	}
-	opt.Chats = through(t, opt.Chats, opt.NameOf)
+	opt.Chats = through(t, root, opt.NameOf)
 	opt.Operators = append(opt.Operators, uint32(os.Getgid()))
 	socket = filepath.Join(dir, "s")
 	l, err := listen.Unix(socket, append([]uint32{uint32(os.Getgid())}, opt.Bridges...)...)
@@ -77,11 +82,11 @@ func start(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory)
 			t.Error(err)
 		}
 	})
-	return socket, mem
+	return socket
 }
 
-func client(t *testing.T, socket string) *Client {
-	c := NewClient(ClientOptions{Socket: socket})
+func clientAt(t *testing.T, socket string) *client.Client {
+	c := client.NewClient(client.ClientOptions{Socket: socket})
 	t.Cleanup(c.Close)
 	return c
 }
@@ -90,7 +95,7 @@ func client(t *testing.T, socket string) *Client {
 type got struct {
 	status  int
 	header  http.Header
-	problem Problem
+	problem client.Problem
 	body    string
 }
 
@@ -116,7 +121,7 @@ func raw(t *testing.T, socket, text string) got {
 	}
 	g := got{status: resp.StatusCode, header: resp.Header, body: string(b)}
 	if g.status >= 400 && method != "HEAD" {
-		if ct := g.header.Get("Content-Type"); ct != problemType {
+		if ct := g.header.Get("Content-Type"); ct != client.ProblemType {
 			t.Errorf("Content-Type %q: %s", ct, b)
 		}
 		if err := json.Unmarshal(b, &g.problem); err != nil || g.problem.Kind == "" || g.problem.Status != g.status || g.problem.Detail == "" {
@@ -140,7 +145,7 @@ const someID = "0123456789abcdef"
 
 func TestHostileExternalIDsAreData(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
-	c := client(t, socket)
+	c := clientAt(t, socket)
 	ids := []string{"../../etc", "-rf", "+49 170 1234567", "🦀", "a\nb", "%00", "chat-" + someID, strings.Repeat("x", 512), "\ufffd", "😀"}
 	for _, ext := range ids {
 		made, created, err := c.Create(t.Context(), chat.Spec{ExternalID: ext})
@@ -165,7 +170,7 @@ func TestFiftySimultaneousCreatesMakeOne(t *testing.T) {
 	seen := map[chat.ID]bool{}
 	for range 50 {
 		wg.Go(func() {
-			c := NewClient(ClientOptions{Socket: socket})
+			c := client.NewClient(client.ClientOptions{Socket: socket})
 			defer c.Close()
 			made, fresh, err := c.Create(t.Context(), chat.Spec{ExternalID: "first message"})
 			if err != nil {

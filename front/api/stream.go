@@ -1,8 +1,12 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
@@ -39,8 +43,8 @@ func (s *Server) addStreams(h *chat.Host) {
 	}
 }
 
-// stream is an answer that is sent in pieces, each with a write deadline of its own.
-type stream struct {
+// pieces is an answer that is sent in pieces, each with a write deadline of its own.
+type pieces struct {
 	w       http.ResponseWriter
 	timeout time.Duration
 	kind    string // the Content-Type
@@ -48,18 +52,31 @@ type stream struct {
 }
 
 // send sends and flushes one piece. Until the first piece, another answer may take its place.
-func (s *stream) send(piece []byte) error {
-	if !s.begun {
-		s.begun = true
-		s.w.Header().Set("Content-Type", s.kind)
-		s.w.WriteHeader(http.StatusOK)
+func (p *pieces) send(piece []byte) error {
+	if !p.begun {
+		p.begun = true
+		p.w.Header().Set("Content-Type", p.kind)
+		p.w.WriteHeader(http.StatusOK)
 	}
-	c := http.NewResponseController(s.w)
-	if err := c.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
+	c := http.NewResponseController(p.w)
+	if err := c.SetWriteDeadline(time.Now().Add(p.timeout)); err != nil {
 		return err
 	}
-	if _, err := s.w.Write(piece); err != nil {
+	if _, err := p.w.Write(piece); err != nil {
 		return err
 	}
 	return c.Flush()
 }
+
+// serveStream is a row whose handler reads the body, or writes the answer, by itself: huma only reads the
+// parameters.
+func serveStream[I any](handle func(*Server, http.ResponseWriter, *http.Request, *I)) register {
+	return serve(func(s *Server, _ context.Context, in *I) (*streamOutput, error) {
+		return &streamOutput{func(c huma.Context) {
+			r, w := humago.Unwrap(c)
+			handle(s, w, r, in)
+		}}, nil
+	})
+}
+
+type streamOutput struct{ Body func(huma.Context) }

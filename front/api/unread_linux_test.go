@@ -2,7 +2,9 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"net"
 	"net/http"
 	"os"
@@ -11,18 +13,26 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/internal/stream"
 )
 
 // longRuns are runs that printed more than a socket takes.
 type longRuns struct{ *apitest.Memory }
 
-func (longRuns) ShowRun(context.Context, chat.ID, string) (chat.Run, error) {
-	return chat.Run{ID: "r", Result: &chat.RunResult{Stdout: strings.Repeat("x", 1<<20)}}, nil
-}
-
-// Run is an act that prints as much.
-func (longRuns) Run(context.Context, chat.ID, chat.RunSpec) (chat.RunResult, error) {
-	return chat.RunResult{Stdout: strings.Repeat("x", 1<<20)}, nil
+func (longRuns) OpenRun(context.Context, chat.ID, string) (o stream.OpenRun, err error) {
+	o = stream.OpenRun{Run: chat.Run{ID: "r", OutputMax: 1 << 20}, Max: 1 << 20}
+	for _, to := range []**os.File{&o.Stdout, &o.Stderr} {
+		f, err := os.CreateTemp("", "chatd-stream-")
+		if err != nil {
+			return o, err
+		}
+		*to = f
+		if err := os.Remove(f.Name()); err != nil {
+			return o, err
+		}
+	}
+	_, err = stream.NewFile(o.Stdout, o.Max).Write(bytes.Repeat([]byte("x"), 1<<20))
+	return o, err
 }
 
 // TestAttackUnreadAnswers: of 100 long answers that a caller asks for and does not read, this many exist
@@ -31,9 +41,18 @@ func (longRuns) Run(context.Context, chat.ID, chat.RunSpec) (chat.RunResult, err
 func TestAttackUnreadAnswers(t *testing.T) {
 	needRoot(t)
 	opt := peerServerOpt
-	opt.Chats, opt.WriteTimeout = longRuns{apitest.New()}, generous
-	socket, _ := start(t, opt)
+	opt.WriteTimeout = generous
+	mem := apitest.New()
+	mem.OnRun = func(context.Context, chat.RunSpec) (chat.RunResult, error) { // an act that prints as much
+		return chat.RunResult{Stdout: strings.Repeat("x", 1<<20)}, nil
+	}
+	socket := startOn(t, opt, longRuns{mem})
 	if err := os.Chmod(socket, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var own chat.Chat
+	made := as(t, socket, operatorCred, post("/v1/chats", `{"external_id":"a"}`))[0]
+	if err := json.Unmarshal([]byte(made.Body), &own); err != nil {
 		t.Fatal(err)
 	}
 	const path = "/v1/chats/0123456789abcdef/runs/00112233445566aa"
@@ -68,7 +87,7 @@ func TestAttackUnreadAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer act.Close()
-	if _, err := act.Write([]byte(post("/v1/chats/"+someID+"/runs", `{"command": "x"}`))); err != nil {
+	if _, err := act.Write([]byte(post("/v1/chats/"+string(own.ID)+"/runs", `{"command": "x"}`))); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := http.ReadResponse(bufio.NewReader(act), nil); err != nil || r.StatusCode != 200 {

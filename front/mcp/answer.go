@@ -13,7 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/termsafe"
 )
@@ -34,8 +34,8 @@ func said(parts ...string) *sdk.CallToolResult {
 // reason is the text of err for an agent. It explains errors in the request and denials, which a
 // chat may know; other errors may be about the host.
 func reason(err error) string {
-	kind, place, ref := api.Kind(err), "", ""
-	var p *api.Problem
+	kind, place, ref := client.Kind(err), "", ""
+	var p *client.Problem
 	if errors.As(err, &p) {
 		place, ref = p.Place, p.Ref
 	}
@@ -148,16 +148,16 @@ func bounded(s string) string {
 }
 
 // wrote makes the answer of a tool that writes.
-func wrote(a filewire.Answer) toolAnswer[api.FileAnswer] {
-	return toolAnswer[api.FileAnswer]{doneText(a), api.NewFileAnswer(a, nil)}
+func wrote(a filewire.Answer) toolAnswer[client.FileAnswer] {
+	return toolAnswer[client.FileAnswer]{doneText(a), client.NewFileAnswer(a, nil)}
 }
 
 // page makes the answer of a tool that reads. An empty read is an empty text, without content.
-func page(a filewire.Answer, content []byte) toolAnswer[api.FileAnswer] {
+func page(a filewire.Answer, content []byte) toolAnswer[client.FileAnswer] {
 	if content == nil {
 		content = []byte{}
 	}
-	return toolAnswer[api.FileAnswer]{pageText(a, content), api.NewFileAnswer(a, content)}
+	return toolAnswer[client.FileAnswer]{pageText(a, content), client.NewFileAnswer(a, content)}
 }
 
 // doneText describes what a tool that writes did.

@@ -3,7 +3,7 @@
 // run_end), the five file tools, terminal_send and terminal_read, and explain. table.go has
 // them all, with title, hints and schemas.
 //
-// Each tool is one call of [api.Chats], with the arguments that the API has. The input schema is
+// Each tool is one call of [verbs.Chats], with the arguments that the API has. The input schema is
 // made from the same type, doc tags and bounds included. So a call is checked, confined, limited
 // and audited as one over the API, by the same code; this package decides nothing.
 //

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // Web answers streamable HTTP for any number of chats. It keeps no state between requests; during
@@ -32,7 +33,7 @@ const sessionHeader = "Mcp-Session-Id"
 // the caller of its own request, and ends with it, or when the same caller cancels it in
 // the same session. Its answer is JSON, or, where the agent asks for progress, a stream of
 // events with the answer last. problem may be nil.
-func (web *Web) Handler(chats api.Chats, id chat.ID, problem api.Problems) http.Handler {
+func (web *Web) Handler(chats verbs.Chats, id chat.ID, problem api.Problems) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

@@ -19,21 +19,23 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/listen"
 )
 
 // daemon is a real server on a socket, with chats in memory; it returns a client and
 // the id of a chat that is awake.
-func daemon(t *testing.T) (*api.Client, *apitest.Memory, chat.ID) {
+func daemon(t *testing.T) (*client.Client, *apitest.Memory, chat.ID) {
 	t.Helper()
 	c, mem, id, _ := daemonOn(t)
 	return c, mem, id
 }
 
-func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
+func daemonOn(t *testing.T) (*client.Client, *apitest.Memory, chat.ID, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chatd-mcp-") // a short path, for sun_path
 	if err != nil {
@@ -49,11 +51,16 @@ func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := api.NewServer(api.ServerOptions{Chats: mem, Operators: []uint32{uint32(os.Getgid())},
+	chats, err := runs.Open(t.Context(), mem, runs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(chats.Close)
+	s := api.NewServer(api.ServerOptions{Chats: chats, Operators: []uint32{uint32(os.Getgid())},
 		MCP: NewWeb("test").Handler})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	c := api.NewClient(api.ClientOptions{Socket: socket})
+	c := client.NewClient(client.ClientOptions{Socket: socket})
 	t.Cleanup(func() {
 		c.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -70,12 +77,12 @@ func daemonOn(t *testing.T) (*api.Client, *apitest.Memory, chat.ID, string) {
 }
 
 // agent is the SDK's client at the other end of Serve.
-func agent(t *testing.T, c *api.Client, id chat.ID) *sdk.ClientSession {
+func agent(t *testing.T, c *client.Client, id chat.ID) *sdk.ClientSession {
 	t.Helper()
 	return agentWith(t, c, id, nil)
 }
 
-func agentWith(t *testing.T, c *api.Client, id chat.ID, opt *sdk.ClientOptions) *sdk.ClientSession {
+func agentWith(t *testing.T, c *client.Client, id chat.ID, opt *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -231,13 +238,18 @@ func TestHTTPOwnChats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	chats, err := runs.Open(t.Context(), mem, runs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer chats.Close()
 	for name, want := range map[string]string{"one": `exit code 0`, "two": `not_found: `} {
 		r := httptest.NewRequestWithContext(as(name), "POST", "/", strings.NewReader(
 			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"command":"echo"}}}`))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		w := httptest.NewRecorder()
-		NewWeb("").Handler(mem, made.ID, nil).ServeHTTP(w, r)
+		NewWeb("").Handler(chats, made.ID, nil).ServeHTTP(w, r)
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
@@ -414,7 +426,7 @@ func TestBounds(t *testing.T) {
 		return chat.RunResult{Stdout: long, Stderr: long, StdoutBytes: int64(len(long)), StderrBytes: 7}, nil
 	}
 	got, _ := call(t, s, "exec", `{"command": "x"}`)
-	if len(got) > 2*MaxText+1000 || !strings.HasPrefix(got, "head") || strings.Count(got, "tail") != 2 || !strings.Contains(got, fmt.Sprintf("it printed %d bytes, and 7 to stderr", len(long))) {
+	if len(got) > 2*MaxText+1000 || !strings.HasPrefix(got, "head") || strings.Count(got, "tail") != 2 || !strings.Contains(got, fmt.Sprintf("it printed %d bytes, and %[1]d to stderr", len(long))) {
 		t.Errorf("%d bytes: …%s", len(got), got[len(got)-200:])
 	}
 	// A file comes in pages, which end where a character does.
@@ -492,7 +504,7 @@ func TestServeWithoutChat(t *testing.T) {
 	if err := Serve(t.Context(), c, "0123456789abcdef", "", noRead{t}, &out); !errors.Is(err, chat.ErrNotFound) || out.Len() > 0 {
 		t.Errorf("%v %q", err, out.String())
 	}
-	none := api.NewClient(api.ClientOptions{Socket: filepath.Join(t.TempDir(), "none")})
+	none := client.NewClient(client.ClientOptions{Socket: filepath.Join(t.TempDir(), "none")})
 	if err := Serve(t.Context(), none, id, "", noRead{t}, &out); !errors.Is(err, chat.ErrBusy) || out.Len() > 0 {
 		t.Errorf("%v %q", err, out.String())
 	}

@@ -9,7 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // maxLine bounds one message of an agent in bytes: two texts of 1 MiB each, in
@@ -32,7 +32,7 @@ func newServer(t tools, version string) (*sdk.Server, error) {
 // Serve answers one agent, a message of JSON a line, until in ends or ctx does; then it cancels the
 // calls that still run. First it looks the chat up: if this fails, Serve returns the error and
 // reads and writes nothing.
-func Serve(ctx context.Context, chats api.Chats, id chat.ID, version string, in io.Reader, out io.Writer) error {
+func Serve(ctx context.Context, chats verbs.Chats, id chat.ID, version string, in io.Reader, out io.Writer) error {
 	if _, err := chats.Get(ctx, id); err != nil {
 		return err
 	}

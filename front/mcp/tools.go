@@ -7,15 +7,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // tools are the tools on one chat.
 type tools struct {
-	chats api.Chats
+	chats verbs.Chats
 	id    chat.ID
 	// request is the HTTP request's context, with the caller; nil over stdio.
 	request context.Context
@@ -35,7 +38,7 @@ func (t tools) exec(ctx context.Context, a chat.RunSpec) (out toolAnswer[chat.Ru
 // readFile limits the page to what an agent can hold, unless it asks for a size.
 func (t tools) readFile(
 	ctx context.Context, a filewire.ReadFile,
-) (out toolAnswer[api.FileAnswer], err error) {
+) (out toolAnswer[client.FileAnswer], err error) {
 	own := a.Length == 0 && a.Line == 0 && a.Lines == 0
 	if own {
 		a.Length = MaxText
@@ -51,22 +54,22 @@ func (t tools) readFile(
 	return page(got, b.Bytes()), nil
 }
 
-func (t tools) writeFile(ctx context.Context, a filewire.WriteFile) (toolAnswer[api.FileAnswer], error) {
+func (t tools) writeFile(ctx context.Context, a filewire.WriteFile) (toolAnswer[client.FileAnswer], error) {
 	got, err := t.chats.WriteFile(ctx, t.id, a, nil)
 	return wrote(got), err
 }
 
-func (t tools) appendFile(ctx context.Context, a filewire.WriteFile) (toolAnswer[api.FileAnswer], error) {
+func (t tools) appendFile(ctx context.Context, a filewire.WriteFile) (toolAnswer[client.FileAnswer], error) {
 	got, err := t.chats.AppendFile(ctx, t.id, a, nil)
 	return wrote(got), err
 }
 
-func (t tools) editFile(ctx context.Context, a filewire.EditFile) (toolAnswer[api.FileAnswer], error) {
+func (t tools) editFile(ctx context.Context, a filewire.EditFile) (toolAnswer[client.FileAnswer], error) {
 	got, err := t.chats.EditFile(ctx, t.id, a)
 	return wrote(got), err
 }
 
-func (t tools) listDir(ctx context.Context, a filewire.ListDir) (out toolAnswer[api.FileAnswer], err error) {
+func (t tools) listDir(ctx context.Context, a filewire.ListDir) (out toolAnswer[client.FileAnswer], err error) {
 	var b bytes.Buffer
 	got, err := t.chats.ListDir(ctx, t.id, a, func(filewire.Answer) io.Writer { return &b })
 	if err != nil {
@@ -120,6 +123,12 @@ func (t tools) explain(ctx context.Context, q chat.Question) (out toolAnswer[cha
 		g := *e.Guard
 		g.Place = ""
 		e.Guard = &g
+	}
+	e.DeniedBy = slices.Clone(e.DeniedBy)
+	for i, d := range e.DeniedBy {
+		if d.By == "rules" {
+			e.DeniedBy[i] = chat.DeniedBy{By: d.By, Why: "the file rules deny it", Fix: "an operator can change them"}
+		}
 	}
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Archive is [broker.Chats]. The schedules are in the archive, and come due no more.
+// Archive is [verbs.Chats]. The schedules are in the archive, and come due no more.
 func (c *Chats) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (chat.Archive, error) {
 	a, err := c.root.Archive(ctx, id, how)
 	if err == nil && !how.Keep {
@@ -15,7 +15,7 @@ func (c *Chats) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) (ch
 	return a, err
 }
 
-// Unarchive is [broker.Chats]. The schedules come due again; a time that passed meanwhile is
+// Unarchive is [verbs.Chats]. The schedules come due again; a time that passed meanwhile is
 // missed, as it is while chatd is down.
 func (c *Chats) Unarchive(ctx context.Context, name chat.ArchiveName) (chat.Chat, error) {
 	made, err := c.root.Unarchive(ctx, name)
@@ -40,7 +40,7 @@ func (c *Chats) loadAll(ctx context.Context, id chat.ID) {
 	}
 }
 
-// Create is [broker.Chats]. It may unarchive.
+// Create is [verbs.Chats]. It may unarchive.
 func (c *Chats) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, error) {
 	made, created, err := c.root.Create(ctx, spec)
 	if err == nil && spec.Unarchive && !created && !c.runner.Has(made.ID) {

@@ -20,7 +20,7 @@ func (c *Chats) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Ru
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	return c.streams.Run(ctx, id, spec)
+	return c.Streams.Run(ctx, id, spec)
 }
 
 func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
@@ -31,7 +31,7 @@ func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out ch
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	return c.streams.RunTo(ctx, id, spec, out)
+	return c.Streams.RunTo(ctx, id, spec, out)
 }
 
 func (c *Chats) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Run, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 func (r *fake) Terms(ctx context.Context, _ chat.ID) (chat.Terms, error) { return r.terms(ctx) }
@@ -20,17 +21,15 @@ func (r *fake) RefuseRun(_ context.Context, _ chat.ID, d chat.RefusedRun) error 
 	return nil
 }
 
-func (r *fake) Run(_ context.Context, _ chat.ID, s chat.RunSpec) (chat.RunResult, error) {
+func (r *fake) Run(
+	_ context.Context, _ chat.ID, s chat.RunSpec, _ verbs.Begun,
+) (chat.RunResult, error) {
 	r.ran = append(r.ran, s)
 	return chat.RunResult{}, nil
 }
 
-func (r *fake) RunTo(ctx context.Context, id chat.ID, s chat.RunSpec, _ chat.Output) (chat.RunResult, error) {
-	return r.Run(ctx, id, s)
-}
-
 func (r *fake) StartRun(ctx context.Context, id chat.ID, s chat.RunSpec) (chat.Run, error) {
-	_, err := r.Run(ctx, id, s)
+	_, err := r.Run(ctx, id, s, nil)
 	return chat.Run{}, err
 }
 

@@ -1,5 +1,5 @@
 // Package runs handles commands, schedules and file tools in the front before they reach chatd-root.
-// [Open] makes a [Chats] of a [broker.Root].
+// [Open] makes a [Chats] of a [verbs.Root].
 //
 // It parses each command: the profile's guard refuses some, and in the others it finds the paths
 // for chatd-root's file rules. It has the clock of schedules: cron expressions and time zones are

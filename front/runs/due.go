@@ -7,7 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/schedule"
-	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // kept reads a schedule and when it comes due; ok is false for one that is gone.
@@ -98,7 +98,7 @@ func (c *Chats) checkDue(
 		return nil, nil, err
 	}
 	run, err := c.check(chat.WithCaller(ctx, k.By), d.Chat, k.Spec.Run())
-	if err == nil || ctx.Err() != nil || errors.Is(err, broker.ErrUnreached) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, verbs.ErrUnreached) {
 		return run.Named, nil, err
 	}
 	refused := &chat.RefusedDue{Reason: "internal: chatd's log has more"}
@@ -115,7 +115,7 @@ func (c *Chats) checkDue(
 func (c *Chats) insist(ctx context.Context, call func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := call()
-		if !errors.Is(err, broker.ErrUnreached) {
+		if !errors.Is(err, verbs.ErrUnreached) {
 			return err
 		}
 		select {

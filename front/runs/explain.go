@@ -13,7 +13,7 @@ import (
 
 const denied = "deny"
 
-// Explain is [broker.Chats]. It judges by everything that can refuse: chatd-root answers for rules
+// Explain is [verbs.Chats]. It judges by everything that can refuse: chatd-root answers for rules
 // and egress, and the plan of the session tells what the kernel shows and refuses. Nothing is tried.
 func (c *Chats) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {

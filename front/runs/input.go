@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/stream"
 )
 
-// WriteStdin is [broker.Chats]. It writes as fast as the run reads.
+// WriteStdin is [verbs.Chats]. It writes as fast as the run reads.
 func (s *Streams) WriteStdin(
 	ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool,
 ) error {
@@ -46,7 +45,7 @@ func copyTo(ctx context.Context, run string, to stream.Input, body io.ReadCloser
 		return nil
 	case from.err != nil:
 		return &filewire.BodyError{Err: from.err}
-	case errors.Is(err, unix.EPIPE):
+	case errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("cannot write to run %s: nobody reads its standard input any more: %w",
 			run, chat.ErrWrongPhase)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/chatd/chatd/internal/stream"
 )
 
-// ShowRun is [broker.Chats].
+// ShowRun is [verbs.Chats].
 func (s *Streams) ShowRun(ctx context.Context, id chat.ID, run string) (r chat.Run, err error) {
 	o, err := s.below.OpenRun(ctx, id, run)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Streams) ShowRun(ctx context.Context, id chat.ID, run string) (r chat.R
 	return o.Run, nil
 }
 
-// ReadRun is [broker.Chats]. It returns at most [chat.MaxReadRun] of each stream.
+// ReadRun is [verbs.Chats]. It returns at most [chat.MaxReadRun] of each stream.
 func (s *Streams) ReadRun(
 	ctx context.Context, id chat.ID, run, cursor string,
 ) (out chat.RunOutput, err error) {
@@ -79,7 +79,7 @@ func (s *Streams) openKept(ctx context.Context, id chat.ID, run string) (stream.
 // followEvery is the polling interval of a followed run.
 const followEvery = 30 * time.Millisecond
 
-// FollowRun is [broker.Chats]. Several callers may follow a run, and none that leaves ends it.
+// FollowRun is [verbs.Chats]. Several callers may follow a run, and none that leaves ends it.
 // Frame.Missing counts the bytes before a frame that are not kept any more.
 func (s *Streams) FollowRun(
 	ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame),

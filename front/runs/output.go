@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/broker"
 	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // Bounds on the kept output of runs, in bytes: of all runs, and of one caller's. Both leave room
@@ -21,15 +21,15 @@ const (
 	leastOutput = 2 * 64 << 10
 )
 
-// Streams reads the output of runs from the descriptors that a [broker.Root] passes. It checks no
+// Streams reads the output of runs from the descriptors that a [verbs.Root] passes. It checks no
 // command: [Chats] does, before.
 type Streams struct {
-	below broker.Streams
+	below verbs.Streams
 	room  *stream.Room
 }
 
 // NewStreams reads the runs of below.
-func NewStreams(below broker.Streams) *Streams {
+func NewStreams(below verbs.Streams) *Streams {
 	return &Streams{below, stream.NewRoom(maxOutput, maxOutputEach)}
 }
 
@@ -38,7 +38,7 @@ func (s *Streams) enter(ctx context.Context) (*stream.Reservation, error) {
 	return s.room.Enter(chat.CallerFrom(ctx).Name, leastOutput)
 }
 
-// Run is [broker.Chats].
+// Run is [verbs.Chats].
 func (s *Streams) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
 	spec.OutputMax = cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
 	reservation, err := s.enter(ctx)
@@ -53,7 +53,7 @@ func (s *Streams) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.
 	return res, err
 }
 
-// RunTo is [broker.Chats]. While out does not return, the run may be blocked by its own output. An
+// RunTo is [verbs.Chats]. While out does not return, the run may be blocked by its own output. An
 // OutputMax is [chat.ErrInvalid]: no output is stored.
 func (s *Streams) RunTo(
 	ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output,
@@ -68,7 +68,7 @@ func (s *Streams) RunTo(
 	return res, err
 }
 
-// Attach is [broker.Chats].
+// Attach is [verbs.Chats].
 func (s *Streams) Attach(
 	ctx context.Context, id chat.ID, a chat.Attach, out chat.Output,
 ) (chat.RunResult, error) {
@@ -95,7 +95,7 @@ func newOutput(max int64, reservation *stream.Reservation, out chat.Output) *out
 }
 
 // begun begins to read.
-func (o *output) begun(started func(run string)) broker.Begun {
+func (o *output) begun(started func(run string)) verbs.Begun {
 	return func(run string, stdout, stderr *os.File) {
 		if started != nil {
 			started(run)

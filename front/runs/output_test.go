@@ -9,20 +9,20 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/broker"
 	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // flood are runs that print more than is kept, and wait for each other's end.
 type flood struct {
-	broker.Streams
+	verbs.Streams
 	printed chan struct{}
 	end     chan struct{}
 	bytes   int // that each prints
 }
 
 func (f flood) Run(
-	_ context.Context, _ chat.ID, _ chat.RunSpec, begun broker.Begun,
+	_ context.Context, _ chat.ID, _ chat.RunSpec, begun verbs.Begun,
 ) (chat.RunResult, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

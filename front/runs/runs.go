@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/schedule"
-	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // Options are those of [Open]; the zero value is of use.
@@ -32,16 +31,16 @@ const (
 	spread = 10 * time.Second
 )
 
-// Chats is a [broker.Root] whose commands are checked and whose schedules have a clock: a
-// [broker.Chats].
+// Chats is a [verbs.Root] whose commands are checked and whose schedules have a clock: a
+// [verbs.Chats].
 type Chats struct {
-	root
+	under
 	*Tools
-	streams *Streams
-	guards  guards
-	clock   schedule.Clock
-	log     *slog.Logger
-	runner  *schedule.Runner
+	*Streams
+	guards guards
+	clock  schedule.Clock
+	log    *slog.Logger
+	runner *schedule.Runner
 
 	begin func()
 
@@ -50,14 +49,16 @@ type Chats struct {
 	done sync.WaitGroup
 }
 
-type root = broker.Root
+type root = verbs.Root
 
-var _ broker.Chats = (*Chats)(nil)
+// under embeds the root one level deeper, so that the methods of [Streams] win.
+type under struct{ root }
+
+var _ verbs.Chats = (*Chats)(nil)
 
 // Open loads the stored schedules, which come due once [Chats.Begin] is called.
-func Open(ctx context.Context, below broker.Root, opt Options) (*Chats, error) {
-	c := &Chats{root: below, streams: NewStreams(below), clock: opt.Clock}
-	c.Tools = NewTools(below)
+func Open(ctx context.Context, below verbs.Root, opt Options) (*Chats, error) {
+	c := &Chats{under: under{below}, Tools: NewTools(below), Streams: NewStreams(below), clock: opt.Clock}
 	c.log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	if c.clock.Now == nil {
 		c.clock = schedule.WallClock()
@@ -184,30 +185,4 @@ func (c *Chats) show(id chat.ID, s chat.Schedule) chat.Schedule {
 // gone reports an error that says that the schedule, or its chat, is there no more.
 func gone(err error) bool {
 	return errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrWrongPhase)
-}
-
-func (c *Chats) Attach(
-	ctx context.Context, id chat.ID, a chat.Attach, out chat.Output,
-) (chat.RunResult, error) {
-	return c.streams.Attach(ctx, id, a, out)
-}
-
-func (c *Chats) WriteStdin(
-	ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool,
-) error {
-	return c.streams.WriteStdin(ctx, id, run, body, last)
-}
-
-func (c *Chats) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
-	return c.streams.ShowRun(ctx, id, run)
-}
-
-func (c *Chats) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
-	return c.streams.ReadRun(ctx, id, run, cursor)
-}
-
-func (c *Chats) FollowRun(
-	ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame),
-) (chat.RunResult, error) {
-	return c.streams.FollowRun(ctx, id, run, cursor, out)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/front/schedule"
-	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // fake keeps schedules, and runs last until a test ends them.
@@ -60,7 +60,7 @@ func (r *fake) KeptSchedule(_ context.Context, id chat.ID, name string) (chat.St
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost() {
-		return chat.StoredSchedule{}, broker.ErrUnreached
+		return chat.StoredSchedule{}, verbs.ErrUnreached
 	}
 	for _, k := range r.kept {
 		if k.Chat == id && k.ID == name {
@@ -87,7 +87,7 @@ func (r *fake) BeginDue(_ context.Context, d chat.DueSchedule) (bool, error) {
 	r.mu.Lock()
 	if r.lost() {
 		r.mu.Unlock()
-		return false, broker.ErrUnreached
+		return false, verbs.ErrUnreached
 	}
 	r.begun = append(r.begun, d)
 	r.mu.Unlock()
@@ -154,21 +154,11 @@ func opened(t *testing.T, r *fake, h *hand) *Chats {
 		r.terms = func(context.Context) (chat.Terms, error) { return chat.Terms{Home: "/home/u"}, nil }
 	}
 	clock := schedule.Clock{Now: h.Now, After: h.After}
-	c, err := Open(t.Context(), rootOf(r), Options{Clock: clock})
+	c, err := Open(t.Context(), r, Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// rootOf is chatd-root, of chats that answer with texts.
-func rootOf(r *fake) broker.Root {
-	return struct {
-		broker.Base
-		broker.Checks
-		broker.Streams
-		broker.FileTools
-	}{r, r, apitest.Streams{Of: r}, apitest.FileTools{Of: r}}
 }
 
 func (r *fake) await(t *testing.T, want string) {
@@ -320,14 +310,8 @@ func (h heeding) Schedules(ctx context.Context, id chat.ID) (chat.Schedules, err
 func scheduled(t *testing.T) (*Chats, context.Context, chat.ID) {
 	t.Helper()
 	mem := apitest.New()
-	root := struct {
-		broker.Base
-		broker.Checks
-		broker.Streams
-		broker.FileTools
-	}{heeding{mem}, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem}}
 	h := noon()
-	c, err := Open(t.Context(), root, Options{Clock: schedule.Clock{Now: h.Now, After: h.After}})
+	c, err := Open(t.Context(), heeding{mem}, Options{Clock: schedule.Clock{Now: h.Now, After: h.After}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 )
 
-// Share is [broker.Chats]. It copies from one tool to the other.
+// Share is [verbs.Chats]. It copies from one tool to the other.
 func (t *Tools) Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error) {
 	c := newCopying()
 	err := t.below.ShareFile(ctx, id, s, c.talk)

@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/broker"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // Tools are the file tools of chats.
-type Tools struct{ below broker.FileTools }
+type Tools struct{ below verbs.FileTools }
 
 // NewTools returns the tools of below.
-func NewTools(below broker.FileTools) *Tools { return &Tools{below} }
+func NewTools(below verbs.FileTools) *Tools { return &Tools{below} }
 
 // maxList bounds a list in bytes: the most entries of one call, each a line with a name of 255
 // bytes and its kind.
 const maxList = filewire.MaxEntries * (255 + 16)
 
-// ReadFile is [broker.Chats].
+// ReadFile is [verbs.Chats].
 func (t *Tools) ReadFile(
 	ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin,
 ) (filewire.Answer, error) {
@@ -35,7 +35,7 @@ func (t *Tools) ReadFile(
 	})
 }
 
-// ListDir is [broker.Chats].
+// ListDir is [verbs.Chats].
 func (t *Tools) ListDir(
 	ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin,
 ) (filewire.Answer, error) {
@@ -44,21 +44,21 @@ func (t *Tools) ListDir(
 	})
 }
 
-// EditFile is [broker.Chats].
+// EditFile is [verbs.Chats].
 func (t *Tools) EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) (filewire.Answer, error) {
 	return t.use(ctx, id, filewire.EditFileTool, a, func(filewire.LiveTool) filewire.Exchange {
 		return filewire.Exchange{}
 	})
 }
 
-// WriteFile is [broker.Chats].
+// WriteFile is [verbs.Chats].
 func (t *Tools) WriteFile(
 	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
 ) (filewire.Answer, error) {
 	return t.write(ctx, id, filewire.WriteFileTool, a, body)
 }
 
-// AppendFile is [broker.Chats].
+// AppendFile is [verbs.Chats].
 func (t *Tools) AppendFile(
 	ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader,
 ) (filewire.Answer, error) {

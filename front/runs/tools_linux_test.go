@@ -19,24 +19,17 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 )
 
-// below is chatd-root of chats in memory.
-type below struct {
-	broker.Base
-	broker.Checks
-	apitest.Streams
-	apitest.FileTools
-}
-
 // open are the tools of chats in memory, behind the broker, and a chat.
 func open(t *testing.T, check filewire.Check) (*Tools, *apitest.Memory, chat.ID) {
 	t.Helper()
 	mem := apitest.New()
+	mem.Deny = check
 	root, front, err := broker.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := broker.NewServer(root, broker.ServerOptions{
-		Root: below{mem, mem, apitest.Streams{Of: mem}, apitest.FileTools{Of: mem, Check: check}},
+		Root: mem,
 		Log:  slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -129,9 +122,7 @@ func TestDenied(t *testing.T) {
 	var got bytes.Buffer
 	text := "secret"
 	write := filewire.WriteFile{Path: ".env", Content: &text}
-	if _, err := mem.WriteFile(ctx, id, write, nil); err != nil {
-		t.Fatal(err)
-	}
+	mem.Put(id, ".env", text)
 	for what, call := range map[string]func() error{
 		"read": func() error {
 			_, err := c.ReadFile(ctx, id, filewire.ReadFile{Path: ".env"}, to(&got))
@@ -175,10 +166,7 @@ func TestShare(t *testing.T) {
 	ctx := operator(t)
 	other := newChat(t, mem, "b")
 	long := strings.Repeat("0123456789abcdef", 1<<16)
-	write := filewire.WriteFile{Path: "f", Content: &long}
-	if _, err := mem.WriteFile(ctx, id, write, nil); err != nil {
-		t.Fatal(err)
-	}
+	mem.Put(id, "f", long)
 	got, err := c.Share(ctx, id, chat.Share{To: other, Path: "f"})
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(long)))
 	if err != nil || got.SHA256 != sum || got.Bytes != 1<<20 ||
@@ -186,7 +174,7 @@ func TestShare(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var b bytes.Buffer
-	_, err = mem.ReadFile(ctx, other, filewire.ReadFile{Path: "f", Stream: true}, to(&b))
+	_, err = c.ReadFile(ctx, other, filewire.ReadFile{Path: "f", Stream: true}, to(&b))
 	if err != nil || b.String() != long {
 		t.Errorf("there are %d bytes, %v", b.Len(), err)
 	}

@@ -12,14 +12,15 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 var (
-	fileTool = verbFunc("file_tool", func(ctx context.Context, c *call, u filewire.Use) (nothing, error) {
-		return nothing{}, c.root.FileTool(ctx, c.Chat, u, c.talk)
+	fileTool = verb("file_tool", func(c *call, ctx context.Context, id chat.ID, u filewire.Use) (none, error) {
+		return none{}, c.FileTool(ctx, id, u, c.talk)
 	})
-	share = verbFunc("share", func(ctx context.Context, c *call, s chat.Share) (nothing, error) {
-		return nothing{}, c.root.ShareFile(ctx, c.Chat, s, c.talk)
+	share = verb("share", func(c *call, ctx context.Context, id chat.ID, s chat.Share) (none, error) {
+		return none{}, c.ShareFile(ctx, id, s, c.talk)
 	})
 )
 
@@ -33,11 +34,11 @@ func (c *Client) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk f
 
 // talking makes a call and has talk speak with its file tools.
 func talking[A any](
-	ctx context.Context, c *Client, v verb[A, nothing], id chat.ID, a A, talk filewire.Talk,
+	ctx context.Context, c *Client, v verbs.Verb[A, none], id chat.ID, a A, talk filewire.Talk,
 ) error {
 	within, cancel := context.WithCancel(ctx)
 	t := &talks{ctx: within, talk: talk}
-	_, err := v.callWith(ctx, c, id, a, hooks{talks: t})
+	_, err := callWith(ctx, c, v, id, a, hooks{talks: t})
 	cancel()
 	t.done.Wait()
 	return err

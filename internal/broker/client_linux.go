@@ -12,15 +12,16 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
-// Client is the front's end of the control socket. [Root] says what its methods do.
+// Client is the front's end of the control socket. [verbs.Root] says what its methods do.
 type Client struct {
-	Calls
+	verbs.Calls
 	control *link
 }
 
-var _ Root = (*Client)(nil)
+var _ verbs.Root = (*Client)(nil)
 
 // NewClient takes the front's end of a control socket.
 func NewClient(f *os.File) (*Client, error) {
@@ -79,6 +80,14 @@ func (c *Client) call(ctx context.Context, verb string, id chat.ID, args, answer
 	return c.callWith(ctx, verb, id, args, answer, hooks{})
 }
 
+// callWith calls a verb whose packets h handles.
+func callWith[A, R any](
+	ctx context.Context, c *Client, v verbs.Verb[A, R], id chat.ID, a A, h hooks,
+) (r R, err error) {
+	err = c.callWith(ctx, string(v), id, a, &r, h)
+	return r, err
+}
+
 func (c *Client) callWith(ctx context.Context, verb string, id chat.ID, args, answer any, h hooks) error {
 	l, err := c.open()
 	if err != nil {
@@ -127,7 +136,7 @@ func (c *Client) open() (*link, error) {
 }
 
 // gone is a caller's error when chatd-root no longer answers.
-func gone(err error) error { return fmt.Errorf("%w: %w: %w", ErrUnreached, err, chat.ErrBusy) }
+func gone(err error) error { return fmt.Errorf("%w: %w: %w", verbs.ErrUnreached, err, chat.ErrBusy) }
 
 // receiver is [link.recv], or its equivalent for a call that passes descriptors.
 type receiver = func(use func(k kind, p []byte) error) error
@@ -165,7 +174,7 @@ func (h hooks) receiver(l *link) receiver {
 // then returns the queued packets.
 func hear(recv receiver, into any, on func(kind, []byte) error) error {
 	if into == nil {
-		into = &nothing{}
+		into = &none{}
 	}
 	var all []byte
 	for reset := false; ; {

@@ -10,13 +10,14 @@
 //	root → front   streams, stdin, tool, toolStop, frame …  answer… (answerEnd | failed)
 //
 // A request is JSON with no unknown member: the verb, the caller, the chat and the arguments of one
-// method of [Root]. [Client] satisfies [Root] in the front; [Server] calls another in chatd-root. A
-// verb defines each method once for both ends: the request of [Calls] or [Client] and the handler of
-// [Server]. It is in the file of its topic, beside the interface. [Calls] has the methods that the
-// API's client calls alike, by the name of their route. A run's output and input are in no packet.
-// streams passes the descriptors to read ([Streams]), stdin the one to write, and the front reports
-// (end | broken) when it has finished. Nor are a file tool's answer and content. tool passes its
-// descriptors ([FileTools]), and the front reports how the tool ended (toolSays). Errors keep their kind, their words, and what the API shows of a denial.
+// method of [verbs.Root]. [Client] satisfies it in the front; [Server] calls another in chatd-root.
+// Most verbs are rows of the table of package verbs, which define both ends. The others are what the
+// front alone asks, or with other arguments than its callers: each is defined here once for both ends.
+// A run's output and input are in no packet. streams passes the descriptors to read
+// ([verbs.Streams]), stdin the one to write, and the front reports (end | broken) when it has
+// finished. Nor are a file tool's answer and content. tool passes its descriptors
+// ([verbs.FileTools]), and the front reports how the tool ended (toolSays). Errors keep their kind,
+// their words, and what the API shows of a denial.
 //
 // # Runs as
 //

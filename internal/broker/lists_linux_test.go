@@ -8,11 +8,12 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // longLists is a chatd-root with lists longer than what a socket takes.
 type longLists struct {
-	Root
+	verbs.Root
 	text  string
 	begun atomic.Int32
 }
@@ -29,7 +30,7 @@ func (l *longLists) Archives(context.Context, chat.ArchiveFilter) ([]chat.Archiv
 // TestHostileLists: a front that reads no list holds maxLists pages of chatd-root, and of other
 // answers maxUnread bytes; when it hangs up, the next is answered.
 func TestHostileLists(t *testing.T) {
-	long := &longLists{Root: rootOf(apitest.New()), text: strings.Repeat("x", 4<<20)}
+	long := &longLists{Root: apitest.New(), text: strings.Repeat("x", 4<<20)}
 	d := serveRoot(t, long)
 	fds, routines := held(t)
 	ask := func(verb string) *link {
@@ -48,7 +49,7 @@ func TestHostileLists(t *testing.T) {
 	}
 	busy := 0
 	for range maxUnread>>22 + 10 {
-		l := ask("archives")
+		l := ask("list_archives")
 		unread = append(unread, l)
 		if err := l.recv(func(k kind, _ []byte) error {
 			if k == failed {

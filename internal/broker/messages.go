@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // kind is the first byte of a packet.
@@ -60,6 +61,9 @@ type message struct {
 	Args   json.RawMessage `json:"args,omitempty"`
 }
 
+// args decodes the arguments.
+func (m *message) args(into any) error { return decode(m.Args, into) }
+
 // Settings are what chatd-root sends the front at its start and at each change.
 type Settings struct {
 	Version string `json:"version"`
@@ -75,8 +79,8 @@ type Settings struct {
 	Grace time.Duration `json:"grace_ns"`
 }
 
-// nothing stands for no arguments and for no answer.
-type nothing struct{}
+// none stands for no arguments and for no answer.
+type none = verbs.None
 
 // encode encodes v as JSON without escapes for HTML.
 func encode(v any) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // Bounds on how long a front may take to send a request, and to take a packet.
@@ -14,18 +15,18 @@ const (
 	packetTime  = 2 * time.Minute
 )
 
-// nameOf is the one verb that is not a method of [Root].
-var nameOf = verbFunc("name_of", func(_ context.Context, c *call, uid uint32) (string, error) {
+// nameOf is the one verb that is not a method of [verbs.Root].
+var nameOf = verb("name_of", func(c *call, _ context.Context, _ chat.ID, uid uint32) (string, error) {
 	return c.nameOf(uid)
 })
 
 // NameOf is the name of a user of the host.
 func (c *Client) NameOf(uid uint32) (string, error) {
-	return nameOf.call(context.Background(), c.Calls, "", uid)
+	return nameOf.Call(context.Background(), c.Calls, "", uid)
 }
 
 // read reads and checks the request.
-func (s *Server) read(c *call) (handler, error) {
+func (s *Server) read(c *call) (verbs.Handler[*call], error) {
 	if err := c.hearBy(time.Now().Add(requestTime)); err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (s *Server) read(c *call) (handler, error) {
 }
 
 // check refuses an invalid request before any of it is used.
-func (c *call) check() (handler, error) {
+func (c *call) check() (verbs.Handler[*call], error) {
 	do, known := handlers[c.Verb]
 	if !known {
 		return nil, fmt.Errorf("cannot do %s: no such verb: %w", chat.Quote(c.Verb), chat.ErrInvalid)

@@ -16,11 +16,12 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // ServerOptions configures a [Server]. All fields are required.
 type ServerOptions struct {
-	Root Root
+	Root verbs.Root
 	// NameOf resolves a uid of the host.
 	NameOf func(uid uint32) (string, error)
 	// Log receives violations of the protocol by the front.
@@ -145,7 +146,7 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 		defer func() { <-s.slots }()
 		defer func() { _ = l.close() }() // nothing is left to be sent
 		s.serve(ctx, &call{
-			link: l, large: s.large, lists: s.lists, written: make(chan kind, 1), root: s.opt.Root, nameOf: s.opt.NameOf,
+			link: l, large: s.large, lists: s.lists, written: make(chan kind, 1), Root: s.opt.Root, nameOf: s.opt.NameOf,
 		})
 	})
 	return nil
@@ -155,11 +156,11 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 type call struct {
 	*link
 	message
+	verbs.Root
 	large   chan struct{} // the server's
 	lists   chan struct{}
 	listed  bool      // it holds one of lists
 	written chan kind // end or broken, from the front
-	root    Root
 	nameOf  func(uid uint32) (string, error)
 	tools   tools
 }
@@ -216,8 +217,15 @@ func (s *Server) work(ctx context.Context, c *call) (result any, err error) {
 			err = fmt.Errorf("cannot finish: panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	return do(ctx, c)
+	if c.Verb == listVerb {
+		c.lists <- struct{}{}
+		c.listed = true
+	}
+	return do(ctx, c, c.Chat, c.args)
 }
+
+// listVerb is the verb whose answers are bounded in number, see maxLists.
+const listVerb = "list"
 
 // watch handles the front's packets after its request, and cancels the call when the front hangs up
 // or violates the protocol.

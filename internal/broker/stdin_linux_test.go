@@ -17,14 +17,12 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // reading is chatd-root with a run that reads; one caller at a time may write to it.
 type reading struct {
-	Base
-	Checks
-	apitest.Streams
-	FileTools
+	*apitest.Memory
 	writing sync.Mutex
 	// The run reads r; w is chatd-root's copy of the other end.
 	r, w  *os.File
@@ -33,7 +31,7 @@ type reading struct {
 }
 
 func (r *reading) WriteStdin(
-	ctx context.Context, _ chat.ID, _ string, _ bool, write Writes,
+	ctx context.Context, _ chat.ID, _ string, _ bool, write verbs.Writes,
 ) error {
 	if !r.writing.TryLock() {
 		return chat.ErrBusy
@@ -57,7 +55,7 @@ func (r *reading) WriteStdin(
 func serveReader(t *testing.T) (d *rootEnd, run *reading, end func()) {
 	t.Helper()
 	mem := apitest.New()
-	run = &reading{Base: mem, Checks: mem, Streams: apitest.Streams{Of: mem}}
+	run = &reading{Memory: mem}
 	var err error
 	if run.r, run.w, err = os.Pipe(); err != nil {
 		t.Fatal(err)

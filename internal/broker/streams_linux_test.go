@@ -15,19 +15,17 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // printing is chatd-root with runs that print.
 type printing struct {
-	Base
-	Checks
-	apitest.Streams
-	FileTools
+	*apitest.Memory
 	prints func(ctx context.Context, stdout, stderr *os.File) error
 }
 
 func (p printing) Run(
-	ctx context.Context, _ chat.ID, _ chat.RunSpec, begun Begun,
+	ctx context.Context, _ chat.ID, _ chat.RunSpec, begun verbs.Begun,
 ) (chat.RunResult, error) {
 	outR, outW, err := os.Pipe()
 	if err != nil {
@@ -45,7 +43,7 @@ func (p printing) Run(
 // serveRuns serves runs that print.
 func serveRuns(t *testing.T, prints func(ctx context.Context, stdout, stderr *os.File) error) *rootEnd {
 	mem := apitest.New()
-	return serveRoot(t, printing{Base: mem, Checks: mem, Streams: apitest.Streams{Of: mem}, prints: prints})
+	return serveRoot(t, printing{mem, prints})
 }
 
 // TestStreamsCross: the front reads the output from the run's own pipes; chatd-root keeps none of

@@ -21,10 +21,7 @@ import (
 
 // toolRoot is chatd-root with tools that never answer.
 type toolRoot struct {
-	Base
-	Checks
-	apitest.Streams
-	FileTools
+	*apitest.Memory
 	ends    chan context.CancelCauseFunc // of calls that have begun
 	results chan error                   // what talk returned
 }
@@ -63,9 +60,8 @@ func (r *toolRoot) FileTool(
 func serveTool(t *testing.T) (d *rootEnd, root *toolRoot) {
 	t.Helper()
 	mem := apitest.New()
-	root = &toolRoot{Base: mem, Checks: mem}
+	root = &toolRoot{Memory: mem}
 	root.ends, root.results = make(chan context.CancelCauseFunc, 16), make(chan error, 16)
-	root.Streams.Of = mem
 	return serveRoot(t, root), root
 }
 

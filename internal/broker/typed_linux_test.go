@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // unrenderedRoot answers an input with output for the front to render.
-type unrenderedRoot struct{ Root }
+type unrenderedRoot struct{ verbs.Root }
 
 func (unrenderedRoot) InputWait(context.Context, chat.ID, chat.Input) (chat.Typed, error) {
 	t := chat.Typed{Until: chat.UntilPrompt, Output: &chat.Span{From: 7, To: 9}}

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 // TestVerbs: each method of Root has a verb of its own name, which chatd-root knows.
@@ -13,19 +16,20 @@ func TestVerbs(t *testing.T) {
 	var called atomic.Value
 	other := map[string]string{"Screen": "screen", "ScreenWith": "screen", "ShareFile": "share",
 		"Get": "show", "EndRun": "run_end", "Schedules": "list_schedules", "Schedule": "show_schedule",
-		"Input": "send", "EgressLog": "egress"}
+		"Input": "send", "EgressLog": "egress", "Archives": "list_archives",
+		"SignalRun": "run_signal"}
 	all := map[any]bool{}
 	d := serve(t)
 	for name, do := range handlers {
-		handlers[name] = func(ctx context.Context, c *call) (any, error) {
+		handlers[name] = func(ctx context.Context, c *call, id chat.ID, read func(any) error) (any, error) {
 			called.Store(name)
-			return do(ctx, c)
+			return do(ctx, c, id, read)
 		}
 		defer func() { handlers[name] = do }()
 	}
 	client := reflect.ValueOf(d.Client)
-	for i := range reflect.TypeFor[Root]().NumMethod() {
-		name := reflect.TypeFor[Root]().Method(i).Name
+	for i := range reflect.TypeFor[verbs.Root]().NumMethod() {
+		name := reflect.TypeFor[verbs.Root]().Method(i).Name
 		m := client.MethodByName(name)
 		in := []reflect.Value{reflect.ValueOf(operator(t))}
 		for j := 1; j < m.Type().NumIn(); j++ {

@@ -61,7 +61,7 @@ var owners = map[string]string{
 var sides = map[string]string{
 	"provision": "root", "cgroup": "root", "netpolicy": "root", "state": "root", "tmux": "root",
 	"enforce": "enforce", "egress": "egress", "front": "front", "examples": "front", "shims": "chat",
-	"chat": "pure", "filerules": "pure", "landlock": "pure", "internal": "pure",
+	"chat": "pure", "client": "pure", "filerules": "pure", "landlock": "pure", "internal": "pure",
 	"test": "test",
 }
 

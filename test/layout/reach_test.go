@@ -46,7 +46,7 @@ func TestRootLinksLittle(t *testing.T) {
 		t.Errorf("chatd-root does not link provision: %s", deps)
 	}
 	for _, dep := range deps {
-		if slices.Contains([]string{"front/api", "front/mcp", "internal/termsafe", "front", "front/runs", "internal/guard", "internal/shell", "front/schedule", "shims/archive", "cmd/chatd"}, folder(dep)) {
+		if slices.Contains([]string{"client", "front/api", "front/mcp", "internal/termsafe", "front", "front/runs", "internal/guard", "internal/shell", "front/schedule", "shims/archive", "cmd/chatd"}, folder(dep)) {
 			t.Errorf("chatd-root links %s", dep)
 		}
 		for _, not := range []string{

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
@@ -83,7 +83,7 @@ func TestAttackNotFound(t *testing.T) {
 		given[reflect.TypeOf(v)] = v
 	}
 	asked := 0
-	k, calls := front(t, m), reflect.TypeFor[api.Chats]()
+	k, calls := front(t, m), reflect.TypeFor[verbs.Chats]()
 	for i := range calls.NumMethod() {
 		call := calls.Method(i)
 		if call.Type.NumIn() < 2 || call.Type.In(1) != reflect.TypeFor[chat.ID]() {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/filewire"
@@ -82,7 +83,7 @@ func plainWrite(name string, content []byte) error {
 }
 
 // serveOver serves m on a socket of its own, and asks there.
-func serveOver(t testing.TB, m *manager, opt provision.Options) *api.Client {
+func serveOver(t testing.TB, m *manager, opt provision.Options) *client.Client {
 	t.Helper()
 	socket := filepath.Join(opt.Run, "bench.sock")
 	l := must.Get(listen.Unix(socket))(t)
@@ -93,5 +94,5 @@ func serveOver(t testing.TB, m *manager, opt provision.Options) *api.Client {
 		must.Do(t, s.Shutdown(context.Background()))
 		must.Do(t, <-done)
 	})
-	return api.NewClient(api.ClientOptions{Socket: socket})
+	return client.NewClient(client.ClientOptions{Socket: socket})
 }

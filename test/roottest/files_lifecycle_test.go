@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -50,7 +50,7 @@ func TestFilesMeetSleepAndReap(t *testing.T) {
 					default:
 					}
 					toolsInTurn(ctx, m, c.ID, func(tool string, err error) {
-						switch kind := api.Kind(err); {
+						switch kind := client.Kind(err); {
 						case err == nil, kind == "wrong_phase", kind == "not_found", tool == "edit_file" && kind == "invalid":
 						default:
 							t.Errorf("%s: %s: %v", tool, kind, err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
@@ -128,7 +129,7 @@ func hostileFront() int {
 
 // hostile makes calls of one caller.
 type hostile struct {
-	chats  broker.Root
+	chats  verbs.Root
 	caller chat.Caller
 	victim chat.ID
 }

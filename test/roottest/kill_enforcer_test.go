@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -428,7 +428,7 @@ func (w *witness) tries(t *testing.T) {
 }
 
 // count starts a run of the witness. What it returns ends it, and looks that nothing of it is lost.
-func (w *witness) count(t *testing.T, d *api.Client, name string) (end func()) {
+func (w *witness) count(t *testing.T, d *client.Client, name string) (end func()) {
 	t.Helper()
 	spec := chat.RunSpec{Command: "exec bash count.sh " + name, Timeout: chat.MaxTimeout}
 	r, err := d.StartRun(t.Context(), w.chat.ID, spec)

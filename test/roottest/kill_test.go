@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -25,7 +25,7 @@ import (
 
 // daemon is a real chatd in a process of its own, with failpoints.
 type daemon struct {
-	*api.Client
+	*client.Client
 	cmd *exec.Cmd
 	log string
 	// ready is closed when systemd would hear that it is: what an earlier one left is finished.
@@ -56,7 +56,7 @@ func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string
 			t.Logf("the last of %s:\n%s", d.log, text[max(0, len(text)-10_000):])
 		}
 	})
-	d.Client = api.NewClient(api.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
+	d.Client = client.NewClient(client.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
 	d.waitUp(t)
 	d.waitReady(t)
 	return d

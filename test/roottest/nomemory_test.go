@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -101,7 +101,7 @@ func startScarce(t *testing.T, opt provision.Options) *scarce {
 	fds := must.Get(unix.ParseUnixRights(&messages[0]))(t)
 	s.listener = fds[0]
 	go s.answer()
-	s.Client = api.NewClient(api.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
+	s.Client = client.NewClient(client.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
 	s.waitUp(t)
 	s.waitReady(t)
 	return s

@@ -15,9 +15,9 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
-	"github.com/chatd/chatd/front/api"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/front/schedule"
+	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -79,7 +79,7 @@ func clocked(t testing.TB, m *manager, opt runs.Options) *runs.Chats {
 // front is m as callers meet it: with commands that are read.
 func front(t testing.TB, m *manager) *runs.Chats { return clocked(t, m, runs.Options{}) }
 
-func scheduled(t testing.TB, m api.Chats, id chat.ID, s chat.ScheduleSpec) chat.Schedule {
+func scheduled(t testing.TB, m verbs.Chats, id chat.ID, s chat.ScheduleSpec) chat.Schedule {
 	t.Helper()
 	out, err := m.AddSchedule(operator(t.Context()), id, s)
 	must.True(t, err == nil, "%+v: %v", s, err)
@@ -87,7 +87,7 @@ func scheduled(t testing.TB, m api.Chats, id chat.ID, s chat.ScheduleSpec) chat.
 }
 
 // waitScheduled waits until a schedule has had this many runs and none is under way.
-func waitScheduled(t testing.TB, m api.Chats, id chat.ID, name string, runs uint64) chat.Schedule {
+func waitScheduled(t testing.TB, m verbs.Chats, id chat.ID, name string, runs uint64) chat.Schedule {
 	t.Helper()
 	var s chat.Schedule
 	var err error

@@ -174,11 +174,11 @@ func TestSecrets(t *testing.T) {
 	t.Run("nowhere", func(t *testing.T) { nowhere(t, m, a, opt, log) })
 }
 
-type client struct{ name, needs, command, want string }
+type httpClient struct{ name, needs, command, want string }
 
 // clients are what asks for /v1 with the placeholder.
-func clients(a inmate) []client {
-	return []client{
+func clients(a inmate) []httpClient {
+	return []httpClient{
 		{"curl", "/usr/bin/curl", `curl -sS -H "x-api-key: $API_KEY" ` + secretURL + `/v1`,
 			"ok /v1 "},
 		{"curl HTTP/1.1", "/usr/bin/curl", `curl -sS --http1.1 -H "x-api-key: $API_KEY" ` +

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/test/expect"
@@ -54,7 +54,7 @@ func (a activation) serve(t *testing.T, env string, files ...*os.File) *daemon {
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.ExtraFiles = log, log, files
 	must.Do(t, d.cmd.Start())
 	t.Cleanup(d.kill)
-	d.Client = api.NewClient(api.ClientOptions{Socket: a.socket})
+	d.Client = client.NewClient(client.ClientOptions{Socket: a.socket})
 	return d
 }
 

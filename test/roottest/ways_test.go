@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/mcp"
 	"github.com/chatd/chatd/front/runs"
+	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -52,10 +53,10 @@ type toolAnswer struct {
 }
 
 // callTool calls a tool of MCP as an agent does.
-func callTool(t testing.TB, m api.Chats, id chat.ID, tool string, arguments map[string]any) toolAnswer {
+func callTool(t testing.TB, m verbs.Chats, id chat.ID, tool string, arguments map[string]any) toolAnswer {
 	t.Helper()
-	h := mcp.NewWeb("test").Handler(m, id, func(_ context.Context, err error) *api.Problem {
-		return &api.Problem{Kind: api.Kind(err), Detail: err.Error()}
+	h := mcp.NewWeb("test").Handler(m, id, func(_ context.Context, err error) *client.Problem {
+		return &client.Problem{Kind: client.Kind(err), Detail: err.Error()}
 	})
 	params := must.Get(json.Marshal(map[string]any{"name": tool, "arguments": arguments}))(t)
 	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+string(params)+`}`))
@@ -71,7 +72,7 @@ func callTool(t testing.TB, m api.Chats, id chat.ID, tool string, arguments map[
 }
 
 // overMCP is what the tool exec says of a command.
-func overMCP(t testing.TB, m api.Chats, id chat.ID, command string) string {
+func overMCP(t testing.TB, m verbs.Chats, id chat.ID, command string) string {
 	t.Helper()
 	a := callTool(t, m, id, "exec", map[string]any{"command": command})
 	if !a.IsError {

@@ -9,7 +9,7 @@
 // reboot, TestBeforeCut and TestAfterCut of a power cut, and TestUninstalled looks
 // for anything that the uninstall playbook left.
 //
-// They ask chatd only what a caller may ask (the command line and api.Client) and
+// They ask chatd only what a caller may ask (the command line and client.Client) and
 // look at everything else from outside: systemctl, the cgroup files, getent,
 // sockets. Each has a control: what is refused to a chat works for an ordinary
 // user or for root at the same moment.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
@@ -108,7 +108,7 @@ func cli(t testing.TB, v any, args ...string) {
 }
 
 // asker is this process's client; root is an operator.
-var asker = api.NewClient(api.ClientOptions{Socket: socket})
+var asker = client.NewClient(client.ClientOptions{Socket: socket})
 
 // bounded is a context that outlives the test's own end, for cleaning up too.
 func bounded(limit time.Duration) (context.Context, context.CancelFunc) {

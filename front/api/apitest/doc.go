@@ -1,4 +1,4 @@
-// Package apitest has an api.Chats in memory for tests of the API, of the
+// Package apitest has an verbs.Chats in memory for tests of the API, of the
 // client and of the command line.
 //
 // It is honest about what callers see: phases, owners, reach, idempotent create,

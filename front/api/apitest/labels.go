@@ -12,7 +12,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// LabelChats is the part of api.Chats that [Labels] tries.
+// LabelChats is the part of verbs.Chats that [Labels] tries.
 type LabelChats interface {
 	Create(context.Context, chat.Spec) (chat.Chat, bool, error)
 	Get(context.Context, chat.ID) (chat.Chat, error)
@@ -21,7 +21,7 @@ type LabelChats interface {
 }
 
 // Labels tries everything that callers may expect of labels on an implementation of
-// api.Chats, with a chat that is asleep, which it leaves there.
+// verbs.Chats, with a chat that is asleep, which it leaves there.
 func Labels(ctx context.Context, t *testing.T, c LabelChats) chat.Chat {
 	t.Helper()
 	asleep := false

@@ -7,7 +7,7 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Terms have no guard. With these methods a Memory is a broker.Root too; it keeps no clock.
+// Terms have no guard. With these methods a Memory is a verbs.Root too; it keeps no clock.
 func (m *Memory) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 	c, err := m.Get(ctx, id)
 	return chat.Terms{Home: c.Home}, err
@@ -17,11 +17,6 @@ func (m *Memory) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 func (m *Memory) RefuseRun(ctx context.Context, id chat.ID, _ chat.RefusedRun) error {
 	_, err := m.Get(ctx, id)
 	return err
-}
-
-// PutSchedule is AddSchedule with its own idea of the next time.
-func (m *Memory) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error) {
-	return m.AddSchedule(ctx, id, n.Spec)
 }
 
 // KeptSchedules lists those of all chats.

@@ -5,17 +5,19 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/stream"
 )
 
 // memoryRun is a background run. It ends immediately, except for "wait", which ends when its standard
 // input is closed, or by a signal, and prints what it was sent.
 type memoryRun struct {
 	info  chat.Run
+	out   [2]*os.File // what it printed, in files without a name
 	stdin bytes.Buffer
 	over  chan struct{}
 }
@@ -40,6 +42,14 @@ func (m *Memory) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (c
 		Command: spec.Command + strings.Join(spec.Argv, " "), StartedAt: m.Now().UTC(), Timeout: spec.Timeout, TTY: spec.TTY,
 		OutputMax: cmp.Or(spec.OutputMax, chat.DefaultOutputMax),
 	}}
+	for i := range r.out {
+		if r.out[i], err = os.CreateTemp("", "chatd-stream-"); err == nil {
+			err = os.Remove(r.out[i].Name())
+		}
+		if err != nil {
+			return chat.Run{}, err
+		}
+	}
 	m.runs[id] = append(m.runs[id], r)
 	argv := spec.Argv
 	if spec.Command != "" {
@@ -57,7 +67,11 @@ func (m *Memory) endRun(r *memoryRun, res chat.RunResult) {
 		return
 	}
 	now := m.Now().UTC()
+	for i, text := range []string{res.Stdout, res.Stderr} {
+		_, _ = stream.NewFile(r.out[i], r.info.OutputMax).Write([]byte(text)) // a test sees what is missing
+	}
 	res.StdoutBytes, res.StderrBytes = int64(len(res.Stdout)), int64(len(res.Stderr))
+	res.Stdout, res.Stderr = "", ""
 	r.info.State, r.info.EndedAt, r.info.Result = chat.RunEnded, &now, &res
 	close(r.over)
 }
@@ -114,17 +128,6 @@ func (m *Memory) Runs(ctx context.Context, id chat.ID) (chat.Runs, error) {
 	return out, nil
 }
 
-// ShowRun returns one run.
-func (m *Memory) ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error) {
-	r, err := m.runOf(ctx, id, run)
-	if err != nil {
-		return chat.Run{}, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return r.info, nil
-}
-
 // EndRun ends it by SIGTERM.
 func (m *Memory) EndRun(ctx context.Context, id chat.ID, run string) error {
 	return m.SignalRun(ctx, id, run, chat.RunSignal{Signal: "TERM"})
@@ -143,78 +146,4 @@ func (m *Memory) SignalRun(ctx context.Context, id chat.ID, run string, s chat.R
 	defer m.mu.Unlock()
 	m.endRun(r, chat.RunResult{Exit: -1, Signal: "SIG" + s.Name(), Stdout: r.stdin.String()})
 	return nil
-}
-
-// WriteStdin keeps what comes; the end of it ends the run.
-func (m *Memory) WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error {
-	r, err := m.runOf(ctx, id, run)
-	if err != nil {
-		return err
-	}
-	b, err := io.ReadAll(body)
-	if err != nil {
-		return fmt.Errorf("cannot read the input: %w", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r.stdin.Write(b)
-	if last {
-		m.endRun(r, chat.RunResult{Stdout: r.stdin.String()})
-	}
-	return nil
-}
-
-// ReadRun reads what a run printed that has ended.
-func (m *Memory) ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error) {
-	at, err := chat.ParseRunCursor(cursor)
-	if err != nil {
-		return chat.RunOutput{}, err
-	}
-	info, err := m.ShowRun(ctx, id, run)
-	if err != nil {
-		return chat.RunOutput{}, err
-	}
-	out := chat.RunOutput{Frames: []chat.Frame{}, State: info.State}
-	res := info.Result
-	if res == nil {
-		res = &chat.RunResult{}
-	}
-	for _, s := range []struct {
-		name, text string
-		at         *int64
-	}{{chat.Stdout, res.Stdout, &at.Stdout}, {chat.Stderr, res.Stderr, &at.Stderr}} {
-		if rest := s.text[min(int64(len(s.text)), *s.at):]; rest != "" {
-			*s.at = int64(len(s.text))
-			out.Frames = append(out.Frames, chat.NewFrame(s.name, m.Now().UTC(), []byte(rest)))
-		}
-	}
-	out.Cursor = at.String()
-	return out, nil
-}
-
-// FollowRun waits for the end and returns what there is then.
-func (m *Memory) FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error) {
-	r, err := m.runOf(ctx, id, run)
-	if err != nil {
-		return chat.RunResult{}, err
-	}
-	select {
-	case <-r.over:
-	case <-ctx.Done():
-		return chat.RunResult{}, fmt.Errorf("cannot follow the run: %w", context.Cause(ctx))
-	}
-	got, err := m.ReadRun(ctx, id, run, cursor)
-	if err != nil {
-		return chat.RunResult{}, err
-	}
-	for _, f := range got.Frames {
-		out(f)
-	}
-	info, err := m.ShowRun(ctx, id, run)
-	if err != nil {
-		return chat.RunResult{}, err
-	}
-	res := *info.Result
-	res.Stdout, res.Stderr = "", ""
-	return res, nil
 }

@@ -7,34 +7,24 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/front/schedule"
 )
 
-// AddSchedule keeps a schedule. Nothing runs by itself: see [Memory.Due].
-func (m *Memory) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error) {
-	now := m.Now().UTC().Truncate(time.Second)
-	when, err := schedule.Parse(spec, now)
-	if err != nil {
-		return chat.Schedule{}, err
-	}
+// PutSchedule keeps a schedule. Nothing runs by itself: see [Memory.Due].
+func (m *Memory) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, err := m.reach(ctx, id)
 	if err != nil {
 		return chat.Schedule{}, err
 	}
-	if _, err := (chat.Profile{Name: c.Profile}).RunTimeout(spec.Timeout, chat.DefaultScheduleTimeout); err != nil {
+	if _, err := (chat.Profile{Name: c.Profile}).RunTimeout(n.Spec.Timeout, chat.DefaultScheduleTimeout); err != nil {
 		return chat.Schedule{}, err
-	}
-	next := when.Next(now)
-	if next.IsZero() {
-		return chat.Schedule{}, fmt.Errorf("cannot schedule: at %s: want a time to come: %w", chat.Quote(spec.At), chat.ErrInvalid)
 	}
 	if len(m.schedules[id]) >= chat.MaxSchedules {
 		return chat.Schedule{}, fmt.Errorf("cannot add a schedule to chat %s: it has %d, which is the most: remove one: %w", id, chat.MaxSchedules, chat.ErrBusy)
 	}
 	m.nextSchedule++
-	s := chat.Schedule{ID: fmt.Sprintf("s%d", m.nextSchedule), Spec: spec, CreatedAt: now, CreatedBy: chat.CallerFrom(ctx).Name, Next: &next}
+	s := chat.Schedule{ID: fmt.Sprintf("s%d", m.nextSchedule), Spec: n.Spec, CreatedAt: n.Made, CreatedBy: chat.CallerFrom(ctx).Name, Next: &n.Next}
 	m.schedules[id] = append(m.schedules[id], s)
 	return s, nil
 }

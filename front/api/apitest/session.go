@@ -1,7 +1,6 @@
 package apitest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,52 +11,14 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 )
 
-// Run knows a few commands: "echo", "cat" (its stdin), "false", "pwd" (the cwd), "env" (what was
-// added), "killed" (by SIGKILL), "slow" (times out), "dirty" (prints an escape sequence). Anything
-// else is 127.
-func (m *Memory) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error) {
-	if err := spec.Validate(); err != nil {
-		return chat.RunResult{}, err
-	}
-	c, err := m.Get(ctx, id)
-	if err != nil {
-		return chat.RunResult{}, err
-	}
-	timeout, err := chat.Profile{Name: c.Profile}.RunTimeout(spec.Timeout, chat.DefaultTimeout)
-	if err != nil {
-		return chat.RunResult{}, err
-	}
-	spec.Timeout = chat.Duration(timeout)
-	if m.OnRun != nil {
-		return m.OnRun(ctx, spec)
-	}
-	return Command(spec, c.Home), nil
-}
-
-// RunTo is Run with both streams in one piece each.
-func (m *Memory) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
-	if err := cmp.Or(spec.CheckStreamed(), spec.Validate()); err != nil {
-		return chat.RunResult{}, err
-	}
-	if m.OnRunTo != nil {
-		return m.OnRunTo(ctx, spec, out)
-	}
-	res, err := m.Run(ctx, id, spec)
-	for stream, text := range map[string]string{chat.Stdout: res.Stdout, chat.Stderr: res.Stderr} {
-		if text != "" {
-			out(stream, []byte(text))
-		}
-	}
-	res.Stdout, res.Stderr = "", ""
-	return res, err
-}
-
 func explained(r chat.RunResult, spec chat.RunSpec, h chat.LimitHits) chat.RunResult {
 	r.Explain("", spec.Timeout, h, chat.DefaultLimits())
 	return r
 }
 
-// Command is how a Memory answers a run by itself.
+// Command is how a Memory answers a run by itself. It knows "echo", "cat" (its stdin), "false", "pwd"
+// (the cwd), "env" (what was added), "killed" (by SIGKILL), "slow" (times out), "dirty" (prints an
+// escape sequence) and a few more. Anything else is 127.
 func Command(spec chat.RunSpec, home string) chat.RunResult {
 	argv := spec.Argv
 	if spec.Command != "" {

@@ -1,9 +1,9 @@
 package apitest
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -14,39 +14,33 @@ import (
 	"github.com/chatd/chatd/internal/stream"
 )
 
-// Texts are chats that answer a run with what it printed, as a [Memory] does.
-type Texts interface {
-	Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error)
-	RunTo(
-		ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output,
-	) (chat.RunResult, error)
-	Attach(
-		ctx context.Context, id chat.ID, a chat.Attach, out chat.Output,
-	) (chat.RunResult, error)
-	ShowRun(ctx context.Context, id chat.ID, run string) (chat.Run, error)
-	FollowRun(
-		ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame),
-	) (chat.RunResult, error)
-	WriteStdin(
-		ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool,
-	) error
-}
-
-// Streams makes broker.Streams of Texts, so that these can stand in for chatd-root.
-type Streams struct{ Of Texts }
-
-// Run is broker.Streams. Without an OutputMax it is RunTo.
-func (s Streams) Run(
-	ctx context.Context, id chat.ID, spec chat.RunSpec,
-	begun func(run string, stdout, stderr *os.File),
-) (chat.RunResult, error) {
+// Run knows a few commands, see [Command]. OnRun and OnRunTo answer in its place.
+func (m *Memory) Run(
+	ctx context.Context, id chat.ID, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File),
+) (res chat.RunResult, err error) {
+	if err := spec.Validate(); err != nil {
+		return res, err
+	}
+	c, err := m.Get(ctx, id)
+	if err != nil {
+		return res, err
+	}
+	timeout, err := chat.Profile{Name: c.Profile}.RunTimeout(spec.Timeout, chat.DefaultTimeout)
+	if err != nil {
+		return res, err
+	}
+	spec.Timeout = chat.Duration(timeout)
 	p := printer{begun: begun}
 	spec.Started = p.begin
-	if spec.OutputMax == 0 {
-		res, err := s.Of.RunTo(ctx, id, spec, p.print)
-		return res, errors.Join(err, p.end())
+	switch {
+	case spec.OutputMax == 0 && m.OnRunTo != nil:
+		res, err = m.OnRunTo(ctx, spec, p.print)
+		res.Stdout, res.Stderr = "", ""
+	case m.OnRun != nil:
+		res, err = m.OnRun(ctx, spec)
+	default:
+		res = Command(spec, c.Home)
 	}
-	res, err := s.Of.Run(ctx, id, spec)
 	if err == nil {
 		p.printAll(res)
 	}
@@ -54,81 +48,92 @@ func (s Streams) Run(
 	return res, errors.Join(err, p.end())
 }
 
-// Attach is broker.Streams.
-func (s Streams) Attach(
+// Attach shows what was typed, and a sequence that no terminal should get, until ctx ends, or
+// immediately where "exit" was typed.
+func (m *Memory) Attach(
 	ctx context.Context, id chat.ID, a chat.Attach, begun func(run string, stdout, stderr *os.File),
 ) (chat.RunResult, error) {
+	if err := a.Validate(); err != nil {
+		return chat.RunResult{}, err
+	}
+	l, err := m.Log(ctx, id, 0)
+	if err != nil {
+		return chat.RunResult{}, err
+	}
 	p := printer{begun: begun}
-	a.Started = p.begin
-	res, err := s.Of.Attach(ctx, id, a, p.print)
-	return res, errors.Join(err, p.end())
+	p.begin("run-attach")
+	p.print(chat.Stdout, []byte("\x1b[1m"+l.Text+"\x1b]52;c;aGk=\a\x1b[m"))
+	if !strings.Contains(l.Text, "exit") {
+		<-ctx.Done()
+	}
+	return chat.RunResult{}, p.end()
 }
 
-// OpenRun is broker.Streams.
-func (s Streams) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.OpenRun, err error) {
-	r, err := s.Of.ShowRun(ctx, id, run)
-	if err != nil || !r.Background {
-		return stream.OpenRun{Run: r}, err
-	}
-	var res chat.RunResult
-	if r.Result != nil {
-		res = *r.Result
-		without := res
-		without.Stdout, without.Stderr = "", ""
-		r.Result = &without
-	}
-	o = stream.OpenRun{Run: r, Max: r.OutputMax}
-	o.Stdout, err = fileOf(res.Stdout, r.OutputMax)
-	if err == nil {
-		o.Stderr, err = fileOf(res.Stderr, r.OutputMax)
-	}
+// OpenRun opens what a background run printed.
+func (m *Memory) OpenRun(ctx context.Context, id chat.ID, run string) (o stream.OpenRun, err error) {
+	r, err := m.runOf(ctx, id, run)
 	if err != nil {
-		return stream.OpenRun{}, errors.Join(err, o.Close())
+		return o, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o = stream.OpenRun{Run: r.info, Max: r.info.OutputMax}
+	for _, f := range []struct {
+		to   **os.File
+		from *os.File
+	}{{&o.Stdout, r.out[0]}, {&o.Stderr, r.out[1]}} {
+		if *f.to, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", f.from.Fd())); err != nil {
+			return stream.OpenRun{}, errors.Join(err, o.Close())
+		}
 	}
 	return o, nil
 }
 
-// fileOf is a file without a name that holds a stream.
-func fileOf(text string, max int64) (*os.File, error) {
-	f, err := os.CreateTemp("", "chatd-stream-")
+// AwaitRun waits for the end of a background run.
+func (m *Memory) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error) {
+	r, err := m.runOf(ctx, id, run)
 	if err != nil {
-		return nil, err
+		return chat.RunResult{}, err
 	}
-	_, err = stream.NewFile(f, max).Write([]byte(text))
-	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
-		return nil, errors.Join(err, f.Close())
+	select {
+	case <-r.over:
+		return *r.info.Result, nil
+	case <-ctx.Done():
+		return chat.RunResult{}, fmt.Errorf("cannot follow the run: %w", context.Cause(ctx))
 	}
-	return f, nil
 }
 
-// AwaitRun is broker.Streams.
-func (s Streams) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.RunResult, error) {
-	return s.Of.FollowRun(ctx, id, run, "", func(chat.Frame) {})
-}
-
-// WriteStdin is broker.Streams.
-func (s Streams) WriteStdin(
+// WriteStdin keeps what comes; the end of it ends the run.
+func (m *Memory) WriteStdin(
 	ctx context.Context, id chat.ID, run string, last bool,
 	write func(context.Context, stream.Input) error,
 ) error {
-	if _, err := s.Of.ShowRun(ctx, id, run); err != nil {
+	run1, err := m.runOf(ctx, id, run)
+	if err != nil {
 		return err
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
+	var b []byte
 	read := make(chan error, 1)
 	go func() {
-		_, err := b.ReadFrom(r)
+		var err error
+		b, err = io.ReadAll(r)
 		read <- errors.Join(err, r.Close())
 	}()
 	err = write(ctx, stream.Input{W: w})
 	if err = errors.Join(err, <-read); err != nil {
 		return err
 	}
-	return s.Of.WriteStdin(ctx, id, run, io.NopCloser(&b), last)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	run1.stdin.Write(b)
+	if last {
+		m.endRun(run1, chat.RunResult{Stdout: run1.stdin.String()})
+	}
+	return nil
 }
 
 // printer writes what a run prints to pipes, whose read ends it gives to begun before.

@@ -83,23 +83,3 @@ func (m *Memory) FollowLog(ctx context.Context, id chat.ID, since int64, out fun
 		}
 	}
 }
-
-// Attach shows what was typed, and a sequence that no terminal should get, until ctx ends, or
-// immediately where "exit" was typed.
-func (m *Memory) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
-	if err := a.Validate(); err != nil {
-		return chat.RunResult{}, err
-	}
-	l, err := m.Log(ctx, id, 0)
-	if err != nil {
-		return chat.RunResult{}, err
-	}
-	if a.Started != nil {
-		a.Started("run-attach")
-	}
-	out(chat.Stdout, []byte("\x1b[1m"+l.Text+"\x1b]52;c;aGk=\a\x1b[m"))
-	if !strings.Contains(l.Text, "exit") {
-		<-ctx.Done()
-	}
-	return chat.RunResult{}, nil
-}

@@ -1,4 +1,4 @@
-package api
+package client
 
 import (
 	"bytes"
@@ -13,23 +13,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"reflect"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/broker"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
-// Chats is the operations on chats. The server calls one, and [Client] implements it.
-type Chats = broker.Chats
-
-var _ Chats = (*Client)(nil)
-
-// maxAnswer bounds what the client reads of one answer: two streams of a run, of
-// [chat.MaxOutputMax] each, may take six times that in JSON, a page of chats less.
-const maxAnswer = 64 << 20
+var _ verbs.Chats = (*Client)(nil)
 
 // ClientOptions says where the daemon is.
 type ClientOptions struct {
@@ -37,13 +28,13 @@ type ClientOptions struct {
 	Socket string
 }
 
-// Client asks a daemon. It satisfies [Chats]; the daemon takes the caller from the socket and
+// Client asks a daemon. It satisfies verbs.Chats; the daemon takes the caller from the socket and
 // ignores the one in the context. Its errors are [*Problem] where the daemon answered, so that
 // errors.Is finds the errors of package chat. A socket that is absent or refuses is [chat.ErrBusy],
 // because a daemon that restarts answers later, and wraps the cause (fs.ErrNotExist, ECONNREFUSED).
 // It may be used by many goroutines.
 type Client struct {
-	broker.Calls
+	verbs.FrontCalls
 	http   *http.Client
 	socket string
 }
@@ -67,27 +58,78 @@ func NewClient(opt ClientOptions) *Client {
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// call is broker.Calls: arguments go where the row has a place for them.
-func (c *Client) call(ctx context.Context, verb string, id chat.ID, args, answer any) (err error) {
-	i := slices.IndexFunc(routes, func(r route) bool { return r.name == verb })
-	r, t := routes[i], target{chat: id}
-	switch name, ok := nameOf(args); {
-	case ok && r.body == nothing:
-		t.name, args = name, nil
-	case r.body == nothing:
-		t.query, err = queryOf(args)
-		args = nil
+// call is [verbs.Calls].
+func (c *Client) call(ctx context.Context, verb string, id chat.ID, args, answer any) error {
+	switch name := args.(type) {
+	case string:
+		return c.callIn(ctx, verb, id, name, verbs.None{}, answer)
+	case chat.ArchiveName:
+		return c.callIn(ctx, verb, id, string(name), verbs.None{}, answer)
 	}
-	if err == nil {
-		_, err = c.do(ctx, r, t, args, answer)
+	return c.callIn(ctx, verb, id, "", args, answer)
+}
+
+// callIn is call for an object.
+func (c *Client) callIn(
+	ctx context.Context, verb string, id chat.ID, name string, args, answer any,
+) error {
+	r, err := requestOf(verb, id, name, args)
+	if err != nil {
+		return err
 	}
+	_, err = c.do(ctx, r, answer)
 	return err
 }
 
-// nameOf is the name of an object in a path, if args are one.
-func nameOf(args any) (string, bool) {
-	v := reflect.ValueOf(args)
-	return v.String(), v.Kind() == reflect.String
+// request is what a call sends: path with the query, and body in JSON, if it is not nil.
+type request struct {
+	method, path string
+	body         any
+}
+
+// requestOf is the request of a verb about an object, if it has a name: its arguments go where the row
+// has a place for them.
+func requestOf(verb string, id chat.ID, name string, args any) (r request, err error) {
+	row, _ := verbs.Find(verb)
+	r.method = row.Method
+	if r.path, err = row.At(id, name); err != nil {
+		return r, err
+	}
+	if row.Body == verbs.JSON {
+		r.body = args
+		return r, nil
+	}
+	query, err := queryOf(args)
+	r.path += query
+	return r, err
+}
+
+// Create makes a chat, or finds it; created is status 201.
+func (c *Client) Create(ctx context.Context, spec chat.Spec) (out chat.Chat, created bool, err error) {
+	r, err := requestOf("create", "", "", spec)
+	if err != nil {
+		return out, false, err
+	}
+	status, err := c.do(ctx, r, &out)
+	return out, status == http.StatusCreated, err
+}
+
+// InputWait types into the chat's terminal and waits, as in.Wait says.
+func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (t chat.Typed, err error) {
+	if in.Wait == nil {
+		return t, fmt.Errorf("cannot wait: no wait is given: %w", chat.ErrInvalid)
+	}
+	err = c.call(ctx, "send", id, in, &t)
+	return t, err
+}
+
+// ReapArchived archives a chat and reaps it then. It may take hours, and ends with ctx.
+func (c *Client) ReapArchived(ctx context.Context, id chat.ID) (a chat.Archive, err error) {
+	how := struct {
+		Archive bool `json:"archive"`
+	}{true}
+	err = c.call(ctx, "reap", id, how, &a)
+	return a, err
 }
 
 // queryOf is a query with the fields that args have in JSON.
@@ -108,15 +150,9 @@ func queryOf(args any) (string, error) {
 	return "?" + q.Encode(), nil
 }
 
-// askFor asks for an answer in JSON.
-func askFor[R any](ctx context.Context, c *Client, r route, t target, in any) (out R, err error) {
-	_, err = c.do(ctx, r, t, in, &out)
-	return out, err
-}
-
-// do sends in as JSON, if there is any, and reads the answer into out.
-func (c *Client) do(ctx context.Context, r route, t target, in, out any) (status int, err error) {
-	resp, err := c.send(ctx, r, t, "", in)
+// do sends a request, and reads the answer into out.
+func (c *Client) do(ctx context.Context, r request, out any) (status int, err error) {
+	resp, err := c.send(ctx, r, "")
 	if err != nil {
 		return 0, err
 	}
@@ -124,25 +160,23 @@ func (c *Client) do(ctx context.Context, r route, t target, in, out any) (status
 	return resp.StatusCode, decode(resp, out)
 }
 
-// send sends in as JSON, if there is any; accept is the wanted media type, if it is not the usual
-// one. The caller closes the answer's body.
-func (c *Client) send(ctx context.Context, r route, t target, accept string, in any) (*http.Response, error) {
+// send sends a request; accept is the wanted media type, if it is not the usual one. The caller
+// closes the answer's body.
+func (c *Client) send(ctx context.Context, r request, accept string) (*http.Response, error) {
 	var body io.Reader
-	if in != nil {
-		b, err := encode(in)
+	head := map[string]string{}
+	if r.body != nil {
+		b, err := encode(r.body)
 		if err != nil {
 			return nil, fmt.Errorf("cannot write the request: %w", err)
 		}
 		body = bytes.NewReader(b)
-	}
-	head := map[string]string{}
-	if in != nil {
-		head["Content-Type"] = jsonType
+		head["Content-Type"] = JSONType
 	}
 	if accept != "" {
 		head["Accept"] = accept
 	}
-	return c.sendBody(ctx, r, t, head, body)
+	return c.sendBody(ctx, r, head, body)
 }
 
 // encode writes a request. encoding/json would send U+FFFD for bytes that are no UTF-8; those go by
@@ -155,9 +189,16 @@ func encode(in any) ([]byte, error) {
 	return b, err
 }
 
-// sendFor is send for an answer of media type accept only. The caller closes its body.
-func (c *Client) sendFor(ctx context.Context, r route, t target, accept string, in any) (*http.Response, error) {
-	resp, err := c.send(ctx, r, t, accept, in)
+// sendFor makes the call of a verb for an answer of media type accept only. The caller closes its
+// body.
+func (c *Client) sendFor(
+	ctx context.Context, verb string, id chat.ID, name string, args any, accept string,
+) (*http.Response, error) {
+	r, err := requestOf(verb, id, name, args)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.send(ctx, r, accept)
 	if err != nil {
 		return nil, err
 	}
@@ -173,13 +214,9 @@ func (c *Client) sendFor(ctx context.Context, r route, t target, accept string, 
 
 // sendBody sends body as it is. The caller closes the answer's body.
 func (c *Client) sendBody(
-	ctx context.Context, r route, t target, head map[string]string, body io.Reader,
+	ctx context.Context, r request, head map[string]string, body io.Reader,
 ) (*http.Response, error) {
-	path, err := r.at(t)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, r.method, "http://chatd"+path, body)
+	req, err := http.NewRequestWithContext(ctx, r.method, "http://chatd"+r.path, body)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the request: %w", err)
 	}
@@ -219,7 +256,7 @@ func decode(resp *http.Response, out any) error {
 	t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if resp.StatusCode >= http.StatusBadRequest {
 		p := &Problem{}
-		if err != nil || t != problemType || json.Unmarshal(b, p) != nil || p.Kind == "" {
+		if err != nil || t != ProblemType || json.Unmarshal(b, p) != nil || p.Kind == "" {
 			return fmt.Errorf("cannot read chatd's answer: status %d without a problem: %s", resp.StatusCode, chat.Quote(string(b)))
 		}
 		return p

@@ -1,18 +1,18 @@
-package broker
+package verbs
 
 import (
 	"context"
 	"io"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/filewire"
 )
 
 // Chats is the operations on chats. Package runs implements it in the front, over a [Root]; package
-// api's client calls a daemon. The context has the caller, see [chat.CallerFrom]. A chat that the
-// caller may not reach is [chat.ErrNotFound], as one that does not exist.
+// client calls a daemon. The context has the caller, see [chat.CallerFrom]. A chat that the caller
+// may not reach is [chat.ErrNotFound], as one that does not exist.
 type Chats interface {
 	Base
+	Files
 	// Run runs one command inside the chat and returns when it has ended.
 	Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.RunResult, error)
 	// RunTo is Run that streams the output to out instead of returning it. It does not call out
@@ -34,21 +34,6 @@ type Chats interface {
 	WriteStdin(ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool) error
 	// AddSchedule adds a command that the chat runs at given times.
 	AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleSpec) (chat.Schedule, error)
-	// ReadFile is read_file in the chat; content goes to what begin returns. Like the other file
-	// tools it does not wake a sleeping chat. A denial by rules or walls is [chat.ErrDenied], and
-	// its error names rule and place.
-	ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error)
-	// WriteFile is write_file; body is the content of a that streams, else nil. One more Read may
-	// happen after WriteFile has returned.
-	WriteFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error)
-	// AppendFile is append_file; body is as for WriteFile.
-	AppendFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error)
-	// EditFile is edit_file.
-	EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) (filewire.Answer, error)
-	// ListDir is list_dir; a line for each entry goes to what begin returns.
-	ListDir(ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error)
-	// Share copies one regular file to another chat of the same caller.
-	Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error)
 }
 
 // Base is the methods that [Chats] and [Root] share.
@@ -60,3 +45,9 @@ type Base interface {
 	Terminals
 	Reports
 }
+
+var _ Archives = (*Calls)(nil)
+
+// FrontCalls are the calls that only the front answers: chatd-root does not know them, or by other
+// arguments.
+type FrontCalls struct{ Calls }

@@ -1,4 +1,4 @@
-package broker
+package verbs
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 var ErrUnreached = errors.New("cannot reach chatd-root")
 
 // Root is the operations that the front needs from chatd-root. provision.Manager implements it, and
-// [Client] passes calls to it. The front parses commands and schedules, so Root gets runs and
+// broker.Client passes calls to it. The front parses commands and schedules, so Root gets runs and
 // questions with their paths already found ([chat.RunSpec].Named), and schedules that are due.
 type Root interface {
 	Base
@@ -59,3 +59,25 @@ type Writes = func(ctx context.Context, to stream.Input) error
 
 // Begun gets the id and the streams of a run that has started.
 type Begun = func(run string, stdout, stderr *os.File)
+
+// Checks is what the front needs to check commands and schedules.
+type Checks interface {
+	// Terms are what the front checks the commands of a chat by.
+	Terms(ctx context.Context, id chat.ID) (chat.Terms, error)
+	// RefuseRun writes to the audit log that the front refused a run.
+	RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error
+	// PutSchedule keeps a schedule of the caller's.
+	PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule) (chat.Schedule, error)
+	// KeptSchedules passes the schedules of all chats to out.
+	KeptSchedules(ctx context.Context, out func(chat.StoredSchedule) error) error
+	// KeptSchedule returns one of them.
+	KeptSchedule(ctx context.Context, id chat.ID, schedule string) (chat.StoredSchedule, error)
+	// BeginDue starts the run of a due schedule, as the schedule's creator. If running is false,
+	// the result is already recorded.
+	BeginDue(ctx context.Context, d chat.DueSchedule) (running bool, err error)
+	// AwaitDue returns when the result of that run is recorded, or when ctx ends: the run
+	// continues.
+	AwaitDue(ctx context.Context, d chat.DueSchedule) error
+	// AddSkipped adds d.Skipped to the recorded count.
+	AddSkipped(ctx context.Context, d chat.DueSchedule) error
+}

@@ -1,8 +1,7 @@
-package api
+package client
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -42,19 +41,16 @@ type FileAnswer struct {
 
 // NewFileAnswer converts a tool's answer and the content that it read; nil means none.
 func NewFileAnswer(a filewire.Answer, content []byte) FileAnswer {
-	if content == nil {
-		return fileAnswer(a)
-	}
-	return fileAnswer(a).withContent(content)
-}
-
-func fileAnswer(a filewire.Answer) FileAnswer {
-	return FileAnswer{
+	out := FileAnswer{
 		Permissions: octal(a.Mode),
 		Message:     a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
 		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
 		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
 	}
+	if content == nil {
+		return out
+	}
+	return out.withContent(content)
 }
 
 // octal is permission bits as chmod(1) takes them; empty for an answer about no file.
@@ -98,13 +94,4 @@ func (a FileAnswer) content() ([]byte, error) {
 		return nil, fmt.Errorf("cannot read the content: %w", err)
 	}
 	return b, nil
-}
-
-// denied adds the rule that denies a file, if err is such a denial.
-func (p *Problem) denied(err error) *Problem {
-	var d *filewire.Denial
-	if p.Kind == "denied" && errors.As(err, &d) {
-		p.Op, p.Path, p.Rule, p.Place, p.Layer = string(d.Op), d.Path, d.Rule, d.Place, d.Layer
-	}
-	return p
 }
