@@ -20,7 +20,7 @@ import (
 // may be at most the total: who makes more raises it in a line of the diff, and answers for it. A
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
-	"lines of code":                    76_213,
+	"lines of code":                    76_207,
 	"lines of tests":                   84_000,
 	"lines of the largest package":     6_507,
 	"lines beyond 110 columns":         1_063,
