@@ -163,17 +163,17 @@ func (s *Server) putContent(w http.ResponseWriter, r *http.Request, in *writeCon
 	if !up.stop() {
 		s.drain(w, r)
 	}
-	if err != nil {
-		s.refuse(w, s.problem(r.Context(), err))
-		return
-	}
-	s.answerJSON(w, r, statusOf(out), client.NewFileAnswer(out, nil))
+	s.answerJSON(w, r, statusOf(out), client.NewFileAnswer(out, nil), err)
 }
 
-func (s *Server) answerJSON(w http.ResponseWriter, r *http.Request, status int, v any) {
-	text, err := json.Marshal(v)
+// answerJSON answers with v, or with err if there is one.
+func (s *Server) answerJSON(w http.ResponseWriter, r *http.Request, status int, v any, err error) {
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(v)
+	}
 	if err != nil {
-		s.refuse(w, s.problem(r.Context(), fmt.Errorf("cannot write the answer: %w", err)))
+		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
 	w.Header().Set("Content-Type", client.JSONType)

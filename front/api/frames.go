@@ -68,12 +68,9 @@ func (s *Server) sendFrames(w http.ResponseWriter, r *http.Request, err error, d
 	f.send(last)
 }
 
-// pathPart is a part of a path that no pattern of the mux was asked about.
-func pathPart(r *http.Request, n int) string { return strings.Split(r.URL.Path, "/")[n] }
-
 // idAndBody reads the chat, and into spec the body, which checkRequest has looked at.
 func idAndBody(r *http.Request, spec any) (chat.ID, error) {
-	id, err := chat.ParseID(pathPart(r, 3))
+	id, err := chat.ParseID(strings.Split(r.URL.Path, "/")[3]) // the mux may not have been asked
 	if err != nil {
 		return id, err
 	}
@@ -96,11 +93,7 @@ func answerBody[A, R any](
 	if err == nil {
 		answer, err = do(r.Context(), id, a)
 	}
-	if err != nil {
-		s.refuse(w, s.problem(r.Context(), err))
-		return
-	}
-	s.answerJSON(w, r, status, answer)
+	s.answerJSON(w, r, status, answer, err)
 }
 
 // frames is an answer with one chat.Frame in JSON a line.

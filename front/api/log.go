@@ -52,11 +52,7 @@ func (s *Server) getLog(w http.ResponseWriter, r *http.Request, in *logInput) {
 		return
 	}
 	l, err := s.opt.Chats.Log(r.Context(), id, in.since())
-	if err != nil {
-		s.refuse(w, s.problem(r.Context(), err))
-		return
-	}
-	s.answerJSON(w, r, http.StatusOK, l)
+	s.answerJSON(w, r, http.StatusOK, l, err)
 }
 
 // followLog sends pieces as they are printed. A slow client gets what is still kept by then, and

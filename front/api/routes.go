@@ -19,7 +19,7 @@ type register func(*Server, huma.API, huma.Operation)
 var written = map[string]register{
 	"create": serve((*Server).create), "list": serve((*Server).list), "patch": servePatch, "reap": serve((*Server).reap),
 	"list_archives": serve((*Server).listArchives),
-	"run":           serveRun, "run_output": serve((*Server).readRun), "run_stdin": serveStdin,
+	"run":           serveRun, "run_output": serveReadRun, "run_stdin": serveStdin,
 	"run_signal": serve((*Server).signalRun),
 	"send":       serve((*Server).input), "screen": serve((*Server).screen), "log": serveLog, "attach": serveAttach,
 	"read_file": serve((*Server).readFile), "list_dir": serve((*Server).listDir),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -53,8 +54,6 @@ func (s *Server) streamed(w http.ResponseWriter, r *http.Request, rt verbs.Row) 
 		s.startRun(w, r)
 	case rt.Name == "run" && wantsFrames(r):
 		s.streamRun(w, r)
-	case rt.Name == "run_output" && wantsFrames(r):
-		s.followRun(w, r)
 	default:
 		return false
 	}
@@ -77,13 +76,28 @@ func (s *Server) startRun(w http.ResponseWriter, r *http.Request) {
 	answerBody(s, w, r, http.StatusAccepted, s.opt.Chats.StartRun)
 }
 
-func (s *Server) readRun(ctx context.Context, in *readRunInput) (*bodyOf[chat.RunOutput], error) {
+// serveReadRun describes an answer that may be a stream.
+func serveReadRun(s *Server, a huma.API, op huma.Operation) {
+	op.Responses = problemResponse()
+	op.Responses["200"] = &huma.Response{Content: typeContent(a, reflect.TypeFor[chat.RunOutput]())}
+	serveStream((*Server).readRun)(s, a, op)
+}
+
+// readRun sends what a background run printed from the cursor on, or follows it until it ends. A slow
+// reader delays only this answer, never the run.
+func (s *Server) readRun(w http.ResponseWriter, r *http.Request, in *readRunInput) {
 	id, err := in.id()
-	if err != nil {
-		return nil, err
+	if wantsFrames(r) {
+		s.sendFrames(w, r, err, func(ctx context.Context, f *frames) (chat.RunResult, error) {
+			return s.opt.Chats.FollowRun(ctx, id, in.Run, in.Cursor, f.send)
+		})
+		return
 	}
-	out, err := s.opt.Chats.ReadRun(ctx, id, in.Run, in.Cursor)
-	return &bodyOf[chat.RunOutput]{out}, err
+	var out chat.RunOutput
+	if err == nil {
+		out, err = s.opt.Chats.ReadRun(r.Context(), id, in.Run, in.Cursor)
+	}
+	s.answerJSON(w, r, http.StatusOK, out, err)
 }
 
 func (s *Server) signalRun(ctx context.Context, in *signalInput) (*struct{}, error) {
@@ -92,15 +106,6 @@ func (s *Server) signalRun(ctx context.Context, in *signalInput) (*struct{}, err
 		err = s.opt.Chats.SignalRun(ctx, id, in.Run, in.Body)
 	}
 	return nil, err
-}
-
-// followRun sends what a background run prints, from the cursor on, until it ends. A slow reader
-// delays only this answer, never the run.
-func (s *Server) followRun(w http.ResponseWriter, r *http.Request) {
-	id, err := chat.ParseID(pathPart(r, 3))
-	s.sendFrames(w, r, err, func(ctx context.Context, f *frames) (chat.RunResult, error) {
-		return s.opt.Chats.FollowRun(ctx, id, pathPart(r, 5), r.URL.Query().Get("cursor"), f.send)
-	})
 }
 
 // serveStdin describes a body that is not JSON.
