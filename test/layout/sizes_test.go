@@ -21,7 +21,7 @@ import (
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
 	"lines of code":                    76_284,
-	"lines of tests":                   81_128,
+	"lines of tests":                   78_784,
 	"lines of the largest package":     6_507,
 	"lines beyond 110 columns":         1_119,
 	"methods of provision.Manager":     362,
