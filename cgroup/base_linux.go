@@ -62,7 +62,8 @@ func (p bases) reuse(old bases, name string) bases {
 
 func isCgroup(dir, name string, magic int64) bool {
 	var s unix.Statfs_t
-	return filepath.IsAbs(dir) && filepath.Base(dir) == name && unix.Statfs(dir, &s) == nil && int64(s.Type) == magic
+	return filepath.IsAbs(dir) && filepath.Base(dir) == name && unix.Statfs(dir, &s) == nil &&
+		int64(s.Type) == magic
 }
 
 func loadBases(file string) (bases, error) {
@@ -125,7 +126,8 @@ func (f *FS) createBase() error {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(f.bases.Unified, "cgroup.kill")); err != nil {
-		return fmt.Errorf("cannot use cgroups: no cgroup.kill, which Linux has since 5.14: %w", errors.Join(chat.ErrUnsupported, err))
+		return fmt.Errorf("cannot use cgroups: no cgroup.kill, which Linux has since 5.14: %w",
+			errors.Join(chat.ErrUnsupported, err))
 	}
 	if f.mode == modeV2 {
 		return enable(f.bases.Unified, optionalIO(f.bases.Unified))

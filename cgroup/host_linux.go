@@ -77,7 +77,8 @@ func findHost(mounts []mount, own map[string]string) (host, error) {
 	}
 	if h.unified == "" {
 		return host{}, fmt.Errorf("cannot use cgroups: no cgroup2 file system is mounted that shows this process; "+
-			"mount one: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified: %w", chat.ErrUnsupported)
+			"mount one: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified: %w",
+			chat.ErrUnsupported)
 	}
 	var err error
 	h.offered, err = words(filepath.Join(h.unified, "cgroup.controllers"))

@@ -109,7 +109,8 @@ func (g *legacy) lendThread(id chat.ID, run string, controllers []string) error 
 			dir = g.dir(c, id, run)
 		}
 		if err := cgroupfs.Write(dir, "tasks", "0"); err != nil {
-			return fmt.Errorf("cannot lend a thread to the v1 cgroups of chat %s: %w", id, cgroupfs.NotFound(err))
+			return fmt.Errorf("cannot lend a thread to the v1 cgroups of chat %s: %w", id,
+				cgroupfs.NotFound(err))
 		}
 	}
 	return nil

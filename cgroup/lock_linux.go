@@ -21,7 +21,8 @@ func (f *FS) holdBase() error {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = fmt.Errorf("another chatd holds it; give one of them another cgroup name: %w", chat.ErrBusy)
 		}
-		return errors.Join(fmt.Errorf("cannot lock the base cgroup %s: %w", f.bases.Unified, err), dir.Close())
+		return errors.Join(fmt.Errorf("cannot lock the base cgroup %s: %w", f.bases.Unified, err),
+			dir.Close())
 	}
 	f.base = dir
 	return nil

@@ -114,7 +114,8 @@ func (f *FS) removeOwn() error {
 	for _, own := range all {
 		for _, set := range f.ownLimits(own) {
 			if err := unix.Rmdir(set.dir); err != nil && err != unix.ENOENT {
-				return fmt.Errorf("cannot remove the cgroup of %s %s: %w", own, set.dir, errors.Join(chat.ErrBusy, err))
+				return fmt.Errorf("cannot remove the cgroup of %s %s: %w", own, set.dir,
+					errors.Join(chat.ErrBusy, err))
 			}
 		}
 	}
@@ -133,7 +134,8 @@ func (u *Units) besideOwn() error {
 	mark := make([]byte, 8)
 	n, err := unix.Getxattr(own, "trusted.delegate", mark)
 	if err != nil || string(mark[:n]) != "1" {
-		return fmt.Errorf("its unit has no Delegate=yes: %s is not chatd's to divide: %w", own, chat.ErrUnsupported)
+		return fmt.Errorf("its unit has no Delegate=yes: %s is not chatd's to divide: %w", own,
+			chat.ErrUnsupported)
 	}
 	if err := u.delegate(own, []string{"memory", "pids"}); err != nil {
 		return err

@@ -48,7 +48,8 @@ func parseOwn(text string) (map[string]string, error) {
 func (m mount) below(path string) (string, error) {
 	rel, err := filepath.Rel(m.Root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || strings.HasPrefix(path, "/..") {
-		return "", fmt.Errorf("cannot find the cgroup %s under the mount %s: it shows %s", path, m.Path, m.Root)
+		return "", fmt.Errorf("cannot find the cgroup %s under the mount %s: it shows %s", path,
+			m.Path, m.Root)
 	}
 	return filepath.Join(m.Path, rel), nil
 }

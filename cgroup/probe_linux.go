@@ -33,9 +33,10 @@ const (
 // cpu, in that order. failed returns a layer after a trial that ended with an error, and its fix:
 // off, or unknown on a host without the time for a trial ([context.DeadlineExceeded]).
 func (f *FS) Probe(ctx context.Context, failed FailedLayer) []chat.Layer {
-	return probe{f: f, failed: failed, create: f.create, limitCPU: f.limitCPU, end: func(ctx context.Context, id chat.ID) error {
-		return errors.Join(f.Kill(ctx, id), f.Remove(id))
-	}}.layers(ctx)
+	return probe{f: f, failed: failed, create: f.create, limitCPU: f.limitCPU,
+		end: func(ctx context.Context, id chat.ID) error {
+			return errors.Join(f.Kill(ctx, id), f.Remove(id))
+		}}.layers(ctx)
 }
 
 // FailedLayer returns a layer after a failed trial, with what mends it.
@@ -139,7 +140,8 @@ func (p probe) birth(_ context.Context, id chat.ID) (err error) {
 	}
 	for _, c := range want {
 		if !strings.Contains(own[c], "/"+p.f.group(id)) {
-			return fmt.Errorf("cannot bound a child: it was born in %q of %q: %w", own[c], c, chat.ErrUnsupported)
+			return fmt.Errorf("cannot bound a child: it was born in %q of %q: %w", own[c], c,
+				chat.ErrUnsupported)
 		}
 	}
 	return nil
@@ -147,7 +149,8 @@ func (p probe) birth(_ context.Context, id chat.ID) (err error) {
 
 // memory lets dd(1) fill one buffer of four times the limit.
 func (p probe) memory(ctx context.Context, id chat.ID) (string, error) {
-	cmd := exec.CommandContext(ctx, "/bin/dd", "if=/dev/zero", "of=/dev/null", fmt.Sprint("bs=", 4*probeMemory), "count=1")
+	cmd := exec.CommandContext(ctx, "/bin/dd", "if=/dev/zero", "of=/dev/null",
+		fmt.Sprint("bs=", 4*probeMemory), "count=1")
 	if err := p.start(id, cmd); err != nil {
 		return "", err
 	}
@@ -157,11 +160,13 @@ func (p probe) memory(ctx context.Context, id chat.ID) (string, error) {
 		return "", uerr
 	}
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || u.OOMKills == 0 {
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL ||
+		u.OOMKills == 0 {
 		return "", fmt.Errorf("cannot bound memory: a child took %d MiB with a limit of %d MiB (ended: %v, OOM kills: %d)",
 			4*probeMemory>>20, probeMemory>>20, err, u.OOMKills)
 	}
-	return fmt.Sprintf("a child that asked for %d MiB with a limit of %d MiB was killed", 4*probeMemory>>20, probeMemory>>20), nil
+	return fmt.Sprintf("a child that asked for %d MiB with a limit of %d MiB was killed", 4*probeMemory>>20,
+		probeMemory>>20), nil
 }
 
 // pids lets a shell fork more children than there may be tasks. They wait for a pipe that says
@@ -173,7 +178,8 @@ func (p probe) pids(ctx context.Context, id chat.ID) (string, error) {
 	}
 	defer hold.Close()
 	defer silent.Close()
-	script := fmt.Sprintf("exec 3<&0; i=0; while [ $i -lt %d ]; do read x <&3 & i=$((i+1)); done", 2*probePids)
+	script := fmt.Sprintf("exec 3<&0; i=0; while [ $i -lt %d ]; do read x <&3 & i=$((i+1)); done",
+		2*probePids)
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", script)
 	cmd.Stdin = silent
 	if err := p.start(id, cmd); err != nil {
@@ -185,9 +191,11 @@ func (p probe) pids(ctx context.Context, id chat.ID) (string, error) {
 		return "", err
 	}
 	if !failed || u.PidsRefused == 0 || u.Pids > probePids {
-		return "", fmt.Errorf("cannot bound tasks: %d are there with a limit of %d, %d forks refused", u.Pids, probePids, u.PidsRefused)
+		return "", fmt.Errorf("cannot bound tasks: %d are there with a limit of %d, %d forks refused", u.Pids,
+			probePids, u.PidsRefused)
 	}
-	return fmt.Sprintf("a child that forked %d times with a limit of %d was refused", 2*probePids, probePids), nil
+	return fmt.Sprintf("a child that forked %d times with a limit of %d was refused", 2*probePids,
+		probePids), nil
 }
 
 // endOrphans ends the shell's children, which it left when it was refused one more, and collects

@@ -42,7 +42,8 @@ func (f *FS) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Prepa
 		return err
 	}
 	if cmd.SysProcAttr != nil && cmd.SysProcAttr.Pdeathsig != 0 {
-		return fmt.Errorf("cannot start %s: Pdeathsig follows a thread, not chatd: %w", cmd.Path, chat.ErrInvalid)
+		return fmt.Errorf("cannot start %s: Pdeathsig follows a thread, not chatd: %w", cmd.Path,
+			chat.ErrInvalid)
 	}
 	leave, err := f.enterGate(id)
 	if err != nil {
@@ -64,7 +65,8 @@ func checkLeaf(leaf string) (run string, err error) {
 	}
 	run, ok := strings.CutPrefix(leaf, runsDir+"/")
 	if !ok {
-		return "", fmt.Errorf("cannot use %s as a leaf: want session or runs/<run>: %w", chat.Quote(leaf), chat.ErrInvalid)
+		return "", fmt.Errorf("cannot use %s as a leaf: want session or runs/<run>: %w", chat.Quote(leaf),
+			chat.ErrInvalid)
 	}
 	return run, checkRun(run)
 }
@@ -179,7 +181,9 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Pre
 
 // startOnThread lends one thread to the chat. It never comes back: the goroutine
 // ends with the thread locked, and the runtime ends the thread.
-func (f *FS) startOnThread(id chat.ID, run string, controllers []string, cmd *exec.Cmd, prepare Prepare) error {
+func (f *FS) startOnThread(
+	id chat.ID, run string, controllers []string, cmd *exec.Cmd, prepare Prepare,
+) error {
 	return prepared(func(int) error {
 		err := f.legacy.lendThread(id, run, controllers)
 		if err == nil && prepare != nil {

@@ -83,7 +83,8 @@ func (f *FS) Remove(id chat.ID) error {
 	}
 	if full {
 		pids, err := cgroupfs.Members(dir)
-		return fmt.Errorf("cannot remove the cgroup %s: the processes %v are in it: %w", dir, pids, errors.Join(chat.ErrBusy, err))
+		return fmt.Errorf("cannot remove the cgroup %s: the processes %v are in it: %w", dir, pids,
+			errors.Join(chat.ErrBusy, err))
 	}
 	if f.legacy != nil {
 		if err := f.legacy.remove(id); err != nil {

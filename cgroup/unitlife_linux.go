@@ -112,7 +112,8 @@ func (u *Units) awaitGone(ctx context.Context, id chat.ID) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("cannot end unit %s: its cgroup is still there: %w", u.group(id), errors.Join(chat.ErrBusy, context.Cause(ctx)))
+			return fmt.Errorf("cannot end unit %s: its cgroup is still there: %w", u.group(id),
+				errors.Join(chat.ErrBusy, context.Cause(ctx)))
 		case <-time.After(wait):
 		}
 	}
@@ -126,7 +127,8 @@ func (u *Units) Remove(id chat.ID) error {
 	}
 	if full, err := cgroupfs.Populated(u.dir(id)); full || skipNotFound(err) != nil {
 		pids, merr := cgroupfs.Members(u.dir(id))
-		return fmt.Errorf("cannot remove unit %s: the processes %v are in it: %w", u.group(id), pids, errors.Join(chat.ErrBusy, err, merr))
+		return fmt.Errorf("cannot remove unit %s: the processes %v are in it: %w", u.group(id), pids,
+			errors.Join(chat.ErrBusy, err, merr))
 	}
 	ctx, stop := context.WithTimeout(context.Background(), stopTime)
 	defer stop()

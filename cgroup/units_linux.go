@@ -61,7 +61,8 @@ func Booted() bool {
 // is offered.
 func isUnified(dir string) bool {
 	offered, err := words(filepath.Join(dir, "cgroup.controllers"))
-	return err == nil && isCgroup(dir, filepath.Base(dir), unix.CGROUP2_SUPER_MAGIC) && missing(offered, controllers) == nil
+	return err == nil && isCgroup(dir, filepath.Base(dir), unix.CGROUP2_SUPER_MAGIC) &&
+		missing(offered, controllers) == nil
 }
 
 // OpenUnits connects to systemd and starts the slice. The error is
@@ -72,11 +73,13 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 		return nil, err
 	}
 	if !Booted() {
-		return nil, fmt.Errorf("cannot use backend systemd: systemd is not PID 1, or %s is not cgroup v2: %w", unifiedRoot, chat.ErrUnsupported)
+		return nil, fmt.Errorf("cannot use backend systemd: systemd is not PID 1, or %s is not cgroup v2: %w",
+			unifiedRoot, chat.ErrUnsupported)
 	}
 	slice := strings.ReplaceAll(o.Name, "-", "_") + ".slice"
 	u := &Units{
-		FS:  newUnitsFS(Options{Name: o.Name, Dirs: o.Dirs, Without: o.Without}, filepath.Join(unifiedRoot, slice)),
+		FS: newUnitsFS(Options{Name: o.Name, Dirs: o.Dirs, Without: o.Without},
+			filepath.Join(unifiedRoot, slice)),
 		pam: o.PAM, slice: slice, handshakes: map[chat.ID]*systemd.Handshake{},
 	}
 	if err := u.open(ctx); err != nil {
@@ -143,7 +146,8 @@ func (u *Units) RemoveBase() error {
 	}
 	if full {
 		pids, err := cgroupfs.Members(u.bases.Unified)
-		return fmt.Errorf("cannot stop %s: the processes %v are in it: %w", u.slice, pids, errors.Join(chat.ErrBusy, err))
+		return fmt.Errorf("cannot stop %s: the processes %v are in it: %w", u.slice, pids,
+			errors.Join(chat.ErrBusy, err))
 	}
 	if err := u.stopSupervisorUnit(); err != nil {
 		return err

@@ -36,7 +36,8 @@ func (u *Units) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Pr
 	limits, ok := u.limits[id]
 	u.mu.Unlock()
 	if !ok {
-		return fmt.Errorf("cannot start a session of chat %s: its limits are not set: %w", id, chat.ErrNotFound)
+		return fmt.Errorf("cannot start a session of chat %s: its limits are not set: %w", id,
+			chat.ErrNotFound)
 	}
 	if err := u.startSession(id, limits, cmd, prepare); err != nil {
 		return fmt.Errorf("cannot start unit %s: %w", u.group(id), err)
@@ -86,7 +87,8 @@ func (u *Units) Settle(id chat.ID, pid int) error {
 	delete(u.handshakes, id)
 	u.startMu.Unlock()
 	if d == nil {
-		return fmt.Errorf("cannot settle the session of chat %s: none was started: %w", id, chat.ErrWrongPhase)
+		return fmt.Errorf("cannot settle the session of chat %s: none was started: %w", id,
+			chat.ErrWrongPhase)
 	}
 	defer d.Close()
 	if err := d.Settle(pid); err != nil {
@@ -119,9 +121,10 @@ func (u *Units) closeHandshake(id chat.ID) {
 
 // Probe tries the limits as [FS.Probe] does, in a unit made for each trial.
 func (u *Units) Probe(ctx context.Context, failed FailedLayer) []chat.Layer {
-	layers := probe{f: u.FS, failed: failed, create: u.createProbe, limitCPU: u.limitUnitCPU, end: func(ctx context.Context, id chat.ID) error {
-		return errors.Join(u.FS.Kill(ctx, id), u.stop(ctx, id))
-	}}.layers(ctx)
+	layers := probe{f: u.FS, failed: failed, create: u.createProbe, limitCPU: u.limitUnitCPU,
+		end: func(ctx context.Context, id chat.ID) error {
+			return errors.Join(u.FS.Kill(ctx, id), u.stop(ctx, id))
+		}}.layers(ctx)
 	for i := range layers {
 		if layers[i].By != "" {
 			layers[i].By = u.Mode()

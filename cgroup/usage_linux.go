@@ -150,7 +150,8 @@ func (r *reader) legacyKills(g *legacy, id chat.ID, dir string) uint64 {
 	g.mu.Unlock()
 	for _, e := range entries {
 		if e.IsDir() {
-			sum += r.passing(cgroupfs.ReadFlat(g.dir("memory", id, e.Name()), "memory.oom_control", "oom_kill"))
+			sum += r.passing(cgroupfs.ReadFlat(g.dir("memory", id, e.Name()), "memory.oom_control",
+				"oom_kill"))
 		}
 	}
 	return sum

@@ -27,7 +27,8 @@ func (p Profile) MayUse(c Caller) bool {
 		return true
 	}
 	bridges := p.AdmittedBridges()
-	return c.Role == RoleBridge && c.Name != "" && (slices.Contains(bridges, EveryBridge) || slices.Contains(bridges, c.Name))
+	return c.Role == RoleBridge && c.Name != "" &&
+		(slices.Contains(bridges, EveryBridge) || slices.Contains(bridges, c.Name))
 }
 
 // Opens names the keys that give the profile's chats more of the host, its kernel or the network

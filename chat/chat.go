@@ -87,7 +87,8 @@ func (s Spec) Validate() error {
 	if s.ExternalID == "" {
 		return fmt.Errorf("cannot use external_id: it is empty: %w", ErrInvalid)
 	}
-	for _, f := range []struct{ field, value string }{{"owner", s.Owner}, {"profile", s.Profile}, {"agent", s.Agent}} {
+	for _, f := range []struct{ field, value string }{{"owner", s.Owner}, {"profile", s.Profile},
+		{"agent", s.Agent}} {
 		if f.value == "" {
 			continue
 		}
@@ -111,7 +112,8 @@ func dotted(name string) string {
 
 func checkLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return fmt.Errorf("cannot use labels: %d of them, want at most %d: %w", len(labels), MaxLabels, ErrInvalid)
+		return fmt.Errorf("cannot use labels: %d of them, want at most %d: %w", len(labels),
+			MaxLabels, ErrInvalid)
 	}
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if err := CheckName("labels", k); err != nil {
@@ -130,10 +132,12 @@ func CheckName(field, s string) error {
 	ok := s != "" && len(s) <= MaxName && s[0] != '-' && s[0] != '.'
 	for i := 0; ok && i < len(s); i++ {
 		c := s[i]
-		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0
+		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.IndexByte("._-", c) >= 0
 	}
 	if !ok {
-		return fmt.Errorf("cannot use %s %s: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -: %w", field, Quote(s), MaxName, ErrInvalid)
+		return fmt.Errorf("cannot use %s %s: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -: %w",
+			field, Quote(s), MaxName, ErrInvalid)
 	}
 	return nil
 }

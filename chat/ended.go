@@ -46,12 +46,14 @@ func (h LimitHits) Since(before LimitHits) LimitHits {
 func (h LimitHits) Words(of string, l Limits) []string {
 	var words []string
 	if h.OOMKills > 0 {
-		words = append(words, fmt.Sprintf("out of memory: the kernel ended %s of %s, because the chat may use %s (memory_max)",
-			plural(h.OOMKills, "process"), of, bytesWord(l.MemoryMax)))
+		words = append(words,
+			fmt.Sprintf("out of memory: the kernel ended %s of %s, because the chat may use %s (memory_max)",
+				plural(h.OOMKills, "process"), of, bytesWord(l.MemoryMax)))
 	}
 	if h.PidsRefused > 0 {
-		words = append(words, fmt.Sprintf("too many processes: %s refused, because the chat may have %d processes and threads (pids_max)",
-			plural(h.PidsRefused, "fork"), l.PidsMax))
+		words = append(words,
+			fmt.Sprintf("too many processes: %s refused, because the chat may have %d processes and threads (pids_max)",
+				plural(h.PidsRefused, "fork"), l.PidsMax))
 	}
 	return words
 }

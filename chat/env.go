@@ -17,7 +17,8 @@ const (
 // ownEnv are names that chatd sets itself, and names that change what runs before the chat's first
 // command: its shell, its terminal, the loader and the shims.
 var ownEnv = []string{
-	"HOME", "USER", "LOGNAME", "SHELL", "TERM", "PATH", "PWD", "TMPDIR", "IFS", "ENV", "SHELLOPTS", "BASHOPTS",
+	"HOME", "USER", "LOGNAME", "SHELL", "TERM", "PATH", "PWD", "TMPDIR", "IFS", "ENV",
+	"SHELLOPTS", "BASHOPTS",
 	"POSIXLY_CORRECT", "PROMPT_COMMAND", "PS0", "PS1", "HISTFILE", "GODEBUG", "GOTRACEBACK", "GOCOVERDIR",
 	"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
 }
@@ -43,7 +44,8 @@ func CheckEnv(env map[string]string) (name string, err error) {
 		size += len(name) + len(env[name])
 	}
 	if size > MaxEnvBytes {
-		return "", fmt.Errorf("names and values have %d bytes, want at most %d: %w", size, MaxEnvBytes, ErrInvalid)
+		return "", fmt.Errorf("names and values have %d bytes, want at most %d: %w", size,
+			MaxEnvBytes, ErrInvalid)
 	}
 	return "", nil
 }
@@ -55,7 +57,8 @@ func checkEnvName(name string) error {
 		ok = c == '_' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
 	}
 	if !ok {
-		return fmt.Errorf("want a name of 1 to %d letters, digits and underscores: %w", MaxEnvName, ErrInvalid)
+		return fmt.Errorf("want a name of 1 to %d letters, digits and underscores: %w",
+			MaxEnvName, ErrInvalid)
 	}
 	own := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	if slices.Contains(ownEnv, name) || slices.ContainsFunc(ownEnvPrefixes, own) {

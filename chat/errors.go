@@ -61,7 +61,8 @@ func quote(s string, limit int) string {
 
 // Kinds are the kinds of failure above. The text of each is a stable word.
 func Kinds() []error {
-	return []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported, ErrConflict, ErrBusy}
+	return []error{ErrInvalid, ErrDenied, ErrNotFound, ErrExists, ErrWrongPhase, ErrUnsupported,
+		ErrConflict, ErrBusy}
 }
 
 // exits are what chatd's programs exit with. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL of

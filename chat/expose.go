@@ -65,7 +65,8 @@ var neverExposed = []struct{ path, why string }{
 }
 
 // systemTrees are never writable from a session, regardless of their files' owners.
-var systemTrees = []string{"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/chatd"}
+var systemTrees = []string{"/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+	"/opt/chatd"}
 
 // related reports whether one of two paths contains the other.
 func related(a, b string) bool { return Within(a, b) || Within(b, a) }
@@ -107,7 +108,8 @@ func CheckSource(p string, mode Mode) error {
 	}
 	for _, n := range neverExposed {
 		if related(p, n.path) {
-			return fmt.Errorf("%s may not be exposed: %s: %s: want a path apart from it: %w", Quote(p), n.path, n.why, ErrInvalid)
+			return fmt.Errorf("%s may not be exposed: %s: %s: want a path apart from it: %w", Quote(p),
+				n.path, n.why, ErrInvalid)
 		}
 	}
 	for _, dir := range systemTrees {
@@ -128,7 +130,8 @@ func checkTarget(p string) error {
 		p = path.Clean("/" + home)
 		for _, dir := range []string{"tmp", "config", "cache", "state"} {
 			if own := "/" + UserEnv + "/" + dir; Within(own, p) {
-				return fmt.Errorf("%s would cover the chat's own ~%s: want a path beside it: %w", Quote("~"+p), own, ErrInvalid)
+				return fmt.Errorf("%s would cover the chat's own ~%s: want a path beside it: %w",
+					Quote("~"+p), own, ErrInvalid)
 			}
 		}
 		return nil
@@ -141,7 +144,8 @@ func checkTarget(p string) error {
 		return fmt.Errorf("it is the whole session: want a path in it: %w", ErrInvalid)
 	}
 	if own := ReservedPath(p); own != "" {
-		return fmt.Errorf("%s would cover chatd's own %s, or lie in it: want another target: %w", Quote(p), own, ErrInvalid)
+		return fmt.Errorf("%s would cover chatd's own %s, or lie in it: want another target: %w", Quote(p),
+			own, ErrInvalid)
 	}
 	return nil
 }
@@ -176,7 +180,8 @@ func CheckExposePaths(rules []Expose) (key string, err error) {
 		}
 		at := e.clean().Target
 		if first, ok := seen[at]; ok {
-			return fmt.Sprintf("expose_paths[%d]", i), fmt.Errorf("target %s has a rule already, expose_paths[%d]: want one rule for each target: %w", Quote(at), first, ErrInvalid)
+			return fmt.Sprintf("expose_paths[%d]",
+				i), fmt.Errorf("target %s has a rule already, expose_paths[%d]: want one rule for each target: %w", Quote(at), first, ErrInvalid)
 		}
 		seen[at] = i
 	}

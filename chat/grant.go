@@ -75,7 +75,8 @@ func literalPrefix(tree *syntax.Regexp) (prefix string, whole bool) {
 
 // sessionsOwn are the private file systems of every session, of which the first three are writable,
 // and the host's programs, which every session sees.
-var sessionsOwn = []string{"/tmp", "/var/tmp", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+var sessionsOwn = []string{"/tmp", "/var/tmp", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib32",
+	"/lib64", "/libx32"}
 
 func (g *Grant) check() error {
 	at := g.Dir
@@ -84,19 +85,27 @@ func (g *Grant) check() error {
 	}
 	switch {
 	case Within(at, "/proc") && g.Path == "":
-		return fmt.Errorf("%s: below /proc a grant is one file: want ^/proc/NAME$: %w", Quote(g.Pattern), ErrInvalid)
+		return fmt.Errorf("%s: below /proc a grant is one file: want ^/proc/NAME$: %w",
+			Quote(g.Pattern), ErrInvalid)
 	case g.Mode == ReadWrite && (Within(at, "/proc") || Within(at, "/sys")):
-		return fmt.Errorf("%s: /proc and /sys are for reading: want it in allow_read_paths: %w", Quote(g.Pattern), ErrInvalid)
+		return fmt.Errorf("%s: /proc and /sys are for reading: want it in allow_read_paths: %w",
+			Quote(g.Pattern), ErrInvalid)
 	case at == "/proc" || at == "/sys" && g.Path != "":
-		return fmt.Errorf("%s: below /proc and /sys a grant is one file: want a file: %w", Quote(g.Pattern), ErrInvalid)
+		return fmt.Errorf("%s: below /proc and /sys a grant is one file: want a file: %w",
+			Quote(g.Pattern), ErrInvalid)
 	case Within(at, "/sys"):
 		return nil
 	}
-	g.Own = Within(at, "/proc") || slices.ContainsFunc(sessionsOwn, func(own string) bool { return Within(at, own) })
+	g.Own = Within(at, "/proc") || slices.ContainsFunc(sessionsOwn, func(own string) bool {
+		return Within(at, own)
+	})
 	g.Own = g.Own || g.Path != "" && slices.Contains(reservedPaths, g.Path)
 	switch {
-	case g.Own && g.Mode == ReadWrite && !slices.ContainsFunc(sessionsOwn[:3], func(own string) bool { return Within(at, own) }):
-		return fmt.Errorf("%s: what sessions have at %s is not for writing: want it in allow_read_paths: %w", Quote(g.Pattern), at, ErrInvalid)
+	case g.Own && g.Mode == ReadWrite && !slices.ContainsFunc(sessionsOwn[:3], func(own string) bool {
+		return Within(at, own)
+	}):
+		return fmt.Errorf("%s: what sessions have at %s is not for writing: want it in allow_read_paths: %w",
+			Quote(g.Pattern), at, ErrInvalid)
 	case g.Own:
 		return nil
 	case g.Path != "":
@@ -110,7 +119,8 @@ func (g *Grant) check() error {
 func (g Grant) checkDir() error {
 	for _, n := range neverExposed {
 		if Within(g.Dir, n.path) {
-			return fmt.Errorf("%s may not be granted: %s: %s: want a path apart from it: %w", Quote(g.Pattern), n.path, n.why, ErrInvalid)
+			return fmt.Errorf("%s may not be granted: %s: %s: want a path apart from it: %w",
+				Quote(g.Pattern), n.path, n.why, ErrInvalid)
 		}
 	}
 	for _, dir := range systemTrees {

@@ -74,7 +74,8 @@ func (g *Guard) SetPlaces(p GuardPlaces) {
 // Check reports a preset that there is not, and what [Guard.CheckPatterns] reports.
 func (g Guard) Check() error {
 	if !slices.Contains(GuardPresets(), g.Preset) {
-		return fmt.Errorf("preset %s: want one of %v: %w", Quote(string(g.Preset)), GuardPresets(), ErrInvalid)
+		return fmt.Errorf("preset %s: want one of %v: %w", Quote(string(g.Preset)),
+			GuardPresets(), ErrInvalid)
 	}
 	return g.CheckPatterns()
 }
@@ -127,7 +128,8 @@ const maxPattern = 4096
 // Compile parses the expression; an invalid one is [ErrInvalid].
 func (p Pattern) Compile() (*regexp.Regexp, error) {
 	if p.Text == "" || len(p.Text) > maxPattern {
-		return nil, fmt.Errorf("want a regular expression (RE2) of 1 to %d bytes, got %d: %w", maxPattern, len(p.Text), ErrInvalid)
+		return nil, fmt.Errorf("want a regular expression (RE2) of 1 to %d bytes, got %d: %w", maxPattern,
+			len(p.Text), ErrInvalid)
 	}
 	re, err := regexp.Compile(p.Text)
 	if err != nil {
@@ -158,7 +160,8 @@ const (
 
 // Tools lists them.
 func Tools() []string {
-	return []string{ToolExec, ToolTerminal, ToolReadFile, ToolWriteFile, ToolEditFile, ToolAppendFile, ToolListDir}
+	return []string{ToolExec, ToolTerminal, ToolReadFile, ToolWriteFile, ToolEditFile, ToolAppendFile,
+		ToolListDir}
 }
 
 // CheckTool is an [ErrDenied] for a tool that the profile has switched off.

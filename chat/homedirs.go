@@ -11,7 +11,8 @@ const UserEnv = "runtime-user-env"
 // InstanceDirs are the directories that every home has, relative to it: the agent's files and
 // the directories of the XDG_ variables. Parents precede their children.
 func InstanceDirs() []string {
-	return []string{"skills", "logs", "cache", "state", UserEnv, UserEnv + "/tmp", ".config", ".cache", ".local", ".local/share", ".local/state"}
+	return []string{"skills", "logs", "cache", "state", UserEnv, UserEnv + "/tmp", ".config", ".cache",
+		".local", ".local/share", ".local/state"}
 }
 
 // InstanceLink is a second name of a directory of a home, both relative to the home.
@@ -26,7 +27,8 @@ func (l InstanceLink) Target() string {
 // leads to the directory that programs use by default, and in which a skeleton has its files.
 func InstanceLinks() []InstanceLink {
 	return []InstanceLink{
-		{UserEnv + "/config", ".config"}, {UserEnv + "/cache", ".cache"}, {UserEnv + "/state", ".local/state"},
+		{UserEnv + "/config", ".config"}, {UserEnv + "/cache", ".cache"},
+		{UserEnv + "/state", ".local/state"},
 	}
 }
 

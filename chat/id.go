@@ -21,11 +21,13 @@ const idWindows = sha256.Size / 8
 // two spellings of one id would be two chats.
 func ParseID(s string) (ID, error) {
 	if len(s) != 16 {
-		return "", fmt.Errorf("cannot use %s as a chat id: want 16 hex digits, got %d bytes: %w", Quote(s), len(s), ErrInvalid)
+		return "", fmt.Errorf("cannot use %s as a chat id: want 16 hex digits, got %d bytes: %w", Quote(s),
+			len(s), ErrInvalid)
 	}
 	for i := range len(s) {
 		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return "", fmt.Errorf("cannot use %s as a chat id: want lower-case hex digits: %w", Quote(s), ErrInvalid)
+			return "", fmt.Errorf("cannot use %s as a chat id: want lower-case hex digits: %w",
+				Quote(s), ErrInvalid)
 		}
 	}
 	return ID(s), nil
@@ -41,7 +43,8 @@ func (id ID) User() string { return UserPrefix + string(id) }
 // collision the caller tries the next.
 func DeriveID(key []byte, owner, externalID string, window int) (ID, error) {
 	if window < 0 || window >= idWindows {
-		return "", fmt.Errorf("cannot derive an id: window %d is not in 0–%d: %w", window, idWindows-1, ErrBusy)
+		return "", fmt.Errorf("cannot derive an id: window %d is not in 0–%d: %w", window,
+			idWindows-1, ErrBusy)
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(owner))

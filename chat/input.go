@@ -84,15 +84,18 @@ func (in Input) Validate() error {
 	case len(in.Text) > MaxInput:
 		return fmt.Errorf("cannot type: %d bytes, want at most %d: %w", len(in.Text), MaxInput, ErrInvalid)
 	case in.KeyByKey && utf8.RuneCountInString(in.Text) > MaxKeyByKey:
-		return fmt.Errorf("cannot type key by key: %d characters, want at most %d: %w", utf8.RuneCountInString(in.Text), MaxKeyByKey, ErrInvalid)
+		return fmt.Errorf("cannot type key by key: %d characters, want at most %d: %w",
+			utf8.RuneCountInString(in.Text), MaxKeyByKey, ErrInvalid)
 	case in.KeyByKey && in.Text == "":
 		return fmt.Errorf("cannot type key by key: want a text: %w", ErrInvalid)
 	case strings.IndexByte(in.Text, 0) >= 0:
 		return fmt.Errorf("cannot type: text holds a NUL: %w", ErrInvalid)
 	case in.OnlyIf != nil && *in.OnlyIf == (OnlyIf{}):
 		return fmt.Errorf("cannot type: only_if is empty: want prompt or program: %w", ErrInvalid)
-	case in.OnlyIf != nil && in.OnlyIf.Prompt != "" && in.OnlyIf.Prompt != PromptPresent && in.OnlyIf.Prompt != PromptAbsent:
-		return fmt.Errorf("cannot type: only_if.prompt %s: want %s or %s: %w", Quote(in.OnlyIf.Prompt), PromptPresent, PromptAbsent, ErrInvalid)
+	case in.OnlyIf != nil && in.OnlyIf.Prompt != "" && in.OnlyIf.Prompt != PromptPresent &&
+		in.OnlyIf.Prompt != PromptAbsent:
+		return fmt.Errorf("cannot type: only_if.prompt %s: want %s or %s: %w", Quote(in.OnlyIf.Prompt),
+			PromptPresent, PromptAbsent, ErrInvalid)
 	case in.Wait != nil:
 		return in.Wait.Validate()
 	}
@@ -111,7 +114,8 @@ type ScreenSpec struct {
 // Validate reports an invalid number of lines, as [ErrInvalid].
 func (s ScreenSpec) Validate() error {
 	if s.History < 0 || s.History > MaxHistory {
-		return fmt.Errorf("cannot show the screen: history %d: want 0 to %d lines: %w", s.History, MaxHistory, ErrInvalid)
+		return fmt.Errorf("cannot show the screen: history %d: want 0 to %d lines: %w", s.History,
+			MaxHistory, ErrInvalid)
 	}
 	return nil
 }

@@ -169,7 +169,8 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil {
-		return fmt.Errorf("cannot use %s as a duration: want Go's form, as in 60s or 1h30m: %w", Quote(string(b)), ErrInvalid)
+		return fmt.Errorf("cannot use %s as a duration: want Go's form, as in 60s or 1h30m: %w",
+			Quote(string(b)), ErrInvalid)
 	}
 	*d = Duration(v)
 	return nil

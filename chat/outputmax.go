@@ -21,7 +21,8 @@ func CheckOutputMax(n int64) error {
 	if n == 0 || n >= MinOutputMax && n <= MaxOutputMax {
 		return nil
 	}
-	return fmt.Errorf("cannot run: output_max %d: want %d to %d bytes, or 0 for %d: %w", n, MinOutputMax, MaxOutputMax, DefaultOutputMax, ErrInvalid)
+	return fmt.Errorf("cannot run: output_max %d: want %d to %d bytes, or 0 for %d: %w", n, MinOutputMax,
+		MaxOutputMax, DefaultOutputMax, ErrInvalid)
 }
 
 // CheckStreamed refuses, as [ErrInvalid], the option of a run that does not apply to streamed

@@ -84,7 +84,8 @@ func (p Patch) Validate() error {
 
 func (p Patch) validateLabels() error {
 	if len(p.Labels) > maxPatched {
-		return fmt.Errorf("cannot use labels: %d of them in one change, want at most %d: %w", len(p.Labels), maxPatched, ErrInvalid)
+		return fmt.Errorf("cannot use labels: %d of them in one change, want at most %d: %w", len(p.Labels),
+			maxPatched, ErrInvalid)
 	}
 	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
 		if err := CheckName("labels", k); err != nil {

@@ -128,7 +128,8 @@ func (p Profile) Faults() (all []Fault) {
 	bad(p.validateNetwork())
 	all = append(all, p.Limits.Faults()...)
 	if p.Defaults && p.AccessFile != "" {
-		bad("defaults", fmt.Errorf("defaults beside access_file: want useDefaults in the file: %w", ErrInvalid))
+		bad("defaults", fmt.Errorf("defaults beside access_file: want useDefaults in the file: %w",
+			ErrInvalid))
 	}
 	bad("sleep_after", CheckSleepAfter(p.SleepAfter))
 	bad("freeze_after", CheckFreezeAfter(p.FreezeAfter, p.SleepAfter))
@@ -143,7 +144,8 @@ func (p Profile) Faults() (all []Fault) {
 	}
 	for _, c := range p.Commands {
 		if c != "*" && (c == "" || strings.ContainsAny(c, "/\x00") || c == "." || c == "..") {
-			bad("commands", fmt.Errorf("command %s: want a program name without a slash, or *: %w", Quote(c), ErrInvalid))
+			bad("commands", fmt.Errorf("command %s: want a program name without a slash, or *: %w", Quote(c),
+				ErrInvalid))
 		}
 	}
 	for agent := range p.Agents {
@@ -168,12 +170,14 @@ func (p Profile) validateNetwork() (key string, err error) {
 		return "network", fmt.Errorf("network %s with secrets: want network own: %w", network, ErrInvalid)
 	}
 	if p.EffectiveNetwork() == NetworkNone && len(all) > 0 {
-		return "network", fmt.Errorf("network none with %s in egress: nothing could reach it: want network own: %w",
-			all[0], ErrInvalid)
+		return "network",
+			fmt.Errorf("network none with %s in egress: nothing could reach it: want network own: %w",
+				all[0], ErrInvalid)
 	}
 	if i := slices.IndexFunc(all, Allow.isInside); i >= 0 {
 		const why = "nothing outside has that address there, which is the chat's own or a name's"
-		return "egress", fmt.Errorf("network own with %s in egress: %s: want another: %w", all[i], why, ErrInvalid)
+		return "egress", fmt.Errorf("network own with %s in egress: %s: want another: %w", all[i],
+			why, ErrInvalid)
 	}
 	return "", nil
 }

@@ -64,7 +64,8 @@ func (q Question) Validate() error {
 	case q.Path != "" && !slices.Contains([]string{"read", "write", "edit", "bash"}, q.Op):
 		return fmt.Errorf("cannot answer: op %s: want read, write, edit or bash: %w", Quote(q.Op), ErrInvalid)
 	case len(q.Command) > MaxCommand:
-		return fmt.Errorf("cannot answer: a command of %d bytes, want at most %d: %w", len(q.Command), MaxCommand, ErrInvalid)
+		return fmt.Errorf("cannot answer: a command of %d bytes, want at most %d: %w", len(q.Command),
+			MaxCommand, ErrInvalid)
 	case !utf8.ValidString(q.Command) || strings.IndexByte(q.Command, 0) >= 0:
 		return fmt.Errorf("cannot answer: the command is not UTF-8 without NUL: %w", ErrInvalid)
 	case q.Command != "":

@@ -69,7 +69,8 @@ func (r RunSpec) Validate() error {
 	}
 	for k, v := range r.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") {
-			return fmt.Errorf("cannot run: env name %s: want a name without = and NUL: %w", Quote(k), ErrInvalid)
+			return fmt.Errorf("cannot run: env name %s: want a name without = and NUL: %w",
+				Quote(k), ErrInvalid)
 		}
 		if strings.IndexByte(v, 0) >= 0 {
 			return fmt.Errorf("cannot run: env %s holds a NUL: %w", Quote(k), ErrInvalid)
@@ -81,7 +82,8 @@ func (r RunSpec) Validate() error {
 	}
 	if r.TTY != nil {
 		if r.Stdin != "" {
-			return fmt.Errorf("cannot run: want stdin or tty, not both; type later, by open_stdin: %w", ErrInvalid)
+			return fmt.Errorf("cannot run: want stdin or tty, not both; type later, by open_stdin: %w",
+				ErrInvalid)
 		}
 		if err := r.TTY.validate(); err != nil {
 			return err
@@ -95,9 +97,11 @@ func (r RunSpec) validateSizes(size int) error {
 	case strings.IndexByte(r.Command+strings.Join(r.Argv, "")+r.Cwd, 0) >= 0:
 		return fmt.Errorf("cannot run: command, argv or cwd holds a NUL: %w", ErrInvalid)
 	case size > MaxArgs:
-		return fmt.Errorf("cannot run: command, argv and env take %d bytes, want at most %d: %w", size, MaxArgs, ErrInvalid)
+		return fmt.Errorf("cannot run: command, argv and env take %d bytes, want at most %d: %w", size,
+			MaxArgs, ErrInvalid)
 	case len(r.Stdin) > MaxStdin:
-		return fmt.Errorf("cannot run: stdin has %d bytes, want at most %d: %w", len(r.Stdin), MaxStdin, ErrInvalid)
+		return fmt.Errorf("cannot run: stdin has %d bytes, want at most %d: %w", len(r.Stdin),
+			MaxStdin, ErrInvalid)
 	case r.Timeout < 0 || r.Timeout > LongestTimeout:
 		return fmt.Errorf("cannot run: timeout %s: want 0s to %s: %w", r.Timeout, LongestTimeout, ErrInvalid)
 	case r.Grace < 0 || r.Grace > MaxGrace:

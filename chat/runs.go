@@ -68,7 +68,8 @@ type TTY struct {
 
 func (t TTY) validate() error {
 	if !t.isSize(MaxTTY) {
-		return fmt.Errorf("cannot run: tty of %d rows and %d cols: want 1 to %d of each: %w", t.Rows, t.Cols, MaxTTY, ErrInvalid)
+		return fmt.Errorf("cannot run: tty of %d rows and %d cols: want 1 to %d of each: %w", t.Rows, t.Cols,
+			MaxTTY, ErrInvalid)
 	}
 	return nil
 }
@@ -96,9 +97,11 @@ func (s RunSignal) Validate() error {
 	}
 	switch {
 	case !known:
-		return fmt.Errorf("cannot send signal %s: want one of %s: %w", Quote(s.Signal), strings.Join(RunSignals, ", "), ErrInvalid)
+		return fmt.Errorf("cannot send signal %s: want one of %s: %w", Quote(s.Signal),
+			strings.Join(RunSignals, ", "), ErrInvalid)
 	case (s.Name() == "WINCH") != (s.TTY != nil):
-		return fmt.Errorf("cannot send signal %s: want tty with WINCH, and with no other: %w", Quote(s.Signal), ErrInvalid)
+		return fmt.Errorf("cannot send signal %s: want tty with WINCH, and with no other: %w",
+			Quote(s.Signal), ErrInvalid)
 	case s.TTY != nil:
 		return s.TTY.validate()
 	}

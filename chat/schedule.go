@@ -49,7 +49,8 @@ type ScheduleSpec struct {
 // Run is the run of a due schedule. A spec without a timeout gives a run without one, which the
 // profile's maximum may shorten.
 func (s ScheduleSpec) Run() RunSpec {
-	return RunSpec{Command: s.Command, Argv: s.Argv, Cwd: s.Cwd, Env: s.Env, Timeout: s.Timeout, Grace: s.Grace}
+	return RunSpec{Command: s.Command, Argv: s.Argv, Cwd: s.Cwd, Env: s.Env, Timeout: s.Timeout,
+		Grace: s.Grace}
 }
 
 // Validate reports the first invalid field, as [ErrInvalid]. Package schedule parses
@@ -64,16 +65,20 @@ func (s ScheduleSpec) Validate() error {
 	if set != 1 {
 		return fmt.Errorf("cannot schedule: want exactly one of cron, every and at: %w", ErrInvalid)
 	}
-	for _, f := range []struct{ field, text string }{{"cron", s.Cron}, {"at", s.At}, {"time_zone", s.TimeZone}} {
+	for _, f := range []struct{ field, text string }{{"cron", s.Cron}, {"at", s.At},
+		{"time_zone", s.TimeZone}} {
 		if len(f.text) > maxWhen {
-			return fmt.Errorf("cannot schedule: %s has %d bytes, want at most %d: %w", f.field, len(f.text), maxWhen, ErrInvalid)
+			return fmt.Errorf("cannot schedule: %s has %d bytes, want at most %d: %w", f.field, len(f.text),
+				maxWhen, ErrInvalid)
 		}
 	}
 	if s.Every != 0 && (s.Every < MinEvery || s.Every > MaxEvery || s.Every.D()%time.Second != 0) {
-		return fmt.Errorf("cannot schedule: every %s: want %s to %s, in whole seconds: %w", s.Every, MinEvery, MaxEvery, ErrInvalid)
+		return fmt.Errorf("cannot schedule: every %s: want %s to %s, in whole seconds: %w", s.Every, MinEvery,
+			MaxEvery, ErrInvalid)
 	}
 	if s.Every != 0 && s.TimeZone != "" {
-		return fmt.Errorf("cannot schedule: time_zone %s: every has none, only cron and at: %w", Quote(s.TimeZone), ErrInvalid)
+		return fmt.Errorf("cannot schedule: time_zone %s: every has none, only cron and at: %w",
+			Quote(s.TimeZone), ErrInvalid)
 	}
 	if err := s.Run().Validate(); err != nil {
 		return err
@@ -83,7 +88,8 @@ func (s ScheduleSpec) Validate() error {
 		size += len(k) + len(v)
 	}
 	if size > MaxScheduleArgs {
-		return fmt.Errorf("cannot schedule: command, argv, cwd and env take %d bytes, want at most %d: %w", size, MaxScheduleArgs, ErrInvalid)
+		return fmt.Errorf("cannot schedule: command, argv, cwd and env take %d bytes, want at most %d: %w",
+			size, MaxScheduleArgs, ErrInvalid)
 	}
 	return nil
 }

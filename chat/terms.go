@@ -31,7 +31,8 @@ func CheckNamed(named []NamedPath) error {
 	for _, n := range named {
 		if len(n.Text) > MaxNamedPath || strings.IndexByte(n.Text, 0) >= 0 || !path.IsAbs(n.Text) {
 			return fmt.Errorf("cannot check the command: path %s: "+
-				"want an absolute path of at most %d bytes without NUL: %w", Quote(n.Text), MaxNamedPath, ErrInvalid)
+				"want an absolute path of at most %d bytes without NUL: %w", Quote(n.Text),
+				MaxNamedPath, ErrInvalid)
 		}
 		size += len(n.Text)
 	}

@@ -25,11 +25,14 @@ type Wait struct {
 func (w Wait) Validate() error {
 	switch {
 	case w.Until != UntilPrompt && w.Until != UntilOutput && w.Until != UntilQuiet && w.Until != UntilScreen:
-		return fmt.Errorf("cannot wait: until %s: want %s, %s, %s or %s: %w", Quote(w.Until), UntilPrompt, UntilOutput, UntilQuiet, UntilScreen, ErrInvalid)
+		return fmt.Errorf("cannot wait: until %s: want %s, %s, %s or %s: %w", Quote(w.Until), UntilPrompt,
+			UntilOutput, UntilQuiet, UntilScreen, ErrInvalid)
 	case (w.Until == UntilPrompt || w.Until == UntilOutput) && w.Quiet != 0:
-		return fmt.Errorf("cannot wait: quiet belongs to until %s and %s: %w", UntilQuiet, UntilScreen, ErrInvalid)
+		return fmt.Errorf("cannot wait: quiet belongs to until %s and %s: %w", UntilQuiet,
+			UntilScreen, ErrInvalid)
 	case (w.Until == UntilScreen) != (w.Pattern != ""):
-		return fmt.Errorf("cannot wait: pattern belongs to until %s, which wants one: %w", UntilScreen, ErrInvalid)
+		return fmt.Errorf("cannot wait: pattern belongs to until %s, which wants one: %w",
+			UntilScreen, ErrInvalid)
 	case w.Max < 0 || w.Max > MaxWait:
 		return fmt.Errorf("cannot wait: max %s: want 0s to %s: %w", w.Max, MaxWait, ErrInvalid)
 	case w.Quiet < 0 || w.Quiet > MaxWait:
@@ -45,7 +48,8 @@ func (w Wait) Regexp() (*regexp.Regexp, error) {
 		return nil, nil
 	}
 	if len(w.Pattern) > MaxPattern {
-		return nil, fmt.Errorf("cannot use pattern: %d bytes, want at most %d: %w", len(w.Pattern), MaxPattern, ErrInvalid)
+		return nil, fmt.Errorf("cannot use pattern: %d bytes, want at most %d: %w", len(w.Pattern),
+			MaxPattern, ErrInvalid)
 	}
 	tree, err := syntax.Parse("(?m)"+w.Pattern, syntax.Perl)
 	if err != nil {

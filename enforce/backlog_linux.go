@@ -80,7 +80,8 @@ func (w *watch) enqueue(s *watchedSession, add func(*backlog)) {
 	add(&s.backlog)
 	if s.backlog.len() > w.maxBacklog {
 		s.backlog.overflowed = true
-		w.end(s.session, fmt.Errorf("%d names were made or changed before they could be looked at", s.backlog.len()))
+		w.end(s.session,
+			fmt.Errorf("%d names were made or changed before they could be looked at", s.backlog.len()))
 		return
 	}
 	if !s.backlog.queued {

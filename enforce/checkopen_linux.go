@@ -96,7 +96,9 @@ func (s *watchedSession) classOf(t watchedTree, at location, fd int) filerules.C
 	}
 	st, err := sys.StatFD(fd)
 	if err == nil {
-		err = t.eachDirectory(at.path, sys.InodeOf(&st), func(h handle) { class = max(class, s.classOfHandle(h)) })
+		err = t.eachDirectory(at.path, sys.InodeOf(&st), func(h handle) {
+			class = max(class, s.classOfHandle(h))
+		})
 	}
 	return closedIf(err != nil, class)
 }

@@ -25,7 +25,9 @@ func (s *session) currentMasks(now map[uint64]sys.Mount) (stay []pathclass.Place
 }
 
 // unrecorded are the mounts that are neither bubblewrap's nor recorded.
-func (s *session) unrecorded(lines []sys.Mount, wants []pathclass.Place, exceptions bool) (all []masks.Mount) {
+func (s *session) unrecorded(
+	lines []sys.Mount, wants []pathclass.Place, exceptions bool,
+) (all []masks.Mount) {
 	recorded := map[uint64]bool{}
 	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
 		recorded[c.ID] = true

@@ -49,7 +49,8 @@ func parseEvents(b []byte) ([]fanEvent, error) {
 		if version != unix.FANOTIFY_METADATA_VERSION || size > len(b) || start < fanHeader || start > size {
 			return all, fmt.Errorf("cannot read an event of version %d and %d bytes", version, size)
 		}
-		e := fanEvent{mask: binary.NativeEndian.Uint64(b[8:]), fd: int(int32(binary.NativeEndian.Uint32(b[16:])))}
+		e := fanEvent{mask: binary.NativeEndian.Uint64(b[8:]),
+			fd: int(int32(binary.NativeEndian.Uint32(b[16:])))}
 		for info := b[start:size]; len(info) >= 4; {
 			n := int(binary.NativeEndian.Uint16(info[2:]))
 			if n < 4 || n > len(info) {
@@ -111,7 +112,8 @@ func (h handle) open(mount int) (int, error) {
 		return -1, unix.ESTALE
 	}
 	b := []byte(h)
-	return unix.OpenByHandleAt(mount, unix.NewFileHandle(int32(binary.NativeEndian.Uint32(b[8:])), b[12:]), unix.O_PATH|unix.O_CLOEXEC)
+	return unix.OpenByHandleAt(mount, unix.NewFileHandle(int32(binary.NativeEndian.Uint32(b[8:])), b[12:]),
+		unix.O_PATH|unix.O_CLOEXEC)
 }
 
 // handleOf is the handle of what fd is open on; fsid is of its file system.

@@ -34,7 +34,8 @@ const processName = "chatd-enforce"
 // error or, with IdleEnd, when it has been idle.
 func Run(o Options) error {
 	if !filepath.IsAbs(o.Dir) {
-		return fmt.Errorf("cannot keep file rules: --dir is %s, want an absolute path: %w", chat.Quote(o.Dir), chat.ErrInvalid)
+		return fmt.Errorf("cannot keep file rules: --dir is %s, want an absolute path: %w", chat.Quote(o.Dir),
+			chat.ErrInvalid)
 	}
 	// Best effort: nothing depends on the name.
 	_ = os.WriteFile("/proc/self/comm", []byte(processName), 0)
@@ -56,7 +57,8 @@ func lockDir(dir string) (*os.File, error) {
 			return lock, nil
 		}
 		if time.Now().After(end) {
-			return nil, errors.Join(fmt.Errorf("cannot keep file rules: another enforcer does: %w", chat.ErrBusy), lock.Close())
+			return nil, errors.Join(fmt.Errorf("cannot keep file rules: another enforcer does: %w",
+				chat.ErrBusy), lock.Close())
 		}
 	}
 }

@@ -81,7 +81,9 @@ func (s *session) ended() bool {
 
 // kill ends the session. One that has ended, or was let go of, is not an error.
 func (s *session) kill() error {
-	err := sys.OnDescriptor(s.pidfd, func(fd int) error { return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
+	err := sys.OnDescriptor(s.pidfd, func(fd int) error {
+		return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	})
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.ESRCH) {
 		return nil
 	}

@@ -146,7 +146,8 @@ func (w *watch) decide(s *watchedSession, q question) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	allow := !q.open || w.blind
-	if known && w.sessions[s.session.initProc.chat] == s && w.readNames() == nil && w.processAll(s) == nil && !s.backlog.overflowed {
+	if known && w.sessions[s.session.initProc.chat] == s && w.readNames() == nil && w.processAll(s) == nil &&
+		!s.backlog.overflowed {
 		began := time.Now()
 		allow = s.allows(q.fd, at)
 		s.opens.spend(time.Now(), time.Since(began))

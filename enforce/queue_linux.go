@@ -133,7 +133,8 @@ func (w *watch) queued() (int, error) {
 // each new directory in every session would let whoever makes many hold up every open. The root of
 // a tree is looked for all the same: its name does not say where it lies.
 func (w *watch) follow(e fanEvent, owners []*watchedSession) {
-	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" || len(w.roots[e.child]) > 0 {
+	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" ||
+		len(w.roots[e.child]) > 0 {
 		return
 	}
 	if _, ok := w.owners[e.child]; ok {
@@ -172,7 +173,9 @@ func (w *watch) ownersOf(dir handle) []*watchedSession {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *watchedSession) int { return cmp.Compare(a.session.initProc.chat, b.session.initProc.chat) })
+	slices.SortFunc(all, func(a, b *watchedSession) int {
+		return cmp.Compare(a.session.initProc.chat, b.session.initProc.chat)
+	})
 	if len(w.owners) > maxFound {
 		clear(w.owners)
 	}

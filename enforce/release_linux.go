@@ -42,7 +42,8 @@ func (w *watch) release(s *watchedSession) {
 		}
 		if t.Watched {
 			if w.marked[t.fsid]--; w.marked[t.fsid] == 0 {
-				_ = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM, nameMask, t.fd, "")
+				_ = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM,
+					nameMask, t.fd, "")
 			}
 		}
 		unix.Close(t.fd)

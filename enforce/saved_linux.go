@@ -41,9 +41,11 @@ func (e *enforcer) file(id chat.ID) string {
 
 // save writes a session's state for a later worker. The caller holds the session's lock.
 func (e *enforcer) save(s *session) error {
-	f := savedSession{Order: s.order, Mounts: s.baseIDs, StartMasks: s.startMaskIDs, LinkTargets: s.linkTargets}
+	f := savedSession{Order: s.order, Mounts: s.baseIDs, StartMasks: s.startMaskIDs,
+		LinkTargets: s.linkTargets}
 	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
-		f.Masks = append(f.Masks, savedMask{c.Path, c.Class, c.Parent, c.Dir, c.Base, c.Inode.Major, c.Inode.Minor, c.Inode.Ino, c.ID})
+		f.Masks = append(f.Masks, savedMask{c.Path, c.Class, c.Parent, c.Dir, c.Base, c.Inode.Major,
+			c.Inode.Minor, c.Inode.Ino, c.ID})
 	}
 	b, err := json.Marshal(f)
 	if err == nil {

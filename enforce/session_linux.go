@@ -108,7 +108,8 @@ func (s *session) openBases(root int) error {
 		if err == nil && st.Mnt_id != uint64(l.ID) {
 			err = errors.New("another mount hides it")
 		}
-		b := &pathclass.Base{Mount: l, Tree: -1, Top: fd, Handles: -1, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)}
+		b := &pathclass.Base{Mount: l, Tree: -1, Top: fd, Handles: -1,
+			Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)}
 		if err == nil {
 			b.Tree, err = masks.CopyBase(fd)
 		}
@@ -136,7 +137,8 @@ func sourceOf(o orders.Order) pathclass.Source {
 // apply applies the rules of order o, which may differ from the present ones. It runs on a thread
 // in the session's mount namespace.
 func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch *watch) error {
-	changed := s.wall != nil && (!bytes.Equal(o.Rules, s.order.Rules) || o.Agent != s.order.Agent || o.Home != s.order.Home)
+	changed := s.wall != nil &&
+		(!bytes.Equal(o.Rules, s.order.Rules) || o.Agent != s.order.Agent || o.Home != s.order.Home)
 	wall, err := s.wall, error(nil)
 	switch {
 	case wall == nil || changed:
@@ -229,7 +231,8 @@ func (s *session) applyMasks(o orders.Order, wall *pathclass.Wall, same bool, ro
 	if s.noMasks {
 		w.Wants = nil
 	}
-	m := masks.Mounter{Root: root, ProcFD: procFD, Sources: sources, Mounted: all, Bases: s.bases, Exceptions: wall.Exceptions, NoSwap: s.noSwap,
+	m := masks.Mounter{Root: root, ProcFD: procFD, Sources: sources, Mounted: all, Bases: s.bases,
+		Exceptions: wall.Exceptions, NoSwap: s.noSwap,
 		Mark: func(tree int) error { return watch.markMask(o.Chat, tree, procFD) }, Forget: watch.forget}
 	err = m.Apply(w.Wants, now)
 	s.masks, s.hiddenMasks = m.Mounted, slices.Collect(maps.Values(m.Dropped))

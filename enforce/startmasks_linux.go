@@ -61,7 +61,9 @@ func (s *session) adopt(l sys.Mount, wants []pathclass.Place, exceptions bool) m
 	}
 	c.Dir = path.Base(l.Root) == orders.ClosedDirectory
 	i := slices.IndexFunc(wants, func(w pathclass.Place) bool { return w.Path == l.Path })
-	roomy := c.Dir && (exceptions || slices.ContainsFunc(wants, func(w pathclass.Place) bool { return w.Path != l.Path && chat.Within(w.Path, l.Path) }))
+	roomy := c.Dir && (exceptions || slices.ContainsFunc(wants, func(w pathclass.Place) bool {
+		return w.Path != l.Path && chat.Within(w.Path, l.Path)
+	}))
 	if i >= 0 && wants[i].Class == filerules.Closed && wants[i].Dir == c.Dir && !roomy {
 		c.Place = wants[i]
 	}

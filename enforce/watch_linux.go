@@ -124,7 +124,8 @@ func (w *watch) begin(k *session, wall *pathclass.Wall, changed bool) error {
 	s := w.sessions[k.initProc.chat]
 	if s == nil {
 		s = &watchedSession{
-			session: k, denied: map[handle]denial{}, moved: map[string][]string{}, names: share{divisor: namesShare}, opens: share{divisor: opensShare},
+			session: k, denied: map[handle]denial{}, moved: map[string][]string{},
+			names: share{divisor: namesShare}, opens: share{divisor: opensShare},
 		}
 		err := w.openJournal(s)
 		sys.Failpoint("rules.journal")
@@ -174,7 +175,8 @@ func (w *watch) markNames(s *watchedSession) error {
 				continue
 			}
 			if w.marked[fsid] == 0 {
-				err = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, nameMask, fd, "")
+				err = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM,
+					nameMask, fd, "")
 			}
 			if slices.ContainsFunc(unwatchable, func(no error) bool { return errors.Is(err, no) }) {
 				continue
@@ -250,7 +252,8 @@ func (w *watch) markFD(s *watchedSession, fd, procFD int) error {
 	w.assignMount(st.Mnt_id, s)
 	err = unix.Fchdir(procFD)
 	if err == nil {
-		err = unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, strconv.Itoa(fd))
+		err = unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD,
+			strconv.Itoa(fd))
 	}
 	return errors.Join(err, unix.Chdir("/"))
 }

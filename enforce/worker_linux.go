@@ -40,7 +40,8 @@ type enforcer struct {
 }
 
 func newEnforcer(dir string, perm, names int, errs io.Writer) (*enforcer, error) {
-	k := &enforcer{dir: dir, errs: errs, sessions: map[chat.ID]*session{}, queued: map[chat.ID]bool{}, rechecks: make(chan chat.ID, 1024)}
+	k := &enforcer{dir: dir, errs: errs, sessions: map[chat.ID]*session{}, queued: map[chat.ID]bool{},
+		rechecks: make(chan chat.ID, 1024)}
 	var err error
 	if err := os.MkdirAll(filepath.Join(dir, "sessions"), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the enforcer's directory: %w", err)
@@ -48,7 +49,8 @@ func newEnforcer(dir string, perm, names int, errs io.Writer) (*enforcer, error)
 	if k.masks, err = makeMasks(dir); err != nil {
 		return nil, err
 	}
-	if k.procFD, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+	if k.procFD, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC,
+		0); err != nil {
 		return nil, fmt.Errorf("cannot open /proc/self/fd: %w", err)
 	}
 	k.watch = newWatch(perm, names)
@@ -141,7 +143,8 @@ func (e *enforcer) execute(o orders.Order) (orders.Answer, error) {
 	case orders.Refused:
 		return e.watch.refused.take(), nil
 	}
-	return orders.Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, lend, probe, refused or why: %w", chat.Quote(o.Verb), chat.ErrInvalid)
+	return orders.Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, lend, probe, refused or why: %w",
+		chat.Quote(o.Verb), chat.ErrInvalid)
 }
 
 // probe reports whether the rules of the order's session are enforced. Without a session it reports
@@ -179,12 +182,15 @@ func (e *enforcer) apply(s *session, o *orders.Order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("nobody keeps process %d of the chat any more: %w", s.initProc.pid, chat.ErrNotFound)
+		return fmt.Errorf("nobody keeps process %d of the chat any more: %w", s.initProc.pid,
+			chat.ErrNotFound)
 	}
 	if o == nil {
 		o = &s.order
 	}
-	if err := sys.InMountNamespace(s.ns, func() error { return s.apply(*o, e.masks, e.procFD, e.watch) }); err != nil {
+	if err := sys.InMountNamespace(s.ns, func() error {
+		return s.apply(*o, e.masks, e.procFD, e.watch)
+	}); err != nil {
 		return err
 	}
 	return e.save(s)
@@ -281,7 +287,8 @@ func (e *enforcer) end(s *session, why error) {
 	if s.ended() {
 		return
 	}
-	fmt.Fprintf(e.errs, "chatd-enforce: ending the session of chat %s: its file rules cannot be kept: %v\n", s.initProc.chat, why)
+	fmt.Fprintf(e.errs, "chatd-enforce: ending the session of chat %s: its file rules cannot be kept: %v\n",
+		s.initProc.chat, why)
 	if err := s.kill(); err != nil {
 		fmt.Fprintf(e.errs, "chatd-enforce: cannot end the session of chat %s: %v\n", s.initProc.chat, err)
 	}

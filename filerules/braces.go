@@ -23,7 +23,8 @@ func braces(s string) ([]string, error) {
 			continue
 		}
 		if len(done)+len(todo)+len(parts) > maxAlternatives {
-			return nil, fmt.Errorf("want braces that stand for at most %d patterns, got %s", maxAlternatives, chat.Quote(s))
+			return nil, fmt.Errorf("want braces that stand for at most %d patterns, got %s", maxAlternatives,
+				chat.Quote(s))
 		}
 		var out []string
 		for _, p := range parts {

@@ -33,7 +33,8 @@ func (v Verdict) Denied() bool { return v.Effect == Deny }
 
 // Explained converts the verdict to an answer.
 func (v Verdict) Explained() chat.Explained {
-	e := chat.Explained{Verdict: string(v.Effect), Layer: string(v.Layer), Name: v.Name, Paths: append([]string{}, v.Paths...), ByKernel: v.ByKernel}
+	e := chat.Explained{Verdict: string(v.Effect), Layer: string(v.Layer), Name: v.Name,
+		Paths: append([]string{}, v.Paths...), ByKernel: v.ByKernel}
 	if v.Rule != nil {
 		e.Rule, e.Place = v.Rule.String(), v.Rule.Place
 	}
@@ -72,11 +73,14 @@ func (rs *Ruleset) Check(p string, op Op) (Verdict, error) {
 	case p == "":
 		return Verdict{}, fmt.Errorf("cannot check an empty path: %w", chat.ErrInvalid)
 	case len(p) > MaxPath:
-		return Verdict{}, fmt.Errorf("cannot check a path of %d bytes: want at most %d: %w", len(p), MaxPath, chat.ErrInvalid)
+		return Verdict{}, fmt.Errorf("cannot check a path of %d bytes: want at most %d: %w", len(p), MaxPath,
+			chat.ErrInvalid)
 	case strings.IndexByte(p, 0) >= 0:
-		return Verdict{}, fmt.Errorf("cannot check path %s: it holds a NUL: %w", chat.Quote(p), chat.ErrInvalid)
+		return Verdict{}, fmt.Errorf("cannot check path %s: it holds a NUL: %w", chat.Quote(p),
+			chat.ErrInvalid)
 	case op != Read && op != Write && op != Edit && op != Bash:
-		return Verdict{}, fmt.Errorf("cannot check op %q: want one of read, write, edit, bash: %w", op, chat.ErrInvalid)
+		return Verdict{}, fmt.Errorf("cannot check op %q: want one of read, write, edit, bash: %w", op,
+			chat.ErrInvalid)
 	}
 	return rs.check(rs.names(Absolute(rs.scope.Home, rs.scope.Cwd, p)), op), nil
 }

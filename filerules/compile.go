@@ -116,7 +116,8 @@ func (p *Policy) For(s Scope) (*Ruleset, error) {
 	}
 	rs := &Ruleset{policy: p, scope: s}
 	for i, r := range p.Rules(s.Agent) {
-		c := CompiledRule{Rule: r, rank: i, Inert: p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules}
+		c := CompiledRule{Rule: r, rank: i, Inert: p.Mode == DenyWins && r.Effect == Allow &&
+			r.Layer == LayerGlobalRules}
 		c.Matchers = r.pattern.matchers(s, r.Effect)
 		if p.Mode == DenyWins {
 			c.rank += p.force(r) * MaxRules
@@ -136,7 +137,8 @@ func (p *Policy) For(s Scope) (*Ruleset, error) {
 
 func checkDir(what, dir string) error {
 	if !path.IsAbs(dir) || strings.IndexByte(dir, 0) >= 0 || len(dir) > MaxPath {
-		return fmt.Errorf("cannot use %s %s: want an absolute path: %w", what, chat.Quote(dir), chat.ErrInvalid)
+		return fmt.Errorf("cannot use %s %s: want an absolute path: %w", what, chat.Quote(dir),
+			chat.ErrInvalid)
 	}
 	return nil
 }
@@ -178,7 +180,8 @@ func (p pattern) matchers(s Scope, e Effect) []Matcher {
 		}
 	}
 	for _, alt := range p.alts {
-		base := map[anchor]string{anchorRoot: "/", anchorHome: s.Home, anchorCwd: s.Cwd, anchorName: "/"}[alt.anchor]
+		base := map[anchor]string{anchorRoot: "/", anchorHome: s.Home, anchorCwd: s.Cwd,
+			anchorName: "/"}[alt.anchor]
 		m := alt.matcher(base)
 		add(m)
 		if s.Resolve == nil {

@@ -34,7 +34,8 @@ func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 		w := rs.checkNamed(n, &left)
 		if left < 0 && !v.Denied() {
 			return Verdict{Paths: paths}, fmt.Errorf("cannot check %s: want at most %d steps "+
-				"of comparing paths with rules in a question: %w", chat.Quote(n.Text), MaxSteps, chat.ErrInvalid)
+				"of comparing paths with rules in a question: %w", chat.Quote(n.Text), MaxSteps,
+				chat.ErrInvalid)
 		}
 		if !v.Denied() && (w.Denied() || v.Rule == nil && w.Rule != nil) {
 			v = w

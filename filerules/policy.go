@@ -37,6 +37,9 @@ type Policy struct {
 	compiled func() []byte
 }
 
+// form is a Policy for encoding/json, which would keep all methods of a Policy in each program.
+type form Policy
+
 // Section is the rules of one access mapping.
 type Section struct {
 	Rules []Rule `json:"rules"`
@@ -54,14 +57,15 @@ const (
 // ReadCompiled reads a compiled policy, and trusts nothing of it: an unknown key is an error, and so is
 // every rule that package rulefile would not have written.
 func ReadCompiled(text []byte) (*Policy, error) {
-	var p Policy
+	var p form
 	if len(text) > MaxCompiled {
-		return nil, fmt.Errorf("cannot read compiled rules of %d bytes: want at most %d: %w", len(text), MaxCompiled, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot read compiled rules of %d bytes: want at most %d: %w", len(text),
+			MaxCompiled, chat.ErrInvalid)
 	}
 	if err := chat.Strict(text, &p); err != nil {
 		return nil, fmt.Errorf("cannot read compiled rules: %w: %w", err, chat.ErrInvalid)
 	}
-	return New(p)
+	return New(Policy(p))
 }
 
 // New checks a policy, and makes it ready to be compiled for a scope. It takes over p's slices.
@@ -82,7 +86,7 @@ func New(p Policy) (*Policy, error) {
 }
 
 func (p *Policy) text() []byte {
-	b, err := json.Marshal(p)
+	b, err := json.Marshal((*form)(p))
 	if err != nil {
 		panic(err) // strings, numbers and expressions that were read from text
 	}
@@ -125,7 +129,8 @@ func parseAll(rules []Rule, layers ...Layer) (count int, err error) {
 	for i := range rules {
 		r := &rules[i]
 		if !slices.Contains(layers, r.Layer) {
-			return 0, fmt.Errorf("a rule of layer %s is where %s belongs", chat.Quote(string(r.Layer)), layers[0])
+			return 0, fmt.Errorf("a rule of layer %s is where %s belongs",
+				chat.Quote(string(r.Layer)), layers[0])
 		}
 		if err := r.parse(); err != nil {
 			return 0, fmt.Errorf("%s: %w", r.Place, err)

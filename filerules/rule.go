@@ -138,7 +138,8 @@ var defaultRules = sync.OnceValue(func() []Rule {
 	var rules []Rule
 	for _, text := range defaults {
 		r := Rule{
-			Effect: Deny, Pattern: text, Globs: []string{text}, Ops: All, Layer: LayerDefaults, Place: BuiltIn,
+			Effect: Deny, Pattern: text, Globs: []string{text}, Ops: All, Layer: LayerDefaults,
+			Place: BuiltIn,
 		}
 		if err := r.parse(); err != nil {
 			panic(err) // a constant of this file, TestDefaults

@@ -31,14 +31,15 @@ func (p *Policy) warnOf(agent string, s Section) (all []string) {
 		warn := func(format string, args ...any) {
 			all = append(all, r.Place+": "+r.String()+": "+fmt.Sprintf(format, args...))
 		}
-		if command := r.getsThrough(rs); command != "" {
+		if command := getsThrough(r, rs); command != "" {
 			warn("ops has no bash, so that this command gets through: %s", command)
 		}
-		if r.needsToBeThere(rs) {
+		if needsToBeThere(r, rs) {
 			warn("the directory around it is closed: what is there when a session starts is open, and what comes from outside into a directory that was there; the chat cannot make it")
 		}
 		if p.Mode == DenyWins && r.Effect == Allow && r.Layer == LayerGlobalRules {
-			warn("a global allow has no force in mode %s: want it in an agent's section, or mode %s", DenyWins, FirstMatch)
+			warn("a global allow has no force in mode %s: want it in an agent's section, or mode %s",
+				DenyWins, FirstMatch)
 		}
 		if inner := strings.Trim(r.Pattern, "/"); r.pattern.regex != nil && regexp.QuoteMeta(inner) == inner {
 			warn("what is between slashes is a regular expression: for a directory, want /%s", inner)
@@ -49,7 +50,7 @@ func (p *Policy) warnOf(agent string, s Section) (all []string) {
 
 // getsThrough is a command that reads a path which the rule denies to read; empty if none does, or
 // if the rule denies bash. The kernel makes paths that may not be written or edited read-only.
-func (r Rule) getsThrough(rs *Ruleset) string {
+func getsThrough(r Rule, rs *Ruleset) string {
 	if r.Effect != Deny || r.Ops&Bash != 0 || r.Ops&Read == 0 {
 		return ""
 	}
@@ -66,7 +67,7 @@ func (r Rule) getsThrough(rs *Ruleset) string {
 
 // needsToBeThere reports whether an allow opens a path in a closed directory, in which the chat
 // cannot create it.
-func (r Rule) needsToBeThere(rs *Ruleset) bool {
+func needsToBeThere(r Rule, rs *Ruleset) bool {
 	example := r.pattern.example()
 	if r.Effect != Allow || example == "" {
 		return false
@@ -81,7 +82,8 @@ func (p pattern) example() string {
 		return ""
 	}
 	alt := p.alts[0]
-	names := []string{map[anchor]string{anchorRoot: "", anchorHome: "~", anchorCwd: ".", anchorName: "."}[alt.anchor]}
+	names := []string{map[anchor]string{anchorRoot: "", anchorHome: "~", anchorCwd: ".",
+		anchorName: "."}[alt.anchor]}
 	if alt.segs[0].deep {
 		names[0] = "."
 	}

@@ -61,7 +61,8 @@ func ABI() int {
 func Enforce(r Rules, minABI int, scope bool) (Result, error) {
 	abi := min(ABI(), maxABI)
 	if minABI = max(minABI, 1); abi < minABI {
-		return Result{}, fmt.Errorf("cannot enforce Landlock: the kernel has ABI %d, want at least %d: %w", abi, minABI, chat.ErrUnsupported)
+		return Result{}, fmt.Errorf("cannot enforce Landlock: the kernel has ABI %d, want at least %d: %w",
+			abi, minABI, chat.ErrUnsupported)
 	}
 	config := ll.Config{HandledAccessFS: handled(abi)}
 	if scope && abi >= ScopeABI {

@@ -128,7 +128,8 @@ func chainDrift(family string, was, now map[string][]string) []string {
 		case len(rules) == 0:
 			found = append(found, fmt.Sprintf("The %s chain %s was flushed.", family, chain))
 		default:
-			found = append(found, fmt.Sprintf("The %s chain %s was changed: %s.", family, chain, firstDifference(was[chain], rules)))
+			found = append(found, fmt.Sprintf("The %s chain %s was changed: %s.", family, chain,
+				firstDifference(was[chain], rules)))
 		}
 	}
 	for _, chain := range slices.Sorted(maps.Keys(now)) {

@@ -20,7 +20,9 @@ func (t *Table) Mend(ctx context.Context) (found []string, err error) {
 	}
 	var lost [2][]string
 	var errs [2]error
-	t.each(func(i int, s half) { lost[i], errs[i] = s.mendJump(ctx, t.last, flatten(t.opts, t.last), t.opts.Range) })
+	t.each(func(i int, s half) {
+		lost[i], errs[i] = s.mendJump(ctx, t.last, flatten(t.opts, t.last), t.opts.Range)
+	})
 	found = append(lost[0], lost[1]...)
 	if errors.Join(errs[:]...) == nil {
 		drift, derr := t.drift()
@@ -47,12 +49,15 @@ func (t *Table) each(do func(i int, s half)) {
 
 // mendJump looks at OUTPUT alone, which is one program, and writes everything of this family
 // where its jump does not stand.
-func (s half) mendJump(ctx context.Context, policies []Policy, segments []segment, r Range) (found []string, err error) {
+func (s half) mendJump(
+	ctx context.Context, policies []Policy, segments []segment, r Range,
+) (found []string, err error) {
 	output, err := s.rules("OUTPUT")
 	if err != nil || jumpStands(output, r) {
 		return nil, err
 	}
-	text := strings.TrimSuffix(restoreText(s.family, policies, segments, nil), "COMMIT\n") + jumpText(r, jumps(output)) + "COMMIT\n"
+	text := strings.TrimSuffix(restoreText(s.family, policies, segments, nil), "COMMIT\n") + jumpText(r,
+		jumps(output)) + "COMMIT\n"
 	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
 		return nil, fmt.Errorf("cannot write the %s chains and their jump: %w", s.name, err)
 	}

@@ -29,11 +29,13 @@ func (t *Table) Probe() chat.Layer {
 		return l
 	}
 	if len(found) > 0 {
-		l.Probe, l.Fix = "nothing was sent, because the rules are not as written: "+strings.Join(found, " "), "apply the policies again"
+		l.Probe, l.Fix = "nothing was sent, because the rules are not as written: "+strings.Join(found,
+			" "), "apply the policies again"
 		return l
 	}
 	l.State, l.Fix = chat.LayerUnknown, "give the host a route, or lo its address: nothing was refused"
-	for _, try := range []attempt{{"192.0.2.1", 443, false}, {"192.0.2.1", 53, true}, {"2001:db8::1", 443, false}, {"2001:db8::1", 53, true}} {
+	for _, try := range []attempt{{"192.0.2.1", 443, false}, {"192.0.2.1", 53, true},
+		{"2001:db8::1", 443, false}, {"2001:db8::1", 53, true}} {
 		tried(&l, try.String(), sys.AsUID(t.opts.ProbeUID, try.send))
 	}
 	t.probeLoopback(&l)
@@ -88,7 +90,8 @@ func listen(addr netip.Addr) (fd, port int, err error) {
 	case *unix.SockaddrInet6:
 		return fd, a.Port, nil
 	}
-	return -1, 0, errors.Join(fmt.Errorf("cannot learn the port of a listener on %s: %w", addr, err), unix.Close(fd))
+	return -1, 0, errors.Join(fmt.Errorf("cannot learn the port of a listener on %s: %w", addr, err),
+		unix.Close(fd))
 }
 
 func socket(addr netip.Addr, udp bool) (int, error) {

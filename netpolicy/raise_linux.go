@@ -44,7 +44,8 @@ func (s half) raiseChains(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot look for the %s chain %s: %w", s.name, whoChain, locked(err))
 		}
-		if _, err = command(ctx, raiseText(s.family, !known), s.restore, "-w", s.wait, "--noflush"); err == nil {
+		if _, err = command(ctx, raiseText(s.family, !known), s.restore, "-w", s.wait,
+			"--noflush"); err == nil {
 			return nil
 		}
 		errs = append(errs, err)

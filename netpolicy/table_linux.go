@@ -46,22 +46,27 @@ type Table struct {
 func Open(o Options) (*Table, error) { return open(o, hostTools) }
 
 func open(o Options, t tools) (*Table, error) {
-	if o.Range.Low == 0 || o.Range.Low > o.Range.High || o.Range.High == ^uint32(0) || !o.Range.Contains(o.ProbeUID) {
+	if o.Range.Low == 0 || o.Range.Low > o.Range.High || o.Range.High == ^uint32(0) ||
+		!o.Range.Contains(o.ProbeUID) {
 		return nil, fmt.Errorf("cannot open the network policy: uids %s with probe uid %d: want a range without 0 and %d, and the probe uid inside it: %w",
 			o.Range, o.ProbeUID, ^uint32(0), chat.ErrInvalid)
 	}
 	for _, name := range []*string{&t.iptables, &t.ip6tables, &t.restore4, &t.restore6} {
 		path, err := exec.LookPath(*name)
 		if err != nil {
-			return nil, fmt.Errorf("cannot find %s: install the package iptables: %w: %w", *name, chat.ErrUnsupported, err)
+			return nil, fmt.Errorf("cannot find %s: install the package iptables: %w: %w", *name,
+				chat.ErrUnsupported, err)
 		}
 		*name = path
 	}
 	seconds := int(cmp.Or(o.LockWait, lockWait).Seconds())
-	v4, err4 := iptables.New(iptables.Path(t.iptables), iptables.IPFamily(iptables.ProtocolIPv4), iptables.Timeout(seconds))
-	v6, err6 := iptables.New(iptables.Path(t.ip6tables), iptables.IPFamily(iptables.ProtocolIPv6), iptables.Timeout(seconds))
+	v4, err4 := iptables.New(iptables.Path(t.iptables), iptables.IPFamily(iptables.ProtocolIPv4),
+		iptables.Timeout(seconds))
+	v6, err6 := iptables.New(iptables.Path(t.ip6tables), iptables.IPFamily(iptables.ProtocolIPv6),
+		iptables.Timeout(seconds))
 	if err := errors.Join(err4, err6); err != nil {
-		return nil, fmt.Errorf("cannot use %s and %s: %w: %w", t.iptables, t.ip6tables, chat.ErrUnsupported, err)
+		return nil, fmt.Errorf("cannot use %s and %s: %w: %w", t.iptables, t.ip6tables,
+			chat.ErrUnsupported, err)
 	}
 	return &Table{opts: o, sides: [2]half{
 		{ipv4, v4, t.restore4, strconv.Itoa(seconds)}, {ipv6, v6, t.restore6, strconv.Itoa(seconds)}}}, nil
@@ -128,7 +133,9 @@ func (t *Table) write(ctx context.Context, policies []Policy) error {
 
 // writeChains replaces the content of every chain of chatd in one transaction, and deletes those
 // that are there and not wanted.
-func (s half) writeChains(ctx context.Context, policies []Policy, segments []segment, there map[string][]string) error {
+func (s half) writeChains(
+	ctx context.Context, policies []Policy, segments []segment, there map[string][]string,
+) error {
 	wanted := restoreText(s.family, policies, segments, nil)
 	var stale []string
 	for chain := range there {
@@ -150,7 +157,9 @@ func jumpSpec(r Range) []string {
 
 // jumps are the rules of OUTPUT that lead to CHATD, as iptables -S prints them.
 func jumps(output []string) []string {
-	return slices.DeleteFunc(slices.Clone(output), func(r string) bool { return !strings.HasSuffix(r, " -j "+chainPrefix) })
+	return slices.DeleteFunc(slices.Clone(output), func(r string) bool {
+		return !strings.HasSuffix(r, " -j "+chainPrefix)
+	})
 }
 
 // jumpStands reports whether the one jump is the first rule of OUTPUT: behind
@@ -207,7 +216,8 @@ func (s half) removeChains(ctx context.Context) error {
 	if len(chains) == 0 {
 		return nil
 	}
-	if _, err := command(ctx, transaction(nil, nil, chains), s.restore, "-w", s.wait, "--noflush"); err != nil {
+	if _, err := command(ctx, transaction(nil, nil, chains), s.restore, "-w", s.wait,
+		"--noflush"); err != nil {
 		return fmt.Errorf("cannot delete the %s chains: %w", s.name, err)
 	}
 	return nil

@@ -110,7 +110,8 @@ func nodeRules(chain string, nodes []node) []string {
 		if n.comment != "" {
 			note = "-m comment --comment " + n.comment + " "
 		}
-		rules = append(rules, fmt.Sprintf("-A %s -m owner --uid-owner %s %s-g %s", chain, n.Range, note, n.chain))
+		rules = append(rules,
+			fmt.Sprintf("-A %s -m owner --uid-owner %s %s-g %s", chain, n.Range, note, n.chain))
 	}
 	return rules
 }

@@ -27,11 +27,13 @@ const (
 // changed, by any process, until ctx ends; and touched as soon as it hears of a change, before it
 // waits for more. It does not see iptables-legacy, whose tables send no notifications.
 func Watch(ctx context.Context, touched func(), changed func(context.Context)) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("cannot watch the packet rules: %w", err)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (nfnlgrpNftables - 1)}); err != nil {
+	if err := unix.Bind(fd,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (nfnlgrpNftables - 1)}); err != nil {
 		return errors.Join(fmt.Errorf("cannot watch the packet rules: %w", err), unix.Close(fd))
 	}
 	events := os.NewFile(uintptr(fd), "netlink")

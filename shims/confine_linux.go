@@ -76,7 +76,8 @@ type dirError struct {
 }
 
 func (e *dirError) Error() string {
-	return fmt.Sprintf("cannot enter %s: %v: want a directory that the chat sees and may enter", chat.Quote(e.dir), e.err)
+	return fmt.Sprintf("cannot enter %s: %v: want a directory that the chat sees and may enter",
+		chat.Quote(e.dir), e.err)
 }
 
 func (e *dirError) Unwrap() error { return e.err }
@@ -120,7 +121,8 @@ func checkOutcome(r *plan.Report, p plan.Plan) error {
 	privileges := r.CapEff | r.CapPrm | r.CapInh | r.CapAmb
 	switch {
 	case !p.LeavesOut(chat.LayerPrivileges) && (privileges != 0 || !r.NoNewPrivs):
-		return fmt.Errorf("no_new_privs is %t, capabilities eff %x prm %x inh %x amb %x, want none", r.NoNewPrivs, r.CapEff, r.CapPrm, r.CapInh, r.CapAmb)
+		return fmt.Errorf("no_new_privs is %t, capabilities eff %x prm %x inh %x amb %x, want none",
+			r.NoNewPrivs, r.CapEff, r.CapPrm, r.CapInh, r.CapAmb)
 	case !p.LeavesOut(chat.LayerSeccomp) && r.Seccomp != unix.SECCOMP_MODE_FILTER:
 		return fmt.Errorf("seccomp mode is %d, want %d", r.Seccomp, unix.SECCOMP_MODE_FILTER)
 	}

@@ -81,7 +81,8 @@ func receiveFiles() ([]*os.File, error) {
 	buf, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, oobn, flags, _, err := unix.Recvmsg(0, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil || string(buf[:n]) != "files" || flags&unix.MSG_CTRUNC != 0 {
-		return nil, fmt.Errorf("cannot receive the files: got %q: %w", buf[:max(n, 0)], errors.Join(err, chat.ErrInvalid))
+		return nil, fmt.Errorf("cannot receive the files: got %q: %w", buf[:max(n, 0)],
+			errors.Join(err, chat.ErrInvalid))
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {
@@ -186,7 +187,8 @@ func checkMounts(e plan.Entry) error {
 		}
 		if st.Dev != m.Dev || st.Ino != m.Ino {
 			return fmt.Errorf("%s is not the chat's own: is pam_namespace.so in the PAM service, and does "+
-				"/etc/security/namespace.d/chatd.conf name the directories of chatd's state: %w", m.Path, chat.ErrUnsupported)
+				"/etc/security/namespace.d/chatd.conf name the directories of chatd's state: %w", m.Path,
+				chat.ErrUnsupported)
 		}
 	}
 	var st unix.Stat_t

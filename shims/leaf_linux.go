@@ -45,7 +45,8 @@ func ownCgroup() (string, error) {
 			return filepath.Join("/sys/fs/cgroup", path), nil
 		}
 	}
-	return "", fmt.Errorf("cannot find the own cgroup in %s: %w", chat.Quote(string(text)), chat.ErrUnsupported)
+	return "", fmt.Errorf("cannot find the own cgroup in %s: %w", chat.Quote(string(text)),
+		chat.ErrUnsupported)
 }
 
 // endCompany ends every other process of the unit, and returns when this one is alone. At
@@ -83,7 +84,8 @@ func company(own string) ([]int, error) {
 	for f := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(f)
 		if err != nil || pid <= 1 {
-			return nil, fmt.Errorf("cannot list the unit's processes: %s is none of this namespace: %w", chat.Quote(f), chat.ErrUnsupported)
+			return nil, fmt.Errorf("cannot list the unit's processes: %s is none of this namespace: %w",
+				chat.Quote(f), chat.ErrUnsupported)
 		}
 		if pid != os.Getpid() {
 			others = append(others, pid)

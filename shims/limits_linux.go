@@ -100,14 +100,16 @@ func resetSignals() error {
 			continue
 		}
 		var a kernelAction
-		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), maskBytes, 0, 0); e != 0 {
+		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), maskBytes,
+			0, 0); e != 0 {
 			return fmt.Errorf("cannot read the action of signal %d: %w", sig, e)
 		}
 		if a.handler != ignored {
 			continue
 		}
 		a = kernelAction{}
-		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, maskBytes, 0, 0); e != 0 {
+		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, maskBytes,
+			0, 0); e != 0 {
 			return fmt.Errorf("cannot reset signal %d: %w", sig, e)
 		}
 	}

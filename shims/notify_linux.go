@@ -26,7 +26,8 @@ func notify(state string, files []int) error {
 		if len(files) > 0 {
 			rights = unix.UnixRights(files...)
 		}
-		err = errors.Join(unix.Sendmsg(fd, []byte(state), rights, &unix.SockaddrUnix{Name: path}, unix.MSG_NOSIGNAL), unix.Close(fd))
+		err = errors.Join(unix.Sendmsg(fd, []byte(state), rights, &unix.SockaddrUnix{Name: path},
+			unix.MSG_NOSIGNAL), unix.Close(fd))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot tell systemd %q: %w", state, err)

@@ -21,7 +21,8 @@ func probeNetwork(s plan.ProbeSpec) *finding {
 	f.expect(err == nil && len(names) == 1 && names[0] == "lo", "interfaces: %s", strings.Join(names, " "))
 	if s.Abstract != "" {
 		err := connectAbstract(s.Abstract)
-		f.expect(err == unix.ECONNREFUSED, "connect to abstract socket %s outside: %s", s.Abstract, outcome(err))
+		f.expect(err == unix.ECONNREFUSED, "connect to abstract socket %s outside: %s", s.Abstract,
+			outcome(err))
 	}
 	return f
 }
@@ -65,19 +66,26 @@ func probeSeccomp(s plan.Status) *finding {
 	}{
 		// No descriptor: EBADF without the filter. The high bit is one that the
 		// kernel drops and a careless filter compares.
-		{"ioctl TIOCSTI with a high bit set", unix.EPERM, unix.SYS_IOCTL, [3]uintptr{^uintptr(0), 1<<32 | unix.TIOCSTI, 0}},
+		{"ioctl TIOCSTI with a high bit set", unix.EPERM, unix.SYS_IOCTL,
+			[3]uintptr{^uintptr(0), 1<<32 | unix.TIOCSTI, 0}},
 		{"socket AF_VSOCK", unix.EPERM, unix.SYS_SOCKET, [3]uintptr{unix.AF_VSOCK, unix.SOCK_STREAM, 0}},
-		{"socket AF_NETLINK, process connector", unix.EPERM, unix.SYS_SOCKET, [3]uintptr{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_CONNECTOR}},
-		{"socket AF_NETLINK, routes", unix.EAFNOSUPPORT, unix.SYS_SOCKET, [3]uintptr{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_ROUTE}},
+		{"socket AF_NETLINK, process connector", unix.EPERM, unix.SYS_SOCKET,
+			[3]uintptr{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_CONNECTOR}},
+		{"socket AF_NETLINK, routes", unix.EAFNOSUPPORT, unix.SYS_SOCKET,
+			[3]uintptr{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_ROUTE}},
 		// No descriptor, no filter: EBADF and EFAULT without ours.
-		{"setsockopt SO_ATTACH_FILTER", unix.ENOPROTOOPT, unix.SYS_SETSOCKOPT, [3]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}},
-		{"setsockopt SO_TIMESTAMPING", unix.ENOPROTOOPT, unix.SYS_SETSOCKOPT, [3]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_TIMESTAMPING}},
-		{"seccomp of a further filter", unix.EINVAL, unix.SYS_SECCOMP, [3]uintptr{unix.SECCOMP_SET_MODE_FILTER, 0, 0}},
+		{"setsockopt SO_ATTACH_FILTER", unix.ENOPROTOOPT, unix.SYS_SETSOCKOPT,
+			[3]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}},
+		{"setsockopt SO_TIMESTAMPING", unix.ENOPROTOOPT, unix.SYS_SETSOCKOPT,
+			[3]uintptr{^uintptr(0), unix.SOL_SOCKET, unix.SO_TIMESTAMPING}},
+		{"seccomp of a further filter", unix.EINVAL, unix.SYS_SECCOMP,
+			[3]uintptr{unix.SECCOMP_SET_MODE_FILTER, 0, 0}},
 		{"io_uring_setup", unix.EPERM, unix.SYS_IO_URING_SETUP, [3]uintptr{}},
 		{"keyctl", unix.EPERM, unix.SYS_KEYCTL, [3]uintptr{unix.KEYCTL_GET_KEYRING_ID, ^uintptr(2), 0}},
 		{"clone3", unix.ENOSYS, unix.SYS_CLONE3, [3]uintptr{}},
 		// No path: EFAULT without the filter.
-		{"mknodat of a whiteout", unix.EPERM, unix.SYS_MKNODAT, [3]uintptr{^uintptr(0), 0, unix.S_IFCHR | 0o600}},
+		{"mknodat of a whiteout", unix.EPERM, unix.SYS_MKNODAT,
+			[3]uintptr{^uintptr(0), 0, unix.S_IFCHR | 0o600}},
 	} {
 		fd, _, e := unix.Syscall(c.nr, c.args[0], c.args[1], c.args[2])
 		f.expect(e == c.want, "%s: %s", c.what, e.Error())
@@ -93,7 +101,8 @@ func probePrivileges(s plan.Status) *finding {
 	f := &finding{by: "no_new_privs, empty capability sets"}
 	f.expect(s.NoNewPrivs, "no_new_privs is %t", s.NoNewPrivs)
 	f.expect(len(s.UIDs) == 4 && s.CapEff|s.CapPrm|s.CapInh|s.CapAmb == 0,
-		"capabilities: effective %x, permitted %x, inheritable %x, ambient %x (bounding %x)", s.CapEff, s.CapPrm, s.CapInh, s.CapAmb, s.CapBnd)
+		"capabilities: effective %x, permitted %x, inheritable %x, ambient %x (bounding %x)", s.CapEff,
+		s.CapPrm, s.CapInh, s.CapAmb, s.CapBnd)
 	gained, tried := gainBySetuid("/usr/bin/su")
 	if tried {
 		f.expect(!gained, "running setuid /usr/bin/su gains an effective uid: %t", gained)

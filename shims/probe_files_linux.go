@@ -21,7 +21,8 @@ func probeHome(home string) *finding {
 		f.expect(false, "stat %s: %v", home, err)
 		return f
 	}
-	f.expect(int(st.Uid) == os.Getuid() && st.Mode&0o077 == 0, "%s belongs to uid %d, mode %04o", home, st.Uid, st.Mode&0o7777)
+	f.expect(int(st.Uid) == os.Getuid() && st.Mode&0o077 == 0, "%s belongs to uid %d, mode %04o", home,
+		st.Uid, st.Mode&0o7777)
 	err := unix.Mkdir(filepath.Join(home, probeName), 0o700)
 	f.expect(err == nil, "mkdir in it: %s", outcome(err))
 	if err == nil {
@@ -165,7 +166,8 @@ func probeTerminals(f *finding) {
 }
 
 // hostCounters show activity of the whole host, and no program needs them.
-var hostCounters = []string{"/proc/vmstat", "/proc/interrupts", "/proc/sys/fs/file-nr", "/proc/sys/kernel/pty/nr"}
+var hostCounters = []string{"/proc/vmstat", "/proc/interrupts", "/proc/sys/fs/file-nr",
+	"/proc/sys/kernel/pty/nr"}
 
 func probeCounters(f *finding) {
 	for _, p := range hostCounters {

@@ -56,9 +56,11 @@ func Probe(s plan.ProbeSpec) []chat.Layer {
 	return []chat.Layer{
 		probeHome(s.Home).layer(chat.LayerHome, homeFix(s.Home)),
 		probeTmp().layer(chat.LayerTmp, "start the session with /tmp, /var/tmp and /dev/shm of its own"),
-		probeNetwork(s).layer(chat.LayerNetwork, "use a kernel with Landlock ABI 6 (Linux 6.12), or network: none"),
+		probeNetwork(s).layer(chat.LayerNetwork,
+			"use a kernel with Landlock ABI 6 (Linux 6.12), or network: none"),
 		probeProc(s.PID, len(s.Locked) > 0).layer(chat.LayerProc, "let bwrap make a pid namespace"),
-		probeMounts(s).layer(chat.LayerView, "start the session through bwrap, on a kernel with overlay whose root is on less than two overlays"),
+		probeMounts(s).layer(chat.LayerView,
+			"start the session through bwrap, on a kernel with overlay whose root is on less than two overlays"),
 		probeLandlock().layer(chat.LayerLandlock, "boot with landlock in lsm="),
 		probeSeccomp(status).layer(chat.LayerSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
 		probePrivileges(status).layer(chat.LayerPrivileges, "start commands through chatd-shim confine"),

@@ -25,7 +25,8 @@ import (
 // code, or by its signal.
 func runPTY(args []string, errs io.Writer) int {
 	if len(args) < 4 || args[2] != "--" {
-		return fail(errs, fmt.Errorf("cannot make a terminal: want ROWS COLS -- COMMAND: %w", chat.ErrInvalid))
+		return fail(errs,
+			fmt.Errorf("cannot make a terminal: want ROWS COLS -- COMMAND: %w", chat.ErrInvalid))
 	}
 	rows, err := strconv.ParseUint(args[0], 10, 16)
 	cols, cerr := strconv.ParseUint(args[1], 10, 16)
@@ -108,7 +109,8 @@ func take(kind byte, body []byte, master *os.File) error {
 		_, err := master.Write([]byte{endOfText})
 		return err
 	case kind == stream.FrameSize && len(body) == 4:
-		return pty.Setsize(master, &pty.Winsize{Rows: binary.BigEndian.Uint16(body), Cols: binary.BigEndian.Uint16(body[2:])})
+		return pty.Setsize(master,
+			&pty.Winsize{Rows: binary.BigEndian.Uint16(body), Cols: binary.BigEndian.Uint16(body[2:])})
 	}
 	return fmt.Errorf("cannot use a frame of kind %q and %d bytes: %w", kind, len(body), chat.ErrInvalid)
 }

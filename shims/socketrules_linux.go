@@ -74,26 +74,36 @@ type optionsOfLevel struct {
 // gives up a socket on which it fails.
 var socketOptions = []optionsOfLevel{
 	{unix.SOL_SOCKET, []uint32{unix.SO_SNDBUF, unix.SO_RCVBUF}, []uint32{
-		unix.SO_REUSEADDR, unix.SO_DONTROUTE, unix.SO_BROADCAST, unix.SO_KEEPALIVE, unix.SO_OOBINLINE, unix.SO_PRIORITY,
-		unix.SO_LINGER, unix.SO_REUSEPORT, unix.SO_PASSCRED, unix.SO_RCVLOWAT, unix.SO_SNDLOWAT, unix.SO_RCVTIMEO,
+		unix.SO_REUSEADDR, unix.SO_DONTROUTE, unix.SO_BROADCAST, unix.SO_KEEPALIVE, unix.SO_OOBINLINE,
+		unix.SO_PRIORITY,
+		unix.SO_LINGER, unix.SO_REUSEPORT, unix.SO_PASSCRED, unix.SO_RCVLOWAT, unix.SO_SNDLOWAT,
+		unix.SO_RCVTIMEO,
 		unix.SO_SNDTIMEO, unix.SO_RCVTIMEO_NEW, unix.SO_SNDTIMEO_NEW, unix.SO_BINDTODEVICE, unix.SO_PASSSEC,
 		unix.SO_PEEK_OFF, unix.SO_RXQ_OVFL, unix.SO_INCOMING_CPU, unix.SO_PASSPIDFD,
 	}},
 	{unix.IPPROTO_TCP, nil, []uint32{
-		unix.TCP_NODELAY, unix.TCP_MAXSEG, unix.TCP_CORK, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT,
+		unix.TCP_NODELAY, unix.TCP_MAXSEG, unix.TCP_CORK, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL,
+		unix.TCP_KEEPCNT,
 		unix.TCP_SYNCNT, unix.TCP_LINGER2, unix.TCP_DEFER_ACCEPT, unix.TCP_WINDOW_CLAMP, unix.TCP_QUICKACK,
 		unix.TCP_CONGESTION, unix.TCP_USER_TIMEOUT, unix.TCP_NOTSENT_LOWAT, unix.TCP_INQ,
 	}},
 	{unix.IPPROTO_IP, []uint32{unix.IP_RECVERR}, []uint32{
-		unix.IP_TOS, unix.IP_TTL, unix.IP_PKTINFO, unix.IP_MTU_DISCOVER, unix.IP_RECVTTL, unix.IP_RECVTOS, unix.IP_FREEBIND,
-		unix.IP_RECVORIGDSTADDR, unix.IP_MINTTL, unix.IP_BIND_ADDRESS_NO_PORT, unix.IP_RECVFRAGSIZE, unix.IP_MULTICAST_IF,
-		unix.IP_MULTICAST_TTL, unix.IP_MULTICAST_LOOP, unix.IP_MULTICAST_ALL, unix.IP_UNICAST_IF, unix.IP_LOCAL_PORT_RANGE,
+		unix.IP_TOS, unix.IP_TTL, unix.IP_PKTINFO, unix.IP_MTU_DISCOVER, unix.IP_RECVTTL, unix.IP_RECVTOS,
+		unix.IP_FREEBIND,
+		unix.IP_RECVORIGDSTADDR, unix.IP_MINTTL, unix.IP_BIND_ADDRESS_NO_PORT, unix.IP_RECVFRAGSIZE,
+		unix.IP_MULTICAST_IF,
+		unix.IP_MULTICAST_TTL, unix.IP_MULTICAST_LOOP, unix.IP_MULTICAST_ALL, unix.IP_UNICAST_IF,
+		unix.IP_LOCAL_PORT_RANGE,
 	}},
 	{unix.IPPROTO_IPV6, []uint32{unix.IPV6_RECVERR}, []uint32{
-		unix.IPV6_V6ONLY, unix.IPV6_UNICAST_HOPS, unix.IPV6_MULTICAST_IF, unix.IPV6_MULTICAST_HOPS, unix.IPV6_MULTICAST_LOOP,
-		unix.IPV6_MULTICAST_ALL, unix.IPV6_MTU_DISCOVER, unix.IPV6_MTU, unix.IPV6_RECVPKTINFO, unix.IPV6_RECVHOPLIMIT,
-		unix.IPV6_RECVTCLASS, unix.IPV6_TCLASS, unix.IPV6_DONTFRAG, unix.IPV6_RECVPATHMTU, unix.IPV6_AUTOFLOWLABEL,
-		unix.IPV6_ADDR_PREFERENCES, unix.IPV6_RECVORIGDSTADDR, unix.IPV6_RECVFRAGSIZE, unix.IPV6_FREEBIND, unix.IPV6_UNICAST_IF,
+		unix.IPV6_V6ONLY, unix.IPV6_UNICAST_HOPS, unix.IPV6_MULTICAST_IF, unix.IPV6_MULTICAST_HOPS,
+		unix.IPV6_MULTICAST_LOOP,
+		unix.IPV6_MULTICAST_ALL, unix.IPV6_MTU_DISCOVER, unix.IPV6_MTU, unix.IPV6_RECVPKTINFO,
+		unix.IPV6_RECVHOPLIMIT,
+		unix.IPV6_RECVTCLASS, unix.IPV6_TCLASS, unix.IPV6_DONTFRAG, unix.IPV6_RECVPATHMTU,
+		unix.IPV6_AUTOFLOWLABEL,
+		unix.IPV6_ADDR_PREFERENCES, unix.IPV6_RECVORIGDSTADDR, unix.IPV6_RECVFRAGSIZE, unix.IPV6_FREEBIND,
+		unix.IPV6_UNICAST_IF,
 	}},
 	{unix.IPPROTO_UDP, nil, []uint32{unix.UDP_SEGMENT, unix.UDP_GRO}},
 }
@@ -115,7 +125,8 @@ func optionRule(netlink bool) []bpf.Instruction {
 			// TCP_FASTOPEN_CONNECT makes connect(2) wait for data, see MSG_FASTOPEN.
 			body = append(anyOf(2, unix.EOPNOTSUPP, unix.TCP_FASTOPEN_CONNECT), body...)
 		}
-		out = append(out, argument(1), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: l.level, SkipTrue: uint8(len(body))})
+		out = append(out, argument(1),
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: l.level, SkipTrue: uint8(len(body))})
 		out = append(out, body...)
 	}
 	return out
@@ -132,5 +143,6 @@ func filterRules(open bool) []bpf.Instruction {
 		argument(0),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: uint8(len(mode))},
 	}, mode...)
-	return append(rule(unix.SYS_PRCTL, prctl), rule(unix.SYS_SECCOMP, anyOf(0, unix.EINVAL, unix.SECCOMP_SET_MODE_FILTER))...)
+	return append(rule(unix.SYS_PRCTL, prctl),
+		rule(unix.SYS_SECCOMP, anyOf(0, unix.EINVAL, unix.SECCOMP_SET_MODE_FILTER))...)
 }

@@ -75,7 +75,8 @@ func (e Event) line(now time.Time, tx uint64) line {
 		Time: now.UTC().Format(time.RFC3339Nano), Tx: tx,
 		Action: cut(e.Action, maxWord), Outcome: cut(e.Outcome, maxWord),
 		Chat: cut(string(e.Chat), maxWord), UID: e.UID,
-		Caller: chat.Caller{Name: cut(e.Caller.Name, maxValue), UID: e.Caller.UID, Role: chat.Role(cut(string(e.Caller.Role), maxWord))},
+		Caller: chat.Caller{Name: cut(e.Caller.Name, maxValue), UID: e.Caller.UID,
+			Role: chat.Role(cut(string(e.Caller.Role), maxWord))},
 	}
 	l.Argv, l.ArgvCut = cutArgv(e.Argv)
 	for i, k := range slices.Sorted(maps.Keys(e.Detail)) {

@@ -111,7 +111,10 @@ func (s *Store) writeParts(ctx context.Context, path string, p parts, at time.Ti
 		_, err := write(out)
 		return err
 	}
-	err = put(keyName, keySize, func(w io.Writer) (int64, error) { n, err := w.Write(s.key); return int64(n), err })
+	err = put(keyName, keySize, func(w io.Writer) (int64, error) {
+		n, err := w.Write(s.key)
+		return int64(n), err
+	})
 	for i, log := range p.logs {
 		fi, serr := log.Stat()
 		if err = errors.Join(err, serr); err != nil {

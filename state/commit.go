@@ -86,7 +86,8 @@ func (s *Store) commitFailed(id int, err error) error {
 	})
 	rerr = errors.Join(rerr, s.reload())
 	if !full || inFile || rerr != nil {
-		s.broken = fmt.Errorf("cannot write state until chatd is started again: an earlier commit failed: %w", err)
+		s.broken = fmt.Errorf("cannot write state until chatd is started again: an earlier commit failed: %w",
+			err)
 	}
 	return errors.Join(err, rerr)
 }
@@ -167,7 +168,9 @@ func (s *Store) flush() error {
 	if idle && !moved {
 		return nil
 	}
-	if err := s.transact(func(tx *bbolt.Tx) error { return errors.Join(putHead(tx, head), emptyOutbox(tx, head.Tx)) }); err != nil {
+	if err := s.transact(func(tx *bbolt.Tx) error {
+		return errors.Join(putHead(tx, head), emptyOutbox(tx, head.Tx))
+	}); err != nil {
 		return err
 	}
 	s.log.kept(head)

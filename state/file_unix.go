@@ -30,7 +30,8 @@ func lockFile(path string) (*os.File, error) {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("cannot lock %s: another chatd holds it: %w", path, chat.ErrBusy), f.Close())
+		return nil, errors.Join(fmt.Errorf("cannot lock %s: another chatd holds it: %w", path,
+			chat.ErrBusy), f.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", path, err), f.Close())
@@ -111,7 +112,8 @@ func checkOwner(name string, fi os.FileInfo) error {
 		return fmt.Errorf("cannot tell the owner of %s: %w", name, chat.ErrUnsupported)
 	}
 	if int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("cannot use %s: it belongs to uid %d, want %d: %w", name, st.Uid, os.Geteuid(), chat.ErrInvalid)
+		return fmt.Errorf("cannot use %s: it belongs to uid %d, want %d: %w", name, st.Uid, os.Geteuid(),
+			chat.ErrInvalid)
 	}
 	return nil
 }

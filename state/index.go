@@ -102,7 +102,8 @@ func (x *index) clash(r *Record) error {
 	case x.byUID[r.UID] != nil:
 		return fmt.Errorf("cannot keep two chats with uid %d: %w", r.UID, chat.ErrExists)
 	case x.byName[r.name()] != nil:
-		return fmt.Errorf("cannot keep two chats of %s for %s: %w", chat.Quote(r.Owner), chat.Quote(r.ExternalID), chat.ErrExists)
+		return fmt.Errorf("cannot keep two chats of %s for %s: %w", chat.Quote(r.Owner),
+			chat.Quote(r.ExternalID), chat.ErrExists)
 	}
 	return nil
 }
@@ -143,10 +144,12 @@ func (x *index) load(k, v []byte, blocks []*block) error {
 		return fmt.Errorf("cannot read the record under key %x: %w", k, err)
 	}
 	if string(k) != string(uidKey(r.UID)) {
-		return fmt.Errorf("cannot use the record of chat %s: uid %d lies under key %x: %w", r.ID, r.UID, k, chat.ErrInvalid)
+		return fmt.Errorf("cannot use the record of chat %s: uid %d lies under key %x: %w", r.ID, r.UID, k,
+			chat.ErrInvalid)
 	}
 	if b := blockOf(blocks, r.UID); b == nil || r.UID >= b.Next {
-		return fmt.Errorf("cannot use the record of chat %s: uid %d was never given: %w", r.ID, r.UID, chat.ErrInvalid)
+		return fmt.Errorf("cannot use the record of chat %s: uid %d was never given: %w", r.ID, r.UID,
+			chat.ErrInvalid)
 	}
 	if err := x.clash(r); err != nil {
 		return err

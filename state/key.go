@@ -38,7 +38,9 @@ func installKey(dir string, db *bbolt.DB) ([]byte, error) {
 	}
 	sum := sha256.Sum256(key)
 	if want == nil {
-		return key, db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(keyPrintKey, sum[:]) })
+		return key, db.Update(func(tx *bbolt.Tx) error {
+			return tx.Bucket(metaBucket).Put(keyPrintKey, sum[:])
+		})
 	}
 	if !bytes.Equal(want, sum[:]) {
 		return nil, fmt.Errorf("cannot use %s: it is not the key that %s was begun with; restore that one: %w", path, db.Path(), chat.ErrInvalid)
@@ -64,7 +66,8 @@ func readKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot read install key: %w", err)
 	}
 	if len(key) != keySize {
-		return nil, fmt.Errorf("cannot use install key %s: want exactly %d bytes, it has another length: %w", path, keySize, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot use install key %s: want exactly %d bytes, it has another length: %w",
+			path, keySize, chat.ErrInvalid)
 	}
 	return key, nil
 }

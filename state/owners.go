@@ -57,7 +57,8 @@ func countOwners(tx *bbolt.Tx, x *index) (map[string]OwnerUse, error) {
 	}
 	err := tx.Bucket(ownerBucket).ForEach(func(k, v []byte) error {
 		if len(v) != 8 {
-			return fmt.Errorf("cannot read the uids of owner %s: %d bytes, want 8: %w", chat.Quote(string(k)), len(v), chat.ErrInvalid)
+			return fmt.Errorf("cannot read the uids of owner %s: %d bytes, want 8: %w", chat.Quote(string(k)),
+				len(v), chat.ErrInvalid)
 		}
 		h := owners[string(k)]
 		h.UIDs = max(h.UIDs, binary.BigEndian.Uint64(v))

@@ -116,7 +116,9 @@ func (r *auditReader) whole(path string) error {
 }
 
 // follow reads f to its end, which is final once another log has its name: turned.
-func (r *auditReader) follow(ctx context.Context, f *os.File, path string, follow bool) (turned bool, err error) {
+func (r *auditReader) follow(
+	ctx context.Context, f *os.File, path string, follow bool,
+) (turned bool, err error) {
 	for read := int64(0); ; {
 		turned = checkSame(f, path) != nil
 		n, err := r.lines(io.NewSectionReader(f, read, 1<<62))

@@ -43,7 +43,9 @@ func putRecord(tx *bbolt.Tx, r *Record) error {
 // reaped. An empty owner means the caller of by. Errors: [chat.ErrInvalid] for the spec,
 // [chat.ErrBusy] when the profile has no uid left (see [Store.EnsureBlock]), and the error of a
 // condition. Each is called, before a record is made, with what the owner holds.
-func (s *Store) Admit(spec chat.Spec, by Event, conditions ...func(OwnerUse) error) (rec Record, created bool, err error) {
+func (s *Store) Admit(
+	spec chat.Spec, by Event, conditions ...func(OwnerUse) error,
+) (rec Record, created bool, err error) {
 	spec = spec.WithDefaults(by.Caller.Name)
 	if err := errors.Join(spec.Validate(), chat.CheckName("owner", spec.Owner), by.check()); err != nil {
 		return Record{}, false, err
@@ -85,7 +87,8 @@ func (s *Store) admit(
 		s.addOwned(r.Owner)
 	})
 	if err != nil {
-		return Record{}, false, fmt.Errorf("cannot create a chat for %s: %w", chat.Quote(spec.ExternalID), err)
+		return Record{}, false, fmt.Errorf("cannot create a chat for %s: %w",
+			chat.Quote(spec.ExternalID), err)
 	}
 	return r.clone(), true, nil
 }
@@ -102,7 +105,8 @@ func (s *Store) draft(spec chat.Spec) (*Record, block, error) {
 	}
 	now := s.opts.Now().UTC().Round(0)
 	r := &Record{ID: id, UID: uid, ExternalID: spec.ExternalID, Owner: spec.Owner, Agent: spec.Agent,
-		Profile: spec.Profile, Env: spec.Env, Labels: spec.Labels, EgressAdd: spec.EgressAdd, EgressRemove: spec.EgressRemove, Phase: chat.Creating, CreatedAt: now, UsedAt: now}
+		Profile: spec.Profile, Env: spec.Env, Labels: spec.Labels, EgressAdd: spec.EgressAdd,
+		EgressRemove: spec.EgressRemove, Phase: chat.Creating, CreatedAt: now, UsedAt: now}
 	c := r.clone()
 	return &c, after, nil
 }
@@ -160,7 +164,8 @@ func (s *Store) Find(owner, externalID string) (Record, error) {
 	if r, ok := s.lookup(name{owner, externalID}); ok {
 		return r, nil
 	}
-	return Record{}, fmt.Errorf("cannot find a chat of %s for %s: %w", chat.Quote(owner), chat.Quote(externalID), chat.ErrNotFound)
+	return Record{}, fmt.Errorf("cannot find a chat of %s for %s: %w", chat.Quote(owner),
+		chat.Quote(externalID), chat.ErrNotFound)
 }
 
 // SetPhase advances a chat: creating, ready, reaping, never back ([chat.ErrWrongPhase]). Reaping is
@@ -169,7 +174,8 @@ func (s *Store) Find(owner, externalID string) (Record, error) {
 func (s *Store) SetPhase(id chat.ID, phase chat.Phase, by Event) error {
 	return s.change("set the phase of", id, by, phase == chat.Reaping, func(r *Record) error {
 		if rank(phase) < rank(r.Phase) || rank(phase) == 0 {
-			return fmt.Errorf("it is %s, which %s cannot follow: %w", r.Phase, chat.Quote(string(phase)), chat.ErrWrongPhase)
+			return fmt.Errorf("it is %s, which %s cannot follow: %w", r.Phase, chat.Quote(string(phase)),
+				chat.ErrWrongPhase)
 		}
 		r.Phase = phase
 		return nil

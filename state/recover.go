@@ -66,10 +66,12 @@ func (s *Store) replay(kept head, outbox []line) error {
 		}
 	}
 	if end.torn > 0 {
-		end.trouble = append(end.trouble, "cut off a last line without an end, of "+strconv.FormatInt(end.torn, 10)+" bytes")
+		end.trouble = append(end.trouble,
+			"cut off a last line without an end, of "+strconv.FormatInt(end.torn, 10)+" bytes")
 	}
 	for _, what := range end.trouble {
-		e := Event{Action: "audit", Outcome: "failed", Caller: self(), Detail: map[string]string{"trouble": what}}
+		e := Event{Action: "audit", Outcome: "failed", Caller: self(),
+			Detail: map[string]string{"trouble": what}}
 		if err := s.Audit(e); err != nil {
 			return err
 		}
@@ -97,7 +99,8 @@ func readEnd(f *os.File, kept head) (end, error) {
 	}
 	c := chain{seq: kept.Seq, hash: kept.Hash}
 	if !ok {
-		e.trouble = append(e.trouble, fmt.Sprintf("line %d, known to have been written, is not where it was", kept.Seq))
+		e.trouble = append(e.trouble,
+			fmt.Sprintf("line %d, known to have been written, is not where it was", kept.Seq))
 		e.head.Offset = 0
 	}
 	if err := e.scan(f, &c, ok); err != nil {
@@ -190,7 +193,8 @@ func getOutbox(tx *bbolt.Tx) ([]line, error) {
 			return fmt.Errorf("cannot read the outbox event under key %x: %w", k, err)
 		}
 		if len(k) != 8 || binary.BigEndian.Uint64(k) != l.Tx {
-			return fmt.Errorf("cannot use the outbox event of tx %d under key %x: %w", l.Tx, k, chat.ErrInvalid)
+			return fmt.Errorf("cannot use the outbox event of tx %d under key %x: %w", l.Tx, k,
+				chat.ErrInvalid)
 		}
 		lines = append(lines, l)
 		return nil

@@ -79,7 +79,8 @@ func (s *Store) rotate() error {
 	a.file, a.head, a.room = next.file, next.head, reserve{}
 	// From here on the new file is the log, even if the rename is not on the disk yet.
 	rotateStep("swapped")
-	if err := errors.Join(old.Truncate(length), old.Close(), syncDir(s.opts.Dir)); err != nil { // its reserved blocks are no longer needed
+	if err := errors.Join(old.Truncate(length), old.Close(),
+		syncDir(s.opts.Dir)); err != nil { // its reserved blocks are no longer needed
 		return fmt.Errorf("cannot rotate the audit log: %w", err)
 	}
 	if err := s.keepHead(); err != nil {
@@ -105,7 +106,9 @@ func (s *Store) settle() error {
 // holds log.mu.
 func (s *Store) keepHead() error {
 	h := s.log.head
-	if err := s.transact(func(tx *bbolt.Tx) error { return errors.Join(putHead(tx, h), emptyOutbox(tx, h.Tx)) }); err != nil {
+	if err := s.transact(func(tx *bbolt.Tx) error {
+		return errors.Join(putHead(tx, h), emptyOutbox(tx, h.Tx))
+	}); err != nil {
 		return err
 	}
 	s.log.onDisk = h

@@ -60,7 +60,8 @@ func loadBlocks(tx *bbolt.Tx) ([]*block, error) {
 			return fmt.Errorf("cannot read the uid block under key %x: %w", k, err)
 		}
 		if string(k) != string(uidKey(b.Low)) || b.Next < b.Low || b.Next > b.High+1 {
-			return fmt.Errorf("cannot use the uid block %s with next %d under key %x: %w", b.Range, b.Next, k, chat.ErrInvalid)
+			return fmt.Errorf("cannot use the uid block %s with next %d under key %x: %w", b.Range, b.Next, k,
+				chat.ErrInvalid)
 		}
 		blocks = append(blocks, b)
 		return nil
@@ -136,7 +137,8 @@ func (s *Store) EnsureBlock(profile string) (blocks []Range, added bool, err err
 		return blocks, false, nil
 	}
 	if !ok {
-		return nil, false, fmt.Errorf("cannot give profile %s a uid block: the range %s is used up: %w", profile, s.opts.UIDs, chat.ErrBusy)
+		return nil, false, fmt.Errorf("cannot give profile %s a uid block: the range %s is used up: %w",
+			profile, s.opts.UIDs, chat.ErrBusy)
 	}
 	if err := s.addBlock(block{Profile: profile, Range: r, Next: r.Low}); err != nil {
 		return nil, false, fmt.Errorf("cannot give profile %s a uid block: %w", profile, err)
@@ -148,7 +150,8 @@ func (s *Store) EnsureBlock(profile string) (blocks []Range, added bool, err err
 func (s *Store) lowWater() uint32 { return max(1, min(lowWater, s.opts.BlockSize/4)) }
 
 func (s *Store) addBlock(b block) error {
-	e := Event{Action: "block", Outcome: "done", Caller: self(), Detail: map[string]string{"profile": b.Profile, "uids": b.String()}}
+	e := Event{Action: "block", Outcome: "done", Caller: self(),
+		Detail: map[string]string{"profile": b.Profile, "uids": b.String()}}
 	put := func(tx *bbolt.Tx) error { return putBlock(tx, b) }
 	return s.commit([]Event{e}, put, func() {
 		s.blocks = append(s.blocks, &b)

@@ -129,7 +129,8 @@ func (a *auditLog) snapshot(dir string) (files []*os.File, h head, err error) {
 		return files, head{}, err
 	}
 	if fi.Size() != a.head.Offset && !a.torn {
-		return files, head{}, fmt.Errorf("it has %d bytes, %d were written: %w", fi.Size(), a.head.Offset, chat.ErrInvalid)
+		return files, head{}, fmt.Errorf("it has %d bytes, %d were written: %w", fi.Size(), a.head.Offset,
+			chat.ErrInvalid)
 	}
 	return files, a.head, nil
 }

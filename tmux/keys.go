@@ -27,7 +27,8 @@ var spelled = map[string]string{
 func KeyName(name string) (key string, known bool) {
 	for again := true; again; {
 		again = false
-		for long, short := range map[string]string{"ctrl-": "C-", "alt-": "M-", "shift-": "S-", "C-": "C-", "M-": "M-", "S-": "S-"} {
+		for long, short := range map[string]string{"ctrl-": "C-", "alt-": "M-", "shift-": "S-", "C-": "C-",
+			"M-": "M-", "S-": "S-"} {
 			if rest, ok := strings.CutPrefix(name, long); ok && rest != "" {
 				key, name, again = key+short, rest, true
 			}

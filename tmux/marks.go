@@ -81,6 +81,8 @@ func appendMark(marks []Mark, text []byte) []Mark {
 		code, err := strconv.ParseUint(string(fields[1]), 10, 8)
 		mark.Exit, mark.HasExit = int(code), err == nil
 	}
-	mark.More = mark.Kind == 'A' && slices.ContainsFunc(fields[1:], func(f []byte) bool { return string(f) == "k=s" })
+	mark.More = mark.Kind == 'A' && slices.ContainsFunc(fields[1:], func(f []byte) bool {
+		return string(f) == "k=s"
+	})
 	return append(marks, mark)
 }

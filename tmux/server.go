@@ -70,7 +70,8 @@ const Program = "/usr/bin/tmux"
 // configuration, and starts a shell, only when a first client connects.
 func StartArgv(socket, config string, shell []string) []string {
 	return append([]string{Program, "-f", config, "-S", socket,
-		"new-session", "-d", "-s", Session, "-x", strconv.Itoa(Cols), "-y", strconv.Itoa(Rows), "--"}, shell...)
+		"new-session", "-d", "-s", Session, "-x", strconv.Itoa(Cols), "-y", strconv.Itoa(Rows),
+		"--"}, shell...)
 }
 
 // AttachArgv is a client that shows the session on the terminal that it is started on. It is

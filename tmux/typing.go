@@ -24,7 +24,8 @@ type If struct {
 }
 
 // shells are the programs that [If] takes for one.
-var shells = []string{"bash", "rbash", "sh", "dash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "ash", "busybox"}
+var shells = []string{"bash", "rbash", "sh", "dash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh",
+	"ash", "busybox"}
 
 const shellFormat = "#{m/r:^(%s)$,#{pane_current_command}}"
 
@@ -52,7 +53,8 @@ const MaxProgram = 64
 func ValidProgram(name string) bool {
 	for i := range len(name) {
 		b := name[i] | 0x20
-		if (b < 'a' || b > 'z') && (name[i] < '0' || name[i] > '9') && !strings.ContainsRune("._+-", rune(name[i])) {
+		if (b < 'a' || b > 'z') && (name[i] < '0' || name[i] > '9') &&
+			!strings.ContainsRune("._+-", rune(name[i])) {
 			return false
 		}
 	}
@@ -126,8 +128,8 @@ func (t *Terminal) Press(ctx context.Context, pane string, keys []string, cond I
 	return t.script(ctx, pane, script, keyGap, cond)
 }
 
-// TypeKeys types a text, as [Typeable] has it, a character at a time, as [Terminal.Press] presses keys: for a program that
-// takes a burst of text for a paste. A line feed is Enter.
+// TypeKeys types a text, as [Typeable] has it, a character at a time, as [Terminal.Press] presses
+// keys: for a program that takes a burst of text for a paste. A line feed is Enter.
 func (t *Terminal) TypeKeys(ctx context.Context, text string, cond If) (Front, error) {
 	var script []string
 	for _, r := range Typeable(text) {
@@ -142,7 +144,9 @@ func (t *Terminal) TypeKeys(ctx context.Context, text string, cond If) (Front, e
 
 // script sends keys, each the arguments of a send-keys, by a file on the client's stdin. A message
 // to the server, which is what arguments go in, has 16 KiB at most.
-func (t *Terminal) script(ctx context.Context, pane string, keys []string, gap string, cond If) (Front, error) {
+func (t *Terminal) script(
+	ctx context.Context, pane string, keys []string, gap string, cond If,
+) (Front, error) {
 	to := cmp.Or(pane, target)
 	var b strings.Builder
 	line := func(words []string) {
@@ -179,7 +183,8 @@ func showFront(to string) []string {
 func typeIf(to string, cond If, do, undo []string) []string {
 	return []string{"if-shell", "-F", "-t", to, cond.format(),
 		strings.Join(append(do, "display-message -p "+quote(typedMark)), " ; "),
-		strings.Join(append(undo, "display-message -p -t "+to+" "+quote(unmetMark+" #{pane_current_command}")), " ; ")}
+		strings.Join(append(undo,
+			"display-message -p -t "+to+" "+quote(unmetMark+" #{pane_current_command}")), " ; ")}
 }
 
 // typeIf runs such commands and reads the server's answer.

@@ -71,7 +71,8 @@ func start(args []string, out, errs io.Writer) error {
 	case err != nil:
 		return fmt.Errorf("cannot use the arguments: %w, see chatd-enforce --help: %w", err, chat.ErrInvalid)
 	case flags.NArg() > 0:
-		return fmt.Errorf("cannot keep file rules: unexpected argument %s, see chatd-enforce --help: %w", chat.Quote(flags.Arg(0)), chat.ErrInvalid)
+		return fmt.Errorf("cannot keep file rules: unexpected argument %s, see chatd-enforce --help: %w",
+			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
 	case *asked:
 		return chat.Show(out, "chatd-enforce version "+version+"\n")
 	}

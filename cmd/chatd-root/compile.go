@@ -2,14 +2,14 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +27,9 @@ type compiler struct {
 	program string   // chatd, whose config step it is
 	file    string   // the config; empty is the default, if it is there
 	set     []string // over it
+	// apart: the step has namespaces of its own. The unit of chatd wall, which may make none, gives it
+	// no network that it could use either.
+	apart bool
 }
 
 // stepTimeout bounds one step, of which a large file of rules takes a second; tests shorten it.
@@ -42,7 +45,7 @@ func (c compiler) config(ctx context.Context) (config.Config, error) {
 	if text == nil {
 		what, sum = "defaults", ""
 	}
-	out, err := c.step(ctx, text, config.MaxCompiled, append([]string{what, name}, c.set...)...)
+	out, err := c.step(ctx, text, config.MaxCompiled, slices.Concat([]string{what, name}, variables(), c.set)...)
 	if err != nil {
 		return config.Config{}, err
 	}
@@ -85,40 +88,62 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 		return nil, fmt.Errorf("cannot use the program of the config step: %w: %w", err, chat.ErrUnsupported)
 	}
 	defer program.Close()
-	out, errs := &boundedBuffer{max: max}, &boundedBuffer{max: 1 << 20}
 	// By descriptor: the directory of the program may be root's alone.
 	cmd := exec.CommandContext(ctx, "/proc/self/fd/3", args...)
 	cmd.Args = append([]string{"chatd-config", "compile"}, args...)
-	cmd.ExtraFiles, cmd.Stdin, cmd.Stdout, cmd.Stderr = []*os.File{program}, bytes.NewReader(text), out, errs
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", stepAttributes()
+	cmd.ExtraFiles, cmd.Stdin = []*os.File{program}, bytes.NewReader(text)
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", c.attributes()
 	cmd.WaitDelay = time.Second
 	runtime.LockOSThread() // PR_SET_PDEATHSIG of prctl(2) is of the thread that starts it
 	defer runtime.UnlockOSThread()
-	err = cmd.Run()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot start the config step: %w", err)
+	}
+	answer, err := io.ReadAll(io.LimitReader(out, int64(max)+1))
+	tooLong := len(answer) > max
+	if tooLong {
+		cancel()
+	}
+	err = errors.Join(err, cmd.Wait())
 	var exit *exec.ExitError
 	switch {
+	case tooLong:
+		err = fmt.Errorf("it wrote more than %d bytes", max)
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("cannot compile %s: the config step was ended: %w", chat.Quote(args[1]), ctx.Err())
-	case out.err != nil || errs.err != nil:
-		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]), cmp.Or(out.err, errs.err))
-	case errors.As(err, &exit) && errs.text.Len() > 0:
-		return nil, &stepError{printable(errs.text.String()), exit.ExitCode()}
-	case err != nil:
+		err = fmt.Errorf("it was ended: %w", ctx.Err())
+	case errors.As(err, &exit) && len(answer) > 0:
+		return nil, &stepError{printable(string(answer)), exit.ExitCode()}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]), err)
 	}
-	return out.text.Bytes(), nil
+	return answer, nil
 }
 
-// stepAttributes put the step into namespaces of its own, with an empty network and as a uid of
-// nobody's. Without root, as chatd-root check may be, its rights are the caller's.
-func stepAttributes() *syscall.SysProcAttr {
+// stepID is the uid and gid of a step: the last of systemd's for services without a user (DynamicUser
+// in systemd.exec(5)). To look for a better one would ask the name services at boot.
+const stepID = 65519
+
+// attributes put the step into namespaces of its own, with an empty network, and as a uid of nobody's.
+// Without root, as chatd-root check may be, its rights are the caller's.
+func (c compiler) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() == 0 {
-		id := identityOf(slog.New(slog.DiscardHandler), "the config step", "chatd-config", "config step")
-		a.Credential = &syscall.Credential{Uid: id.uid, Gid: id.gid}
+		a.Credential = &syscall.Credential{Uid: stepID, Gid: stepID}
+	}
+	if c.apart && os.Geteuid() == 0 {
 		a.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS
 	}
 	return a
+}
+
+// variables are those of this process that may be for the config.
+func variables() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return !strings.HasPrefix(v, "CHATD_") })
 }
 
 // stepError is what a step says of a text that it refuses.
@@ -145,20 +170,4 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// boundedBuffer refuses what is more than max bytes; the writer of a pipe learns it by EPIPE. It embeds
-// nothing: io.Copy would read into a bytes.Buffer without end.
-type boundedBuffer struct {
-	text bytes.Buffer
-	max  int
-	err  error // that more came
-}
-
-func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if b.text.Len()+len(p) > b.max {
-		b.err = fmt.Errorf("it wrote more than %d bytes", b.max)
-		return 0, b.err
-	}
-	return b.text.Write(p)
 }

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	var out bytes.Buffer
 	err := configfile.Step(os.Args[2:], os.Stdin, &out)
 	if err != nil {
-		fmt.Fprint(os.Stderr, err)
+		fmt.Print(err)
 		os.Exit(chat.ExitCode(err))
 	}
 	hostile(os.Args[len(os.Args)-1], out.Bytes())
@@ -45,8 +45,12 @@ func hostile(how string, honest []byte) {
 				os.Exit(0)
 			}
 		}
+	case "telling":
+		net, err := os.Readlink("/proc/self/ns/net")
+		fmt.Print(os.Getuid(), os.Getgid(), os.Getpid(), len(os.Environ()), net, err)
+		os.Exit(2)
 	case "rude":
-		fmt.Fprint(os.Stderr, "\x1b[2J cleared")
+		fmt.Print("\x1b[2J cleared")
 		os.Exit(2)
 	}
 	fmt.Print(strings.Replace(string(honest), from, to, 1))
@@ -60,7 +64,7 @@ func compilerOf(t *testing.T, file string) compiler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return compiler{program: self, file: file}
+	return compiler{program: self, file: file, apart: true}
 }
 
 // TestHostileStep: a config step that was taken over grants nothing that a config could not, and not
@@ -115,6 +119,29 @@ func TestHostileStepOfRules(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", how, err, want)
 		}
+	}
+}
+
+// TestStepHasNothing: a step of root has a uid of nobody's, no variables, and PIDs and a network of its
+// own.
+func TestStepHasNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root, which has a privilege to give up")
+	}
+	ours, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compilerOf(t, "")
+	c.set = []string{"cgroup=hostile-telling"}
+	_, err = c.config(t.Context())
+	var uid, gid, pid, variables int
+	var net string
+	if n, scan := fmt.Sscan(fmt.Sprint(err), &uid, &gid, &pid, &variables, &net); n != 5 {
+		t.Fatalf("the step says %v: %v", err, scan)
+	}
+	if uid != stepID || gid != stepID || pid != 1 || variables != 0 || net == ours {
+		t.Errorf("the step is uid %d, gid %d, pid %d, with %d variables, in %s", uid, gid, pid, variables, net)
 	}
 }
 

@@ -100,7 +100,8 @@ func (f *front) run(ctx context.Context) (err error) {
 		case tries == frontTries:
 			return fmt.Errorf("cannot keep a front: it ended %d times, the last time: %w", tries, err)
 		}
-		f.log.Error("the front ended and is started again; what it answered is cut off", "why", err, "after", time.Since(began).Round(time.Millisecond))
+		f.log.Error("the front ended and is started again; what it answered is cut off", "why", err, "after",
+			time.Since(began).Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return nil

@@ -100,14 +100,16 @@ func parse(args []string) (a arguments, show string, err error) {
 	asked := flags.Bool("version", false, "")
 	err = flags.Parse(args)
 	a.front = cmp.Or(a.front, config.FindProgram("chatd"))
-	a.program = a.front
+	a.program, a.apart = a.front, a.verb != "wall"
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return a, usage, nil
 	case err != nil:
-		return a, "", fmt.Errorf("cannot use the arguments: %w, see chatd-root --help: %w", err, chat.ErrInvalid)
+		return a, "", fmt.Errorf("cannot use the arguments: %w, see chatd-root --help: %w", err,
+			chat.ErrInvalid)
 	case flags.NArg() > 0:
-		return a, "", fmt.Errorf("cannot %s: unexpected argument %s, see chatd-root --help: %w", a.verb, chat.Quote(flags.Arg(0)), chat.ErrInvalid)
+		return a, "", fmt.Errorf("cannot %s: unexpected argument %s, see chatd-root --help: %w", a.verb,
+			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
 	case *asked:
 		return a, "chatd-root version " + version + "\n", nil
 	}
@@ -126,7 +128,8 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		"serve": serve, "doctor": doctor, "wall": wall,
 	}[a.verb]
 	if !known {
-		return fmt.Errorf("cannot do %s: want serve, doctor, wall or check, see chatd-root --help: %w", chat.Quote(a.verb), chat.ErrInvalid)
+		return fmt.Errorf("cannot do %s: want serve, doctor, wall or check, see chatd-root --help: %w",
+			chat.Quote(a.verb), chat.ErrInvalid)
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", a.verb, os.Geteuid(), chat.ErrDenied)
@@ -159,7 +162,15 @@ func doctor(ctx context.Context, cfg config.Config, a arguments, out io.Writer) 
 	return chat.Show(out, string(b)+"\n")
 }
 
-// wall reads nothing of the config but the uids: at boot the rest may not be there yet.
-func wall(ctx context.Context, cfg config.Config, _ arguments, _ io.Writer) error {
-	return provision.Wall(ctx, provision.Options{UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}})
+// wall reads nothing of the config but the uids, and writes them: at boot the rest may not be there
+// yet.
+func wall(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) error {
+	if err := provision.Wall(ctx, provision.Options{UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}}); err != nil {
+		return err
+	}
+	b, err := json.Marshal(cfg.UIDs)
+	if err != nil {
+		return fmt.Errorf("cannot write the uids: %w", err)
+	}
+	return chat.Show(out, string(b)+"\n")
 }

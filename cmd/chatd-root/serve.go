@@ -66,15 +66,18 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 		return errors.Join(err, l.Close())
 	}
 	settings := broker.Settings{
-		Version: version, Operators: operators, Bridges: bridges, MaxFile: opt.FileMax, MaxStreams: cfg.MaxStreams(),
-		LogLevel: cfg.LogLevel, Grace: shutdownGrace + runsGrace,
+		Version: version, Operators: operators, Bridges: bridges, MaxFile: opt.FileMax,
+		MaxStreams: cfg.MaxStreams(),
+		LogLevel:   cfg.LogLevel, Grace: shutdownGrace + runsGrace,
 	}
 	f.change(func(s *broker.Settings) { *s = settings })
 	if names := cfg.OperatorsOnly(); len(names) > 0 {
-		opt.Log.Warn("only operators can create chats in these profiles; their key bridges can name owners", "profiles", names)
+		opt.Log.Warn("only operators can create chats in these profiles; their key bridges can name owners",
+			"profiles", names)
 	}
 	go reload(ctx, m, f, cfg, a.compiler, opt.Log)
-	opt.Log.Info("serving, and trying the walls", "socket", cfg.Socket, "state", cfg.State, "version", version)
+	opt.Log.Info("serving, and trying the walls", "socket", cfg.Socket, "state", cfg.State,
+		"version", version)
 	d := daemonOn{
 		front: f.run, log: opt.Log, answers: selfCheck(cfg.Socket, m.Alive), endRuns: m.EndForeground,
 		settle: func(ctx context.Context) error {
@@ -99,7 +102,9 @@ func endedEarly(ctx context.Context, log *slog.Logger, err error) error {
 }
 
 // reload reads the config and the files of rules again at each SIGHUP, until ctx ends.
-func reload(ctx context.Context, m *provision.Manager, f *front, cfg config.Config, c compiler, log *slog.Logger) {
+func reload(
+	ctx context.Context, m *provision.Manager, f *front, cfg config.Config, c compiler, log *slog.Logger,
+) {
 	ctx = chat.WithCaller(ctx, chat.Caller{Name: "root", Role: chat.RoleOperator})
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
@@ -197,7 +202,8 @@ func (d daemonOn) shutdown(end func(), ended chan error) error {
 	}
 	defer time.AfterFunc(shutdownGrace, func() {
 		if n := d.endRuns(); n > 0 {
-			d.log.Warn("ended runs whose callers wait, because chatd ends; background runs go on", "runs", n, "after", shutdownGrace)
+			d.log.Warn("ended runs whose callers wait, because chatd ends; background runs go on", "runs", n,
+				"after", shutdownGrace)
 		}
 	}).Stop()
 	end()
@@ -206,10 +212,13 @@ func (d daemonOn) shutdown(end func(), ended chan error) error {
 
 // selfCheck asks the daemon as any caller does, over its socket, and counts the chats behind
 // it. A daemon too busy to take one more request has answered.
-func selfCheck(socket string, alive func(context.Context) (chats, awake int, err error)) func(context.Context) (string, error) {
+func selfCheck(
+	socket string, alive func(context.Context) (chats, awake int, err error),
+) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		status, err := askSelf(ctx, socket)
-		if err == nil && !strings.HasPrefix(status, "HTTP/1.1 200 ") && !strings.HasPrefix(status, "HTTP/1.1 503 ") {
+		if err == nil && !strings.HasPrefix(status, "HTTP/1.1 200 ") &&
+			!strings.HasPrefix(status, "HTTP/1.1 503 ") {
 			err = fmt.Errorf("it says %s", chat.Quote(status))
 		}
 		if err != nil {
@@ -233,7 +242,8 @@ func askSelf(ctx context.Context, socket string) (status string, err error) {
 			return "", err
 		}
 	}
-	if _, err := io.WriteString(c, "GET /v1/chats?limit=1 HTTP/1.1\r\nHost: chatd\r\nConnection: close\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c,
+		"GET /v1/chats?limit=1 HTTP/1.1\r\nHost: chatd\r\nConnection: close\r\n\r\n"); err != nil {
 		return "", err
 	}
 	status, err = bufio.NewReader(io.LimitReader(c, 4096)).ReadString('\n')
@@ -258,10 +268,14 @@ func provisionOptions(ctx context.Context, cfg config.Config, c compiler) (provi
 	return provision.Options{
 		Egress: cfg.EgressProgram, EgressUID: egress.uid, EgressGID: egress.gid, DNSServers: servers,
 		Secrets: cfg.Secrets, Archives: archives,
-		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB, Account: cfg.Account,
-		Shim: cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup, UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
-		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI, MaxAwake: cfg.MaxAwake,
-		MaxAwakeMemory: cfg.MaxAwakeMemory, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax), Profiles: cfg.Profiles,
+		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB,
+		Account: cfg.Account,
+		Shim:    cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup,
+		UIDs:     state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
+		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI,
+		MaxAwake:       cfg.MaxAwake,
+		MaxAwakeMemory: cfg.MaxAwakeMemory, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax),
+		Profiles:  cfg.Profiles,
 		FileRules: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: log,
 	}, nil
 }

@@ -16,7 +16,7 @@ func compileCommand() *cli.Command {
 			return err
 		}
 		if err := configfile.Step(c.Args().Slice(), c.App.Reader, c.App.Writer); err != nil {
-			if _, werr := io.WriteString(c.App.ErrWriter, err.Error()); werr != nil {
+			if _, werr := io.WriteString(c.App.Writer, err.Error()); werr != nil {
 				return werr
 			}
 			return &exitError{chat.ExitCode(err)}

@@ -8,7 +8,7 @@ import (
 	"github.com/chatd/chatd/landlock"
 )
 
-// Bounds of the config step: bytes of memory, seconds of the processor's time, and bytes of a file.
+// Bounds of the config step: bytes of memory, and seconds of the processor's time.
 const (
 	compileData = 1 << 30
 	compileCPU  = 20
@@ -17,9 +17,7 @@ const (
 // confineCompile gives up all but reading and writing of what is open, before a byte is read. Without
 // Landlock (Linux before 5.13) the system call filter alone refuses paths.
 func confineCompile() error {
-	for resource, max := range map[int]uint64{
-		unix.RLIMIT_DATA: compileData, unix.RLIMIT_CPU: compileCPU, unix.RLIMIT_FSIZE: 0,
-	} {
+	for resource, max := range map[int]uint64{unix.RLIMIT_DATA: compileData, unix.RLIMIT_CPU: compileCPU} {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: max, Max: max}); err != nil {
 			return fmt.Errorf("cannot bound the config step: %w", err)
 		}

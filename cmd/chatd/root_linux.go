@@ -17,6 +17,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/front/api"
+	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
 
@@ -52,12 +53,12 @@ func rootProgram(verb string, f configfile.Flags) (program string, args []string
 }
 
 // becomeRoot is chatd serve from here on: one process, one unit, one command.
-func becomeRoot(f configfile.Flags, socket string) error {
+func becomeRoot(f configfile.Flags) error {
 	program, args, err := rootProgram("serve", f)
 	if err != nil {
 		return err
 	}
-	inherit, err := inherited(socket)
+	inherit, err := inherited()
 	if err != nil {
 		return err
 	}
@@ -67,13 +68,14 @@ func becomeRoot(f configfile.Flags, socket string) error {
 
 // inherited is the socket that systemd made for chatd.socket, for chatd-root to take over. The
 // variables are taken away, so that no program chatd starts believes that they are meant for it.
-func inherited(socket string) ([]string, error) {
+func inherited() ([]string, error) {
 	files := activation.Files(true)
 	if len(files) == 0 {
 		return nil, nil
 	}
 	if len(files) > 1 {
-		return nil, fmt.Errorf("cannot use the sockets that were handed over: got %d, want only the one of ListenStream=%s: %w", len(files), socket, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot use the sockets that were handed over: got %d, want only that of "+
+			"chatd.socket: %w", len(files), chat.ErrInvalid)
 	}
 	fd, err := unix.Dup(int(files[0].Fd())) // which goes through execve(2), and the other does not
 	if err != nil {
@@ -95,9 +97,15 @@ func doctorHost(ctx context.Context, f configfile.Flags) (host chat.Host, err er
 	return host, nil
 }
 
-func wallHost(ctx context.Context, f configfile.Flags) error {
-	_, err := askRoot(ctx, "wall", f, 0)
-	return err
+func wallHost(ctx context.Context, f configfile.Flags) (uids config.UIDRange, err error) {
+	out, err := askRoot(ctx, "wall", f, 0)
+	if err != nil {
+		return uids, err
+	}
+	if err := json.Unmarshal(out, &uids); err != nil {
+		return uids, fmt.Errorf("cannot read what chatd-root did: %w", err)
+	}
+	return uids, nil
 }
 
 // askRoot runs chatd-root for one act, and returns what it printed. Where that is not installed,

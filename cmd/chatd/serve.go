@@ -35,12 +35,12 @@ func serveAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := configfile.Load(flags)
+	if !c.Bool("check") {
+		return becomeRoot(flags) // which has the config read by a process without its privilege
+	}
+	cfg, err := loadConfig(c)
 	if err != nil {
 		return err
-	}
-	if !c.Bool("check") {
-		return becomeRoot(flags, cfg.Socket)
 	}
 	err = checkHost(c.Context, flags)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,12 +69,9 @@ var settings = []struct{ name, usage string }{
 	{"backend", "auto, systemd or cgroupfs"},
 }
 
-// configFlags are what the flags and variables of c say of the config.
+// configFlags are what the flags of c say of the config.
 func configFlags(c *cli.Context) (f configfile.Flags, err error) {
 	f.File = c.String("config")
-	if f.Set, err = configfile.Variables(f.File, os.Environ()); err != nil {
-		return f, err
-	}
 	set := func(name, value string) {
 		path := []string{strings.ReplaceAll(name, "-", "_")}
 		f.Set = append(f.Set, configfile.Setting{Path: path, Value: value, From: "--" + name})
@@ -96,12 +93,17 @@ func configFlags(c *cli.Context) (f configfile.Flags, err error) {
 	return f, nil
 }
 
-// loadConfig is the config with what c says of it.
+// loadConfig is the config with what the flags and variables of c say of it.
 func loadConfig(c *cli.Context) (config.Config, error) {
 	flags, err := configFlags(c)
 	if err != nil {
 		return config.Config{}, err
 	}
+	variables, err := configfile.Variables(flags.File, os.Environ())
+	if err != nil {
+		return config.Config{}, err
+	}
+	flags.Set = append(variables, flags.Set...)
 	return configfile.Load(flags)
 }
 

@@ -12,9 +12,10 @@ import (
 	"github.com/chatd/chatd/internal/config/configfile"
 )
 
-// raiseWall makes the packet rules stand; the Linux side sets it.
-var raiseWall = func(context.Context, configfile.Flags) error {
-	return fmt.Errorf("cannot raise the wall: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
+// raiseWall makes the packet rules stand, and returns the uids that they are for; the Linux side sets
+// it.
+var raiseWall = func(context.Context, configfile.Flags) (config.UIDRange, error) {
+	return config.UIDRange{}, fmt.Errorf("cannot raise the wall: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
 }
 
 // wallAnswer is the answer of wall --json.
@@ -30,15 +31,12 @@ func wall(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := configfile.Load(flags)
+	uids, err := raiseWall(c.Context, flags)
 	if err != nil {
 		return err
 	}
-	if err := raiseWall(c.Context, flags); err != nil {
-		return err
-	}
-	return answer(c, wallAnswer{cfg.UIDs}, nil, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "uids %d-%d are walled\n", cfg.UIDs.Low, cfg.UIDs.High)
+	return answer(c, wallAnswer{uids}, nil, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "uids %d-%d are walled\n", uids.Low, uids.High)
 		return err
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
 
@@ -27,7 +28,10 @@ func TestWall(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked configfile.Flags
-			raiseWall = func(_ context.Context, f configfile.Flags) error { asked = f; return c.err }
+			raiseWall = func(_ context.Context, f configfile.Flags) (config.UIDRange, error) {
+				asked = f
+				return config.UIDRange{Low: 1879048192, High: 1895825407}, c.err
+			}
 			var out strings.Builder
 			args := append([]string{"chatd", "wall", "--config", "testdata/empty.yaml"}, strings.Fields(c.args)...)
 			if code := mainWith(t.Context(), args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.out) {

@@ -64,7 +64,9 @@ func subtree(wants []pathclass.Place) int {
 }
 
 // mount masks one path and then the paths inside it.
-func (m *Mounter) mount(w pathclass.Place, inside []pathclass.Place, in *newMask, have map[string]bool) error {
+func (m *Mounter) mount(
+	w pathclass.Place, inside []pathclass.Place, in *newMask, have map[string]bool,
+) error {
 	l, err := m.mountMask(w, inside, in)
 	if sys.Gone(err) || errors.Is(err, unix.EINVAL) { // EINVAL: the mount around target is detached
 		err = ErrMoved
@@ -184,7 +186,9 @@ func (m *Mounter) copyOf(w pathclass.Place) (int, error) {
 
 // treeOf returns the detached tree that masks w. It has w's file alone: package pathclass adds each
 // submount as a place of its own, so that each is watched.
-func (m *Mounter) treeOf(w pathclass.Place, target int, old *Mount, inside []pathclass.Place) (tree int, err error) {
+func (m *Mounter) treeOf(
+	w pathclass.Place, target int, old *Mount, inside []pathclass.Place,
+) (tree int, err error) {
 	shown := w.Class != filerules.Closed
 	switch {
 	case shown && (w.IsException() || w.Base || old != nil):

@@ -26,11 +26,13 @@ func CopyBase(fd int) (int, error) {
 
 // copyTree copies one mount, or with AT_RECURSIVE also the mounts below it.
 func copyTree(fd int, recursive uint) (int, error) {
-	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive)
+	tree, err := unix.OpenTree(fd, "",
+		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive)
 	if err != nil {
 		return -1, fmt.Errorf("open_tree: %w", err)
 	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|recursive, &unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|recursive,
+		&unix.MountAttr{Propagation: unix.MS_PRIVATE}); err != nil {
 		unix.Close(tree)
 		return -1, fmt.Errorf("mount_setattr: %w", err)
 	}
@@ -42,7 +44,8 @@ const moveBeneath = 0x200
 
 // moveMount attaches the detached tree over target (move_mount(2)).
 func moveMount(tree, target, flags int) error {
-	err := unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH|flags)
+	err := unix.MoveMount(tree, "", target, "",
+		unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH|flags)
 	if err != nil {
 		return fmt.Errorf("move_mount: %w", err)
 	}
@@ -84,7 +87,8 @@ func newTmpfs(mode string) (int, error) {
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return -1, fmt.Errorf("fsconfig: %w", err)
 	}
-	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC,
+		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("fsmount: %w", err)
 	}

@@ -166,7 +166,9 @@ func (m *Mounter) openMask(c Mount) int {
 // masks inside are unmounted with them and are never visible on their own. A mask below another
 // one stays, because a process whose working directory is there must not see more than before.
 func (m *Mounter) unmountDropped() error {
-	all := slices.SortedFunc(maps.Values(m.Dropped), func(a, b Mount) int { return sys.ComparePaths(a.Path, b.Path) })
+	all := slices.SortedFunc(maps.Values(m.Dropped), func(a, b Mount) int {
+		return sys.ComparePaths(a.Path, b.Path)
+	})
 	for again := true; again; { // an unmount can expose another mask that goes
 		again = false
 		for i, c := range all {

@@ -132,7 +132,8 @@ func (m *Mounter) addMountPoint(w pathclass.Place) error {
 	if err == nil {
 		st, err := sys.StatFD(fd)
 		unix.Close(fd)
-		if _, old := m.Dropped[st.Mnt_id]; err != nil || old || (st.Mode&unix.S_IFMT == unix.S_IFDIR) == w.Dir {
+		if _, old := m.Dropped[st.Mnt_id]; err != nil || old ||
+			(st.Mode&unix.S_IFMT == unix.S_IFDIR) == w.Dir {
 			return err
 		}
 		was = fmt.Sprintf(".was-%d", st.Ino) // the old mount point is of the other kind

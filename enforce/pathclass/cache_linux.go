@@ -106,7 +106,8 @@ func (c *Cache) walk(k *Walker, b *Base) error {
 	found, ok := c.trees[key]
 	c.mu.Unlock()
 	if !ok || time.Since(found.at) > treeHolds {
-		own := &Walker{Wall: k.Wall, UID: k.UID, bases: k.bases, linked: map[sys.Inode]filerules.Class{}, Looked: k.Looked}
+		own := &Walker{Wall: k.Wall, UID: k.UID, bases: k.bases, linked: map[sys.Inode]filerules.Class{},
+			Looked: k.Looked}
 		if err := own.base(b); err != nil {
 			return err
 		}

@@ -35,10 +35,13 @@ func CheckTrees(ctx context.Context, p *filerules.Policy, home string, trees []T
 		}
 		places, err := countPlaces(ctx, New(rs), trees)
 		if err != nil {
-			return fmt.Errorf("cannot count what the file rules match in the trees that sessions share: %w", err)
+			return fmt.Errorf("cannot count what the file rules match in the trees that sessions share: %w",
+				err)
 		}
 		for _, f := range places.refused() {
-			if !slices.ContainsFunc(bad, func(o filerules.Fault) bool { return o.Place == f.Place && o.Key == f.Key }) {
+			if !slices.ContainsFunc(bad, func(o filerules.Fault) bool {
+				return o.Place == f.Place && o.Key == f.Key
+			}) {
 				bad = append(bad, f)
 			}
 		}
@@ -58,7 +61,8 @@ type census struct {
 
 // countPlaces returns when ctx ends, also where a file system of the host does not answer.
 func countPlaces(ctx context.Context, wall *Wall, trees []Tree) (census, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, censusTime, fmt.Errorf("it takes longer than %v", censusTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, censusTime,
+		fmt.Errorf("it takes longer than %v", censusTime))
 	defer cancel()
 	type result struct {
 		census
@@ -84,7 +88,8 @@ func (c *census) count(ctx context.Context, wall *Wall, trees []Tree) error {
 		return nil
 	}
 	// No chat owns anything there.
-	w := &Walker{Wall: wall, UID: ^uint32(0), Cache: &Cache{}, found: c.add, partial: os.Geteuid() != 0, ctx: ctx}
+	w := &Walker{Wall: wall, UID: ^uint32(0), Cache: &Cache{}, found: c.add,
+		partial: os.Geteuid() != 0, ctx: ctx}
 	bases, err := openTrees(trees)
 	defer func() {
 		for _, b := range bases {
@@ -153,6 +158,8 @@ func (c *census) refused() (faults []filerules.Fault) {
 			faults = append(faults, filerules.Fault{Place: r.Place, Key: r.String(), Why: why})
 		}
 	}
-	slices.SortFunc(faults, func(a, b filerules.Fault) int { return sys.ComparePaths(a.Place+a.Key, b.Place+b.Key) })
+	slices.SortFunc(faults, func(a, b filerules.Fault) int {
+		return sys.ComparePaths(a.Place+a.Key, b.Place+b.Key)
+	})
 	return faults
 }

@@ -16,8 +16,9 @@ import (
 // essentials are paths of the host that every session needs, beside its home and the paths of the
 // kernel and of chatd. libraries are those of bash and tmux.
 var (
-	essentials = []string{"/usr/bin/bash", "/usr/bin/sh", "/usr/bin/tmux", "/bin", "/lib", "/lib64", "/etc", "/tmp", "/var/tmp"}
-	libraries  = regexp.MustCompile(`/(ld-linux.*\.so.*|libc\.so\.6|libm\.so\.6|libresolv\.so\.2|(libtinfo|libevent_core-.*|libutempter)\.so\..*)$`)
+	essentials = []string{"/usr/bin/bash", "/usr/bin/sh", "/usr/bin/tmux", "/bin", "/lib", "/lib64", "/etc",
+		"/tmp", "/var/tmp"}
+	libraries = regexp.MustCompile(`/(ld-linux.*\.so.*|libc\.so\.6|libm\.so\.6|libresolv\.so\.2|(libtinfo|libevent_core-.*|libutempter)\.so\..*)$`)
 )
 
 // Unenforceable are the rules of a policy with which no session could start. Each fault has the
@@ -42,7 +43,9 @@ func Check(p *filerules.Policy, home string) error {
 	var bad Unenforceable
 	refuse := func(r filerules.Rule, why string) {
 		f := filerules.Fault{Place: r.Place, Key: r.String(), Why: why}
-		if !slices.ContainsFunc(bad, func(o filerules.Fault) bool { return o.Place == f.Place && o.Key == f.Key }) {
+		if !slices.ContainsFunc(bad, func(o filerules.Fault) bool {
+			return o.Place == f.Place && o.Key == f.Key
+		}) {
 			bad = append(bad, f)
 		}
 	}
@@ -73,7 +76,10 @@ func Check(p *filerules.Policy, home string) error {
 // neededPaths are the essentials as this host has them. It lists each directory of libraries
 // once: there are dozens, with thousands of names.
 func neededPaths(home string) []string {
-	there := slices.DeleteFunc(slices.Clone(essentials), func(p string) bool { _, err := os.Lstat(p); return err != nil })
+	there := slices.DeleteFunc(slices.Clone(essentials), func(p string) bool {
+		_, err := os.Lstat(p)
+		return err != nil
+	})
 	libs, _ := filepath.Glob("/usr/lib/*/l*.so*") // it fails for a bad pattern alone
 	older, _ := filepath.Glob("/usr/lib64/ld-linux*.so*")
 	libs = slices.DeleteFunc(append(libs, older...), func(p string) bool { return !libraries.MatchString(p) })
@@ -117,5 +123,7 @@ func checkKernelPaths(rs *filerules.Ruleset, refuse func(filerules.Rule, string)
 
 // inKernelPath reports whether a path is one of those places, or in it or around it.
 func inKernelPath(p string) bool {
-	return slices.ContainsFunc(filerules.KernelPlaces(), func(place string) bool { return chat.Within(p, place) || chat.Within(place, p) })
+	return slices.ContainsFunc(filerules.KernelPlaces(), func(place string) bool {
+		return chat.Within(p, place) || chat.Within(place, p)
+	})
 }

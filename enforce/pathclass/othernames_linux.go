@@ -70,7 +70,8 @@ func (k *Walker) namesIn(fd int, p string, depth int) error {
 
 func (k *Walker) otherName(dir int, p, name string) error {
 	var st unix.Statx_t
-	if err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil || st.Nlink < 2 {
+	if err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil ||
+		st.Nlink < 2 {
 		if k.skips(err) {
 			return nil
 		}
@@ -100,11 +101,13 @@ func (k *Walker) closeLinkTargets() {
 		}
 		seen[p] = true
 		var st unix.Statx_t
-		if err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
+		if err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS,
+			&st); err != nil {
 			continue
 		}
 		if has := k.Wall.Class(p); has != filerules.Closed && !inKernelPath(p) {
-			k.want(Place{Path: p, Class: filerules.Closed, Parent: has, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)})
+			k.want(Place{Path: p, Class: filerules.Closed, Parent: has,
+				Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)})
 			k.recordCause(p, link)
 		}
 	}

@@ -231,7 +231,8 @@ func (k *Walker) entry(dir int, p string, e dirent, parent filerules.Class) (ent
 			return false, err
 		}
 	case class != parent:
-		k.want(Place{Path: p, Class: class, Parent: parent, Dir: kind == unix.S_IFDIR, Inode: sys.InodeOf(&st)})
+		k.want(Place{Path: p, Class: class, Parent: parent, Dir: kind == unix.S_IFDIR,
+			Inode: sys.InodeOf(&st)})
 	}
 	if kind != unix.S_IFDIR && st.Nlink > 1 && class != filerules.Open {
 		k.linked[sys.InodeOf(&st)] = max(class, k.linked[sys.InodeOf(&st)])

@@ -108,7 +108,9 @@ const kernelOps = filerules.Kernel
 // Needed reports whether the rules of an agent have a deny that the kernel keeps. It
 // does not hang on the home, so nothing is compiled for it.
 func Needed(p *filerules.Policy, agent string) bool {
-	return slices.ContainsFunc(p.Rules(agent), func(r filerules.Rule) bool { return r.Effect == filerules.Deny && r.Ops&kernelOps != 0 })
+	return slices.ContainsFunc(p.Rules(agent), func(r filerules.Rule) bool {
+		return r.Effect == filerules.Deny && r.Ops&kernelOps != 0
+	})
 }
 
 // NeededBy reports whether a policy has such a deny, for one of its agents or without.

@@ -15,7 +15,9 @@ func (l *loader) guard(n node, at string) {
 	restrict := false
 	l.mapping(n, at, map[string]func(node, string){
 		"preset": func(n node, at string) {
-			l.word(n, at, func(w string) { g.Preset = chat.GuardPreset(w) }, string(chat.GuardDefault), string(chat.GuardPicoClaw), string(chat.GuardNone))
+			l.word(n, at, func(w string) {
+				g.Preset = chat.GuardPreset(w)
+			}, string(chat.GuardDefault), string(chat.GuardPicoClaw), string(chat.GuardNone))
 		},
 		"enable_deny_patterns": func(n node, at string) { g.EnableDenyPatterns = l.flag(n, at) },
 		"restrict_to_workspace": func(n node, at string) {
@@ -46,7 +48,8 @@ func (l *loader) expressions(n node, at string) []chat.Pattern {
 	for i, item := range n.items {
 		key := fmt.Sprintf("%s[%d]", at, i)
 		if item.kind != kindText || item.text == "" || len(item.text) > filerules.MaxPattern {
-			l.fault(item.line, key, "want a regular expression (RE2) of 1 to %d bytes, got %s", filerules.MaxPattern, item.is())
+			l.fault(item.line, key, "want a regular expression (RE2) of 1 to %d bytes, got %s",
+				filerules.MaxPattern, item.is())
 			continue
 		}
 		if _, err := regexp.Compile(item.text); err != nil {

@@ -38,7 +38,8 @@ func json5Fault(name string, text []byte, err error) error {
 		return filerules.Fault{Place: name, Why: fmt.Sprintf("%v: want JSON5", err)}
 	}
 	line := lineAt(text, int(syntax.Offset)-1)
-	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: syntax.Error() + ": want JSON5", Line: line}
+	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
+		Why: syntax.Error() + ": want JSON5", Line: line}
 }
 
 // blankComments makes comments blanks and leaves every other byte where it is. The
@@ -59,7 +60,8 @@ func blankComments(name string, text []byte) ([]byte, error) {
 			n := bytes.Index(out[i+2:], []byte("*/"))
 			if n < 0 {
 				line := lineAt(out, i)
-				return nil, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "a comment begins and does not end: want */", Line: line}
+				return nil, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
+					Why: "a comment begins and does not end: want */", Line: line}
 			}
 			i = blank(out, i, i+n+4)
 		default:

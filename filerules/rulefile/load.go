@@ -39,7 +39,8 @@ func Load(name string, text []byte) (*filerules.Policy, error) {
 	}
 	p.Warnings = p.FindWarnings()
 	if n := len(p.Compiled()); n > filerules.MaxCompiled {
-		why := fmt.Sprintf("its rules have %d bytes with braces written out, want at most %d", n, filerules.MaxCompiled)
+		why := fmt.Sprintf("its rules have %d bytes with braces written out, want at most %d", n,
+			filerules.MaxCompiled)
 		return nil, filerules.Faults{{Place: name, Why: why}}
 	}
 	return p, nil
@@ -61,7 +62,8 @@ func (l *loader) place(line int) string {
 }
 
 func (l *loader) fault(line int, key, format string, args ...any) {
-	l.faults = append(l.faults, filerules.Fault{Place: l.place(line), Key: key, Why: fmt.Sprintf(format, args...), Line: line})
+	l.faults = append(l.faults,
+		filerules.Fault{Place: l.place(line), Key: key, Why: fmt.Sprintf(format, args...), Line: line})
 }
 
 // mapping calls the func of each key of n, and records unknown and duplicate keys as faults.
@@ -113,11 +115,14 @@ func (l *loader) agents(n node, at string) {
 	for _, e := range n.keys {
 		key := join(at, e.name)
 		if err := chat.CheckName("the agent name", e.name); err != nil {
-			l.fault(e.line, at, "%s is no agent name: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -", chat.Quote(e.name), chat.MaxName)
+			l.fault(e.line, at,
+				"%s is no agent name: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -",
+				chat.Quote(e.name), chat.MaxName)
 			continue
 		}
 		if old, twice := l.policy.ByAgent[e.name]; twice {
-			l.fault(e.line, key, "the agent is there twice, first at %s: want one section for each agent", old.Place)
+			l.fault(e.line, key,
+				"the agent is there twice, first at %s: want one section for each agent", old.Place)
 			continue
 		}
 		own := filerules.Section{}
@@ -140,7 +145,9 @@ func (l *loader) section(n node, at string, global bool) filerules.Section {
 			deny = filerules.LayerDefaults
 		}
 		known["mode"] = func(n node, at string) {
-			l.word(n, at, func(w string) { l.policy.Mode = filerules.Mode(w) }, string(filerules.DenyWins), string(filerules.FirstMatch))
+			l.word(n, at, func(w string) {
+				l.policy.Mode = filerules.Mode(w)
+			}, string(filerules.DenyWins), string(filerules.FirstMatch))
 		}
 		known["messages"] = func(n node, at string) {
 			l.word(n, at, func(w string) { l.policy.Terse = w == "vague" }, "verbose", "vague")
@@ -185,7 +192,8 @@ func (l *loader) shorthand(n node, at string, layer filerules.Layer) []filerules
 	}
 	var rules []filerules.Rule
 	for i, item := range n.items {
-		r := filerules.Rule{Effect: filerules.Deny, Ops: filerules.All, Layer: layer, Place: l.place(item.line)}
+		r := filerules.Rule{Effect: filerules.Deny, Ops: filerules.All, Layer: layer,
+			Place: l.place(item.line)}
 		if l.pattern(item, fmt.Sprintf("%s[%d]", at, i), &r) {
 			rules = append(rules, r)
 		}
@@ -204,7 +212,9 @@ func (l *loader) rule(n node, at string, layer filerules.Layer) (filerules.Rule,
 		}
 	}
 	l.mapping(n, at, map[string]func(node, string){
-		"deny": effect(filerules.Deny), "allow": effect(filerules.Allow), "ops": func(n node, at string) { r.Ops = l.ops(n, at) },
+		"deny": effect(filerules.Deny), "allow": effect(filerules.Allow), "ops": func(n node, at string) {
+			r.Ops = l.ops(n, at)
+		},
 	}, "deny or allow, ops")
 	if n.kind == kindMapping && effects != 1 {
 		l.fault(n.line, at, "want either deny or allow, got %s", [...]string{"neither", "", "both"}[effects])

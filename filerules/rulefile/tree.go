@@ -35,7 +35,8 @@ const (
 )
 
 func (k kind) String() string {
-	return [...]string{"a string", "true or false", "null", "a number", "a list", "a mapping", "something else"}[k]
+	return [...]string{"a string", "true or false", "null", "a number", "a list", "a mapping",
+		"something else"}[k]
 }
 
 // node is a value of a file of rules with its line, from whichever language.
@@ -71,17 +72,21 @@ func (n node) is() string {
 // which is tried second.
 func parseTree(name string, text []byte) (node, error) {
 	if len(text) > maxFile {
-		return node{}, filerules.Fault{Place: name, Why: fmt.Sprintf("it has %d bytes, want at most %d", len(text), maxFile)}
+		return node{}, filerules.Fault{Place: name,
+			Why: fmt.Sprintf("it has %d bytes, want at most %d", len(text), maxFile)}
 	}
 	if line := tooDeep(text); line > 0 {
-		return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "it is nested too deep, or in too many pieces", Line: line}
+		return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
+			Why: "it is nested too deep, or in too many pieces", Line: line}
 	}
 	if at := invalidByte(text); at >= 0 {
-		return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, lineAt(text, at)), Why: "want text in UTF-8 without NUL"}
+		return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, lineAt(text, at)),
+			Why: "want text in UTF-8 without NUL"}
 	}
 	first := strings.TrimLeft(string(text), " \t\r\n")
 	isJSON := strings.HasPrefix(path.Ext(name), ".json")
-	if !isJSON && !strings.HasPrefix(first, "{") && !strings.HasPrefix(first, "//") && !strings.HasPrefix(first, "/*") {
+	if !isJSON && !strings.HasPrefix(first, "{") && !strings.HasPrefix(first, "//") &&
+		!strings.HasPrefix(first, "/*") {
 		return parseYAML(name, text)
 	}
 	n, err := parseJSON5(name, text)

@@ -34,14 +34,16 @@ func parseYAML(name string, text []byte) (n node, err error) {
 	switch len(docs) {
 	case 0:
 		if line := firstContent(text); line > 0 {
-			return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want a mapping with access, agents, guard, routing", Line: line}
+			return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
+				Why: "want a mapping with access, agents, guard, routing", Line: line}
 		}
 		return empty, nil
 	case 1:
 		return yamlNode(docs[0], 0), nil
 	}
 	line := docs[1].GetToken().Position.Line
-	return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: "want one YAML document, got more", Line: line}
+	return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
+		Why: "want one YAML document, got more", Line: line}
 }
 
 // firstContent is the first line that is not blank, a comment or the head of a document. The parser
@@ -63,7 +65,8 @@ func yamlFault(name string, err error) error {
 		return filerules.Fault{Place: name, Why: strings.ReplaceAll(err.Error(), "\n", " ") + ": want YAML"}
 	}
 	line := y.GetToken().Position.Line
-	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: y.GetMessage() + ": want YAML", Line: line}
+	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
+		Why: y.GetMessage() + ": want YAML", Line: line}
 }
 
 func yamlNode(n ast.Node, depth int) node {

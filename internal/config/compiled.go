@@ -44,7 +44,8 @@ func (cfg Config) Compiled() ([]byte, error) {
 func ReadCompiled(text []byte) (Config, error) {
 	var c compiled
 	if len(text) > MaxCompiled {
-		return Config{}, fmt.Errorf("cannot read a compiled config of %d bytes: want at most %d: %w", len(text), MaxCompiled, chat.ErrInvalid)
+		return Config{}, fmt.Errorf("cannot read a compiled config of %d bytes: want at most %d: %w",
+			len(text), MaxCompiled, chat.ErrInvalid)
 	}
 	if err := chat.Strict(text, &c); err != nil {
 		return Config{}, fmt.Errorf("cannot read the compiled config: %w: %w", err, chat.ErrInvalid)
@@ -91,7 +92,8 @@ func (cfg *Config) Check(f *Faults) {
 	if cfg.EgressUser == cfg.User && cfg.User != "" {
 		f.Add("egress_user", Wrong(cfg.EgressUser, "another than user, for each needs its own"))
 	}
-	for key, path := range map[string]string{"state": cfg.State, "run": cfg.Run, "homes": cfg.Homes, "socket": cfg.Socket} {
+	for key, path := range map[string]string{"state": cfg.State, "run": cfg.Run, "homes": cfg.Homes,
+		"socket": cfg.Socket} {
 		if !filepath.IsAbs(path) {
 			f.Add(key, Wrong(path, "an absolute path"))
 		}

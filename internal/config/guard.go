@@ -15,7 +15,8 @@ func adoptGuard(cfg Config, name string, policy *filerules.Policy) error {
 		return nil
 	}
 	if p.Guard.Place != "" {
-		return fmt.Errorf("cannot use the guard of profile %s: it stands at %s and at %s: want one: %w", name, p.Guard.Place, policy.Guard.Place, chat.ErrInvalid)
+		return fmt.Errorf("cannot use the guard of profile %s: it stands at %s and at %s: want one: %w", name,
+			p.Guard.Place, policy.Guard.Place, chat.ErrInvalid)
 	}
 	p.Guard = *policy.Guard
 	cfg.Profiles[name] = p

@@ -18,7 +18,9 @@ import (
 
 // Rules are the file rules of each profile: read of its file, if it names one; a profile with only
 // defaults has those of [shippedRules].
-func (cfg Config) Rules(read func(file string) (*filerules.Policy, error)) (map[string]*filerules.Policy, error) {
+func (cfg Config) Rules(
+	read func(file string) (*filerules.Policy, error),
+) (map[string]*filerules.Policy, error) {
 	policies := map[string]*filerules.Policy{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
@@ -27,7 +29,8 @@ func (cfg Config) Rules(read func(file string) (*filerules.Policy, error)) (map[
 			if cfg.Profiles[name].Defaults {
 				policy, err := shippedRules(cfg.Profiles[name])
 				if err != nil {
-					errs = append(errs, fmt.Errorf("cannot make the default rules of profile %s: %w", name, err))
+					errs = append(errs,
+						fmt.Errorf("cannot make the default rules of profile %s: %w", name, err))
 				}
 				policies[name] = policy
 			}

@@ -20,6 +20,7 @@ func (cfg *Config) checkMemory(f *Faults) {
 	least, most := cfg.Profiles[chat.DefaultProfile].Limits.MemoryMax, cfg.MaxAwakeMemory
 	if most != 0 && most < least {
 		f.Add("max_awake_memory", fmt.Errorf("%d: no chat could wake: want 0, for no bound, "+
-			"or at least memory_max of profile %s, %d: %w", most, chat.DefaultProfile, least, chat.ErrInvalid))
+			"or at least memory_max of profile %s, %d: %w", most, chat.DefaultProfile, least,
+			chat.ErrInvalid))
 	}
 }

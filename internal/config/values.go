@@ -41,11 +41,17 @@ var checks = map[string]check{
 	// The lowest file_max is the size of a request's text.
 	"file_max": size(func(n uint64) bool { return n >= filewire.MaxText && n <= 1<<40 }, "1MiB to 1TiB"),
 	// A log of less would hold a few lines, as after a mistaken unit.
-	"audit_max":                   size(func(n uint64) bool { return n-1 >= 64<<10-1 }, "0, for never, or at least 64KiB"),
-	"owner_shares.*":              size(func(n uint64) bool { return n <= 1<<31 }, "0, for no bound, to 2147483648"),
-	"archive.expire_after":        longAge,
-	"profiles.*.reap_after":       longAge,
-	"profiles.*.timeout_max":      func(to any, _ string) error { return chat.CheckTimeoutMax(*to.(*chat.Duration)) },
+	"audit_max": size(func(n uint64) bool {
+		return n-1 >= 64<<10-1
+	}, "0, for never, or at least 64KiB"),
+	"owner_shares.*": size(func(n uint64) bool {
+		return n <= 1<<31
+	}, "0, for no bound, to 2147483648"),
+	"archive.expire_after":  longAge,
+	"profiles.*.reap_after": longAge,
+	"profiles.*.timeout_max": func(to any, _ string) error {
+		return chat.CheckTimeoutMax(*to.(*chat.Duration))
+	},
 	"profiles.*.tools_off[]":      toolName,
 	"dns_servers[]":               dnsServer,
 	"profiles.*.agents.*.tools[]": toolName, "profiles.*.agents.*.tools_off[]": toolName,
@@ -125,7 +131,8 @@ func (r *UIDRange) UnmarshalText(text []byte) error {
 
 // dnsServer refuses an address with a zone: it names a device, which may be another one tomorrow.
 func dnsServer(to any, text string) error {
-	if server := *to.(*netip.AddrPort); server.Port() == 0 || !isServer(server.Addr()) || server.Addr().Is4In6() {
+	if server := *to.(*netip.AddrPort); server.Port() == 0 || !isServer(server.Addr()) ||
+		server.Addr().Is4In6() {
 		return Wrong(text, WantServer)
 	}
 	return nil

@@ -45,7 +45,8 @@ type Answer struct {
 
 // Check bounds the fields of an answer, and returns its failure.
 func (a *Answer) Check() error {
-	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+MaxMessage || len(a.NextEntry) > MaxPath || len(a.SHA256) > 64 ||
+	if len(a.Path) > 2*MaxPath || len(a.Message) > MaxPath+MaxMessage || len(a.NextEntry) > MaxPath ||
+		len(a.SHA256) > 64 ||
 		len(a.DiffOmitted) > MaxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {
 		return errors.New("cannot use the answer: a field of it is out of all bounds")
 	}
@@ -97,7 +98,8 @@ func (d *Denial) Error() string {
 	case d.Message != "":
 		return d.Message
 	case d.Place != "":
-		return fmt.Sprintf("access denied: %s of %s by rule %s (%s)", d.Op, chat.Quote(d.Path), chat.Quote(d.Rule), d.Place)
+		return fmt.Sprintf("access denied: %s of %s by rule %s (%s)", d.Op, chat.Quote(d.Path),
+			chat.Quote(d.Rule), d.Place)
 	}
 	return fmt.Sprintf("access denied: %s of %s by rule %s", d.Op, chat.Quote(d.Path), chat.Quote(d.Rule))
 }

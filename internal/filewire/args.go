@@ -117,7 +117,8 @@ func (a WriteFile) Validate() error {
 	case a.Content == nil && !a.Stream:
 		return Invalid("cannot write %s: content is missing: want the text to write; \"\" makes an empty file", chat.Quote(a.Path))
 	case a.Content != nil && a.Stream:
-		return Invalid("cannot write %s: it has content, and a stream follows: want one of them", chat.Quote(a.Path))
+		return Invalid("cannot write %s: it has content, and a stream follows: want one of them",
+			chat.Quote(a.Path))
 	case a.Stream:
 		return nil
 	}

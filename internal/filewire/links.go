@@ -31,7 +31,8 @@ func checkNames(names []string) error {
 	sum := 0
 	for _, n := range names {
 		if sum += len(n) + 1; sum > MaxNames {
-			return fmt.Errorf("cannot follow the links of %d directories: more than %d bytes of names: %w", len(names), MaxNames, chat.ErrUnsupported)
+			return fmt.Errorf("cannot follow the links of %d directories: more than %d bytes of names: %w",
+				len(names), MaxNames, chat.ErrUnsupported)
 		}
 	}
 	return nil
@@ -45,7 +46,8 @@ func Targets(names []string, all []Link) (map[string]Link, error) {
 		switch {
 		case l.N < 0 || l.N >= len(names) || real[names[l.N]].To != "":
 			return nil, fmt.Errorf("cannot use the answer: it tells of link %d, which was not asked for", l.N)
-		case !slices.Contains([]string{"", "r", "w", "rw"}, l.No), !path.IsAbs(l.To) || len(l.To) > 2*MaxPath || strings.IndexByte(l.To, 0) >= 0:
+		case !slices.Contains([]string{"", "r", "w", "rw"}, l.No), !path.IsAbs(l.To) ||
+			len(l.To) > 2*MaxPath || strings.IndexByte(l.To, 0) >= 0:
 			return nil, fmt.Errorf("cannot use the answer: a link leads to %s", chat.Quote(l.To))
 		}
 		l.To = path.Clean(l.To)

@@ -74,7 +74,9 @@ func (k *command) is(programs map[string]bool) bool {
 
 // has reports one of some short options, or a long one.
 func (k *command) has(letters string, long ...string) bool {
-	return strings.ContainsAny(k.short, letters) || slices.ContainsFunc(long, func(l string) bool { return slices.Contains(k.long, l) })
+	return strings.ContainsAny(k.short, letters) || slices.ContainsFunc(long, func(l string) bool {
+		return slices.Contains(k.long, l)
+	})
 }
 
 // verb reports one of some words among the operands.
@@ -98,7 +100,8 @@ func (k *command) first(words ...string) bool {
 
 // docker reports docker VERB, or docker container VERB and its like.
 func (k *command) docker(verb string) bool {
-	return k.first(verb) || len(k.operands) > 1 && k.first("container", "compose") && k.operands[1].Text == verb
+	return k.first(verb) || len(k.operands) > 1 && k.first("container", "compose") &&
+		k.operands[1].Text == verb
 }
 
 // git is the verb behind git's own options (git(1)).
@@ -148,7 +151,8 @@ func (k *command) whole(a shell.Arg) bool {
 		return false
 	}
 	p := k.path(a.Text)
-	if a.Pattern != "" && (a.Text == "*" || a.Text == ".*" || strings.HasSuffix(a.Text, "/*") || strings.HasSuffix(a.Text, "/.*")) {
+	if a.Pattern != "" && (a.Text == "*" || a.Text == ".*" || strings.HasSuffix(a.Text, "/*") ||
+		strings.HasSuffix(a.Text, "/.*")) {
 		p = path.Dir(p) // all of a directory
 	}
 	return p == path.Clean(k.Home) || k.outside(p)
@@ -159,7 +163,8 @@ func device(p string) bool {
 	if !strings.HasPrefix(p, "/dev/") || safePaths[p] {
 		return false
 	}
-	for _, ok := range []string{"/dev/tty", "/dev/pts/", "/dev/ptmx", "/dev/fd/", "/dev/shm/", "/dev/full", "/dev/tcp/", "/dev/udp/"} {
+	for _, ok := range []string{"/dev/tty", "/dev/pts/", "/dev/ptmx", "/dev/fd/", "/dev/shm/", "/dev/full",
+		"/dev/tcp/", "/dev/udp/"} {
 		if strings.HasPrefix(p, ok) {
 			return false
 		}
@@ -202,21 +207,26 @@ var (
 // that a program in from feeds.
 func (k *command) code(from map[string]bool) bool {
 	isShell, isLanguage := k.is(shells), k.is(languages)
-	any := func(list []string) bool { return slices.ContainsFunc(list, func(s string) bool { return from[s] }) }
+	any := func(list []string) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return from[s] })
+	}
 	switch {
 	case k.name == "eval":
 		return any(k.Within) && slices.ContainsFunc(k.args, func(a shell.Arg) bool { return a.Pattern != "" })
 	case k.name == "source" || k.name == ".":
-		return len(k.args) > 0 && (any(k.Within) && k.args[0].Pattern != "" || any(k.From) && stdin(k.args[0].Text))
+		return len(k.args) > 0 &&
+			(any(k.Within) && k.args[0].Pattern != "" || any(k.From) && stdin(k.args[0].Text))
 	case !isShell && !isLanguage:
 		return false
-	case isShell && strings.Contains(k.short, "s"), len(k.operands) == 0 && k.short == "" || len(k.operands) == 0 && isShell && !strings.Contains(k.short, "c"):
+	case isShell && strings.Contains(k.short, "s"), len(k.operands) == 0 && k.short == "" ||
+		len(k.operands) == 0 && isShell && !strings.Contains(k.short, "c"):
 		return any(k.From)
 	case len(k.operands) == 0:
 		return false
 	}
 	first := k.operands[0]
-	return any(k.From) && stdin(first.Text) && !strings.Contains(k.short, "c") || any(k.Within) && first.Pattern != ""
+	return any(k.From) && stdin(first.Text) && !strings.Contains(k.short, "c") || any(k.Within) &&
+		first.Pattern != ""
 }
 
 func stdin(s string) bool {

@@ -43,7 +43,8 @@ type Verdict struct {
 
 // Explained is the verdict as an answer has it.
 func (v Verdict) Explained() *chat.Guarded {
-	g := &chat.Guarded{Verdict: "allow", Rule: v.Rule, Place: v.Place, Message: v.Message, Command: v.Command, Reason: v.Reason, Instead: v.Instead}
+	g := &chat.Guarded{Verdict: "allow", Rule: v.Rule, Place: v.Place, Message: v.Message, Command: v.Command,
+		Reason: v.Reason, Instead: v.Instead}
 	if v.Denied {
 		g.Verdict = "deny"
 	}
@@ -69,7 +70,9 @@ func New(cfg chat.Guard) (*Guard, error) {
 		from   []chat.Pattern
 		to     *[]pattern
 		anchor bool
-	}{{"custom_allow_patterns", cfg.CustomAllowPatterns, &g.allow, true}, {"custom_deny_patterns", cfg.CustomDenyPatterns, &g.deny, false}} {
+	}{
+		{"custom_allow_patterns", cfg.CustomAllowPatterns, &g.allow, true}, {"custom_deny_patterns",
+			cfg.CustomDenyPatterns, &g.deny, false}} {
 		for i, p := range list.from {
 			re, err := compile(p.Text, list.anchor)
 			if err != nil {
@@ -157,8 +160,9 @@ func (g *Guard) walk(w shell.Walk, at Place, err error) (Verdict, error) {
 	if g.restrict {
 		for _, p := range append([]string{path.Clean(cmp.Or(at.Cwd, at.Home))}, w.Paths...) {
 			if !inside(p, at.Home) && !safePaths[p] {
-				return Verdict{true, chat.RunDenial{Rule: RuleWorkspace, Place: "built in", Message: MessagePath, Command: p,
-					Reason: "the path is outside the workspace", Instead: "work below your home"}}, nil
+				return Verdict{true,
+					chat.RunDenial{Rule: RuleWorkspace, Place: "built in", Message: MessagePath, Command: p,
+						Reason: "the path is outside the workspace", Instead: "work below your home"}}, nil
 			}
 		}
 	}

@@ -55,44 +55,63 @@ var rules = slices.Concat(ownRules, picoclawRules)
 var ownRules = []rule{
 	{"fork-bomb", both, noBomb, orLoop, nil, func(k *command) bool { return k.Uses&shell.UseForkBomb != 0 }},
 	{"write-to-device", byDefault, noDisks, orFiles, nil, writesDevice},
-	{"rm-recursive-whole", byDefault, noWhole, orName, set("rm rmdir unlink srm wipe"), func(k *command) bool {
-		return k.has("", "no-preserve-root") || k.has("rR", "recursive") && slices.ContainsFunc(k.operands, k.whole)
-	}},
+	{"rm-recursive-whole", byDefault, noWhole, orName, set("rm rmdir unlink srm wipe"),
+		func(k *command) bool {
+			return k.has("", "no-preserve-root") || k.has("rR", "recursive") &&
+				slices.ContainsFunc(k.operands, k.whole)
+		}},
 	{"find-delete-outside", byDefault, noWhole, orName, set("find"), findDeletes},
-	{"chmod-whole", byDefault, noWhole, orName, set("chmod chown chgrp setfacl chattr"), func(k *command) bool {
-		return k.has("R", "recursive") && len(k.operands) > 1 && slices.ContainsFunc(k.operands[1:], func(a shell.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) })
-	}},
+	{"chmod-whole", byDefault, noWhole, orName, set("chmod chown chgrp setfacl chattr"),
+		func(k *command) bool {
+			return k.has("R", "recursive") && len(k.operands) > 1 && slices.ContainsFunc(k.operands[1:],
+				func(a shell.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) })
+		}},
 	{"chmod-set-id", byDefault, noMode, orOther, set("chmod"), func(k *command) bool {
 		return len(k.operands) > 0 && setModes.MatchString(k.operands[0].Text)
 	}},
-	{"format", byDefault, noDisks, orFiles, set("mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard losetup cryptsetup swapon swapoff pvcreate vgremove lvremove"), func(k *command) bool { return len(k.args) > 0 }},
+	{"format", byDefault, noDisks, orFiles,
+		set("mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard losetup cryptsetup swapon swapoff pvcreate vgremove lvremove"), func(k *command) bool { return len(k.args) > 0 }},
 	{"power", both, noPower, orExit, set("shutdown reboot poweroff halt telinit"), nil},
 	{"power", byDefault, noPower, orExit, set("init systemctl"), func(k *command) bool {
-		return k.first("0", "6", "reboot", "poweroff", "halt", "kexec", "suspend", "hibernate", "rescue", "emergency")
+		return k.first("0", "6", "reboot", "poweroff", "halt", "kexec", "suspend", "hibernate", "rescue",
+			"emergency")
 	}},
 	{"privileges", byDefault, noRoot, orAsk, set("sudo su doas pkexec runuser newgrp"), nil},
-	{"accounts", byDefault, noAccounts, orChatd, set("passwd chsh chfn useradd userdel usermod adduser deluser groupadd chpasswd visudo"), nil},
-	{"mounts", byDefault, noMounts, orHome, set("mount umount fusermount fusermount3 pivot_root"), func(k *command) bool {
-		return len(k.args) > 0 && !(k.name == "mount" && strings.Trim(k.short, "lv") == "" && len(k.long)+len(k.operands) == 0)
-	}},
+	{"accounts", byDefault, noAccounts, orChatd,
+		set("passwd chsh chfn useradd userdel usermod adduser deluser groupadd chpasswd visudo"), nil},
+	{"mounts", byDefault, noMounts, orHome, set("mount umount fusermount fusermount3 pivot_root"),
+		func(k *command) bool {
+			return len(k.args) > 0 &&
+				!(k.name == "mount" && strings.Trim(k.short, "lv") == "" && len(k.long)+len(k.operands) == 0)
+		}},
 	{"services", byDefault, noServices, orStart, set("systemctl service loginctl"), func(k *command) bool {
 		return !k.first(readingServices...) && len(k.args) > 0
 	}},
 	{"later", byDefault, noLater, orLater, set("crontab at batch systemd-run"), nil},
 	{"kernel", byDefault, noKernel, orKernel, set("insmod modprobe rmmod kexec"), nil},
-	{"kernel", byDefault, noKernel, orKernel, set("sysctl"), func(k *command) bool { return k.has("wp", "write", "load", "system") || anyAssigned(k) }},
-	{"firewall", byDefault, noFirewall, orAllow, set("iptables ip6tables iptables-restore ip6tables-restore nft ufw firewall-cmd"), nil},
-	{"containers", byDefault, noBoxes, orPlain, set("docker podman nerdctl ctr lxc-start chroot nsenter unshare bwrap systemd-nspawn"), nil},
-	{"packages", byDefault, noSystem, orLocal, set("apt apt-get aptitude yum dnf zypper apk pacman snap flatpak"), changesPackages},
+	{"kernel", byDefault, noKernel, orKernel, set("sysctl"), func(k *command) bool {
+		return k.has("wp", "write", "load", "system") || anyAssigned(k)
+	}},
+	{"firewall", byDefault, noFirewall, orAllow,
+		set("iptables ip6tables iptables-restore ip6tables-restore nft ufw firewall-cmd"), nil},
+	{"containers", byDefault, noBoxes, orPlain,
+		set("docker podman nerdctl ctr lxc-start chroot nsenter unshare bwrap systemd-nspawn"), nil},
+	{"packages", byDefault, noSystem, orLocal,
+		set("apt apt-get aptitude yum dnf zypper apk pacman snap flatpak"), changesPackages},
 	{"packages", byDefault, noSystem, orLocal, set("dpkg rpm"), func(k *command) bool {
-		return !(k.name == "rpm" && k.has("qV", "query", "verify")) && k.has("irPUeF", "install", "remove", "purge", "unpack", "configure", "erase", "upgrade")
+		return !(k.name == "rpm" && k.has("qV", "query", "verify")) &&
+			k.has("irPUeF", "install", "remove", "purge", "unpack", "configure", "erase", "upgrade")
 	}},
 	{"kill-everything", byDefault, noKillAll, orPid, set("kill"), func(k *command) bool {
 		n := len(k.args)
-		return n > 0 && k.args[0].Text != "-0" && (k.args[n-1].Text == "-1" && n > 1 || slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return a.Text == "1" || a.Text == "-1" }))
+		return n > 0 && k.args[0].Text != "-0" &&
+			(k.args[n-1].Text == "-1" && n > 1 || slices.ContainsFunc(k.operands, func(a shell.Arg) bool {
+				return a.Text == "1" || a.Text == "-1"
+			}))
 	}},
 	{"kill-everything", byDefault, noKillAll, orPid, set("pkill killall killall5"), func(k *command) bool {
-		return k.name == "killall5" || k.has("uU", "user", "euid", "uid") || k.verb(".", ".*", "", "^", "tmux", "bwrap")
+		return k.name == "killall5" || k.has("uU", "user", "euid", "uid") ||
+			k.verb(".", ".*", "", "^", "tmux", "bwrap")
 	}},
 	{"fetched-code", byDefault, noFetched, orLook, nil, func(k *command) bool { return k.code(fetchers) }},
 	{"decoded-code", byDefault, noFetched, orLook, nil, func(k *command) bool { return k.code(decoders) }},
@@ -114,14 +133,18 @@ func findDeletes(k *command) bool {
 	if len(from) == 0 {
 		return k.outside(k.path("."))
 	}
-	return slices.ContainsFunc(from, func(a shell.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) })
+	return slices.ContainsFunc(from, func(a shell.Arg) bool {
+		return !a.Unknown && k.outside(k.path(a.Text))
+	})
 }
 
 func changesPackages(k *command) bool {
-	if (k.name == "apt" || k.name == "apt-get") && k.ownTree() || k.first("depends", "info", "list", "policy", "provides", "rdepends", "search", "show") {
+	if (k.name == "apt" || k.name == "apt-get") && k.ownTree() ||
+		k.first("depends", "info", "list", "policy", "provides", "rdepends", "search", "show") {
 		return false
 	}
-	return k.verb("install", "remove", "purge", "upgrade", "dist-upgrade", "full-upgrade", "autoremove", "reinstall", "update", "add", "del", "erase", "refresh") ||
+	return k.verb("install", "remove", "purge", "upgrade", "dist-upgrade", "full-upgrade", "autoremove",
+		"reinstall", "update", "add", "del", "erase", "refresh") ||
 		k.name == "pacman" && (k.has("S") && !k.has("silgph") || k.has("RU") && !k.has("ph"))
 }
 
@@ -140,40 +163,82 @@ func anyAssigned(k *command) bool {
 // picoclawRules are the deny patterns of PicoClaw's exec tool, in its order, as rules
 // about words; specs/0004-running-commands.md says what each one means here.
 var picoclawRules = []rule{
-	{"rm-rf", picoclaw, listed, orAskListed, set("rm"), func(k *command) bool { return k.has("rRf", "recursive", "force") }},
-	{"del", picoclaw, listed, orAskListed, set("del"), func(k *command) bool { return slashOption(k, "/f", "/q") }},
-	{"rmdir-s", picoclaw, listed, orAskListed, set("rmdir rd"), func(k *command) bool { return slashOption(k, "/s") }},
-	{"format", picoclaw, listed, orAskListed, set("format mkfs diskpart"), func(k *command) bool { return len(k.args) > 0 }},
-	{"dd-if", picoclaw, listed, orAskListed, set("dd"), func(k *command) bool { _, ok := k.value("if"); return ok }},
+	{"rm-rf", picoclaw, listed, orAskListed, set("rm"), func(k *command) bool {
+		return k.has("rRf", "recursive", "force")
+	}},
+	{"del", picoclaw, listed, orAskListed, set("del"), func(k *command) bool {
+		return slashOption(k, "/f", "/q")
+	}},
+	{"rmdir-s", picoclaw, listed, orAskListed, set("rmdir rd"), func(k *command) bool {
+		return slashOption(k, "/s")
+	}},
+	{"format", picoclaw, listed, orAskListed, set("format mkfs diskpart"), func(k *command) bool {
+		return len(k.args) > 0
+	}},
+	{"dd-if", picoclaw, listed, orAskListed, set("dd"), func(k *command) bool {
+		_, ok := k.value("if")
+		return ok
+	}},
 	{"write-to-disk", picoclaw, listed, orAskListed, nil, writesDevice},
-	{"command-substitution", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&shell.UseSubstitution != 0 && k.Uses&shell.UseBackquotes == 0 }},
-	{"variable-expansion", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&shell.UseBraces != 0 }},
-	{"backticks", picoclaw, listed, orAskListed, nil, func(k *command) bool { return k.Uses&shell.UseBackquotes != 0 }},
-	{"curl-sh", picoclaw, listed, orAskListed, shells, func(k *command) bool { return slices.Contains(k.From, "curl") }},
-	{"wget-sh", picoclaw, listed, orAskListed, shells, func(k *command) bool { return slices.Contains(k.From, "wget") }},
-	{"pipe-to-shell", picoclaw, listed, orAskListed, shells, func(k *command) bool { return len(k.From) > 0 }},
+	{"command-substitution", picoclaw, listed, orAskListed, nil, func(k *command) bool {
+		return k.Uses&shell.UseSubstitution != 0 && k.Uses&shell.UseBackquotes == 0
+	}},
+	{"variable-expansion", picoclaw, listed, orAskListed, nil, func(k *command) bool {
+		return k.Uses&shell.UseBraces != 0
+	}},
+	{"backticks", picoclaw, listed, orAskListed, nil, func(k *command) bool {
+		return k.Uses&shell.UseBackquotes != 0
+	}},
+	{"curl-sh", picoclaw, listed, orAskListed, shells, func(k *command) bool {
+		return slices.Contains(k.From, "curl")
+	}},
+	{"wget-sh", picoclaw, listed, orAskListed, shells, func(k *command) bool {
+		return slices.Contains(k.From, "wget")
+	}},
+	{"pipe-to-shell", picoclaw, listed, orAskListed, shells, func(k *command) bool {
+		return len(k.From) > 0
+	}},
 	{"sudo", picoclaw, listed, orAskListed, set("sudo"), nil},
 	{"chmod-octal", picoclaw, listed, orAskListed, set("chmod"), func(k *command) bool {
-		return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return octalModes.MatchString(a.Text) })
+		return slices.ContainsFunc(k.operands, func(a shell.Arg) bool {
+			return octalModes.MatchString(a.Text)
+		})
 	}},
 	{"chown", picoclaw, listed, orAskListed, set("chown"), nil},
 	{"pkill", picoclaw, listed, orAskListed, set("pkill"), nil},
 	{"killall", picoclaw, listed, orAskListed, set("killall"), nil},
 	{"kill-9", picoclaw, listed, orAskListed, set("kill"), func(k *command) bool {
 		return slices.ContainsFunc(k.args, func(a shell.Arg) bool {
-			return slices.Contains([]string{"-9", "-KILL", "-SIGKILL", "9", "KILL", "SIGKILL", "-s9", "-sKILL", "-n9"}, a.Text)
+			return slices.Contains([]string{"-9", "-KILL", "-SIGKILL", "9", "KILL", "SIGKILL", "-s9",
+				"-sKILL", "-n9"}, a.Text)
 		})
 	}},
 	{"ssh", picoclaw, listed, orAskListed, set("ssh"), func(k *command) bool {
-		return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return strings.Contains(a.Text, "@") }) || k.has("l")
+		return slices.ContainsFunc(k.operands, func(a shell.Arg) bool {
+			return strings.Contains(a.Text, "@")
+		}) || k.has("l")
 	}},
-	{"apt", picoclaw, listed, orAskListed, set("apt apt-get"), func(k *command) bool { return k.first("install", "remove", "purge") }},
-	{"yum", picoclaw, listed, orAskListed, set("yum"), func(k *command) bool { return k.first("install", "remove") }},
-	{"dnf", picoclaw, listed, orAskListed, set("dnf"), func(k *command) bool { return k.first("install", "remove") }},
-	{"npm-global", picoclaw, listed, orAskListed, set("npm"), func(k *command) bool { return k.first("install", "i", "add") && k.has("g", "global") }},
-	{"pip-user", picoclaw, listed, orAskListed, set("pip pip3"), func(k *command) bool { return k.first("install") && k.has("", "user") }},
-	{"docker-run", picoclaw, listed, orAskListed, set("docker"), func(k *command) bool { return k.docker("run") }},
-	{"docker-exec", picoclaw, listed, orAskListed, set("docker"), func(k *command) bool { return k.docker("exec") }},
+	{"apt", picoclaw, listed, orAskListed, set("apt apt-get"), func(k *command) bool {
+		return k.first("install", "remove", "purge")
+	}},
+	{"yum", picoclaw, listed, orAskListed, set("yum"), func(k *command) bool {
+		return k.first("install", "remove")
+	}},
+	{"dnf", picoclaw, listed, orAskListed, set("dnf"), func(k *command) bool {
+		return k.first("install", "remove")
+	}},
+	{"npm-global", picoclaw, listed, orAskListed, set("npm"), func(k *command) bool {
+		return k.first("install", "i", "add") && k.has("g", "global")
+	}},
+	{"pip-user", picoclaw, listed, orAskListed, set("pip pip3"), func(k *command) bool {
+		return k.first("install") && k.has("", "user")
+	}},
+	{"docker-run", picoclaw, listed, orAskListed, set("docker"), func(k *command) bool {
+		return k.docker("run")
+	}},
+	{"docker-exec", picoclaw, listed, orAskListed, set("docker"), func(k *command) bool {
+		return k.docker("exec")
+	}},
 	{"git-push", picoclaw, listed, orAskListed, set("git"), func(k *command) bool {
 		verb := k.git()
 		return verb == "push" || verb == "force" || verb == "send-pack"
@@ -192,5 +257,7 @@ func Why(name string) (reason, instead string) {
 }
 
 func slashOption(k *command, options ...string) bool {
-	return slices.ContainsFunc(k.args, func(a shell.Arg) bool { return slices.Contains(options, strings.ToLower(a.Text)) })
+	return slices.ContainsFunc(k.args, func(a shell.Arg) bool {
+		return slices.Contains(options, strings.ToLower(a.Text))
+	})
 }

@@ -72,7 +72,8 @@ func ReceiveGroups(conn *net.UnixConn) ([]int, error) {
 		err = fmt.Errorf("%d descriptors came, want 2", len(fds))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot receive the enforcer's groups: %w", err), sys.CloseAll(fds))
+		return nil, errors.Join(fmt.Errorf("cannot receive the enforcer's groups: %w", err),
+			sys.CloseAll(fds))
 	}
 	return fds, nil
 }

@@ -26,8 +26,10 @@ var RefusedCalls = []string{
 	// The host's.
 	"init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms",
 	"kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd",
-	"syslog", "settimeofday", "clock_settime", "clock_settime64", "clock_adjtime", "clock_adjtime64", "adjtimex", "stime",
-	"sethostname", "setdomainname", "iopl", "ioperm", "modify_ldt", "nfsservctl", "uselib", "sysfs", "_sysctl",
+	"syslog", "settimeofday", "clock_settime", "clock_settime64", "clock_adjtime", "clock_adjtime64",
+	"adjtimex", "stime",
+	"sethostname", "setdomainname", "iopl", "ioperm", "modify_ldt", "nfsservctl", "uselib",
+	"sysfs", "_sysctl",
 }
 
 // CheckedCalls are the system calls that the filter of a session checks by their arguments, sorted.

@@ -17,11 +17,13 @@ import (
 var (
 	etcBound    = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/mime.types"}
 	etcSettings = []string{
-		"/etc/ImageMagick-*", "/etc/OpenCL", "/etc/R", "/etc/chromium", "/etc/chromium.d", "/etc/fonts", "/etc/ghostscript", "/etc/glvnd",
+		"/etc/ImageMagick-*", "/etc/OpenCL", "/etc/R", "/etc/chromium", "/etc/chromium.d", "/etc/fonts",
+		"/etc/ghostscript", "/etc/glvnd",
 		"/etc/gnutls", "/etc/java-*", "/etc/maven", "/etc/texmf", "/etc/vulkan", "/etc/xml",
 	}
 	etcCopied = []string{
-		"/etc/localtime", "/etc/os-release", "/etc/services", "/etc/protocols", "/etc/ssl/openssl.cnf", "/etc/debian_version", "/etc/gai.conf",
+		"/etc/localtime", "/etc/os-release", "/etc/services", "/etc/protocols", "/etc/ssl/openssl.cnf",
+		"/etc/debian_version", "/etc/gai.conf",
 		"/etc/host.conf", "/etc/inputrc", "/etc/magic", "/etc/magic.mime", "/etc/papersize", "/etc/timezone",
 	}
 )

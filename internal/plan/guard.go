@@ -12,15 +12,18 @@ const ExitRefused = 126
 // refusals are the commands that never run, each with the rule of package guard that is the
 // reason.
 var refusals = map[string]string{
-	"sudo": "privileges", "su": "privileges", "doas": "privileges", "pkexec": "privileges", "runuser": "privileges",
-	"passwd": "accounts", "chsh": "accounts", "chfn": "accounts", "useradd": "accounts", "userdel": "accounts", "usermod": "accounts",
+	"sudo": "privileges", "su": "privileges", "doas": "privileges", "pkexec": "privileges",
+	"runuser": "privileges",
+	"passwd":  "accounts", "chsh": "accounts", "chfn": "accounts", "useradd": "accounts",
+	"userdel": "accounts", "usermod": "accounts",
 	"mount": "mounts", "umount": "mounts", "fusermount": "mounts", "fusermount3": "mounts",
 	"shutdown": "power", "reboot": "power", "poweroff": "power", "halt": "power",
 	"systemctl": "services", "service": "services", "loginctl": "services",
 	"crontab": "later", "at": "later", "batch": "later", "systemd-run": "later",
 	"insmod": "kernel", "modprobe": "kernel", "rmmod": "kernel", "sysctl": "kernel",
 	"iptables": "firewall", "ip6tables": "firewall", "nft": "firewall",
-	"docker": "containers", "podman": "containers", "chroot": "containers", "nsenter": "containers", "unshare": "containers", "bwrap": "containers",
+	"docker": "containers", "podman": "containers", "chroot": "containers", "nsenter": "containers",
+	"unshare": "containers", "bwrap": "containers",
 }
 
 // ShimNames lists the commands that never run in a session, sorted. Each has a shim that prints

@@ -158,7 +158,8 @@ func (ps *Programs) findAll() error {
 // it, or "" if there is none or it may not be linked.
 func findProgram(name string, search []string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
-		return "", fmt.Errorf("cannot link command %s: want a program name: %w", chat.Quote(name), chat.ErrInvalid)
+		return "", fmt.Errorf("cannot link command %s: want a program name: %w", chat.Quote(name),
+			chat.ErrInvalid)
 	}
 	for _, dir := range search {
 		p := filepath.Join(dir, name)

@@ -92,7 +92,8 @@ func (v View) baseRules() landlock.Rules {
 		Exec:       []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", InsideDir},
 		Write:      []string{v.Home, "/tmp", "/var/tmp", "/dev/shm", InsideRun},
 		WriteFiles: []string{InsidePrompt, InsideLog},
-		Devices:    []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx"},
+		Devices: []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom",
+			"/dev/ptmx"},
 		DeviceDirs: []string{"/dev/pts"},
 	}
 }
@@ -120,11 +121,14 @@ func (p Plan) Validate() error {
 	case len(p.Argv) == 0 || p.Argv[0] == "":
 		return fmt.Errorf("cannot use the plan: no command: %w", chat.ErrInvalid)
 	case len(p.Dir) == 0 || p.Dir[0] != '/':
-		return fmt.Errorf("cannot use the plan: directory %s is not absolute: %w", chat.Quote(p.Dir), chat.ErrInvalid)
+		return fmt.Errorf("cannot use the plan: directory %s is not absolute: %w", chat.Quote(p.Dir),
+			chat.ErrInvalid)
 	case p.ReportFD < 0 || p.ReportFD > 0 && p.ReportFD < 3:
-		return fmt.Errorf("cannot use the plan: report_fd %d: want 0, or 3 and more: %w", p.ReportFD, chat.ErrInvalid)
+		return fmt.Errorf("cannot use the plan: report_fd %d: want 0, or 3 and more: %w", p.ReportFD,
+			chat.ErrInvalid)
 	case p.BarrierFD < 0 || p.BarrierFD > 0 && (p.BarrierFD < 3 || p.ReportFD == 0):
-		return fmt.Errorf("cannot use the plan: gate_fd %d: want 0, or 3 and more with a report_fd: %w", p.BarrierFD, chat.ErrInvalid)
+		return fmt.Errorf("cannot use the plan: gate_fd %d: want 0, or 3 and more with a report_fd: %w",
+			p.BarrierFD, chat.ErrInvalid)
 	case p.Umask < 0 || p.Umask > 0o777:
 		return fmt.Errorf("cannot use the plan: umask %o: %w", p.Umask, chat.ErrInvalid)
 	}

@@ -52,7 +52,8 @@ func (v View) sizeFiles() []DataFile {
 	}
 	total := v.Limits.MemoryMax >> 10
 	memory := fmt.Sprintf("MemTotal: %15d kB\nMemFree: %16d kB\nMemAvailable: %11d kB\n", total, total, total)
-	for _, name := range []string{"Buffers", "Cached", "SwapCached", "SwapTotal", "SwapFree", "Shmem", "SReclaimable"} {
+	for _, name := range []string{"Buffers", "Cached", "SwapCached", "SwapTotal", "SwapFree", "Shmem",
+		"SReclaimable"} {
 		memory += fmt.Sprintf("%-16s %8d kB\n", name+":", 0)
 	}
 	return []DataFile{

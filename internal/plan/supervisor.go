@@ -42,7 +42,8 @@ type SupervisorFiles struct {
 // All are the files in the order of their descriptors, with none in place of each that is nil.
 func (f SupervisorFiles) All(none *os.File) []*os.File {
 	all := []*os.File{
-		f.Spec, f.Ready, f.Orders, f.Stdin, f.StdoutPipe, f.StderrPipe, f.StdoutFile, f.StderrFile, f.End, f.Kill,
+		f.Spec, f.Ready, f.Orders, f.Stdin, f.StdoutPipe, f.StderrPipe, f.StdoutFile, f.StderrFile,
+		f.End, f.Kill,
 	}
 	for i, one := range all {
 		if one == nil {

@@ -159,11 +159,13 @@ func (v View) Env() []string {
 		dirs = "/usr/local/bin:/usr/bin:/bin"
 	}
 	return mergeEnv(slices.Concat([]string{
-		"HOME=" + v.Home, "USER=" + v.User, "LOGNAME=" + v.User, "SHELL=/bin/bash", "TERM=tmux-256color", "COLORTERM=truecolor",
+		"HOME=" + v.Home, "USER=" + v.User, "LOGNAME=" + v.User, "SHELL=/bin/bash", "TERM=tmux-256color",
+		"COLORTERM=truecolor",
 		"LANG=C.UTF-8", "PATH=" + dirs + ":" + local + "/bin", "XDG_DATA_HOME=" + local + "/share",
 		// Short, because a socket's path has 107 bytes (unix(7)).
 		"TMPDIR=/tmp", "XDG_CONFIG_HOME=" + path.Join(v.Home, chat.UserEnv, "config"),
-		"XDG_CACHE_HOME=" + path.Join(v.Home, chat.UserEnv, "cache"), "XDG_STATE_HOME=" + path.Join(v.Home, chat.UserEnv, "state"),
+		"XDG_CACHE_HOME=" + path.Join(v.Home, chat.UserEnv, "cache"),
+		"XDG_STATE_HOME=" + path.Join(v.Home, chat.UserEnv, "state"),
 		"PAGER=" + v.firstOf("cat", "less", "more"), "EDITOR=" + v.firstOf("vi", "nano", "vim", "vi", "ed"),
 		"NPM_CONFIG_PREFIX=" + local, "PIP_BREAK_SYSTEM_PACKAGES=1",
 		// LeakSanitizer needs a process that shares its descriptors: see sharedFilesRule.

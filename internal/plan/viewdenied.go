@@ -31,7 +31,8 @@ func (v View) leaveOut(r landlock.Rules) (_ landlock.Rules, out []string) {
 	r.List = b.list
 	for _, d := range v.Denied {
 		granted := func(g string) bool { return chat.Within(d, realPath(g)) }
-		if !slices.ContainsFunc(slices.Concat(r.Read, r.Exec, r.Write, r.ReadFiles, r.ExecFiles, r.WriteFiles), granted) {
+		if !slices.ContainsFunc(slices.Concat(r.Read, r.Exec, r.Write, r.ReadFiles, r.ExecFiles,
+			r.WriteFiles), granted) {
 			out = append(out, d)
 		}
 	}
@@ -102,7 +103,8 @@ func (b *beside) split(dirs, files []string) (keptDirs, keptFiles []string) {
 		}
 		var d, f, l []string
 		if b.around(real) && b.source(real) != "" && b.open(real, &d, &f, &l) {
-			keptDirs, keptFiles, b.list = append(keptDirs, d...), append(keptFiles, f...), append(b.list, l...)
+			keptDirs, keptFiles, b.list = append(keptDirs, d...), append(keptFiles,
+				f...), append(b.list, l...)
 			continue
 		}
 		keptDirs = append(keptDirs, g)

@@ -29,7 +29,8 @@ func (v View) Mounts() []chat.Mount {
 
 func binds(list []chat.Exposed) (all []chat.Mount) {
 	for _, e := range list {
-		all = append(all, chat.Mount{Type: chat.MountBind, Source: e.Source, Target: e.Target, Mode: e.Mode, By: e.By})
+		all = append(all,
+			chat.Mount{Type: chat.MountBind, Source: e.Source, Target: e.Target, Mode: e.Mode, By: e.By})
 	}
 	return all
 }
@@ -53,7 +54,8 @@ func (v View) systemMounts() []chat.Mount {
 		case err != nil:
 			continue
 		case info.Mode()&os.ModeSymlink != 0:
-			all = append(all, chat.Mount{Type: chat.MountLink, Source: "usr" + dir, Target: dir, Mode: chat.ReadOnly})
+			all = append(all,
+				chat.Mount{Type: chat.MountLink, Source: "usr" + dir, Target: dir, Mode: chat.ReadOnly})
 		default:
 			all = append(all, bind(dir, dir, chat.ReadOnly))
 		}
@@ -88,16 +90,19 @@ func (v View) kernelMounts() []chat.Mount {
 	}
 	all := []chat.Mount{proc, dev, tmpfs(InsideRun, 0o700, runSize)}
 	if v.LeavesOut(chat.LayerTmp) {
-		return append(all, bind("/dev/shm", "/dev/shm", chat.ReadWrite), bind("/tmp", "/tmp", chat.ReadWrite), bind("/var/tmp", "/var/tmp", chat.ReadWrite))
+		return append(all, bind("/dev/shm", "/dev/shm", chat.ReadWrite), bind("/tmp", "/tmp", chat.ReadWrite),
+			bind("/var/tmp", "/var/tmp", chat.ReadWrite))
 	}
-	return append(all, tmpfs("/dev/shm", 0o1777, size), bind(v.Tmp, "/tmp", chat.ReadWrite), bind(v.VarTmp, "/var/tmp", chat.ReadWrite))
+	return append(all, tmpfs("/dev/shm", 0o1777, size), bind(v.Tmp, "/tmp", chat.ReadWrite),
+		bind(v.VarTmp, "/var/tmp", chat.ReadWrite))
 }
 
 // fileMounts are the files made for this chat, in the order of their content.
 func (v View) fileMounts() []chat.Mount {
 	var all []chat.Mount
 	for _, f := range v.dataFiles() {
-		all = append(all, chat.Mount{Type: chat.MountFile, Target: f.Target, Mode: chat.ReadOnly, Perm: uint32(f.Mode.Perm())})
+		all = append(all, chat.Mount{Type: chat.MountFile, Target: f.Target, Mode: chat.ReadOnly,
+			Perm: uint32(f.Mode.Perm())})
 	}
 	return all
 }
@@ -105,7 +110,8 @@ func (v View) fileMounts() []chat.Mount {
 // ownMounts are the chat's home and chatd's own files. Each fifo is bound read-only, which
 // protects its mode and owner: a write to a fifo does not write to its file system.
 func (v View) ownMounts() []chat.Mount {
-	all := []chat.Mount{bind(v.Shim, InsideShim, chat.ReadOnly), bind(v.ShimDir, InsideShims, chat.ReadOnly), bind(v.BinDir, InsideBin, chat.ReadOnly)}
+	all := []chat.Mount{bind(v.Shim, InsideShim, chat.ReadOnly), bind(v.ShimDir, InsideShims, chat.ReadOnly),
+		bind(v.BinDir, InsideBin, chat.ReadOnly)}
 	if v.Archive != "" {
 		all = append(all, bind(v.Archive, InsideArchive, chat.ReadOnly))
 	}

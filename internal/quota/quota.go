@@ -27,12 +27,14 @@ func (s Share) Key() string { return "owner_shares." + string(s) }
 
 // words of each share: what is refused, what is counted, what frees some.
 var words = map[Share]struct{ refused, counted, frees string }{
-	Chats:    {"create a chat", "chats", "reap chats that nobody needs"},
-	Creates:  {"create a chat", "new chats a minute", "time"},
-	Awake:    {"wake another chat", "awake chats", "put one to sleep"},
-	Streams:  {"open a stream", "open streams", "close one"},
-	RunBytes: {"start a background run", "bytes for the output of background runs", "remove runs that have ended, or give output_max"},
-	UIDs:     {"create a chat", "uids, which are never used twice", "only a higher limit does: ask an operator"},
+	Chats:   {"create a chat", "chats", "reap chats that nobody needs"},
+	Creates: {"create a chat", "new chats a minute", "time"},
+	Awake:   {"wake another chat", "awake chats", "put one to sleep"},
+	Streams: {"open a stream", "open streams", "close one"},
+	RunBytes: {"start a background run", "bytes for the output of background runs",
+		"remove runs that have ended, or give output_max"},
+	UIDs: {"create a chat", "uids, which are never used twice",
+		"only a higher limit does: ask an operator"},
 }
 
 // All are the shares, in the order in which they are shown.
@@ -55,7 +57,8 @@ func (l Limits) Uses(used map[Share]map[string]uint64) []chat.ShareUse {
 	for _, share := range All() {
 		for _, owner := range slices.Sorted(maps.Keys(used[share])) {
 			if n := used[share][owner]; n > 0 {
-				uses = append(uses, chat.ShareUse{Owner: owner, Share: string(share), Used: n, Limit: l[share]})
+				uses = append(uses,
+					chat.ShareUse{Owner: owner, Share: string(share), Used: n, Limit: l[share]})
 			}
 		}
 	}
@@ -65,7 +68,8 @@ func (l Limits) Uses(used map[Share]map[string]uint64) []chat.ShareUse {
 // Warning is one sentence about a share that is half spent.
 func Warning(u chat.ShareUse) string {
 	s := Share(u.Share)
-	return fmt.Sprintf("%s: owner %s has %d of at most %d %s", s.Key(), chat.Quote(u.Owner), u.Used, u.Limit, words[s].counted)
+	return fmt.Sprintf("%s: owner %s has %d of at most %d %s", s.Key(), chat.Quote(u.Owner), u.Used, u.Limit,
+		words[s].counted)
 }
 
 // SpentError is the error of a used-up share; it is [chat.ErrBusy].

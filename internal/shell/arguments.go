@@ -20,7 +20,8 @@ type arguments struct {
 
 // operands goes through the arguments of a program.
 func (x *extractor) operands(sh *shell, name string, args []word) {
-	a := arguments{x: x, begun: sh, sh: sh, name: name, isFile: filePrograms[name], text: firstIsText[name], looks: name == "git" && looks(args)}
+	a := arguments{x: x, begun: sh, sh: sh, name: name, isFile: filePrograms[name], text: firstIsText[name],
+		looks: name == "git" && looks(args)}
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		if w.plain() == "--" {
@@ -134,7 +135,8 @@ func (a *arguments) operand(w word) {
 		a.x.add(a.sh, value)
 		return
 	}
-	if objectPrograms[a.name] && !explicit(w.text) || remotePrograms[a.name] && elsewhere(w.text) || a.name == "git" && !explicit(w.text) && strings.Contains(w.text, ":") {
+	if objectPrograms[a.name] && !explicit(w.text) || remotePrograms[a.name] && elsewhere(w.text) ||
+		a.name == "git" && !explicit(w.text) && strings.Contains(w.text, ":") {
 		return
 	}
 	if a.isFile && !strings.Contains(w.text, "://") && !strings.HasPrefix(w.text, "@") {
@@ -146,7 +148,8 @@ func (a *arguments) operand(w word) {
 
 // explicit reports a path that says so itself.
 func explicit(s string) bool {
-	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../")
+	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "./") ||
+		strings.HasPrefix(s, "../")
 }
 
 // valueOf is the value of an option that is one of some words, as "C directory": glued to its

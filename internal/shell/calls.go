@@ -122,10 +122,12 @@ func (x *extractor) emit(sh *shell, args []word) {
 		return
 	}
 	if len(x.calls) == maxFound {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d commands in it: %w", maxFound, chat.ErrInvalid)
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d commands in it: %w", maxFound,
+			chat.ErrInvalid)
 		return
 	}
-	c := Call{Home: sh.home, Cwd: sh.cwd, From: sh.from, Uses: x.scope.uses, Writes: x.scope.writes, Within: x.scope.within}
+	c := Call{Home: sh.home, Cwd: sh.cwd, From: sh.from, Uses: x.scope.uses, Writes: x.scope.writes,
+		Within: x.scope.within}
 	for _, w := range args {
 		c.Args = append(c.Args, w.arg())
 	}
@@ -189,7 +191,8 @@ func (x *extractor) writeTo(sh *shell, w word) {
 		a := w.arg()
 		a.Text = filerules.Fold(sh.home, sh.cwd, a.Text)
 		if w.glob {
-			a.Pattern = path.Clean(filerules.Absolute(filerules.EscapeGlob(sh.home), filerules.EscapeGlob(sh.cwd), w.text))
+			a.Pattern = path.Clean(filerules.Absolute(filerules.EscapeGlob(sh.home),
+				filerules.EscapeGlob(sh.cwd), w.text))
 		}
 		x.scope.writes = append(x.scope.writes, a)
 	}
@@ -197,5 +200,6 @@ func (x *extractor) writeTo(sh *shell, w word) {
 
 // isStdin reports names of what is read without a file.
 func isStdin(s string) bool {
-	return s == "-" || s == "/dev/stdin" || s == "/dev/fd/0" || s == "/proc/self/fd/0" || strings.HasPrefix(s, "-s")
+	return s == "-" || s == "/dev/stdin" || s == "/dev/fd/0" || s == "/proc/self/fd/0" ||
+		strings.HasPrefix(s, "-s")
 }

@@ -42,7 +42,8 @@ func newShell(home, cwd string) *shell {
 }
 
 func (sh *shell) sub() *shell {
-	return &shell{home: sh.home, cwd: sh.cwd, vars: maps.Clone(sh.vars), from: sh.from, stdin: sh.stdin, toFile: sh.toFile}
+	return &shell{home: sh.home, cwd: sh.cwd, vars: maps.Clone(sh.vars), from: sh.from, stdin: sh.stdin,
+		toFile: sh.toFile}
 }
 
 // extractor goes through a script in the order in which a shell does, and gathers paths.
@@ -63,7 +64,8 @@ func (x *extractor) add(sh *shell, w word) {
 	}
 	f := chat.NamedPath{Text: filerules.Absolute(sh.home, sh.cwd, w.name())}
 	if w.glob {
-		f = chat.NamedPath{Text: filerules.Absolute(filerules.EscapeGlob(sh.home), filerules.EscapeGlob(sh.cwd), w.text), Glob: true}
+		f = chat.NamedPath{Text: filerules.Absolute(filerules.EscapeGlob(sh.home),
+			filerules.EscapeGlob(sh.cwd), w.text), Glob: true}
 	}
 	if x.seen[f] {
 		if !x.naming {
@@ -72,10 +74,12 @@ func (x *extractor) add(sh *shell, w word) {
 		return
 	}
 	if len(x.found) == maxFound || len(f.Text) > chat.MaxNamedPath {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d paths of at most %d bytes: %w", maxFound, chat.MaxNamedPath, chat.ErrInvalid)
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d paths of at most %d bytes: %w",
+			maxFound, chat.MaxNamedPath, chat.ErrInvalid)
 		return
 	}
-	if !x.spendBytes(len(f.Text)) || !x.spend(&x.spent.found, len(f.Text), chat.MaxNamedBytes, "bytes of paths") {
+	if !x.spendBytes(len(f.Text)) ||
+		!x.spend(&x.spent.found, len(f.Text), chat.MaxNamedBytes, "bytes of paths") {
 		return
 	}
 	x.seen[f] = true
@@ -88,16 +92,20 @@ func newExtractor() *extractor { return &extractor{seen: map[chat.NamedPath]bool
 // as a shell would.
 func (x *extractor) script(sh *shell, text string) error {
 	if x.depth == maxScripts {
-		return fmt.Errorf("cannot check the command: want at most %d scripts within each other: %w", maxScripts, chat.ErrInvalid)
+		return fmt.Errorf("cannot check the command: want at most %d scripts within each other: %w",
+			maxScripts, chat.ErrInvalid)
 	}
 	if len(text) > maxCommand || strings.IndexByte(text, 0) >= 0 {
-		return fmt.Errorf("cannot check the command: want at most %d bytes and no NUL: %w", maxCommand, chat.ErrInvalid)
+		return fmt.Errorf("cannot check the command: want at most %d bytes and no NUL: %w", maxCommand,
+			chat.ErrInvalid)
 	}
 	if strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen {
-		return fmt.Errorf("cannot check the command: want at most %d of ( { ` in it: %w", maxOpen, chat.ErrInvalid)
+		return fmt.Errorf("cannot check the command: want at most %d of ( { ` in it: %w", maxOpen,
+			chat.ErrInvalid)
 	}
 	if x.read += len(text); x.read > maxScript {
-		return fmt.Errorf("cannot check the command: want scripts of at most %d bytes in all: %w", maxScript, chat.ErrInvalid)
+		return fmt.Errorf("cannot check the command: want scripts of at most %d bytes in all: %w", maxScript,
+			chat.ErrInvalid)
 	}
 	x.depth++
 	defer func() { x.depth-- }()
@@ -249,7 +257,8 @@ func (x *extractor) test(sh *shell, e syntax.TestExpr) {
 			return
 		}
 		for _, w := range x.words(sh, w, false) {
-			if op := e.Op.String(); op != "-z" && op != "-n" && op != "-v" && op != "-o" && op != "-t" && op != "!" {
+			if op := e.Op.String(); op != "-z" && op != "-n" && op != "-v" && op != "-o" &&
+				op != "-t" && op != "!" {
 				x.add(sh, w)
 			}
 		}

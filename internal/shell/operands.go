@@ -77,7 +77,8 @@ func (x *extractor) maybe(sh *shell, w word) {
 }
 
 func looksLikePath(s string) bool {
-	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") {
+	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "./") ||
+		strings.HasPrefix(s, "../") {
 		return true
 	}
 	if strings.ContainsAny(s, " \t\n") {
@@ -86,7 +87,8 @@ func looksLikePath(s string) bool {
 	if len(s) > 1 && s[0] == '.' && (s[1]|0x20 >= 'a' && s[1]|0x20 <= 'z') {
 		return true // .env
 	}
-	return s == "." || s == ".." || s == "~" || strings.Contains(s, "/") && !strings.Contains(s, "://") && !strings.HasPrefix(s, "+%") && !elsewhere(s)
+	return s == "." || s == ".." || s == "~" || strings.Contains(s, "/") && !strings.Contains(s, "://") &&
+		!strings.HasPrefix(s, "+%") && !elsewhere(s)
 }
 
 // elsewhere reports host:/path, as scp has it, and rev:path, as git has it.
@@ -203,7 +205,8 @@ func (x *extractor) inFound(args, from []word) []word {
 
 func (x *extractor) testArgs(sh *shell, args []word) {
 	for i := 0; i < len(args); i++ {
-		if s := args[i].plain(); len(s) == 2 && s[0] == '-' && strings.IndexByte(fileTests, s[1]) >= 0 && i+1 < len(args) {
+		if s := args[i].plain(); len(s) == 2 && s[0] == '-' && strings.IndexByte(fileTests, s[1]) >= 0 &&
+			i+1 < len(args) {
 			i++
 			x.add(sh, args[i])
 			continue

@@ -54,7 +54,8 @@ func (x *extractor) atMost(list []word) []word {
 	if len(list) <= maxWords {
 		return list
 	}
-	x.tooFar = fmt.Errorf("cannot check the command: want words that stand for at most %d: %w", maxWords, chat.ErrInvalid)
+	x.tooFar = fmt.Errorf("cannot check the command: want words that stand for at most %d: %w", maxWords,
+		chat.ErrInvalid)
 	return list[:maxWords]
 }
 

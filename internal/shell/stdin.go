@@ -134,7 +134,8 @@ func format(text string, args []string) string {
 }
 
 func decoded(sh *shell, args []string) *string {
-	if sh.stdin == nil || len(args) != 1 || !slices.Contains([]string{"-d", "-D", "--decode", "-di"}, args[0]) {
+	if sh.stdin == nil || len(args) != 1 ||
+		!slices.Contains([]string{"-d", "-D", "--decode", "-di"}, args[0]) {
 		return nil
 	}
 	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(*sh.stdin))
@@ -206,7 +207,8 @@ func (x *extractor) redirects(sh *shell, list []*syntax.Redirect) {
 				sh.reads(nil)
 			}
 			for _, w := range x.arg(sh, r.Word) {
-				if dup := r.Op == syntax.DplOut || r.Op == syntax.DplIn; !dup || strings.Trim(w.text, "0123456789-") != "" {
+				if dup := r.Op == syntax.DplOut || r.Op == syntax.DplIn; !dup ||
+					strings.Trim(w.text, "0123456789-") != "" {
 					x.add(sh, w)
 					if r.Op != syntax.RdrIn {
 						sh.toFile = true

@@ -70,7 +70,8 @@ func (w word) list() []word {
 // arg is what one argument stands for after braces are written out.
 func (x *extractor) arg(sh *shell, w *syntax.Word) []word {
 	if braces := countBraces(w); braces > maxBraces {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d braces in a word, got %d: %w", maxBraces, braces, chat.ErrInvalid)
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d braces in a word, got %d: %w",
+			maxBraces, braces, chat.ErrInvalid)
 		return nil
 	} else if braces > 0 {
 		syntax.SplitBraces(w)
@@ -200,7 +201,8 @@ func isCall(list []*syntax.Stmt, name string) bool {
 // unquoted reads a literal outside quotes, whose wildcards are wildcards.
 func unquoted(sh *shell, s string, first bool) word {
 	var w word
-	if head, rest, _ := strings.Cut(s, "/"); first && strings.HasPrefix(head, "~") && !strings.ContainsAny(head, `\*?[`) {
+	if head, rest, _ := strings.Cut(s, "/"); first && strings.HasPrefix(head, "~") &&
+		!strings.ContainsAny(head, `\*?[`) {
 		w = homeOf(sh, head)
 		if s = s[len(head):]; rest == "" && s == "" {
 			return w

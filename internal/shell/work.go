@@ -23,7 +23,8 @@ type spending struct{ args, copies, bytes, joined, looks, found int }
 // spend adds n to a count, and records in tooFar that it exceeds its bound.
 func (x *extractor) spend(on *int, n, max int, what string) bool {
 	if *on += n; *on > max && x.tooFar == nil {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d %s in it: %w", max, what, chat.ErrInvalid)
+		x.tooFar = fmt.Errorf("cannot check the command: want at most %d %s in it: %w", max, what,
+			chat.ErrInvalid)
 	}
 	return *on <= max
 }

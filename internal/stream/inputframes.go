@@ -23,7 +23,8 @@ func inputFrame(kind byte, p []byte) []byte {
 
 // SizeFrame tells the terminal of a run its size.
 func SizeFrame(rows, cols int) []byte {
-	return inputFrame(FrameSize, binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, uint16(rows)), uint16(cols)))
+	return inputFrame(FrameSize,
+		binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, uint16(rows)), uint16(cols)))
 }
 
 // EndFrame tells the terminal of a run that there is no more input.

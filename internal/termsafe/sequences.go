@@ -20,7 +20,8 @@ const Reset = "\x18\x1b[?2004l\x1b[?1l\x1b>\x1b[4l\x1b[?6l\x1b[?7h\x1b[?12l\x1b[
 var finals = map[byte]int{
 	'A': 1, 'B': 1, 'C': 1, 'D': 1, 'E': 1, 'F': 1, 'G': 1, 'H': 2, 'I': 1, 'Z': 1, // cursor
 	'a': 1, 'd': 1, 'e': 1, 'f': 2, '`': 1, 's': 0, 'u': 0,
-	'J': 1, 'K': 1, 'X': 1, '@': 1, 'P': 1, 'L': 1, 'M': 1, 'S': 1, 'T': 1, 'b': 1, // erase, insert, scroll, repeat
+	'J': 1, 'K': 1, 'X': 1, '@': 1, 'P': 1, 'L': 1, 'M': 1, 'S': 1, 'T': 1,
+	'b': 1,         // erase, insert, scroll, repeat
 	'g': 1, 'r': 2, // tab stops, margins
 }
 
@@ -55,7 +56,8 @@ func (s *sequence) listed(level Level, final byte) bool {
 	case final == 'h' || final == 'l':
 		return string(s.params) == "4" // insert
 	case final == 'J':
-		return string(s.params) != "3" && len(s.params) <= 1 // 3 is what was scrolled away, which is the operator's
+		return string(s.params) != "3" &&
+			len(s.params) <= 1 // 3 is what was scrolled away, which is the operator's
 	}
 	max, known := finals[final]
 	return known && s.count() <= max

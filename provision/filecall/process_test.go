@@ -45,7 +45,7 @@ func TestProcess(t *testing.T) {
 		t.Fatalf("%+v, %v, heard %q", a, err, heard)
 	}
 	may, req, _ := strings.Cut(string(heard), "\n")
-	if !strings.Contains(may, "/home/a") || !strings.Contains(may, "rules.yaml") || !strings.Contains(req, `"note"`) ||
+	if !strings.Contains(may, "/home/a") || !strings.Contains(may, `"agent":"main"`) || !strings.Contains(req, `"note"`) ||
 		!strings.Contains(req, "/home/a/link") {
 		t.Errorf("the tool was told %q", heard)
 	}

@@ -32,7 +32,8 @@ func (t *Tools) AppendFile(a filewire.WriteFile, body io.Reader) (filewire.Answe
 	})
 	err = errors.Join(err, s.close())
 	if err != nil {
-		return filewire.Answer{}, explain(filewire.AppendFileTool, filewire.Write, t, a.Path, "failed to append to file", err)
+		return filewire.Answer{}, explain(filewire.AppendFileTool, filewire.Write, t, a.Path,
+			"failed to append to file", err)
 	}
 	out.Message, out.SHA256 = "Appended to "+a.Path, in.String()
 	return out, nil

@@ -134,7 +134,8 @@ func hunk(name string, before int64, was, is []string) string {
 	before += int64(from)
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ -%s +%s @@\n", inDiff("a/", name), inDiff("b/", name), span(before, len(was)), span(before, len(is)))
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ -%s +%s @@\n", inDiff("a/", name), inDiff("b/", name),
+		span(before, len(was)), span(before, len(is)))
 	put(&b, " ", was[:same])
 	put(&b, "-", was[same:len(was)-tail])
 	put(&b, "+", is[same:len(is)-tail])

@@ -7,8 +7,8 @@
 // [Tools] is opened on the workspace (the home) and on further roots (the chat's /tmp).
 // [Tools.Serve] reads one request, executes it and writes the answer. chatd-root holds the other
 // end first, and sends the request ([filewire.Send]); then the front speaks with the tool
-// ([filewire.Speak]). Content passes as chunks in either direction and is never held whole: a file of any size costs a few
-// buffers.
+// ([filewire.Speak]). Content passes as chunks in either direction and is never held whole: a file of
+// any size costs a few buffers.
 //
 // The tools compile the chat's file rules ([filewire.Rules]) and check each name for the operation, and for
 // nothing else, before they open or create anything. After these checks they ask for the content.

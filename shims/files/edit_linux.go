@@ -23,7 +23,8 @@ func (t *Tools) EditFile(a filewire.EditFile) (filewire.Answer, error) {
 		return err
 	})
 	if err != nil {
-		return filewire.Answer{}, explain(filewire.EditFileTool, filewire.Edit, t, a.Path, "failed to edit file", err)
+		return filewire.Answer{}, explain(filewire.EditFileTool, filewire.Edit, t, a.Path,
+			"failed to edit file", err)
 	}
 	out.Message = "File edited: " + a.Path
 	return out, nil

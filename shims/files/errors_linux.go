@@ -24,7 +24,8 @@ func explain(tool filewire.Tool, op filewire.Op, t *Tools, name, failed string, 
 	}
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
-		return &filewire.Denial{Tool: tool, Op: op, Path: t.fold(name), Rule: filewire.RuleKernel, Place: errnoName(err), Layer: filewire.RuleKernel,
+		return &filewire.Denial{Tool: tool, Op: op, Path: t.fold(name), Rule: filewire.RuleKernel,
+			Place: errnoName(err), Layer: filewire.RuleKernel,
 			Message: failed + ": access denied"}
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%s: file not found%w", failed, silentError{chat.ErrNotFound})
@@ -57,7 +58,8 @@ func kindOf(err error) error {
 			return chat.ErrInvalid
 		}
 	}
-	for _, no := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EMFILE, unix.ENFILE, unix.EBUSY, unix.ETXTBSY} {
+	for _, no := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EMFILE, unix.ENFILE,
+		unix.EBUSY, unix.ETXTBSY} {
 		if errors.Is(err, no) {
 			return chat.ErrBusy
 		}

@@ -33,7 +33,8 @@ func (t *Tools) ListDir(a filewire.ListDir, begin filewire.Begin) (filewire.Answ
 	}
 	d, st, name, err := t.openToRead(a.Path, (*place).openList)
 	if err != nil {
-		return filewire.Answer{}, explain(filewire.ListDirTool, filewire.Read, t, a.Path, "failed to read directory", err)
+		return filewire.Answer{}, explain(filewire.ListDirTool, filewire.Read, t, a.Path,
+			"failed to read directory", err)
 	}
 	defer d.Close()
 	out := stated(st)
@@ -134,7 +135,9 @@ func firstNames(d *os.File, after string, n int) ([]string, error) {
 // printable quotes, as Go source, names with a line end, which would be two entries, names that are
 // not UTF-8, which JSON cannot carry, and names that look quoted.
 func printable(name string) string {
-	if utf8.ValidString(name) && !strings.HasPrefix(name, `"`) && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+	if utf8.ValidString(name) && !strings.HasPrefix(name, `"`) && strings.IndexFunc(name, func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}) < 0 {
 		return name
 	}
 	return strconv.Quote(name)

@@ -21,9 +21,12 @@ func (t *Tools) ReadFile(a filewire.ReadFile, begin filewire.Begin) (filewire.An
 	if err := a.Validate(); err != nil {
 		return filewire.Answer{}, err
 	}
-	f, st, name, err := t.openToRead(a.Path, func(p *place) (*os.File, unix.Stat_t, error) { return p.open(unix.O_RDONLY) })
+	f, st, name, err := t.openToRead(a.Path, func(p *place) (*os.File, unix.Stat_t, error) {
+		return p.open(unix.O_RDONLY)
+	})
 	if err != nil {
-		return filewire.Answer{}, explain(filewire.ReadFileTool, filewire.Read, t, a.Path, "failed to read file", err)
+		return filewire.Answer{}, explain(filewire.ReadFileTool, filewire.Read, t, a.Path,
+			"failed to read file", err)
 	}
 	defer f.Close()
 	out := stated(st)
@@ -35,7 +38,9 @@ func (t *Tools) ReadFile(a filewire.ReadFile, begin filewire.Begin) (filewire.An
 }
 
 // openToRead finds and opens name; real is its physical name.
-func (t *Tools) openToRead(name string, open func(*place) (*os.File, unix.Stat_t, error)) (f *os.File, st unix.Stat_t, real string, err error) {
+func (t *Tools) openToRead(
+	name string, open func(*place) (*os.File, unix.Stat_t, error),
+) (f *os.File, st unix.Stat_t, real string, err error) {
 	err = again(func() error {
 		p, err := t.find(filewire.Read, name)
 		if err != nil {

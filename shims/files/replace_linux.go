@@ -87,7 +87,8 @@ func (t *temp) rename() error {
 // link again.
 func (t *temp) holdsName() bool {
 	var mine, there unix.Stat_t
-	err := errors.Join(unix.Fstat(int(t.f.Fd()), &mine), unix.Fstatat(t.p.dir, t.name, &there, unix.AT_SYMLINK_NOFOLLOW))
+	err := errors.Join(unix.Fstat(int(t.f.Fd()), &mine),
+		unix.Fstatat(t.p.dir, t.name, &there, unix.AT_SYMLINK_NOFOLLOW))
 	return err == nil && mine.Dev == there.Dev && mine.Ino == there.Ino
 }
 

@@ -22,7 +22,8 @@ func (p *place) stageAt() (*place, error) {
 	beside, err := p.mayReplace()
 	if p.staged = p; err == nil && !beside {
 		home := p.t.roots[0]
-		p.staged = &place{t: p.t, op: p.op, folded: home.real, real: path.Join(home.real, p.name), dir: home.fd, dirs: home.real, name: p.name}
+		p.staged = &place{t: p.t, op: p.op, folded: home.real, real: path.Join(home.real, p.name),
+			dir: home.fd, dirs: home.real, name: p.name}
 	}
 	return p.staged, err
 }

@@ -76,7 +76,8 @@ func (t *Tools) find(op filewire.Op, caller string) (*place, error) {
 }
 
 func outside(op filewire.Op, name, message string) *filewire.Denial {
-	return &filewire.Denial{Op: op, Path: name, Rule: filewire.RuleWorkspace, Layer: "files", Message: message}
+	return &filewire.Denial{Op: op, Path: name, Rule: filewire.RuleWorkspace, Layer: "files",
+		Message: message}
 }
 
 // walker follows a path from a root, with every directory on the way open, so that ".." in a link
@@ -153,7 +154,8 @@ func (w *walker) walk(folded string) (*place, error) {
 }
 
 func (w *walker) place(folded, name string, missing []string) *place {
-	p := &place{t: w.t, op: w.op, folded: folded, dir: w.dir(), dirs: w.here(), name: name, missing: missing, held: w.held}
+	p := &place{t: w.t, op: w.op, folded: folded, dir: w.dir(), dirs: w.here(), name: name, missing: missing,
+		held: w.held}
 	p.real = path.Join(append(append([]string{p.dirs}, missing...), name)...)
 	return p
 }

@@ -23,7 +23,8 @@ func (t *Tools) WriteFile(a filewire.WriteFile, body io.Reader) (filewire.Answer
 	}
 	out, err := t.write1(a, body)
 	if err != nil {
-		return filewire.Answer{}, explain(filewire.WriteFileTool, filewire.Write, t, a.Path, "failed to write file", err)
+		return filewire.Answer{}, explain(filewire.WriteFileTool, filewire.Write, t, a.Path,
+			"failed to write file", err)
 	}
 	out.Message = "File written: " + a.Path
 	return out, nil

@@ -6,16 +6,16 @@
 // chatd starts the supervisor as root in the leaf of the run and gives it only descriptors
 // ([plan.SupervisorFiles]): the pipes of the run, a file for each stream, a file for the end, the leaf's
 // cgroup.kill, and a fifo. The supervisor starts nsenter, and as its parent learns how the command
-// ends. It reports [plan.SupervisorReady], and changes to a uid that owns nothing, with no capability. Then chatd
-// moves it to a cgroup of chatd's own and lets it go on. From here on neither the chat's limits nor
-// cgroup.kill apply to it.
+// ends. It reports [plan.SupervisorReady], and changes to a uid that owns nothing, with no
+// capability. Then chatd moves it to a cgroup of chatd's own and lets it go on. From here on neither
+// the chat's limits nor cgroup.kill apply to it.
 //
 // It copies each pipe into its file ([stream.File]): the head and the tail of the stream, up to
-// [plan.SupervisorSpec].OutputMax, and its length. The files are on the run directory, a tmpfs; they stop growing
-// when that is nearly full. When the command has ended, or its time is over and chatd has not ended
-// it, the supervisor writes to cgroup.kill, reads the rest of the pipes, writes [plan.SupervisorEnd], and exits.
-// chatd reads the files at any time, also after a restart. It needs no answer from the supervisor,
-// which has no socket.
+// [plan.SupervisorSpec].OutputMax, and its length. The files are on the run directory, a tmpfs; they
+// stop growing when that is nearly full. When the command has ended, or its time is over and chatd
+// has not ended it, the supervisor writes to cgroup.kill, reads the rest of the pipes, writes
+// [plan.SupervisorEnd], and exits. chatd reads the files at any time, also after a restart. It needs
+// no answer from the supervisor, which has no socket.
 //
 // # What it does not stop
 //

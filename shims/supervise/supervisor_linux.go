@@ -68,7 +68,8 @@ func start() (*supervisor, error) {
 	for i := range spec.Files {
 		files = append(files, os.NewFile(uintptr(plan.FDFirst+i), "command"))
 	}
-	p, err := os.StartProcess(spec.Path, spec.Argv, &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
+	p, err := os.StartProcess(spec.Path, spec.Argv,
+		&os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return m, fmt.Errorf("cannot start the command: %w", err)
 	}
@@ -156,7 +157,8 @@ func (m *supervisor) supervise() error {
 		copied[i] = make(chan struct{})
 		go func() {
 			defer close(copied[i])
-			_, _ = io.CopyBuffer(c.to, onlyReader{c.from}, make([]byte, stream.PieceSize)) // ends with the stream, or by its deadline
+			_, _ = io.CopyBuffer(c.to, onlyReader{c.from},
+				make([]byte, stream.PieceSize)) // ends with the stream, or by its deadline
 		}()
 	}
 	timedOut := m.await()

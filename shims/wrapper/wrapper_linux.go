@@ -96,7 +96,8 @@ func (s shim) paths() (denial, error) {
 	if err != nil {
 		return denial{}, err
 	}
-	rs, err := p.For(filerules.Scope{Agent: s.policy.Agent, Home: s.policy.Home, Cwd: s.cwd, Resolve: filerules.Physical})
+	rs, err := p.For(filerules.Scope{Agent: s.policy.Agent, Home: s.policy.Home, Cwd: s.cwd,
+		Resolve: filerules.Physical})
 	if err != nil {
 		return denial{}, err
 	}
@@ -104,7 +105,8 @@ func (s shim) paths() (denial, error) {
 	if err != nil || !v.Denied() {
 		return denial{}, nil // too long to be gone through; the kernel keeps to the rules
 	}
-	return denial{v.Rule.String(), "the file rules deny " + chat.Quote(v.Name), "use another path, or ask an operator"}, nil
+	return denial{v.Rule.String(), "the file rules deny " + chat.Quote(v.Name),
+		"use another path, or ask an operator"}, nil
 }
 
 // exec becomes the program: the first of its name in PATH that is not a shim.

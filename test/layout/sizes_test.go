@@ -20,15 +20,15 @@ import (
 // may be at most the total: who makes more raises it in a line of the diff, and answers for it. A
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
-	"lines of code":                    76_284,
-	"lines of tests":                   78_784,
+	"lines of code":                    77_480,
+	"lines of tests":                   78_812,
 	"lines of the largest package":     6_507,
-	"lines beyond 110 columns":         1_119,
+	"lines beyond 110 columns":         678,
 	"methods of provision.Manager":     362,
-	"words of pages":                   44_682,
+	"words of pages":                   45_370,
 	"lines of the median function":     11,
-	"lines that chatd-root reaches":    34_232,
-	"lines that chatd-enforce reaches": 4_878,
+	"lines that chatd-root reaches":    33_520,
+	"lines that chatd-enforce reaches": 4_510,
 }
 
 const (

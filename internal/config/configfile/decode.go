@@ -54,7 +54,8 @@ func parse(name string, text []byte) (ast.Node, error) {
 		var y yaml.Error
 		if errors.As(err, &y) && y.GetToken() != nil {
 			where, why = fmt.Sprintf("%s:%d", name, y.GetToken().Position.Line), y.GetMessage()
-			why = strings.Replace(why, "'@' is a reserved character", "want quotes around what begins with @", 1)
+			why = strings.Replace(why, "'@' is a reserved character",
+				"want quotes around what begins with @", 1)
 		}
 		return nil, fmt.Errorf("cannot use %s: %s: %w", where, why, chat.ErrInvalid)
 	}
@@ -170,7 +171,8 @@ func (d *decoder) mapping(n *ast.MappingNode, v reflect.Value, key, kind string)
 		name := e.Key.GetToken().Value
 		at := strings.TrimPrefix(key+"."+name, ".")
 		switch {
-		case v.Kind() == reflect.Map && (kind != "owner_shares" || slices.Contains(quota.All(), quota.Share(name))):
+		case v.Kind() == reflect.Map &&
+			(kind != "owner_shares" || slices.Contains(quota.All(), quota.Share(name))):
 			d.entry(e, name, v, at, kind+".*")
 		case v.Kind() == reflect.Struct && d.field(e, name, v, at, strings.TrimPrefix(kind+"."+name, ".")):
 		default:
@@ -193,7 +195,9 @@ func (d *decoder) entries(n *ast.MappingNode, key string) (all []*ast.MappingVal
 			continue
 		}
 		for _, e := range d.entries(from, key) {
-			same := func(o *ast.MappingValueNode) bool { return o.Key.GetToken().Value == e.Key.GetToken().Value }
+			same := func(o *ast.MappingValueNode) bool {
+				return o.Key.GetToken().Value == e.Key.GetToken().Value
+			}
 			if !slices.ContainsFunc(all, same) {
 				all = append(all, e)
 			}
@@ -284,7 +288,9 @@ func (d *decoder) begin(name string) chat.Profile {
 		base = d.doc.Profiles[chat.DefaultProfile]
 	}
 	p.Commands, p.Guard = slices.Concat(base.Commands, base.CommandsAdd), base.Guard
-	maps.DeleteFunc(d.Places, func(key, _ string) bool { return strings.HasPrefix(key, "profiles."+name+".") })
+	maps.DeleteFunc(d.Places, func(key, _ string) bool {
+		return strings.HasPrefix(key, "profiles."+name+".")
+	})
 	d.begun[name] = true
 	return p
 }

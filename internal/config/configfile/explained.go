@@ -51,7 +51,8 @@ func originOf(cfg config.Config, key string) string {
 func YAML(cfg config.Config) ([]byte, error) {
 	var b bytes.Buffer
 	// The names of JSON's fields are the keys of a file.
-	if err := yaml.NewEncoder(&b, yaml.UseJSONMarshaler(), yaml.IndentSequence(true)).Encode(cfg); err != nil {
+	if err := yaml.NewEncoder(&b, yaml.UseJSONMarshaler(),
+		yaml.IndentSequence(true)).Encode(cfg); err != nil {
 		return nil, fmt.Errorf("cannot write the config: %w", err)
 	}
 	return b.Bytes(), nil

@@ -3,6 +3,7 @@ package configfile
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules/rulefile"
@@ -10,7 +11,8 @@ import (
 
 // What [Step] compiles, its first argument.
 const (
-	// StepConfig is a config file; a setting by its text ([Setting.Text]) is each further argument.
+	// StepConfig is a config file. Each further argument is a variable that begins with CHATD_, or a
+	// setting by its text ([Setting.Text]), which counts more.
 	StepConfig = "config"
 	// StepDefaults is the config of a host without a file, with settings as of StepConfig.
 	StepDefaults = "defaults"
@@ -22,7 +24,8 @@ const (
 // it. It touches nothing but in and out, and writes nothing if there is an error.
 func Step(args []string, in io.Reader, out io.Writer) error {
 	if len(args) < 2 {
-		return fmt.Errorf("cannot compile %d arguments: want what it is and its name: %w", len(args), chat.ErrInvalid)
+		return fmt.Errorf("cannot compile %d arguments: want what it is and its name: %w", len(args),
+			chat.ErrInvalid)
 	}
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -46,16 +49,12 @@ func compile(args []string, text []byte) ([]byte, error) {
 		}
 		return p.Compiled(), nil
 	case StepConfig, StepDefaults:
-		var set []Setting
-		for _, text := range args[2:] {
-			s, err := ParseSetting(text)
-			if err != nil {
-				return nil, err
-			}
-			set = append(set, s)
-		}
 		if args[0] == StepDefaults {
 			text = nil
+		}
+		set, err := settingsOf(name, text, args[2:])
+		if err != nil {
+			return nil, err
 		}
 		cfg, err := Compile(name, text, set)
 		if err != nil {
@@ -63,5 +62,24 @@ func compile(args []string, text []byte) ([]byte, error) {
 		}
 		return cfg.Compiled()
 	}
-	return nil, fmt.Errorf("cannot compile %s: want config, defaults or rules: %w", chat.Quote(args[0]), chat.ErrInvalid)
+	return nil, fmt.Errorf("cannot compile %s: want config, defaults or rules: %w", chat.Quote(args[0]),
+		chat.ErrInvalid)
+}
+
+// settingsOf reads variables and settings over a file.
+func settingsOf(name string, text []byte, args []string) (all []Setting, err error) {
+	variables := []string{}
+	for _, arg := range args {
+		if strings.HasPrefix(arg, variablePrefix) {
+			variables = append(variables, arg)
+			continue
+		}
+		s, err := ParseSetting(arg)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	first, err := variablesOver(name, text, variables)
+	return append(first, all...), err
 }

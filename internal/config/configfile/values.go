@@ -88,5 +88,6 @@ func ParseSize(s string) (uint64, error) {
 const dnsPort = 53
 
 func unknownKey(key string) error {
-	return fmt.Errorf("unknown key %s: want a key of chatd serve --check: %w", chat.Quote(key), chat.ErrInvalid)
+	return fmt.Errorf("unknown key %s: want a key of chatd serve --check: %w", chat.Quote(key),
+		chat.ErrInvalid)
 }

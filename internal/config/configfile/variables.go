@@ -27,6 +27,11 @@ func Variables(file string, environ []string) (all []Setting, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return variablesOver(name, text, environ)
+}
+
+// variablesOver is [Variables] of a file that was read.
+func variablesOver(name string, text []byte, environ []string) (all []Setting, err error) {
 	d, err := newDecoder(name, text)
 	if err != nil {
 		return nil, err
@@ -44,8 +49,9 @@ func Variables(file string, environ []string) (all []Setting, err error) {
 		case 1:
 			all = append(all, Setting{paths[0], value, name})
 		case 0:
-			errs = append(errs, fmt.Errorf("cannot use %s: no key of the config has that name: did you mean %s%s?: %w",
-				chat.Quote(name), variablePrefix, nearest(rest, namesOf(top)), chat.ErrInvalid))
+			errs = append(errs,
+				fmt.Errorf("cannot use %s: no key of the config has that name: did you mean %s%s?: %w",
+					chat.Quote(name), variablePrefix, nearest(rest, namesOf(top)), chat.ErrInvalid))
 		default:
 			slices.SortFunc(paths, slices.Compare)
 			errs = append(errs, fmt.Errorf("cannot use %s: it names %s and %s: want them set in a file: %w",
