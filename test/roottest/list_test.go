@@ -54,26 +54,19 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// TestLabels: labels change as apitest says, through the manager and through the API of a
-// daemon, and hold after a restart.
+// TestLabels: labels change as apitest says, through the API of a daemon and so through its manager,
+// and hold after a restart.
 func TestLabels(t *testing.T) {
-	t.Run("manager", func(t *testing.T) {
-		opt := options(t)
-		m := open(t, opt)
-		apitest.Labels(operator(t.Context()), t, m)
-	})
-	t.Run("client", func(t *testing.T) {
-		opt := options(t)
-		d := startDaemon(t, opt, "")
-		c := apitest.Labels(t.Context(), t, d)
-		before := must.Get(d.Get(t.Context(), c.ID))(t)
-		d.kill()
-		d = startDaemon(t, opt, "")
-		after := must.Get(d.Get(t.Context(), c.ID))(t)
-		expect.True(t, len(after.Labels) != 0 && maps.Equal(after.Labels, before.Labels),
-			"after kill -9: %v, before: %v", after.Labels, before.Labels)
-		must.Do(t, d.Reap(t.Context(), c.ID))
-	})
+	opt := options(t)
+	d := startDaemon(t, opt, "")
+	c := apitest.Labels(t.Context(), t, d)
+	before := must.Get(d.Get(t.Context(), c.ID))(t)
+	d.kill()
+	d = startDaemon(t, opt, "")
+	after := must.Get(d.Get(t.Context(), c.ID))(t)
+	expect.True(t, len(after.Labels) != 0 && maps.Equal(after.Labels, before.Labels),
+		"after kill -9: %v, before: %v", after.Labels, before.Labels)
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestLabelsAreAudited: a change has its line, with the names of the labels and not what they
