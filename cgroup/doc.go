@@ -58,7 +58,7 @@
 // # Freezing
 //
 // cgroup.freeze of the leaf "session" is chatd's, for a chat that nobody uses ([FS.Freeze]). That
-// of the chat's own cgroup is an operator's ([FS.Hold]). A frozen process dies of a kill. Nothing
+// of the chat's own cgroup is an operator's ([FS.FreezeAll]). A frozen process dies of a kill. Nothing
 // starts in a frozen cgroup: see gate.
 //
 // # What it does not stop

@@ -168,9 +168,9 @@ func (f *FS) ioBoundsOf(id chat.ID, b ioBound) (map[string]string, error) {
 	return all, err
 }
 
-// Held is the memory of a chat, in bytes, that the kernel cannot take back without ending
+// Unreclaimable is the memory of a chat, in bytes, that the kernel cannot take back without ending
 // processes: all but its cache of files.
-func (f *FS) Held(id chat.ID) (uint64, error) {
+func (f *FS) Unreclaimable(id chat.ID) (uint64, error) {
 	if err := checkID(id); err != nil {
 		return 0, err
 	}

@@ -91,10 +91,10 @@ func TestHeld(t *testing.T) {
 	start(t, f, idA, "session", "head -c 16777216 /dev/zero > "+file+"; touch "+file+".made; exec sleep 1000")
 	await(t, "the file is there", func() bool { _, err := os.Stat(file + ".made"); return err == nil })
 	u := must.Get(f.Usage(idA))(t)
-	held := must.Get(f.Held(idA))(t)
+	held := must.Get(f.Unreclaimable(idA))(t)
 	expect.True(t, held != 0 && held+8<<20 <= u.MemoryBytes,
 		"held %d of %d, of which 16 MiB are cache", held, u.MemoryBytes)
-	expect.Is(t, expect.Err(f.Held(idB)), chat.ErrNotFound, "a chat that is not there")
+	expect.Is(t, expect.Err(f.Unreclaimable(idB)), chat.ErrNotFound, "a chat that is not there")
 }
 
 // TestLimitGoesOn: under cgroup v1 the kernel refuses a limit below what is held. What comes after
@@ -110,7 +110,7 @@ func TestLimitGoesOn(t *testing.T) {
 	await(t, "the memory is held", func() bool { _, err := os.Stat(done); return err == nil })
 	l := limits()
 	l.MemoryMax, l.PidsMax, l.CPUQuota = 16<<20, 33, chat.Duration(100*time.Millisecond)
-	if held, err := f.Held(idA); err != nil || held < l.MemoryMax {
+	if held, err := f.Unreclaimable(idA); err != nil || held < l.MemoryMax {
 		t.Errorf("held %d, want above %d: %v", held, l.MemoryMax, err)
 	}
 	expect.Is(t, f.Limit(idA, l), chat.ErrBusy, "a limit below what is held")

@@ -24,12 +24,12 @@ func (f *FS) Freeze(id chat.ID) error { return f.writeFreeze(id, "1", sessionLea
 // Thaw undoes [FS.Freeze]. It may be called of a session that is not frozen.
 func (f *FS) Thaw(id chat.ID) error { return f.writeFreeze(id, "0", sessionLeaf) }
 
-// Hold stops every process of the chat where it is, those of its runs too, until [FS.Release], and
+// FreezeAll stops every process of the chat where it is, those of its runs too, until [FS.ThawAll], and
 // returns when they stand still. It is [chat.ErrBusy] if some are in the kernel for long: the chat
 // is held all the same, and they stop when they leave it.
 //
 // It waits for starts that have begun, and refuses others: see checkThawed.
-func (f *FS) Hold(ctx context.Context, id chat.ID) error {
+func (f *FS) FreezeAll(ctx context.Context, id chat.ID) error {
 	g := f.gate(id)
 	g.holding.Add(1)
 	defer g.holding.Add(-1)
@@ -41,8 +41,8 @@ func (f *FS) Hold(ctx context.Context, id chat.ID) error {
 	return f.awaitFrozen(ctx, id)
 }
 
-// Release undoes [FS.Hold], and no [FS.Freeze].
-func (f *FS) Release(_ context.Context, id chat.ID) error { return f.writeFreeze(id, "0") }
+// ThawAll undoes [FS.FreezeAll], and no [FS.Freeze].
+func (f *FS) ThawAll(_ context.Context, id chat.ID) error { return f.writeFreeze(id, "0") }
 
 // Frozen says what stands still of a chat, by the kernel's own files: they are the only record. A
 // chat without a session has nothing frozen, and one that is paused will go on.
@@ -137,20 +137,20 @@ func (f *FS) enterGate(id chat.ID) (leave func(), err error) {
 var errFrozen = fmt.Errorf("the chat is frozen (cgroup.freeze); thaw it or reap the chat: %w",
 	chat.ErrBusy)
 
-// Hold is [FS.Hold]. The unit's own cgroup is systemd's, which is told what the kernel shows by
+// FreezeAll is [FS.FreezeAll]. The unit's own cgroup is systemd's, which is told what the kernel shows by
 // then. So it has nothing to do, its status says frozen, and it thaws the unit before it acts on
 // it. Only that depends on its answer: an operator can hold a chat while D-Bus is gone.
-func (u *Units) Hold(ctx context.Context, id chat.ID) error {
-	err := u.FS.Hold(ctx, id)
+func (u *Units) FreezeAll(ctx context.Context, id chat.ID) error {
+	err := u.FS.FreezeAll(ctx, id)
 	if err == nil {
 		_ = u.tell(ctx, id, u.bus.Freeze)
 	}
 	return err
 }
 
-// Release is [FS.Release], and tells systemd.
-func (u *Units) Release(ctx context.Context, id chat.ID) error {
-	err := u.FS.Release(ctx, id)
+// ThawAll is [FS.ThawAll], and tells systemd.
+func (u *Units) ThawAll(ctx context.Context, id chat.ID) error {
+	err := u.FS.ThawAll(ctx, id)
 	if err == nil {
 		_ = u.tell(ctx, id, u.bus.Thaw) // see Hold
 	}

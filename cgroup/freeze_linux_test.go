@@ -83,7 +83,7 @@ func TestFreeze(t *testing.T) {
 	both("frozen", false, true)
 	must.Do(t, f.CreateRun(idA, "enters"))
 	start(t, f, idA, "runs/enters", "exit 0") // what meets a frozen session does not stop chatd
-	must.Do(t, f.Hold(t.Context(), idA))
+	must.Do(t, f.FreezeAll(t.Context(), idA))
 	frozenIs(t, f, chat.FrozenUntilThawed)
 	both("held", false, false)
 	must.Do(t, f.CreateRun(idA, "late"))
@@ -91,7 +91,7 @@ func TestFreeze(t *testing.T) {
 		!strings.Contains(err.Error(), "frozen") {
 		t.Errorf("a start in a held chat: %v", err)
 	}
-	must.Do(t, f.Release(t.Context(), idA))
+	must.Do(t, f.ThawAll(t.Context(), idA))
 	frozenIs(t, f, chat.FrozenUntilUsed)
 	both("released", false, true)
 	must.Do(t, f.Thaw(idA))
@@ -99,7 +99,7 @@ func TestFreeze(t *testing.T) {
 	frozenIs(t, f, "")
 	both("thawed", true, true)
 	start(t, f, idA, "runs/late", "exit 0")
-	must.Do(t, f.Hold(t.Context(), idA))
+	must.Do(t, f.FreezeAll(t.Context(), idA))
 	was := size(t, session) + size(t, run)
 	must.Do(t, f.KillRun(killCtx(t), idA, "counts"))
 	must.Do(t, f.Kill(killCtx(t), idA))
@@ -122,7 +122,7 @@ func TestHoldWaitsForStarts(t *testing.T) {
 	must.Do(t, f.CreateRun(idA, "starts"))
 	held := make(chan error, 1)
 	meanwhile := func(int) error {
-		go func() { held <- f.Hold(t.Context(), idA) }()
+		go func() { held <- f.FreezeAll(t.Context(), idA) }()
 		await(t, "it is about to be held", func() bool {
 			g := f.gate(idA)
 			if free := g.TryRLock(); free {
@@ -159,7 +159,7 @@ func TestHoldMeetsStarts(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		for ctx.Err() == nil {
-			expect.NoError(t, errors.Join(f.Hold(t.Context(), idA), f.Release(t.Context(), idA)))
+			expect.NoError(t, errors.Join(f.FreezeAll(t.Context(), idA), f.ThawAll(t.Context(), idA)))
 			time.Sleep(3 * time.Millisecond)
 		}
 	})
@@ -200,9 +200,9 @@ func TestFreezeStubborn(t *testing.T) {
 		"(while :; do /bin/true; done) & "+
 		script)
 	must.True(t, counts(t, file), "it does not count")
-	must.Do(t, f.Hold(t.Context(), idA))
+	must.Do(t, f.FreezeAll(t.Context(), idA))
 	expect.True(t, !counts(t, file), "it counts while it is held")
-	must.Do(t, f.Release(t.Context(), idA))
+	must.Do(t, f.ThawAll(t.Context(), idA))
 	expect.True(t, counts(t, file), "it does not go on")
 }
 
@@ -218,7 +218,7 @@ func TestMemoryOfAFrozenChat(t *testing.T) {
 		u := must.Get(f.Usage(idA))(t)
 		return u.MemoryBytes > 24<<20
 	})
-	must.Do(t, f.Hold(t.Context(), idA))
+	must.Do(t, f.FreezeAll(t.Context(), idA))
 	l := limits()
 	l.MemoryMax = 16 << 20
 	err := f.Limit(idA, l) // under cgroup v1 the kernel refuses what does not fit

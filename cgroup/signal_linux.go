@@ -42,7 +42,7 @@ func signalMembers(dir string, pids []int, sig syscall.Signal) error {
 		}
 	}()
 	for _, pid := range pids {
-		fd, err := sys.Hold(pid)
+		fd, err := sys.OpenPidfd(pid)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func signalMembers(dir string, pids []int, sig syscall.Signal) error {
 			continue
 		}
 		for _, s := range []syscall.Signal{sig, unix.SIGCONT} {
-			errs = append(errs, sys.SignalHeld(fd, pid, s))
+			errs = append(errs, sys.SignalPidfd(fd, pid, s))
 		}
 	}
 	return errors.Join(errs...)

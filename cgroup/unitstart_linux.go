@@ -56,7 +56,7 @@ func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prep
 	if err != nil {
 		return err
 	}
-	if err := u.furnish(id); err != nil {
+	if err := u.makeLeaves(id); err != nil {
 		d.Close()
 		return err
 	}
@@ -64,9 +64,9 @@ func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prep
 	return nil
 }
 
-// furnish makes what runs need. It is root's: of the unit's cgroup systemd gave
+// makeLeaves makes what runs need. It is root's: of the unit's cgroup systemd gave
 // the chat only what its first process needs to make its own leaf.
-func (u *Units) furnish(id chat.ID) error {
+func (u *Units) makeLeaves(id chat.ID) error {
 	defer u.lock(id).Unlock()
 	if err := enable(u.dir(id), controllers); err != nil {
 		return err
@@ -77,11 +77,11 @@ func (u *Units) furnish(id chat.ID) error {
 	return enable(u.dir(id, runsDir), controllers)
 }
 
-// Settle makes pid, which must be of the session and as good as PID 1's own
+// SetMainProcess makes pid, which must be of the session and as good as PID 1's own
 // child, the unit's main process, so that the unit lives exactly as long as the
 // session. Until then the process that Start started is, and the unit ends when
 // it or chatd does.
-func (u *Units) Settle(id chat.ID, pid int) error {
+func (u *Units) SetMainProcess(id chat.ID, pid int) error {
 	u.startMu.Lock()
 	d := u.handshakes[id]
 	delete(u.handshakes, id)
@@ -91,15 +91,15 @@ func (u *Units) Settle(id chat.ID, pid int) error {
 			chat.ErrWrongPhase)
 	}
 	defer d.Close()
-	if err := d.Settle(pid); err != nil {
+	if err := d.SetMainPID(pid); err != nil {
 		return fmt.Errorf("cannot settle the session of chat %s: %w", id, err)
 	}
 	return nil
 }
 
-// Settle has nothing to do: under cgroupfs nobody looks after a session but the
+// SetMainProcess has nothing to do: under cgroupfs nobody looks after a session but the
 // one who waits for its first process.
-func (f *FS) Settle(chat.ID, int) error { return nil }
+func (f *FS) SetMainProcess(chat.ID, int) error { return nil }
 
 func (u *Units) keepHandshake(id chat.ID, d *systemd.Handshake) {
 	u.startMu.Lock()
@@ -147,7 +147,7 @@ func (u *Units) createProbe(id chat.ID, l chat.Limits) error {
 		err = u.sendToLeaf(id)
 	}
 	if err == nil {
-		err = u.furnish(id)
+		err = u.makeLeaves(id)
 	}
 	return err
 }

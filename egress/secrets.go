@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/egress/scrub"
+	"github.com/chatd/chatd/egress/redact"
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/uplink"
 )
@@ -144,7 +144,7 @@ func traces(all []granted) (texts []string) {
 		for _, v := range []secret.Value{g.Value, g.before} {
 			if !v.IsZero() {
 				for _, text := range g.Header.Traces(v) {
-					texts = append(texts, scrub.Escaped(text)...)
+					texts = append(texts, redact.Escaped(text)...)
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chatd/chatd/egress/scrub"
+	"github.com/chatd/chatd/egress/redact"
 )
 
 // serveTerminated passes one request on, or refuses it.
@@ -26,7 +26,7 @@ func serveTerminated(w http.ResponseWriter, r *http.Request) {
 	}
 	out := scrubbedWriter{w, s}
 	s.proxy.ServeHTTP(out, r)
-	scrub.Header(w.Header(), s.traces()) // the trailers, which are sent now
+	redact.Header(w.Header(), s.traces()) // the trailers, which are sent now
 }
 
 // scrubbedWriter scrubs the headers of informational answers (RFC 9110, section 15.2), of which
@@ -38,7 +38,7 @@ type scrubbedWriter struct {
 
 // WriteHeader is that of [http.ResponseWriter].
 func (w scrubbedWriter) WriteHeader(code int) {
-	scrub.Header(w.Header(), w.s.traces())
+	redact.Header(w.Header(), w.s.traces())
 	w.ResponseWriter.WriteHeader(code)
 }
 
@@ -132,20 +132,20 @@ func (s *terminated) scrubAnswer(a *http.Response) error {
 		return err
 	}
 	a.Status = "" // its text is the server's
-	scrub.Header(a.Header, s.traces())
+	redact.Header(a.Header, s.traces())
 	both, ok := a.Body.(io.ReadWriteCloser)
 	if ok && a.StatusCode == http.StatusSwitchingProtocols {
-		a.Body = scrub.WebSocket(both, s.traces)
+		a.Body = redact.WebSocket(both, s.traces)
 		return nil
 	}
-	end := func() { scrub.Header(a.Trailer, s.traces()) }
-	a.Body = scrub.Body(a.Body, s.traces, end)
+	end := func() { redact.Header(a.Trailer, s.traces()) }
+	a.Body = redact.Body(a.Body, s.traces, end)
 	return nil
 }
 
 // failedSecure answers a request that could not be passed on.
 func (s *terminated) failedSecure(w http.ResponseWriter, r *http.Request, err error) {
-	why := errors.New(scrub.Text(text(err), quoted(s.traces())))
+	why := errors.New(redact.Text(text(err), quoted(s.traces())))
 	if r.Context().Err() == nil {
 		s.logged(why)
 	}

@@ -74,7 +74,7 @@ func (d *differ) round(t *testing.T) {
 	}
 	d.forget(t)
 	rules := d.rules()
-	if _, err := d.hold(rules); err != nil {
+	if _, err := d.applyRules(rules); err != nil {
 		if !strings.Contains(err.Error(), "cannot keep rule") || !strings.Contains(err.Error(), "(rules.yaml:") {
 			t.Fatalf("%v\n%s", err, rules)
 		}

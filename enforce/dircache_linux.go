@@ -101,7 +101,7 @@ func (t watchedTree) pathOf(dir handle) (string, error) {
 		if t.has(p, fd) {
 			return p, nil
 		}
-		if err := t.holds(fd); err != nil {
+		if err := t.contains(fd); err != nil {
 			return "", err
 		}
 		if st, err := sys.StatFD(fd); err == nil && st.Nlink == 0 {
@@ -124,9 +124,9 @@ func (t watchedTree) has(p string, fd int) bool {
 	return errors.Join(errA, errB) == nil && sys.InodeOf(&a) == sys.InodeOf(&b)
 }
 
-// holds returns errElsewhere if fd's directory is outside the mount through which it was opened.
+// contains returns errElsewhere if fd's directory is outside the mount through which it was opened.
 // The kernel then refuses ".." (path_connected in fs/namei.c), atomically with respect to moves.
-func (t watchedTree) holds(fd int) error {
+func (t watchedTree) contains(fd int) error {
 	up, err := unix.Openat(fd, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return errElsewhere

@@ -33,7 +33,7 @@ func TestAttackHeldDirectory(t *testing.T) {
 		must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
 		must.Do(t, os.WriteFile(filepath.Join(s.home, "d", "f"), nil, 0o666))
 		must.Do(t, os.Chmod(filepath.Join(s.home, "d", "f"), 0o666))
-		must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
+		must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	}
 	release := holdDirectory(t, filepath.Join(a.home, "d"))
 	waits := trying(t, a)
@@ -70,7 +70,7 @@ func TestLostQuestion(t *testing.T) {
 	must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
 	must.Do(t, os.WriteFile(filepath.Join(s.home, "d", "f"), nil, 0o666))
 	must.Do(t, os.Chmod(filepath.Join(s.home, "d", "f"), 0o666))
-	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	waits := trying(t, s)
 	must.Do(t, await(s.k.watch.perm))
 	buf := make([]byte, 4<<10)
@@ -100,7 +100,7 @@ func TestAttackNoise(t *testing.T) {
 	w.maxBacklog = many / 3
 	for _, s := range []*inside{a, b} {
 		must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o777))
-		must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
+		must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	}
 	for i := range many { // nobody listens: only who opens takes them in
 		must.Do(t, os.WriteFile(filepath.Join(a.home, fmt.Sprint(i)), nil, 0o666))
@@ -214,7 +214,7 @@ func TestAskedWhileReleased(t *testing.T) {
 	})
 	for _, rules := range []string{"access: {deny: [.env]}", "access: {deny: [.env, '**/secrets/**']}"} {
 		again(func() {
-			if _, err := s.hold(rules); err != nil && !errors.Is(err, chat.ErrNotFound) {
+			if _, err := s.applyRules(rules); err != nil && !errors.Is(err, chat.ErrNotFound) {
 				t.Error(err)
 			}
 		})
@@ -232,7 +232,7 @@ func TestAskedWhileReleased(t *testing.T) {
 	}
 	close(stop)
 	all.Wait()
-	must.Get(s.hold("access: {deny: [.env]}"))(t)
+	must.Get(s.applyRules("access: {deny: [.env]}"))(t)
 	if got := s.try(t, []string{file}); got[0] != (openResult{}) {
 		t.Errorf("after all that: %+v", got[0])
 	}
@@ -248,7 +248,7 @@ func isClosed(k *session) bool {
 // not who has got the numbers of its descriptors.
 func TestRelease(t *testing.T) {
 	s := newInside(t, false, false)
-	must.Get(s.hold("access: {deny: [.env]}"))(t)
+	must.Get(s.applyRules("access: {deny: [.env]}"))(t)
 	old := s.k.named(s.order.Chat)
 	s.k.drop(s.order.Chat)
 	other := exec.Command("sleep", "60")
@@ -277,10 +277,10 @@ func TestBeyondBounds(t *testing.T) {
 	s := newInside(t, false, false)
 	env := filepath.Join(s.home, "0.env")
 	must.Do(t, os.WriteFile(env, nil, 0o644))
-	_, err := s.hold("access: {deny: ['*.env']}")
+	_, err := s.applyRules("access: {deny: ['*.env']}")
 	must.Do(t, err)
 	must.Do(t, os.MkdirAll(filepath.Join(s.home, strings.Repeat("d/", 1001)), 0o755))
-	_, err = s.hold("access: {deny: [more]}")
+	_, err = s.applyRules("access: {deny: [more]}")
 	expect.True(t, err != nil && strings.Contains(err.Error(), "deeper than 1000"),
 		"beyond the bound: %v", err)
 	got := s.try(t, []string{env})

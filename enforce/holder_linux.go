@@ -42,7 +42,7 @@ func Run(o Options) error {
 	if o.Worker {
 		return work(o)
 	}
-	return hold(o)
+	return runHolder(o)
 }
 
 // lockDir waits up to a second: an enforcer that is ending still holds the lock.
@@ -63,8 +63,8 @@ func lockDir(dir string) (*os.File, error) {
 	}
 }
 
-// hold is the holder.
-func hold(o Options) error {
+// runHolder is the holder.
+func runHolder(o Options) error {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the enforcer's directory: %w", err)
 	}
@@ -95,7 +95,7 @@ func hold(o Options) error {
 
 // takeGroups returns the groups of the enforcer before, where they are held, or new ones.
 func takeGroups(dir string) (perm, names int, err error) {
-	held, err := orders.HeldGroups(dir)
+	held, err := orders.LentGroups(dir)
 	switch {
 	case err != nil: // new ones would leave what the old ones were asked about waiting for ever
 		return -1, -1, err

@@ -22,7 +22,7 @@ func TestAttackMoving(t *testing.T) {
 	s := idle(t)
 	a, b, f := filepath.Join(s.home, "a"), filepath.Join(s.home, "b"), "a/d/f"
 	makeFree(t, filepath.Join(s.home, f))
-	must.Get(s.hold("access: {useDefaults: false, deny: ['**/.env']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/.env']}"))(t)
 	watched := s.k.watch.session(s.order.Chat)
 	home, ok := watched.treeOf(s.home)
 	if !ok || home.Path != s.home {
@@ -53,7 +53,7 @@ func TestAttackWay(t *testing.T) {
 	s := idle(t)
 	a, b := filepath.Join(s.home, "a"), filepath.Join(s.home, "b")
 	makeFree(t, filepath.Join(a, "d/f"))
-	must.Get(s.hold("access: {useDefaults: false, deny: ['**/.env']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/.env']}"))(t)
 	w := s.k.watch
 	watched := w.session(s.order.Chat)
 	home, _ := watched.treeOf(s.home)
@@ -82,7 +82,7 @@ func TestNamedDeleted(t *testing.T) {
 	s := newInside(t, true, false)
 	dir := filepath.Join(s.home, "d (deleted)")
 	must.Do(t, os.Mkdir(dir, 0o777))
-	must.Get(s.hold("access: {useDefaults: false, deny: ['**/.env']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/.env']}"))(t)
 	makeFree(t, filepath.Join(dir, ".env"))
 	must.Do(t, os.Rename(filepath.Join(dir, ".env"), filepath.Join(dir, "open")))
 	makeFree(t, filepath.Join(dir, "other"))
@@ -103,10 +103,10 @@ func TestMaskMountsStay(t *testing.T) {
 	must.Do(t, os.Link(at("d/inner/linked"), at("link")))
 	const rules = `access: {useDefaults: false, rules: [{deny: ~/d/inner},
   {deny: ~/d/kept, ops: [write, edit]}]}`
-	first := must.Get(s.hold(rules))(t)
+	first := must.Get(s.applyRules(rules))(t)
 	made := s.mountsAt(t)
 	must.Do(t, os.Rename(at("d"), at("e")))
-	again := must.Get(s.hold(rules))(t)
+	again := must.Get(s.applyRules(rules))(t)
 	if now := s.mountsAt(t); !slices.Equal(now, made) || again.Masks != first.Masks || again.ReadOnly != first.ReadOnly {
 		t.Errorf("the mounts are %v (%+v), were %v (%+v)", now, again, made, first)
 	}
@@ -114,7 +114,7 @@ func TestMaskMountsStay(t *testing.T) {
 	for i, want := range []openResult{{}, {Read: got[1].Read}, {}} {
 		expect.Equal(t, got[i], want, "%d", i)
 	}
-	must.Get(s.hold("access: {useDefaults: false, deny: [~/nothing]}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: [~/nothing]}"))(t)
 	if got := s.reads(t, "e/inner/f", "link"); slices.Contains(got, false) {
 		t.Errorf("by rules about nothing: %v", got)
 	}
@@ -188,7 +188,7 @@ func TestQuickMoves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newInside(t, false, false)
 			makeFree(t, filepath.Join(a.home, "p/q/s"))
-			_, err := a.hold(rules)
+			_, err := a.applyRules(rules)
 			must.Do(t, err)
 			w := a.k.watch
 			if tt.atOnce {
@@ -204,13 +204,13 @@ func TestQuickMoves(t *testing.T) {
 				w.mu.Unlock()
 			}
 			if tt.atOnce { // nobody opens anything before
-				_, err = a.hold(rules)
+				_, err = a.applyRules(rules)
 				must.Do(t, err)
 			}
 			for _, when := range []string{"moved", "compiled again"} {
 				got := a.try(t, []string{filepath.Join(a.home, tt.file)})[0]
 				expect.True(t, !got.Read && !got.Write, "%s: %+v", when, got)
-				_, err = a.hold(rules)
+				_, err = a.applyRules(rules)
 				must.Do(t, err)
 			}
 		})
@@ -244,7 +244,7 @@ func TestOwnTree(t *testing.T) {
 				makeFree(t, at(f))
 			}
 			must.Do(t, os.Link(at(".env"), at("earlier")))
-			must.Get(s.hold(rules))(t)
+			must.Get(s.applyRules(rules))(t)
 			m := s.mountsAt(t)
 			expect.True(t, len(m) == 0, "%d mounts are in the home", len(m))
 			must.Do(t, c.act(at))

@@ -26,7 +26,7 @@ func TestTurns(t *testing.T) {
 	b := a.beside(t)
 	w := a.k.watch
 	for _, s := range []*inside{a, b} {
-		must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
+		must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	}
 	const many = 10 * turnSize
 	for i := range many {
@@ -63,7 +63,7 @@ func TestTurns(t *testing.T) {
 // TestSameNamesWaitOnce: who renames in a loop leaves no more behind than one who does it once.
 func TestSameNamesWaitOnce(t *testing.T) {
 	s := idle(t)
-	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	makeFree(t, filepath.Join(s.home, "a"))
 	must.Do(t, os.Mkdir(filepath.Join(s.home, "d"), 0o755))
 	for range 500 {
@@ -87,7 +87,7 @@ func TestAttackBehindNoise(t *testing.T) {
 	for _, dir := range []string{"d", "e", "secrets"} {
 		must.Do(t, os.Mkdir(filepath.Join(s.home, dir), 0o777))
 	}
-	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden', '~/gone/**', '~/dir/**']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/hidden', '~/gone/**', '~/dir/**']}"))(t)
 	at := func(name string) string { return filepath.Join(s.home, name) }
 	noise := func() {
 		for i := range 5 * turnSize {
@@ -114,7 +114,7 @@ func TestAttackBehindNoise(t *testing.T) {
 // looked at when the one before ended, does not go on with less than that one knew.
 func TestWorkerEndsBehind(t *testing.T) {
 	s := idle(t)
-	must.Get(s.hold("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/hidden']}"))(t)
 	for i := range 3 * turnSize {
 		must.Do(t, os.WriteFile(filepath.Join(s.home, fmt.Sprint(i)), nil, 0o666))
 	}

@@ -34,7 +34,7 @@ func TestSwappedPrefix(t *testing.T) {
 	for _, name := range []string{"link", "other"} {
 		must.Do(t, os.Lchown(at(name), testUID, testUID))
 	}
-	must.Get(s.hold("access: {useDefaults: false, deny: [~/link/in/secret, '**/again/**']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: [~/link/in/secret, '**/again/**']}"))(t)
 	stop, swapped := make(chan bool), make(chan int)
 	go func() {
 		for n := 0; ; n++ {
@@ -103,7 +103,7 @@ func TestLinkMadeLater(t *testing.T) {
 	for _, name := range []string{"first", "second", "third", "free"} {
 		makeFree(t, filepath.Join(s.home, name, "k"))
 	}
-	must.Get(s.hold("access: {useDefaults: false, deny: [~/keys/**]}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: [~/keys/**]}"))(t)
 	s.comesToBe(t, "first/k", true)
 	s.linkTo(t, "first", "keys")
 	s.comesToBe(t, "first/k", false)
@@ -135,7 +135,7 @@ func TestManyLinks(t *testing.T) {
 	for i := range more {
 		makeFree(t, filepath.Join(s.home, fmt.Sprint(i), "k"))
 	}
-	must.Get(s.hold("access: {useDefaults: false, deny: [~/keys/**]}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: [~/keys/**]}"))(t)
 	k := s.k.named(s.order.Chat)
 	for i := range more {
 		s.linkTo(t, fmt.Sprint(i), "keys")
@@ -209,7 +209,7 @@ func TestAttackFollow(t *testing.T) {
 // a denied name, and stays denied under every other.
 func TestFollowMoved(t *testing.T) {
 	s := newInside(t, false, false)
-	must.Get(s.hold("access: {useDefaults: false, deny: ['~/secrets/**']}"))(t)
+	must.Get(s.applyRules("access: {useDefaults: false, deny: ['~/secrets/**']}"))(t)
 	at := func(name string) string { return filepath.Join(s.home, name) }
 	put := func(name string) {
 		t.Helper()

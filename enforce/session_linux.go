@@ -186,7 +186,7 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 		return err
 	}
 	sys.Failpoint("rules.covered")
-	if err := watch.settle(s, wall, root, procFD); err != nil {
+	if err := watch.switchRules(s, wall, root, procFD); err != nil {
 		return err
 	}
 	sys.Failpoint("rules.settled")

@@ -26,11 +26,11 @@ type share struct {
 func (s *share) spend(now time.Time, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settle(now)
+	s.decay(now)
 	s.owed += took
 }
 
-func (s *share) settle(now time.Time) {
+func (s *share) decay(now time.Time) {
 	if passed := now.Sub(s.at); passed > 0 {
 		s.owed = max(0, s.owed-passed/time.Duration(s.divisor))
 		s.at = now
@@ -41,6 +41,6 @@ func (s *share) settle(now time.Time) {
 func (s *share) wait(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settle(now)
+	s.decay(now)
 	return max(0, s.owed-shareBurst) * time.Duration(s.divisor)
 }

@@ -262,9 +262,9 @@ func (w *watch) markFD(s *watchedSession, fd, procFD int) error {
 // directory is there still sees the mount, without the new masks.
 func (w *watch) forget(id uint64) { w.assignMount(id, nil) }
 
-// settle ends the old rules and watches the new mounts. It marks them without the lock, since there
+// switchRules ends the old rules and watches the new mounts. It marks them without the lock, since there
 // may be many and other sessions must not wait.
-func (w *watch) settle(k *session, wall *pathclass.Wall, root, procFD int) error {
+func (w *watch) switchRules(k *session, wall *pathclass.Wall, root, procFD int) error {
 	s := w.session(k.initProc.chat)
 	for _, c := range k.masks {
 		if c.Class == filerules.Closed {

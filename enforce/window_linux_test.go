@@ -53,7 +53,7 @@ func TestNoWindow(t *testing.T) {
 			}
 			makeFree(t, filepath.Join(s.home, "x/pub/d/free"))
 			r := rand.New(rand.NewPCG(3, 5))
-			must.Get(s.hold(rulesOfKeys(0)))(t)
+			must.Get(s.applyRules(rulesOfKeys(0)))(t)
 			var now atomic.Value // which rules are replaced
 			now.Store("")
 			stop, done := make(chan bool), make(chan int)
@@ -83,7 +83,7 @@ func TestNoWindow(t *testing.T) {
 				next := r.IntN(len(keyRules))
 				now.Store(fmt.Sprintf("%d: %q and %q", n, keyRules[last], keyRules[next]))
 				last = next
-				expect.NoError(t, expect.Err(s.hold(rulesOfKeys(next))))
+				expect.NoError(t, expect.Err(s.applyRules(rulesOfKeys(next))))
 				if n%10 == 0 {
 					makeFree(t, filepath.Join(s.home, "x/pub", fmt.Sprint(n), "free"))
 				}
@@ -91,14 +91,14 @@ func TestNoWindow(t *testing.T) {
 			close(stop)
 			t.Logf("%d tries", <-done)
 			for i, rule := range keyRules {
-				expect.NoError(t, expect.Err(s.hold(rulesOfKeys(i))))
+				expect.NoError(t, expect.Err(s.applyRules(rulesOfKeys(i))))
 				for j, got := range s.try(t, tries) {
 					if got != (openResult{}) {
 						t.Errorf("%s by %s: %+v", tries[j], rule, got)
 					}
 				}
 			}
-			must.Get(s.hold("access: {useDefaults: false}"))(t)
+			must.Get(s.applyRules("access: {useDefaults: false}"))(t)
 			must.Do(t, s.k.apply(s.k.named(s.order.Chat), nil)) // what ended with others is forgotten
 			if k := s.k.named(s.order.Chat); len(k.masks)+len(k.hiddenMasks) > 0 {
 				t.Errorf("masks are left: %v, %v", k.masks, k.hiddenMasks)
@@ -134,7 +134,7 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 			if tt.after == "" {
 				tt.after = before
 			}
-			_, err := s.hold(before)
+			_, err := s.applyRules(before)
 			must.Do(t, err)
 			made, moved := filepath.Join(s.home, "k.pem"), filepath.Join(s.home, "k.txt")
 			makeFree(t, made)
@@ -145,7 +145,7 @@ func TestMadeBeforeOtherRules(t *testing.T) {
 			if tt.after == tt.during {
 				s.settled(t, tt.after)
 			} else {
-				_, err = s.hold(tt.after)
+				_, err = s.applyRules(tt.after)
 				must.Do(t, err)
 			}
 			got = s.try(t, []string{moved})[0]
@@ -163,7 +163,7 @@ func (s *inside) begun(t *testing.T, rules string) {
 // settled goes on from there, for rules that need no mask.
 func (s *inside) settled(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *session, wall *pathclass.Wall) error { return s.k.watch.settle(k, wall, -1, s.k.procFD) })
+	s.within(t, rules, func(k *session, wall *pathclass.Wall) error { return s.k.watch.switchRules(k, wall, -1, s.k.procFD) })
 }
 
 func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass.Wall) error) {
@@ -184,7 +184,7 @@ func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass
 func TestCompileOpensNothing(t *testing.T) {
 	s := idle(t)
 	const rules = "access: {useDefaults: false, deny: ['*.pem']}"
-	must.Get(s.hold(rules))(t)
+	must.Get(s.applyRules(rules))(t)
 	done := make(chan bool)
 	go func() {
 		defer close(done)
@@ -220,12 +220,12 @@ func TestStanding(t *testing.T) {
 						continue
 					}
 					for dir, names := range map[string][]string{"x": {"key", "pub/key", "pub/d/key"}, "x/pub": {"key", "d/key"}, "x/pub/d": {"key"}} {
-						must.Get(s.hold(rulesOfKeys(i)))(t)
+						must.Get(s.applyRules(rulesOfKeys(i)))(t)
 						if !s.try(t, []string{"cd " + filepath.Join(s.home, dir)})[0].Read {
 							continue // it is closed
 						}
 						stood++
-						must.Get(s.hold(rulesOfKeys(j)))(t)
+						must.Get(s.applyRules(rulesOfKeys(j)))(t)
 						for n, got := range s.try(t, names) {
 							if got != (openResult{}) {
 								t.Errorf("from %s, %s: %+v after %q and %q", dir, names[n], got, from, to)
@@ -251,7 +251,7 @@ func TestExceptionsStay(t *testing.T) {
 	makeFree(t, exception("a"))
 	makeFree(t, filepath.Join(s.home, "x/b/key"))
 	must.Do(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
-	_, err := s.hold("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}")
+	_, err := s.applyRules("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}")
 	must.Do(t, err)
 	k := s.k.named(s.order.Chat)
 	look := func() map[string]uint64 {
@@ -327,7 +327,7 @@ func TestStartMasks(t *testing.T) {
 	got := s.reads(t, names()...)
 	must.True(t, !slices.Contains(got, true), "before the enforcer: %v", got)
 	deny := "access: {useDefaults: false, deny: [~/note, ~/keys]}"
-	a := must.Get(s.hold(deny))(t)
+	a := must.Get(s.applyRules(deny))(t)
 	got = s.reads(t, names()...)
 	expect.True(t, slices.Equal(got, []bool{false, false, true}), "by rules about two of three: %v", got)
 	first := s.mountsAt(t)
@@ -343,7 +343,7 @@ func TestStartMasks(t *testing.T) {
 		{"access: {useDefaults: false, deny: [~/nothing]}", []bool{true, true, true}},
 		{deny, []bool{false, false, true}},
 	} {
-		must.Get(s.hold(c.rules))(t)
+		must.Get(s.applyRules(c.rules))(t)
 		if got := s.reads(t, names()...); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.rules, got, c.want)
 		}
@@ -356,7 +356,7 @@ func TestStartMasksStay(t *testing.T) {
 	made := s.mountsAt(t)
 	must.True(t, len(made) == 2, "bubblewrap made the mounts %v, want two", made)
 	for range 2 {
-		must.Get(s.hold("access: {useDefaults: false, deny: [~/note, ~/keys]}"))(t)
+		must.Get(s.applyRules("access: {useDefaults: false, deny: [~/note, ~/keys]}"))(t)
 		now := s.mountsAt(t)
 		expect.True(t, slices.Equal(now, made), "the mounts are %v, were %v", now, made)
 	}

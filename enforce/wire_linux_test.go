@@ -31,7 +31,7 @@ func FuzzOrder(f *testing.F) {
 		if err != nil || !sameJSON(same.Rules, o.Rules) || initProcessOf(same) != initProcessOf(o) || same.Verb != o.Verb || same.Home != o.Home {
 			t.Errorf("%+v becomes %+v, %v", o, same, err)
 		}
-		if o.Verb == orders.Hold {
+		if o.Verb == orders.Apply {
 			return // it would look for the process
 		}
 		k := &enforcer{sessions: map[chat.ID]*session{}}

@@ -133,8 +133,8 @@ func (e *enforcer) execute(o orders.Order) (orders.Answer, error) {
 	switch o.Verb {
 	case orders.Probe:
 		return e.probe(o)
-	case orders.Hold:
-		return e.hold(o)
+	case orders.Apply:
+		return e.applyRules(o)
 	case orders.Drop:
 		e.drop(o.Chat)
 		return orders.Answer{}, nil
@@ -160,9 +160,9 @@ func (e *enforcer) probe(o orders.Order) (orders.Answer, error) {
 	return *s.answer.Load(), nil
 }
 
-// hold applies rules to a session. If the first rules fail, hold forgets the session. If later
+// applyRules applies rules to a session. If the first rules fail, hold forgets the session. If later
 // rules fail, the session keeps the walls of both.
-func (e *enforcer) hold(o orders.Order) (orders.Answer, error) {
+func (e *enforcer) applyRules(o orders.Order) (orders.Answer, error) {
 	s, known, err := e.session(o)
 	if err != nil {
 		return orders.Answer{}, err

@@ -195,7 +195,7 @@ func (s *inside) start(t testing.TB, self string, id chat.ID) {
 	infoR.Close()
 	s.try(t, nil) // it answers, so the tree is whole
 	st := must.Get(sys.ReadStat(info.PID))(t)
-	s.order = orders.Order{Verb: orders.Hold, Chat: id, UID: testUID, PID: info.PID, Start: st.Start, Home: s.home}
+	s.order = orders.Order{Verb: orders.Apply, Chat: id, UID: testUID, PID: info.PID, Start: st.Start, Home: s.home}
 }
 
 // end ends what runs inside, also where it waits in an open.
@@ -214,8 +214,8 @@ func compiled(rules string) []byte {
 	return p.Compiled()
 }
 
-// hold brings the session to rules.
-func (s *inside) hold(rules string) (orders.Answer, error) {
+// applyRules brings the session to rules.
+func (s *inside) applyRules(rules string) (orders.Answer, error) {
 	o := s.order
 	o.Rules = compiled(rules)
 	return s.k.execute(o)

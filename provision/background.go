@@ -11,8 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/due"
 	"github.com/chatd/chatd/provision/limits"
+	"github.com/chatd/chatd/provision/scheduler"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
 )
@@ -33,7 +33,7 @@ func (rs *runner) start(ctx context.Context, id chat.ID, spec chat.RunSpec) (*ba
 	spec.Background, spec.OutputMax = true, cmp.Or(spec.OutputMax, chat.DefaultOutputMax)
 	b, err := rs.begin(ctx, id, spec)
 	if err != nil {
-		return nil, &due.NotBegun{Err: err}
+		return nil, &scheduler.NotBegun{Err: err}
 	}
 	if err := rs.startBackground(context.WithoutCancel(ctx), b); err != nil {
 		rs.runs.Forget(b.r)

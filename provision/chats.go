@@ -13,12 +13,12 @@ import (
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/admission"
 	"github.com/chatd/chatd/provision/audit"
-	"github.com/chatd/chatd/provision/console"
 	"github.com/chatd/chatd/provision/diskquota"
 	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/shares"
+	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/state"
 	"github.com/chatd/chatd/tmux"
 )
@@ -67,7 +67,7 @@ type liveSession struct {
 	inside   atomic.Int32
 	freezing sync.Mutex
 	// log is the log of its terminal's output; stopLog ends the goroutine that writes it.
-	log     *console.Recording
+	log     *terminal.Recording
 	stopLog context.CancelFunc
 	// adopted: an earlier chatd started it.
 	adopted bool

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/console"
 	"github.com/chatd/chatd/provision/diskquota"
 	"github.com/chatd/chatd/provision/layers"
+	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/state"
 )
 
@@ -17,7 +17,7 @@ import (
 type disk struct {
 	base
 	layers     *layers.Set
-	logs       *console.Logs
+	logs       *terminal.Logs
 	diskQuotas *diskquota.Disks
 	diskWatch  *diskquota.Watch
 }

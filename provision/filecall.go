@@ -203,7 +203,7 @@ func (t *tools) inside(ctx context.Context, rec subject) policy.Inside {
 			return real, err
 		},
 		Closed: func() (masked, leftOut []string) { return t.mounts.closedBy(rec) },
-		Init: func() *sys.HeldProcess {
+		Init: func() *sys.ProcessHandle {
 			if s := t.chats.session(rec.ID); s != nil {
 				return s.Init
 			}

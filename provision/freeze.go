@@ -18,7 +18,7 @@ import (
 func (m *Manager) Freeze(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	return m.inAwake(ctx, id, "freeze", func(c subject, s *liveSession) error {
 		if chat.CallerFrom(ctx).Role == chat.RoleOperator {
-			return m.hold(ctx, c)
+			return m.freezeWhole(ctx, c)
 		}
 		return m.layAside(ctx, c, s)
 	})
@@ -44,15 +44,15 @@ func (m *Manager) inAwake(
 	return m.shown(ctx, c, err)
 }
 
-// hold freezes all of a chat. Commands that are inside stand still with it: their times go on.
-func (m *Manager) hold(ctx context.Context, rec subject) error {
+// freezeWhole freezes all of a chat. Commands that are inside stand still with it: their times go on.
+func (m *Manager) freezeWhole(ctx context.Context, rec subject) error {
 	if m.groups.frozen(rec.ID) == chat.FrozenUntilThawed {
 		return nil
 	}
 	detail := map[string]string{"frozen": string(chat.FrozenUntilThawed)}
 	return m.trail.Around(ctx, rec.Record, "freeze", detail, func() error {
 		m.logs.Say(rec.ID, "an operator froze the chat")
-		return m.groups.Hold(ctx, rec.ID)
+		return m.groups.FreezeAll(ctx, rec.ID)
 	})
 }
 
@@ -96,7 +96,7 @@ func (m *Manager) release(ctx context.Context, c subject) error {
 	return m.trail.Around(ctx, c.Record, "thaw", nil, func() error {
 		m.chats.touch(c.ID) // or it may have been idle for so long that it sleeps immediately
 		m.logs.Say(c.ID, "an operator thawed the chat")
-		return m.groups.Release(ctx, c.ID)
+		return m.groups.ThawAll(ctx, c.ID)
 	})
 }
 

@@ -41,8 +41,8 @@ type groups interface {
 	Unkept(chat.Limits) []string
 	Freeze(chat.ID) error
 	Thaw(chat.ID) error
-	Hold(context.Context, chat.ID) error
-	Release(context.Context, chat.ID) error
+	FreezeAll(context.Context, chat.ID) error
+	ThawAll(context.Context, chat.ID) error
 	Frozen(chat.ID) (chat.Frozen, error)
 	Pause(context.Context, chat.ID) (goOn func() error, err error)
 	EndPause(chat.ID) error

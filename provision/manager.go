@@ -14,25 +14,25 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/netpolicy/egresslog"
 	"github.com/chatd/chatd/netpolicy/gateway"
-	"github.com/chatd/chatd/netpolicy/traffic"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/admission"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/console"
 	"github.com/chatd/chatd/provision/diskquota"
-	"github.com/chatd/chatd/provision/due"
 	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/packetrules"
 	"github.com/chatd/chatd/provision/policy"
+	"github.com/chatd/chatd/provision/scheduler"
 	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/shares"
+	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/provision/unshare"
 	"github.com/chatd/chatd/provision/view"
 	"github.com/chatd/chatd/state"
@@ -64,7 +64,7 @@ func newManager(opt Options, store *state.Store) *Manager {
 		Layers: m.layers, Store: store, Trail: m.trail, Log: opt.Log,
 	}
 	m.gateway = m.newGateway()
-	m.traffic = traffic.New(traffic.Options{Now: time.Now, Audit: func(id chat.ID, d map[string]string) {
+	m.traffic = egresslog.New(egresslog.Options{Now: time.Now, Audit: func(id chat.ID, d map[string]string) {
 		m.trail.DeniedTo(context.Background(), id, "egress", d)
 	}})
 	m.secrets = secrets.New(opt.Secrets, m.gateway, m.trail)
@@ -134,12 +134,12 @@ func (m *Manager) newStarter() *session.Starter {
 // assemble makes the parts that need others, from the lowest.
 func (m *Manager) assemble() {
 	m.programs = session.NewPrograms(m.dirs.commands, m.log)
-	m.starter, m.logs = m.newStarter(), console.NewLogs(m.dirs.logs, m.log)
+	m.starter, m.logs = m.newStarter(), terminal.NewLogs(m.dirs.logs, m.log)
 	m.calls = &filecall.Calls{}
 	m.runs = background.New(background.Options{
 		Dir: m.dirs.runs, Shim: m.dirs.shim, UID: m.dirs.probeUID, Groups: m.groups, Log: m.log,
 	})
-	m.due = due.New(due.Options{Store: m.store, Runs: m.runs, Report: m.trail.Report, Log: m.log})
+	m.due = scheduler.New(scheduler.Options{Store: m.store, Runs: m.runs, Report: m.trail.Report, Log: m.log})
 	m.disk = m.newDisk()
 	m.mounts = &mounts{
 		base: m.base, fileMax: m.opt.FileMax, profiles: m.opt.Profiles, views: m.newViews(),
@@ -173,7 +173,7 @@ func (m *Manager) newDisk() *disk {
 	return d
 }
 
-// Open is [Start] and [Manager.Settle], for callers that need no answer in between. Its error is
+// Open is [Start] and [Manager.ProbeAndReconcile], for callers that need no answer in between. Its error is
 // [chat.ErrUnsupported] when a required layer is missing, and [chat.ErrBusy] when another daemon
 // holds the state.
 func Open(ctx context.Context, opt Options) (*Manager, error) {
@@ -181,7 +181,7 @@ func Open(ctx context.Context, opt Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Settle(ctx); err != nil {
+	if err := m.ProbeAndReconcile(ctx); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil

@@ -234,7 +234,7 @@ func (m *Manager) checkMemory(after subject) error {
 	if !m.chats.session(after.ID).lives() {
 		return nil
 	}
-	held, err := m.groups.Held(after.ID)
+	held, err := m.groups.Unreclaimable(after.ID)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil // it has just ended
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/archives"
-	"github.com/chatd/chatd/provision/due"
 	"github.com/chatd/chatd/provision/hostprobe"
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/provision/safefs"
+	"github.com/chatd/chatd/provision/scheduler"
 	"github.com/chatd/chatd/state"
 )
 
@@ -32,7 +32,7 @@ type Manager struct {
 	*runner
 	opt    Options
 	clock  *idle.Timekeeper
-	due    *due.Schedules
+	due    *scheduler.Schedules
 	idle   *idle.Watch
 	prober *hostprobe.Prober
 

@@ -8,7 +8,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/due"
+	"github.com/chatd/chatd/provision/scheduler"
 	"github.com/chatd/chatd/state"
 )
 
@@ -31,7 +31,7 @@ func (m *Manager) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedul
 	if err := m.checkRun(ctx, rec, run); err != nil {
 		return chat.Schedule{}, err
 	}
-	s := due.NewSchedule(chat.CallerFrom(ctx), n)
+	s := scheduler.NewSchedule(chat.CallerFrom(ctx), n)
 	event := m.trail.Event(ctx, rec.Record, "schedule", "done", scheduleDetail(s))
 	event.Argv = run.CommandLine()
 	return s.Schedule, m.store.AddSchedule(id, s, event)
@@ -96,7 +96,7 @@ func (m *Manager) KeptSchedule(_ context.Context, id chat.ID, name string) (chat
 	return m.due.Get(id, name)
 }
 
-// BeginDue takes a time that has come and begins its run: see [due.Schedules.Begin]. The result is
+// BeginDue takes a time that has come and begins its run: see [scheduler.Schedules.Begin]. The result is
 // written down whether the front lives or not.
 func (m *Manager) BeginDue(ctx context.Context, d chat.DueSchedule) (running bool, err error) {
 	return m.due.Begin(ctx, d, func(s state.Schedule) error {
@@ -116,7 +116,7 @@ func (m *Manager) startScheduled(
 	ctx = chat.WithCaller(audit.WithSchedule(ctx, audit.Schedule{ID: s.ID, Taken: *s.RunningSince}), s.By)
 	rec, err := m.chats.reach(ctx, d.Chat)
 	if err != nil {
-		return nil, &due.NotBegun{Err: err}
+		return nil, &scheduler.NotBegun{Err: err}
 	}
 	if d.Refused != nil {
 		return nil, m.refusedDue(ctx, rec, s, d.Refused)

@@ -13,12 +13,12 @@ import (
 	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/console"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/provision/view"
 )
 
@@ -32,7 +32,7 @@ type sessions struct {
 	layers   *layers.Set
 	archive  *archives.Activity
 	runs     *background.Runs
-	logs     *console.Logs
+	logs     *terminal.Logs
 	done     *sync.WaitGroup
 	progress func(string)
 }
@@ -194,12 +194,12 @@ func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
 
 // barrier returns what root does in a session that begins, before its program goes on: its network
 // is set up and its file rules are applied. It is nil if there is nothing to do.
-func (ss *sessions) barrier(rec subject, v plan.View) func(context.Context, *sys.HeldProcess) error {
+func (ss *sessions) barrier(rec subject, v plan.View) func(context.Context, *sys.ProcessHandle) error {
 	rules := ss.policy.Barrier(rec.rules())
 	if v.Network != chat.NetworkOwn {
 		return rules
 	}
-	return func(ctx context.Context, init *sys.HeldProcess) error {
+	return func(ctx context.Context, init *sys.ProcessHandle) error {
 		if err := ss.gateway.Open(ctx, rec.way(), init); err != nil || rules == nil {
 			return err
 		}
@@ -244,7 +244,7 @@ func (ss *sessions) record(s *liveSession) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopLog = stop
 	ss.done.Go(func() {
-		l.Keep(ctx, console.Keeping{
+		l.Keep(ctx, terminal.Keeping{
 			Alive: s.Init.Alive, Printed: func() { ss.store.Touch(s.Chat, time.Now()) },
 			Warn: func(what string, err error) { ss.log.Warn(what, "chat", s.Chat, "error", err) },
 		})
@@ -255,7 +255,7 @@ func (ss *sessions) record(s *liveSession) {
 func (ss *sessions) startOf(rec subject, spec session.Spec, notes []string) view.Start {
 	s := view.Start{
 		Chat: rec.ID, Profile: rec.Profile, View: spec.View, Plan: ss.starter.Plan(spec),
-		Apart: ss.starter.KeepsApart(spec.View), Notes: notes,
+		Apart: ss.starter.StagesOverlays(spec.View), Notes: notes,
 	}
 	if ss.policy.Enforced(rec.rules()) {
 		s.Rules = ss.policy.File(rec.Profile).Name

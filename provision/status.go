@@ -143,7 +143,7 @@ func (m *Manager) Alive(ctx context.Context) (chats, awake int, err error) {
 // Host describes the layers in force on this host. It tries every wall again,
 // about a second, except during chatd's start, which tries them anyway.
 func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
-	if m.layers.Settled() {
+	if m.layers.Tried() {
 		if err := m.probe(ctx); err != nil {
 			return chat.Host{}, err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/netpolicy/traffic"
+	"github.com/chatd/chatd/netpolicy/egresslog"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/admission"
 	"github.com/chatd/chatd/provision/filecall"
@@ -34,7 +34,7 @@ type life struct {
 	starts       *admission.Starts
 	shares       *shares.Shares
 	calls        *filecall.Calls
-	traffic      *traffic.Log
+	traffic      *egresslog.Log
 	later        *session.Later
 	reaps        chan struct{} // one for each reap that no caller waits for
 }
@@ -223,7 +223,7 @@ func (l *life) accountBackend(rec subject) account.Backend {
 // endCalls ends the calls of file tools, and names the reap as the end of runs.
 func (l *life) endCalls(ctx context.Context, c subject) error {
 	l.calls.Drain(ctx, c.ID)
-	l.runs.Because(c.ID, chat.EndedByReap)
+	l.runs.SetEndReason(c.ID, chat.EndedByReap)
 	return nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/provision/console"
+	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -23,7 +23,7 @@ func (m *Manager) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, e
 	return m.logs.Piece(rec.ID, since)
 }
 
-// FollowLog is [console.Logs.Follow]; the log ends with the chat.
+// FollowLog is [terminal.Logs.Follow]; the log ends with the chat.
 func (m *Manager) FollowLog(ctx context.Context, id chat.ID, since int64, out func(chat.Log) error) error {
 	rec, err := m.chats.reach(ctx, id)
 	if err != nil {
@@ -45,8 +45,8 @@ func (m *Manager) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 }
 
 // openTerminal checks an input and wakes its chat. The caller closes the terminal.
-func (m *Manager) openTerminal(ctx context.Context, id chat.ID, in chat.Input) (subject, *liveSession, *console.Terminal, error) {
-	if err := console.Check(in); err != nil {
+func (m *Manager) openTerminal(ctx context.Context, id chat.ID, in chat.Input) (subject, *liveSession, *terminal.Terminal, error) {
+	if err := terminal.Check(in); err != nil {
 		return subject{}, nil, nil, err
 	}
 	rec, err := m.chats.reach(ctx, id)
@@ -69,9 +69,9 @@ func (m *Manager) openTerminal(ctx context.Context, id chat.ID, in chat.Input) (
 	return rec, s, t, err
 }
 
-// typeInto is [console.Terminal.Type], audited.
-func (m *Manager) typeInto(ctx context.Context, rec subject, t *console.Terminal, in chat.Input, entering func(command bool)) (tmux.Front, error) {
-	detail := console.Detail(in)
+// typeInto is [terminal.Terminal.Type], audited.
+func (m *Manager) typeInto(ctx context.Context, rec subject, t *terminal.Terminal, in chat.Input, entering func(command bool)) (tmux.Front, error) {
+	detail := terminal.Detail(in)
 	if err := m.trail.Write(ctx, rec.Record, "input", "intent", detail); err != nil {
 		return tmux.Front{}, err
 	}
@@ -81,7 +81,7 @@ func (m *Manager) typeInto(ctx context.Context, rec subject, t *console.Terminal
 }
 
 // InputWait is Input that waits for in.Wait and returns the output since, as
-// [console.Terminal.Answered] does. Where Plain is not set, package front renders it from the
+// [terminal.Terminal.Answered] does. Where Plain is not set, package front renders it from the
 // span Output. Input does not wait: it may be C-c.
 func (m *Manager) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	if in.Wait == nil {

@@ -45,7 +45,7 @@ func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
 	cmd := exec.Command("sleep", "1000")
 	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	init, err := sys.HoldProcess(sys.Process{PID: cmd.Process.Pid})
+	init, err := sys.OpenProcess(sys.Process{PID: cmd.Process.Pid})
 	must(t, err)
 	t.Cleanup(func() { _ = init.Close() })
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}, owner: "ada"}

@@ -97,7 +97,7 @@ func (ss *sessions) sleep(ctx context.Context, rec subject, why string) error {
 		words, detail = words+": "+why, map[string]string{"why": why}
 	}
 	return ss.trail.Around(ctx, rec.Record, "sleep", detail, func() error {
-		ss.runs.Because(rec.ID, chat.EndedBySleep)
+		ss.runs.SetEndReason(rec.ID, chat.EndedBySleep)
 		ss.keepTerminal(ctx, rec.ID)
 		ss.logs.Say(rec.ID, words)
 		return ss.awakeSteps().backwards(context.WithoutCancel(ctx), ss.log, "sleep", rec)

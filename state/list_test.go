@@ -133,7 +133,7 @@ func TestOwnersCount(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		for owner, h := range want {
-			if got := s.HeldBy(owner); got != h || s.Owners()[owner] != h {
+			if got := s.UsedBy(owner); got != h || s.Owners()[owner] != h {
 				t.Errorf("%s: %s has %+v, want %+v", when, owner, got, h)
 			}
 		}

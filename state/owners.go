@@ -24,8 +24,8 @@ func (s *Store) Owners() map[string]OwnerUse {
 	return maps.Clone(s.owners)
 }
 
-// HeldBy returns the Held of one owner.
-func (s *Store) HeldBy(owner string) OwnerUse {
+// UsedBy returns the Held of one owner.
+func (s *Store) UsedBy(owner string) OwnerUse {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.owners[owner]

@@ -65,7 +65,7 @@ func (s *Store) admit(
 	if rec, ok := s.lookup(name{spec.Owner, spec.ExternalID}); ok {
 		return rec, false, nil
 	}
-	held := s.HeldBy(spec.Owner)
+	held := s.UsedBy(spec.Owner)
 	for _, allows := range conditions {
 		if err := allows(held); err != nil {
 			return Record{}, false, err

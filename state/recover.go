@@ -93,7 +93,7 @@ type end struct {
 // the chain continues from the kept head, so that verification always shows the gap.
 func readEnd(f *os.File, kept head) (end, error) {
 	e := end{head: kept, seen: map[uint64]bool{}}
-	ok, err := holds(f, kept)
+	ok, err := hasHead(f, kept)
 	if err != nil {
 		return e, err
 	}
@@ -138,8 +138,8 @@ func (e *end) scan(f *os.File, c *chain, trusted bool) error {
 	}
 }
 
-// holds reports whether the line that ends at the head's offset is the head's.
-func holds(f *os.File, h head) (bool, error) {
+// hasHead reports whether the line that ends at the head's offset is the head's.
+func hasHead(f *os.File, h head) (bool, error) {
 	if h.Offset == 0 {
 		return true, nil
 	}

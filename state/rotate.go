@@ -61,7 +61,7 @@ func (s *Store) rotate() error {
 	if s.opts.AuditMax <= 0 || a.head.Offset < s.opts.AuditMax {
 		return nil
 	}
-	if err := s.settle(); err != nil {
+	if err := s.syncLog(); err != nil {
 		return err
 	}
 	surplus, err := s.surplus()
@@ -90,9 +90,9 @@ func (s *Store) rotate() error {
 	return s.removeArchives(surplus)
 }
 
-// settle makes the open log durable to its end and records this in the database, so that no line of
+// syncLog makes the open log durable to its end and records this in the database, so that no line of
 // the outbox can belong to it any more. The caller holds log.mu.
-func (s *Store) settle() error {
+func (s *Store) syncLog() error {
 	if err := errors.Join(s.log.drainLocked(), s.log.mend()); err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (s *Store) resumeRotation(kept head) (head, error) {
 	if err := removeIfThere(filepath.Join(dir, newName)); err != nil {
 		return kept, err
 	}
-	if ok, err := archiveHolds(full, kept); err != nil || !ok {
+	if ok, err := archiveHasHead(full, kept); err != nil || !ok {
 		return kept, err
 	}
 	_, err := os.Lstat(log)
@@ -282,8 +282,8 @@ func (s *Store) resumeRotation(kept head) (head, error) {
 	return kept.next(), nil
 }
 
-// archiveHolds reports whether path exists and has the head's line at its offset.
-func archiveHolds(path string, kept head) (bool, error) {
+// archiveHasHead reports whether path exists and has the head's line at its offset.
+func archiveHasHead(path string, kept head) (bool, error) {
 	f, err := openPrivate(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) || kept.Offset == 0 {
 		return false, nil
@@ -291,6 +291,6 @@ func archiveHolds(path string, kept head) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ok, err := holds(f, kept)
+	ok, err := hasHead(f, kept)
 	return ok, errors.Join(err, f.Close())
 }

@@ -18,7 +18,7 @@ const (
 	wordHere    = "here"
 	wordFiles   = "files"
 	wordMain    = "main"
-	wordSettled = "settled"
+	wordMainSet = "settled"
 )
 
 // Handshake is the socket between chatd and the first process of a unit, which has its
@@ -117,14 +117,14 @@ func senderOf(oob []byte) int {
 	return 0
 }
 
-// Settle makes pid, which must be of the session and as good as PID 1's own child, the unit's main
+// SetMainPID makes pid, which must be of the session and as good as PID 1's own child, the unit's main
 // process, so that the unit lives exactly as long as the session. Until then the process that
 // StartSession started is. It is [chat.ErrBusy] where systemd does not hear of it in time.
-func (d *Handshake) Settle(pid int) error {
+func (d *Handshake) SetMainPID(pid int) error {
 	if err := d.say(wordMain + " " + strconv.Itoa(pid)); err != nil {
 		return err
 	}
-	if err := d.await(wordSettled, startTime); err != nil {
+	if err := d.await(wordMainSet, startTime); err != nil {
 		return fmt.Errorf("systemd did not hear which process stays: %w: %w", err, chat.ErrBusy)
 	}
 	return nil

@@ -86,12 +86,12 @@ func TestHandshake(t *testing.T) {
 		_ = unix.Close(fd)
 	}
 	must.Get(unix.Write(theirs, []byte("cannot enter: no room")))(t)
-	err = d.await(wordSettled, generous)
+	err = d.await(wordMainSet, generous)
 	expect.True(t, err != nil && strings.Contains(err.Error(), "no room"),
 		"await gave %v, want what was said", err)
-	expect.True(t, d.await(wordSettled, 10*time.Millisecond) != nil, "await gave no error in silence")
+	expect.True(t, d.await(wordMainSet, 10*time.Millisecond) != nil, "await gave no error in silence")
 	d.theirs.Close()
-	expect.True(t, d.await(wordSettled, generous) != nil, "await gave no error at the end")
+	expect.True(t, d.await(wordMainSet, generous) != nil, "await gave no error at the end")
 }
 
 // TestSettle: the first process is told which process stays, and answers.
@@ -100,14 +100,14 @@ func TestSettle(t *testing.T) {
 	must.Do(t, err)
 	defer d.Close()
 	theirs := int(d.theirs.Fd())
-	must.Get(unix.Write(theirs, []byte(wordSettled)))(t)
-	must.Do(t, d.Settle(4711))
+	must.Get(unix.Write(theirs, []byte(wordMainSet)))(t)
+	must.Do(t, d.SetMainPID(4711))
 	buf := make([]byte, 64)
 	if n, err := unix.Read(theirs, buf); err != nil || string(buf[:n]) != "main 4711" {
 		t.Errorf("the first process reads %q, %v", buf[:n], err)
 	}
 	must.Get(unix.Write(theirs, []byte("cannot tell systemd")))(t)
-	err = d.Settle(4711)
+	err = d.SetMainPID(4711)
 	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "cannot tell systemd"),
 		"Settle gave %v, want what was said", err)
 }

@@ -74,10 +74,10 @@ func (f *front) change(edit func(*broker.Settings)) {
 // some tries if no front answered a caller: then no caller is the cause, and an operator has to
 // know.
 const (
-	frontTries  = 6
-	frontPause  = 100 * time.Millisecond
-	maxPause    = 5 * time.Second
-	frontSettle = time.Second // a front that runs this long has started well
+	frontTries   = 6
+	frontPause   = 100 * time.Millisecond
+	maxPause     = 5 * time.Second
+	frontStarted = time.Second // a front that runs this long has started well
 )
 
 // run keeps a front until ctx ends, and then lets it finish what it answers. It returns nil
@@ -93,7 +93,7 @@ func (f *front) run(ctx context.Context) (err error) {
 				f.log.Warn("the front did not end well", "why", err)
 			}
 			return nil
-		case time.Since(began) > frontSettle:
+		case time.Since(began) > frontStarted:
 			tries, pause = 1, frontPause
 		case answered:
 			tries = 1

@@ -80,9 +80,9 @@ func serve(ctx context.Context, cfg config.Config, a arguments, _ io.Writer) (er
 		"version", version)
 	d := daemonOn{
 		front: f.run, log: opt.Log, answers: selfCheck(cfg.Socket, m.Alive), endRuns: m.EndForeground,
-		settle: func(ctx context.Context) error {
+		makeReady: func(ctx context.Context) error {
 			defer up()
-			err := m.Settle(ctx)
+			err := m.ProbeAndReconcile(ctx)
 			if err == nil {
 				f.change(func(s *broker.Settings) { s.Settled = true })
 			}
@@ -156,8 +156,8 @@ type daemonOn struct {
 	front   func(context.Context) error
 	log     *slog.Logger
 	answers func(context.Context) (string, error)
-	// settle returns when everything may begin, with nil also when ctx ended before.
-	settle func(context.Context) error
+	// makeReady returns when everything may begin, with nil also when ctx ended before.
+	makeReady func(context.Context) error
 	// endRuns ends the runs whose callers wait, and counts them.
 	endRuns func() int
 }
@@ -175,7 +175,7 @@ func (d daemonOn) serve(ctx context.Context) error {
 	defer end()
 	ended := make(chan error, 1)
 	go func() { ended <- d.front(serving) }()
-	err = d.settle(ctx)
+	err = d.makeReady(ctx)
 	if err == nil && ctx.Err() == nil {
 		d.log.Info("ready")
 		err = tell(daemon.SdNotifyReady)

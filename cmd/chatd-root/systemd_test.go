@@ -157,7 +157,7 @@ func daemonOf(t *testing.T, h *hanging, alive func(context.Context) (int, int, e
 				defer context.AfterFunc(ctx, func() { _ = srv.Shutdown(t.Context()) })()
 				return srv.Serve(l)
 			},
-			settle: func(context.Context) error { return nil }, endRuns: func() int { return 0 }}
+			makeReady: func(context.Context) error { return nil }, endRuns: func() int { return 0 }}
 		ended <- d.serve(ctx)
 	}()
 	end = sync.OnceValue(func() error { cancel(); return errors.Join(<-ended, os.RemoveAll(dir)) })

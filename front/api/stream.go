@@ -35,7 +35,7 @@ func (s *Server) enterStream(r *http.Request) (leave func(), err error) {
 // addStreams adds the owners' streams, which only the API counts, to their shares.
 func (s *Server) addStreams(h *chat.Host) {
 	limits := quota.Limits{quota.Streams: uint64(s.opt.MaxStreams)}
-	for _, u := range limits.Uses(map[quota.Share]map[string]uint64{quota.Streams: s.streams.Held()}) {
+	for _, u := range limits.Uses(map[quota.Share]map[string]uint64{quota.Streams: s.streams.InUse()}) {
 		h.Shares = append(h.Shares, u)
 		if u.HalfSpent() {
 			h.Findings = append(h.Findings, quota.Warning(u))

@@ -12,7 +12,7 @@ import (
 
 // kept reads a schedule and when it comes due; ok is false for one that is gone.
 func (c *Chats) kept(id chat.ID, name string) (k chat.StoredSchedule, when schedule.When, ok bool) {
-	err := c.insist(c.ctx, func() (err error) {
+	err := c.retry(c.ctx, func() (err error) {
 		k, err = c.root.KeptSchedule(c.ctx, id, name)
 		return err
 	})
@@ -77,7 +77,7 @@ func (c *Chats) run(ctx context.Context, due schedule.Due, skipped func() uint64
 // takeDue checks the command of a due schedule, and begins its run. If ctx ends before, the next
 // clock takes the time.
 func (c *Chats) takeDue(ctx context.Context, d chat.DueSchedule) (running bool, err error) {
-	err = c.insist(ctx, func() (err error) {
+	err = c.retry(ctx, func() (err error) {
 		if !d.GoesOn {
 			if d.Named, d.Refused, err = c.checkDue(ctx, d); err != nil {
 				return err
@@ -110,9 +110,9 @@ func (c *Chats) checkDue(
 	return nil, refused, nil
 }
 
-// insist repeats a call that did not reach chatd-root, for example because callers took all places:
+// retry repeats a call that did not reach chatd-root, for example because callers took all places:
 // a due time must not be lost. chatd-root refuses to take a time twice.
-func (c *Chats) insist(ctx context.Context, call func() error) error {
+func (c *Chats) retry(ctx context.Context, call func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := call()
 		if !errors.Is(err, verbs.ErrUnreached) {

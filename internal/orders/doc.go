@@ -3,7 +3,7 @@
 //
 // An [Order] is one JSON object on a connection to the enforcer's [Socket]; an [Answer] comes back.
 // With [Lend] the enforcer sends its two groups ([SendGroups]), and chatd-root holds them open. The
-// next enforcer of the directory asks for them at [GroupsSocket] ([HeldGroups]; adrs/0019).
+// next enforcer of the directory asks for them at [GroupsSocket] ([LentGroups]; adrs/0019).
 // bubblewrap mounts the files of [MakeMasks] over denied paths before the enforcer comes, which
 // recognises them and adopts those mounts.
 //

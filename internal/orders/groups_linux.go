@@ -24,8 +24,8 @@ const GroupsSocket = "groups"
 // GroupsTimeout bounds an exchange of the groups.
 const GroupsTimeout = 5 * time.Second
 
-// HeldGroups are the groups of an enforcer of the directory that ended; nil if nobody holds any.
-func HeldGroups(dir string) ([]int, error) {
+// LentGroups are the groups of an enforcer of the directory that ended; nil if nobody holds any.
+func LentGroups(dir string) ([]int, error) {
 	socket := filepath.Join(dir, GroupsSocket)
 	conn, err := (&net.Dialer{Timeout: GroupsTimeout}).DialContext(context.Background(), "unix", socket)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {

@@ -29,7 +29,7 @@ func TestGroupsOfNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if held, err := HeldGroups(dir); err != nil || held != nil {
+		if held, err := LentGroups(dir); err != nil || held != nil {
 			t.Errorf("%s: %v, %v", what, held, err)
 		}
 	}

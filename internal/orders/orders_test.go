@@ -18,7 +18,7 @@ func TestRead(t *testing.T) {
 	} {
 		o, err := Read(strings.NewReader(text))
 		switch {
-		case want == "" && (err != nil || o.Verb != Hold || o.PID != 7):
+		case want == "" && (err != nil || o.Verb != Apply || o.PID != 7):
 			t.Errorf("%s: %+v, %v", text, o, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%.40s: %v, want %q", text, err, want)

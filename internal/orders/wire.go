@@ -24,8 +24,8 @@ const (
 
 // The verbs of an [Order].
 const (
-	// Hold applies rules to a session, or replaces the rules that it has.
-	Hold = "hold"
+	// Apply applies rules to a session, or replaces the rules that it has.
+	Apply = "hold"
 	// Drop forgets a session that ends; its mounts end with it.
 	Drop = "drop"
 	// Probe reports what is mounted in a session or, without a session, that the enforcer runs.

@@ -36,8 +36,8 @@ func (c *Counter) giveBack(holder string) {
 	}
 }
 
-// Held returns how much each holder has; it leaves out holders with none.
-func (c *Counter) Held() map[string]uint64 {
+// InUse returns how much each holder has; it leaves out holders with none.
+func (c *Counter) InUse() map[string]uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.held)

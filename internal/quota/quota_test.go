@@ -52,7 +52,7 @@ func TestCounter(t *testing.T) {
 	}
 	back()
 	back()
-	if held := c.Held(); len(held) != 1 || held["bob"] != 1 {
+	if held := c.InUse(); len(held) != 1 || held["bob"] != 1 {
 		t.Errorf("held: %v", held)
 	}
 	if _, ok := c.Take("ada"); !ok {

@@ -19,7 +19,7 @@ type Namespace struct {
 
 // Namespaces opens the namespaces of the process that differ from the daemon's. It opens
 // them by pid and then checks the pidfd: while the process lives, no other has its pid.
-func (p *HeldProcess) Namespaces() (all []Namespace, err error) {
+func (p *ProcessHandle) Namespaces() (all []Namespace, err error) {
 	for _, t := range namespaceTypes {
 		same, err := p.SharesNamespace(t)
 		if err != nil {
@@ -43,8 +43,8 @@ func (p *HeldProcess) Namespaces() (all []Namespace, err error) {
 }
 
 // SharesNamespace reports whether the process is in the daemon's own namespace of a type. Like
-// [HeldProcess.Namespaces], it goes by pid: the answer holds if the process is alive afterwards.
-func (p *HeldProcess) SharesNamespace(kind string) (bool, error) {
+// [ProcessHandle.Namespaces], it goes by pid: the answer holds if the process is alive afterwards.
+func (p *ProcessHandle) SharesNamespace(kind string) (bool, error) {
 	theirs, err := os.Readlink(p.namespace(kind))
 	if err != nil {
 		return false, fmt.Errorf("cannot read a namespace: %w", err)
@@ -56,7 +56,7 @@ func (p *HeldProcess) SharesNamespace(kind string) (bool, error) {
 	return theirs == own, nil
 }
 
-func (p *HeldProcess) namespace(kind string) string {
+func (p *ProcessHandle) namespace(kind string) string {
 	return fmt.Sprintf("/proc/%d/ns/%s", p.PID, kind)
 }
 

@@ -33,7 +33,7 @@ func (g *Gateway) answer(_ context.Context, c uplink.Call, files []*os.File) ([]
 func (g *Gateway) socketFor(c uplink.Call) (*os.File, error) {
 	switch c.Verb {
 	case uplink.Socket, uplink.Upstream:
-		h, err := g.heldChat(c.Chat)
+		h, err := g.chatOf(c.Chat)
 		if err == nil {
 			err = g.flows.take(h.ID, h.Owner)
 		}
@@ -103,7 +103,7 @@ func (g *Gateway) TryReply() error { return netns.TryReply() }
 
 // reply makes the socket by which a chat's program is answered.
 func (g *Gateway) reply(c uplink.Call) (*os.File, error) {
-	h, err := g.heldChat(c.Chat)
+	h, err := g.chatOf(c.Chat)
 	if err != nil {
 		return nil, err
 	}

@@ -184,7 +184,7 @@ func (g *Gateway) Resolve(ctx context.Context, id chat.ID, to chat.Destination) 
 }
 
 // asked is a chat that is open, nil if it is not, and who is asked about it.
-func (g *Gateway) asked(id chat.ID) (*held, *uplink.Conn) {
+func (g *Gateway) asked(id chat.ID) (*openChat, *uplink.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.chats[id], g.conn
@@ -215,7 +215,7 @@ func ask(
 
 // tellLost tells of the connections of a chat that ended with chatd-egress, whose number alone is
 // known.
-func (g *Gateway) tellLost(h *held) {
+func (g *Gateway) tellLost(h *openChat) {
 	g.mu.Lock()
 	n := h.carried
 	h.carried = 0

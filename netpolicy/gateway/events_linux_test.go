@@ -42,7 +42,7 @@ func heardEvents(chats ...chat.ID) (g *Gateway, heard func() []string) {
 		}
 	}})
 	for _, id := range chats {
-		g.chats[id] = &held{Chat: Chat{ID: id}}
+		g.chats[id] = &openChat{Chat: Chat{ID: id}}
 	}
 	return g, func() []string { mu.Lock(); defer mu.Unlock(); slices.Sort(all); return all }
 }

@@ -195,8 +195,8 @@ func (g *Gateway) Answers() bool {
 	return g.conn != nil
 }
 
-// heldChat returns an open chat.
-func (g *Gateway) heldChat(id chat.ID) (*held, error) {
+// chatOf returns an open chat.
+func (g *Gateway) chatOf(id chat.ID) (*openChat, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.chats[id]

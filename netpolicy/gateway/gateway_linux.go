@@ -67,7 +67,7 @@ type Gateway struct {
 	servers []netip.AddrPort
 	secrets knownSecrets
 	issues  *quota.Allowance
-	chats   map[chat.ID]*held
+	chats   map[chat.ID]*openChat
 	closing chat.ID      // the one that chatd-egress is told to close
 	conn    *uplink.Conn // nil while chatd-egress does not answer
 	reports *quota.Allowance
@@ -87,7 +87,7 @@ func New(opt Options) *Gateway {
 	if opt.Bound == nil {
 		opt.Bound = func(int) error { return nil }
 	}
-	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*held{},
+	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*openChat{},
 		resolving: make(chan struct{}, maxResolving), flows: newFlows(opt.MaxFlows, time.Now),
 		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
 		wake:   make(chan struct{}, 1), lost: make(chan struct{}, 1),
@@ -99,8 +99,8 @@ const tellTimeout = 5 * time.Second
 
 // Open sets up the network of a session that begins, of which init is a process, and has
 // chatd-egress carry its connections. Where chatd-egress does not answer they wait for it.
-func (g *Gateway) Open(ctx context.Context, c Chat, init *sys.HeldProcess) error {
-	h, err := g.furnish(c, init)
+func (g *Gateway) Open(ctx context.Context, c Chat, init *sys.ProcessHandle) error {
+	h, err := g.makeNetwork(c, init)
 	if err != nil {
 		return fmt.Errorf("cannot open the network of chat %s: %w", c.ID, err)
 	}
@@ -111,14 +111,14 @@ func (g *Gateway) Open(ctx context.Context, c Chat, init *sys.HeldProcess) error
 	return err
 }
 
-// furnish makes the network of a session, and its sockets.
-func (g *Gateway) furnish(c Chat, init *sys.HeldProcess) (*held, error) {
-	h := &held{Chat: c}
+// makeNetwork makes the network of a session, and its sockets.
+func (g *Gateway) makeNetwork(c Chat, init *sys.ProcessHandle) (*openChat, error) {
+	h := &openChat{Chat: c}
 	var err error
 	if h.ns, err = netns.Open(init); err != nil {
 		return nil, err
 	}
-	if err = h.ns.Furnish(); err == nil {
+	if err = h.ns.Configure(); err == nil {
 		h.tcp, h.udp, err = h.ns.Listen()
 	}
 	if err == nil {
@@ -132,10 +132,10 @@ func (g *Gateway) furnish(c Chat, init *sys.HeldProcess) (*held, error) {
 
 // Adopt holds the network of a session that an earlier chatd-root opened. It is for chatd's start,
 // before Follow: chatd-egress keeps the connections of those chats alone that are adopted by then.
-func (g *Gateway) Adopt(c Chat, init *sys.HeldProcess) error {
+func (g *Gateway) Adopt(c Chat, init *sys.ProcessHandle) error {
 	ns, err := netns.Open(init)
 	if err == nil { // it may have been a network with no way out
-		err = ns.Furnish()
+		err = ns.Configure()
 	}
 	if err != nil {
 		if ns != nil {
@@ -143,7 +143,7 @@ func (g *Gateway) Adopt(c Chat, init *sys.HeldProcess) error {
 		}
 		return fmt.Errorf("cannot hold the network of chat %s: %w", c.ID, err)
 	}
-	return g.keep(&held{Chat: c, ns: ns})
+	return g.keep(&openChat{Chat: c, ns: ns})
 }
 
 // Change replaces where an open chat may connect. What it is connected to and may no longer be is
@@ -220,7 +220,7 @@ func (g *Gateway) SetServers(ctx context.Context, servers []netip.AddrPort) erro
 }
 
 // keep registers a chat. One that is registered already is given up.
-func (g *Gateway) keep(h *held) error {
+func (g *Gateway) keep(h *openChat) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var err error
@@ -237,7 +237,7 @@ func (g *Gateway) keep(h *held) error {
 
 // hand gives the sockets of a chat to chatd-egress. If that fails, Follow does it for the next one.
 // The caller holds telling.
-func (g *Gateway) hand(ctx context.Context, h *held) {
+func (g *Gateway) hand(ctx context.Context, h *openChat) {
 	g.mu.Lock()
 	conn := g.conn
 	g.mu.Unlock()
@@ -258,7 +258,7 @@ func (g *Gateway) tryAgain() {
 	}
 }
 
-func (g *Gateway) open(ctx context.Context, conn *uplink.Conn, h *held) error {
+func (g *Gateway) open(ctx context.Context, conn *uplink.Conn, h *openChat) error {
 	call := uplink.Call{Verb: uplink.Open, Chat: h.ID, Owner: h.Owner, Allow: h.Allow,
 		Grants: g.grants(h.ID)}
 	err := g.tell(ctx, conn, call, h.tcp, h.udp, h.names)
@@ -291,6 +291,6 @@ func (g *Gateway) Shut() error {
 	for _, h := range g.chats {
 		errs = append(errs, h.close())
 	}
-	g.chats = map[chat.ID]*held{}
+	g.chats = map[chat.ID]*openChat{}
 	return errors.Join(errs...)
 }

@@ -18,8 +18,8 @@ type Chat struct {
 	Allow []chat.Allow
 }
 
-// held is an open chat with what belongs to it here.
-type held struct {
+// openChat is an open chat with what belongs to it here.
+type openChat struct {
 	Chat
 	ns *netns.Namespace
 	// The sockets of its session and the file of its names; nil if only chatd-egress has them,
@@ -38,6 +38,6 @@ type held struct {
 	lost  error
 }
 
-func (h *held) close() error {
+func (h *openChat) close() error {
 	return errors.Join(h.ns.Close(), uplink.CloseFiles([]*os.File{h.tcp, h.udp, h.names}))
 }

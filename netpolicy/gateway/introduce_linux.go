@@ -68,7 +68,7 @@ func (g *Gateway) meet(
 func (g *Gateway) closeUnknown(ctx context.Context, conn *uplink.Conn, id chat.ID) error {
 	g.telling.Lock()
 	defer g.telling.Unlock()
-	if _, err := g.heldChat(id); err == nil {
+	if _, err := g.chatOf(id); err == nil {
 		return nil
 	}
 	return g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id})
@@ -92,7 +92,7 @@ func hello(ctx context.Context, conn *uplink.Conn, servers []netip.AddrPort) ([]
 }
 
 // renew tells chatd-egress of a chat that it may know. The caller holds telling.
-func (g *Gateway) renew(ctx context.Context, conn *uplink.Conn, h *held) error {
+func (g *Gateway) renew(ctx context.Context, conn *uplink.Conn, h *openChat) error {
 	if h.known {
 		return g.tell(ctx, conn, g.changed(h.ID, h.Allow))
 	}
@@ -143,7 +143,7 @@ func (g *Gateway) retrySecrets(ctx context.Context, conn *uplink.Conn) error {
 func (g *Gateway) retryChat(ctx context.Context, conn *uplink.Conn, id chat.ID) error {
 	g.telling.Lock()
 	defer g.telling.Unlock()
-	h, err := g.heldChat(id)
+	h, err := g.chatOf(id)
 	if err != nil || h.lost == nil {
 		return nil // it is closed, or carried for
 	}

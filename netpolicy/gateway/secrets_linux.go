@@ -112,7 +112,7 @@ func sealed(name string, b []byte) (*os.File, error) {
 
 // certificate answers with a key and a certificate for a host, if an open chat has a secret for it.
 func (g *Gateway) certificate(c uplink.Call) (*os.File, error) {
-	if _, err := g.heldChat(c.Chat); err != nil {
+	if _, err := g.chatOf(c.Chat); err != nil {
 		return nil, err
 	}
 	if !g.hasSecretFor(c.Chat, c.Host) {

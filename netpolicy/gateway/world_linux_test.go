@@ -33,7 +33,7 @@ func needsRoot(t testing.TB) {
 }
 
 // session is a process with a network of its own, as a session's.
-func session(t testing.TB) *sys.HeldProcess {
+func session(t testing.TB) *sys.ProcessHandle {
 	t.Helper()
 	needsRoot(t)
 	cmd := exec.Command("sleep", "600")
@@ -44,7 +44,7 @@ func session(t testing.TB) *sys.HeldProcess {
 	}
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	p := must.Get(sys.HoldProcess(sys.Process{PID: cmd.Process.Pid}))(t)
+	p := must.Get(sys.OpenProcess(sys.Process{PID: cmd.Process.Pid}))(t)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
 }

@@ -11,7 +11,7 @@
 // destination in a control message. What goes to loopback or to the session's own address stays
 // between its programs.
 //
-// [Furnish] makes all of that before the session's first program runs, by netlink (rtnetlink(7)).
+// [Configure] makes all of that before the session's first program runs, by netlink (rtnetlink(7)).
 // The sockets are root's: a program of the chat can neither close them nor take their port.
 // chatd-root hands them to chatd-egress; package gateway.
 //

@@ -21,9 +21,9 @@ var (
 	Own6 = netip.MustParseAddr("fd63:6861:7464::1")
 )
 
-// Furnish gives the namespace its addresses, the route that makes every address local, and the
+// Configure gives the namespace its addresses, the route that makes every address local, and the
 // redirect. It can be repeated.
-func (n *Namespace) Furnish() error {
+func (n *Namespace) Configure() error {
 	err := n.in(func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {

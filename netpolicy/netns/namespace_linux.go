@@ -15,7 +15,7 @@ import (
 type Namespace struct{ file *os.File }
 
 // Open opens the network namespace of a process, which must not be chatd's own.
-func Open(p *sys.HeldProcess) (*Namespace, error) {
+func Open(p *sys.ProcessHandle) (*Namespace, error) {
 	same, err := p.SharesNamespace("net")
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func namespace(t testing.TB) *Namespace {
 	}
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	p := must.Get(sys.HoldProcess(sys.Process{PID: cmd.Process.Pid}))(t)
+	p := must.Get(sys.OpenProcess(sys.Process{PID: cmd.Process.Pid}))(t)
 	n := must.Get(Open(p))(t)
 	t.Cleanup(func() { expect.NoError(t, errors.Join(n.Close(), p.Close())) })
 	return n
@@ -46,7 +46,7 @@ func namespace(t testing.TB) *Namespace {
 func listening(t *testing.T) (n *Namespace, tcp net.Listener, udp *net.UDPConn) {
 	t.Helper()
 	n = namespace(t)
-	if err := errors.Join(n.Furnish(), n.Furnish()); err != nil { // again changes nothing
+	if err := errors.Join(n.Configure(), n.Configure()); err != nil { // again changes nothing
 		t.Fatal(err)
 	}
 	stream, datagram, err := n.Listen()
@@ -164,7 +164,7 @@ func TestListenTwice(t *testing.T) {
 func TestListenAfterConnections(t *testing.T) {
 	n := namespace(t)
 	stream, datagram, err := n.Listen()
-	if err = errors.Join(err, n.Furnish()); err != nil {
+	if err = errors.Join(err, n.Configure()); err != nil {
 		t.Fatal(err)
 	}
 	tcp, err := net.FileListener(stream)
@@ -274,7 +274,7 @@ func takes(t *testing.T, from net.Conn, at *net.UDPConn) {
 // beside them, also not by SO_REUSEADDR or SO_REUSEPORT.
 func TestPortIsRoots(t *testing.T) {
 	n := namespace(t)
-	must.Do(t, n.Furnish())
+	must.Do(t, n.Configure())
 	n.refusesPort(t)
 	tcp, udp, err := n.Listen()
 	must.Do(t, err)
@@ -333,7 +333,7 @@ func TestDescriptorsAreHeld(t *testing.T) {
 
 // TestOpenRefusesTheHost: nothing is ever changed in chatd's own network.
 func TestOpenRefusesTheHost(t *testing.T) {
-	p := must.Get(sys.HoldProcess(sys.Process{PID: os.Getpid()}))(t)
+	p := must.Get(sys.OpenProcess(sys.Process{PID: os.Getpid()}))(t)
 	defer p.Close()
 	expect.Is(t, expect.Err(Open(p)), chat.ErrInvalid, "")
 }

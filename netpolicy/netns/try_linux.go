@@ -47,7 +47,7 @@ func empty() (n *Namespace, err error) {
 }
 
 func (n *Namespace) try() error {
-	if err := n.Furnish(); err != nil {
+	if err := n.Configure(); err != nil {
 		return err
 	}
 	tcp, udp, err := n.Listen()

@@ -34,7 +34,7 @@ func NewStarts(set *layers.Set, rules *packetrules.Rules, slots int) *Starts {
 // packet rules are not as chatd wrote them.
 func (s *Starts) MayBegin(ctx context.Context) error {
 	if err := s.layers.Await(ctx); err != nil {
-		if s.layers.Settled() {
+		if s.layers.Tried() {
 			s.LookAgain()
 		}
 		return err

@@ -58,7 +58,7 @@ func (d *Draft) write(p Part, in io.Reader) (err error) {
 		return fmt.Errorf("cannot write archive %s: %w", d.name, err)
 	}
 	hashed := hashing(in)
-	_, err = io.CopyBuffer(&roomy{file: f}, hashed, make([]byte, 256<<10))
+	_, err = io.CopyBuffer(&boundedDraft{file: f}, hashed, make([]byte, 256<<10))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -69,8 +69,8 @@ func (d *Draft) write(p Part, in io.Reader) (err error) {
 	return nil
 }
 
-// roomy writes to a file, and leaves a part of its file system free.
-type roomy struct {
+// boundedDraft writes to a file, and leaves a part of its file system free.
+type boundedDraft struct {
 	file       *os.File
 	size, next int64
 }
@@ -78,7 +78,7 @@ type roomy struct {
 // lookEvery is after how many bytes roomy looks how much is free.
 const lookEvery = 16 << 20
 
-func (r *roomy) Write(b []byte) (int, error) {
+func (r *boundedDraft) Write(b []byte) (int, error) {
 	if r.size >= r.next {
 		if err := r.look(); err != nil {
 			return 0, err
@@ -91,7 +91,7 @@ func (r *roomy) Write(b []byte) (int, error) {
 }
 
 // look refuses to fill the last hundredth of the file system.
-func (r *roomy) look() error {
+func (r *boundedDraft) look() error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(r.file.Fd()), &st); err != nil {
 		return fmt.Errorf("cannot look how much is free: %w", err)

@@ -77,16 +77,16 @@ func (a *Runs) readRun(about About, name, boot string) *Run {
 		r.finish(&e)
 		return r
 	}
-	if l, err := a.holdSupervisor(n.Supervisor); err == nil {
+	if l, err := a.openSupervisor(n.Supervisor); err == nil {
 		r.supervisor = l // else it has ended, and has written its end
 	}
 	return r
 }
 
-// holdSupervisor opens a supervisor's pidfd and checks its start time and uid. The uid is root's
+// openSupervisor opens a supervisor's pidfd and checks its start time and uid. The uid is root's
 // until the supervisor has started the command.
-func (a *Runs) holdSupervisor(p sys.Process) (*sys.HeldProcess, error) {
-	l, err := sys.HoldProcess(p)
+func (a *Runs) openSupervisor(p sys.Process) (*sys.ProcessHandle, error) {
+	l, err := sys.OpenProcess(p)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@
 //
 // A [Run] is one command in a session, in a leaf of its own below the chat's cgroup. [Runs.Admit]
 // registers it, within the bounds of its chat and of its owner, before any process of it starts.
-// The reason for its end is recorded before the end ([Run.End], [Runs.Because]), so that its result
+// The reason for its end is recorded before the end ([Run.End], [Runs.SetEndReason]), so that its result
 // can name it.
 //
 // A foreground run has a caller, which waits for it and has its streams; this package has only its

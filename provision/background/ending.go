@@ -44,8 +44,8 @@ func (r *Run) IsOver() bool {
 	}
 }
 
-// because records the reason for the run's end, unless it has one.
-func (r *Run) because(by chat.EndedBy) {
+// setEndReason records the reason for the run's end, unless it has one.
+func (r *Run) setEndReason(by chat.EndedBy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by == "" && !r.IsOver() {
@@ -63,7 +63,7 @@ func (r *Run) EndedBy() chat.EndedBy {
 // End ends the run as its timeout does: SIGTERM, its grace, then all of its leaf. It returns when
 // nothing of the run is left, or with an error when ctx ends; the run ends all the same.
 func (r *Run) End(ctx context.Context, by chat.EndedBy) error {
-	r.because(by)
+	r.setEndReason(by)
 	r.end()
 	return r.awaitOver(ctx)
 }
@@ -116,10 +116,10 @@ func (r *Run) Denied() []chat.Denied {
 	return slices.Clone(r.denied)
 }
 
-// Because records why the runs of a chat are about to end.
-func (a *Runs) Because(id chat.ID, by chat.EndedBy) {
+// SetEndReason records why the runs of a chat are about to end.
+func (a *Runs) SetEndReason(id chat.ID, by chat.EndedBy) {
 	for _, r := range a.Of(id) {
-		r.because(by)
+		r.setEndReason(by)
 	}
 }
 
@@ -131,7 +131,7 @@ func (a *Runs) EndForeground() (ended int) {
 	for _, runs := range a.all {
 		for _, r := range runs {
 			if !r.Info.Background && !r.IsOver() {
-				r.because(chat.EndedByStop)
+				r.setEndReason(chat.EndedByStop)
 				r.end()
 				ended++
 			}

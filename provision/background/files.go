@@ -45,7 +45,7 @@ func (r *Run) makeFiles(spec chat.RunSpec) (*session.Stdio, error) {
 		return nil, fmt.Errorf("cannot look at %s: %w", r.dir, err)
 	}
 	defer room.Close()
-	if !stream.Roomy(room, r.parts()) {
+	if !stream.HasSpace(room, r.parts()) {
 		return nil, fmt.Errorf("cannot run in the background: "+
 			"less than 1/%d of the file system of %s is free: %w", r.parts(), r.dir, chat.ErrBusy)
 	}

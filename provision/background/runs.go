@@ -80,7 +80,7 @@ type Run struct {
 	end  context.CancelFunc
 	over chan struct{}
 	// supervisor is that of a background run under way; [Run.Watch] closes it.
-	supervisor *sys.HeldProcess
+	supervisor *sys.ProcessHandle
 	// adopted: an earlier chatd started it.
 	adopted bool
 

@@ -96,7 +96,7 @@ func TestWhatEndsARun(t *testing.T) {
 		t.Errorf("%d ended, and of the background: %v", n, back.ctx.Err())
 	}
 	<-within.Done()
-	a.Because(someone, chat.EndedBySleep)
+	a.SetEndReason(someone, chat.EndedBySleep)
 	if front.EndedBy() != chat.EndedByStop || back.EndedBy() != chat.EndedBySleep {
 		t.Errorf("ended by %s and %s", front.EndedBy(), back.EndedBy())
 	}
@@ -114,7 +114,7 @@ func TestWhatEndsARun(t *testing.T) {
 		t.Errorf("the end of a run that is lost: %v", err)
 	}
 	a.Forget(front)
-	a.Because(someone, chat.EndedByReap)
+	a.SetEndReason(someone, chat.EndedByReap)
 	if front.EndedBy() != chat.EndedByStop {
 		t.Errorf("ended by %s after it was over", front.EndedBy())
 	}

@@ -131,7 +131,7 @@ func (r *Run) startSupervisor(ctx context.Context, pid int, ready *os.File) erro
 	if said.Error != "" {
 		return fmt.Errorf("cannot supervise run %s: %s", r.Info.ID, said.Error)
 	}
-	l, err := sys.HoldProcess(sys.Process{PID: pid})
+	l, err := sys.OpenProcess(sys.Process{PID: pid})
 	if err != nil {
 		return err
 	}

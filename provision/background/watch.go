@@ -44,7 +44,7 @@ func (r *Run) Watch(ctx context.Context) (e End, over bool, err error) {
 	return e, true, err
 }
 
-func (r *Run) awaitSupervisor(ctx context.Context, l *sys.HeldProcess) (timedOut, over bool) {
+func (r *Run) awaitSupervisor(ctx context.Context, l *sys.ProcessHandle) (timedOut, over bool) {
 	ended := l.Ended()
 	timer := time.NewTimer(r.timeLeft(l))
 	defer timer.Stop()
@@ -78,7 +78,7 @@ func (r *Run) awaitSupervisor(ctx context.Context, l *sys.HeldProcess) (timedOut
 
 // timeLeft is the rest of the run's timeout. That of an adopted run goes by the start of its
 // supervisor: the clock may have been set since.
-func (r *Run) timeLeft(l *sys.HeldProcess) time.Duration {
+func (r *Run) timeLeft(l *sys.ProcessHandle) time.Duration {
 	if r.adopted {
 		return r.Info.Timeout.D() - l.Age()
 	}

@@ -153,9 +153,9 @@ func (d *Disks) Drift(uid uint32, limit Amount) (string, error) {
 	return "", err
 }
 
-// Held is what the uid has on all file systems that enforce limits, and the largest percentage of
+// Used is what the uid has on all file systems that enforce limits, and the largest percentage of
 // limit on one of them. known is false if there is none.
-func (d *Disks) Held(uid uint32, limit Amount) (held Amount, used int, known bool, err error) {
+func (d *Disks) Used(uid uint32, limit Amount) (held Amount, used int, known bool, err error) {
 	dirs, err := d.bounded()
 	if err != nil {
 		return held, used, known, err

@@ -145,7 +145,7 @@ func TestForbiddenQuotas(t *testing.T) {
 		t.Errorf("homes enforces: %t, %v", on, why)
 	}
 	why, derr := d.Drift(uid, limit)
-	_, _, known, herr := d.Held(uid, limit)
+	_, _, known, herr := d.Used(uid, limit)
 	tried, terr := d.Try("try", uid)
 	if known || why != "" || len(tried) > 0 {
 		t.Errorf("held is known: %t, drift %q, tried %q", known, why, tried)
@@ -159,13 +159,13 @@ func TestForbiddenQuotas(t *testing.T) {
 func TestHeld(t *testing.T) {
 	h := newHost()
 	d, limit := h.disks(), Amount{Bytes: 1000 << 10, Inodes: 100}
-	if _, _, known, err := d.Held(uid, limit); known || err != nil {
+	if _, _, known, err := d.Used(uid, limit); known || err != nil {
 		t.Errorf("without quotas it is known: %v", err)
 	}
 	h.quota[1], h.quota[2] = true, true
 	h.blocks[1][uid] = dqblk{bytes: 900 << 10, inodes: 10}
 	h.blocks[2][uid] = dqblk{bytes: 100 << 10, inodes: 95}
-	held, used, known, err := d.Held(uid, limit)
+	held, used, known, err := d.Used(uid, limit)
 	if held != (Amount{1000 << 10, 105}) || used != 95 || !known || err != nil {
 		t.Errorf("%+v, %d %%, %t, %v", held, used, known, err)
 	}

@@ -111,7 +111,7 @@ func (w *Watch) Look(ctx context.Context) {
 
 // Of is what a chat has now: what the kernel says, and what was counted last elsewhere.
 func (w *Watch) Of(c Chat) (Use, error) {
-	held, used, known, err := w.opt.Disks.Held(c.UID, c.Limit)
+	held, used, known, err := w.opt.Disks.Used(c.UID, c.Limit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	u := Use{Held: held, Percent: used, Known: known}

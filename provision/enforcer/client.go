@@ -75,22 +75,22 @@ type Rules struct {
 	Compiled    []byte
 }
 
-// Hold makes the enforcer apply the rules in a session, or replace those that it has. If a worker
+// ApplyRules makes the enforcer apply the rules in a session, or replace those that it has. If a worker
 // of the enforcer ends meanwhile, Hold asks the next one. It asks only once more: the order may
 // have ended the first worker.
-func (c *Client) Hold(ctx context.Context, s Session, r Rules) error {
-	err := c.hold(ctx, s, r)
+func (c *Client) ApplyRules(ctx context.Context, s Session, r Rules) error {
+	err := c.applyRules(ctx, s, r)
 	if errors.Is(err, ErrEnded) {
-		err = c.hold(ctx, s, r)
+		err = c.applyRules(ctx, s, r)
 	}
 	return err
 }
 
-func (c *Client) hold(ctx context.Context, s Session, r Rules) error {
+func (c *Client) applyRules(ctx context.Context, s Session, r Rules) error {
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
-	order := s.order(orders.Hold)
+	order := s.order(orders.Apply)
 	order.UID, order.Home, order.Agent, order.Rules = r.UID, r.Home, r.Agent, r.Compiled
 	began := time.Now()
 	a, err := c.ask(ctx, order)

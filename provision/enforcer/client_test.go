@@ -56,7 +56,7 @@ func TestOrders(t *testing.T) {
 	})
 	c := of(dir)
 	rules := Rules{UID: 5, Home: "/h", Agent: "a", Compiled: []byte("{}")}
-	must(t, c.Hold(t.Context(), someSession, rules))
+	must(t, c.ApplyRules(t.Context(), someSession, rules))
 	by, err := c.Why(t.Context(), someSession, "/h/x")
 	if must(t, err, c.Drop(t.Context(), someSession.Chat)); by != "/h" {
 		t.Errorf("the denied name is %q", by)
@@ -78,7 +78,7 @@ func TestOrders(t *testing.T) {
 // TestAskedAgain: a worker that ends amid an order is one that the next may answer. What may have
 // ended it is asked only once more.
 func TestAskedAgain(t *testing.T) {
-	for verb, max := range map[string]int{orders.Hold: 2, orders.Probe: 3} {
+	for verb, max := range map[string]int{orders.Apply: 2, orders.Probe: 3} {
 		for lost := range max + 1 {
 			dir := t.TempDir()
 			left := make(chan struct{}, lost) // of answers that are lost
@@ -98,8 +98,8 @@ func TestAskedAgain(t *testing.T) {
 			})
 			c := of(dir)
 			var err error
-			if verb == orders.Hold {
-				err = c.Hold(t.Context(), someSession, Rules{})
+			if verb == orders.Apply {
+				err = c.ApplyRules(t.Context(), someSession, Rules{})
 			} else {
 				_, err = c.probe(t.Context(), someSession)
 			}

@@ -6,7 +6,7 @@
 // there is none, it waits for systemd's unit or, without systemd, starts the program, which is no
 // part of chatd-root's life. It goes on while chatd-root is down.
 //
-// An order is one connection: [Client.Hold] applies rules to a session, [Client.Drop] forgets a
+// An order is one connection: [Client.ApplyRules] applies rules to a session, [Client.Drop] forgets a
 // session, [Client.Keeps], [Client.Layer] and [Client.Why] ask about one. A worker of the enforcer
 // may end amid an order. The next worker has adopted the sessions, so that all but Drop and Why ask
 // again.

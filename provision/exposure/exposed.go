@@ -43,7 +43,7 @@ func (h *Host) Exposed(p chat.Profile, home, homes string) (all []chat.Exposed, 
 	}
 	all = slices.Concat(rules, granted)
 	slices.SortStableFunc(all, func(a, b chat.Exposed) int { return sys.ComparePaths(a.Target, b.Target) })
-	return h.settle(all, notes)
+	return h.dropCovered(all, notes)
 }
 
 // rules returns the checked expose_paths of the profile.
@@ -119,8 +119,8 @@ func (e *expansion) names() (names []string) {
 	return names
 }
 
-// Holder returns the last entry whose target is or holds target, nil if none does: the innermost.
-func Holder(all []chat.Exposed, target string) (in *chat.Exposed) {
+// Containing returns the last entry whose target is or holds target, nil if none does: the innermost.
+func Containing(all []chat.Exposed, target string) (in *chat.Exposed) {
 	for i := range all {
 		if chat.Within(target, all[i].Target) {
 			in = &all[i]
@@ -129,11 +129,11 @@ func Holder(all []chat.Exposed, target string) (in *chat.Exposed) {
 	return in
 }
 
-// settle leaves out entries that another entry already shows. Where a rule's target lies in
+// dropCovered leaves out entries that another entry already shows. Where a rule's target lies in
 // another entry, its mount point must exist in the source: bubblewrap would make one there.
-func (h *Host) settle(all []chat.Exposed, notes []string) (out []chat.Exposed, _ []string, err error) {
+func (h *Host) dropCovered(all []chat.Exposed, notes []string) (out []chat.Exposed, _ []string, err error) {
 	for _, e := range all {
-		in := Holder(out, e.Target)
+		in := Containing(out, e.Target)
 		rule := strings.HasPrefix(e.By, "expose_paths")
 		switch {
 		case in == nil:

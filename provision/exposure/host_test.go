@@ -148,7 +148,7 @@ func TestSettle(t *testing.T) {
 		"something else":    {[]chat.Exposed{{Source: "/e", Target: "/d", Mode: chat.ReadOnly, By: rule}, same("/d/x", chat.ReadOnly, read)}, "/d ro", "is of expose_paths[0]"},
 		"something else, w": {[]chat.Exposed{{Source: "/e", Target: "/d", Mode: chat.ReadOnly, By: rule}, same("/d/x", chat.ReadWrite, write)}, "/d ro", "is of expose_paths[0]"},
 	} {
-		out, notes, err := (&Host{}).settle(c.all, nil)
+		out, notes, err := (&Host{}).dropCovered(c.all, nil)
 		var got []string
 		for _, e := range out {
 			got = append(got, e.Target+" "+string(e.Mode))

@@ -81,7 +81,7 @@ func (p *Prober) program(v plan.View) (argv []string, release func(), err error)
 
 // socketsLayer puts bytes into sockets of the session, and checks that counts of package sockets
 // find them, and can read the locks of the host.
-func (p *Prober) socketsLayer(init *sys.HeldProcess) chat.Layer {
+func (p *Prober) socketsLayer(init *sys.ProcessHandle) chat.Layer {
 	found, err := sockets.Probe(init.PID, p.opt.UID)
 	if p.opt.Layers.Without(chat.LayerSockets) {
 		err = layers.ErrLeftOut
@@ -91,7 +91,7 @@ func (p *Prober) socketsLayer(init *sys.HeldProcess) chat.Layer {
 
 // tryTwice reads the results of the session's own probe, and then probes in a run.
 func (p *Prober) tryTwice(
-	ctx context.Context, init *sys.HeldProcess, out *os.File, e session.Entry,
+	ctx context.Context, init *sys.ProcessHandle, out *os.File, e session.Entry,
 ) ([]chat.Layer, error) {
 	first, err := awaitLayers(out, init.Alive, timeout)
 	if err != nil {
@@ -131,7 +131,7 @@ func awaitLayers(out io.ReaderAt, alive func() bool, timeout time.Duration) (
 }
 
 // await ends the session and waits for all of it. init is nil if there is none.
-func (p *Prober) await(ctx context.Context, cmd *exec.Cmd, init *sys.HeldProcess) error {
+func (p *Prober) await(ctx context.Context, cmd *exec.Cmd, init *sys.ProcessHandle) error {
 	err := p.opt.Groups.Kill(context.WithoutCancel(ctx), ID)
 	if cmd.Process != nil {
 		var exit *exec.ExitError

@@ -106,7 +106,7 @@ func (p *Prober) Try(ctx context.Context, v plan.View) (layers.Result, error) {
 // tryApart tries whether this host can keep sessions apart by inode. The result of chatd's start
 // holds until chatd ends.
 func (p *Prober) tryApart(v plan.View) {
-	if p.opt.Layers.Settled() || p.opt.Layers.Without(chat.LayerView) {
+	if p.opt.Layers.Tried() || p.opt.Layers.Without(chat.LayerView) {
 		return
 	}
 	if err := p.opt.Starter.TryApart(v); err != nil {

@@ -44,7 +44,7 @@ func TestExcusing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := layers.New(layers.Options{AllowMissing: c.allowed})
 			if c.settled {
-				set.Settle()
+				set.EndTrying()
 			}
 			up := []chat.Layer{{Name: chat.LayerView, State: chat.LayerOn}}
 			tries := 0

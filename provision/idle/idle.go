@@ -95,16 +95,16 @@ func (w *Watch) Look(ctx context.Context) {
 		if !known || c.Frozen == chat.FrozenUntilThawed || ctx.Err() != nil {
 			continue // of one that is not known yet, as after a restart, it cannot tell
 		}
-		if err := w.settle(c, now.Sub(c.Used)); err != nil {
+		if err := w.sleepOrFreeze(c, now.Sub(c.Used)); err != nil {
 			w.opt.Log.Warn("an idle chat stays awake", "chat", c.ID, "error", err)
 		}
 	}
 	w.forget(chats)
 }
 
-// settle puts a chat to sleep that is idle for sleep_after, and freezes one that is for
+// sleepOrFreeze puts a chat to sleep that is idle for sleep_after, and freezes one that is for
 // freeze_after.
-func (w *Watch) settle(c Chat, idle time.Duration) (err error) {
+func (w *Watch) sleepOrFreeze(c Chat, idle time.Duration) (err error) {
 	words := func(key string, d time.Duration) string {
 		return fmt.Sprintf("idle for %s, and %s of its profile is %s",
 			idle.Round(time.Second), key, d)

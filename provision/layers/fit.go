@@ -108,12 +108,12 @@ func join(names []chat.LayerName) string {
 	return strings.Join(s, ", ")
 }
 
-// Settle ends the time of the first probe: nothing more is excused, and Await waits no longer. It
+// EndTrying ends the time of the first probe: nothing more is excused, and Await waits no longer. It
 // is called once.
-func (s *Set) Settle() { close(s.tried) }
+func (s *Set) EndTrying() { close(s.tried) }
 
-// Settled reports whether Settle was called.
-func (s *Set) Settled() bool {
+// Tried reports whether Settle was called.
+func (s *Set) Tried() bool {
 	select {
 	case <-s.tried:
 		return true

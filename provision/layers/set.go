@@ -114,7 +114,7 @@ func (s *Set) Unexcuse(l chat.LayerName) {
 // find missing. After that probe none is excused: a session that does not come up is then a
 // failure, not a property of the host.
 func (s *Set) Excusable() []chat.LayerName {
-	if s.Settled() {
+	if s.Tried() {
 		return nil
 	}
 	var may []chat.LayerName

@@ -58,7 +58,7 @@ func TestAwait(t *testing.T) {
 			s := New(c.opt)
 			s.SetPrepared(c.unprepared)
 			s.Put(c.found)
-			s.Settle()
+			s.EndTrying()
 			err := s.Await(t.Context())
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Fatalf("%v, want %v", err, c.want)
@@ -89,7 +89,7 @@ func TestAwaitFirst(t *testing.T) {
 	if err := s.Await(ctx); !errors.Is(err, chat.ErrBusy) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if s.Settled() || s.Fit() || len(s.Missing()) > 0 {
+	if s.Tried() || s.Fit() || len(s.Missing()) > 0 {
 		t.Error("a layer that was not tried counts")
 	}
 	err := s.Await(t.Context())
@@ -136,7 +136,7 @@ func TestExcuse(t *testing.T) {
 	if s.Without(chat.LayerLandlock) || !s.Without(chat.LayerSeccomp) {
 		t.Errorf("%v", s.LeftOut())
 	}
-	s.Settle()
+	s.EndTrying()
 	if got := s.Excusable(); got != nil {
 		t.Errorf("after the first probe: %v", got)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/audit"
-	"github.com/chatd/chatd/provision/console"
+	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/state"
 )
 
@@ -21,7 +21,7 @@ import (
 type Groups interface {
 	Limit(chat.ID, chat.Limits) error
 	Drift(chat.ID, chat.Limits) ([]string, error)
-	Held(chat.ID) (uint64, error)
+	Unreclaimable(chat.ID) (uint64, error)
 	Hits(chat.ID) (chat.LimitHits, error)
 }
 
@@ -29,7 +29,7 @@ type Groups interface {
 type Watch struct {
 	Groups Groups
 	Trail  *audit.Trail
-	Logs   *console.Logs
+	Logs   *terminal.Logs
 	Log    *slog.Logger
 }
 
@@ -41,7 +41,7 @@ func About(id chat.ID) string { return "limits of chat " + string(id) }
 // end processes: it follows minute by minute.
 func (w *Watch) Apply(id chat.ID, want chat.Limits, s *State, force bool) error {
 	l := want
-	if held, err := w.Groups.Held(id); err == nil && !force {
+	if held, err := w.Groups.Unreclaimable(id); err == nil && !force {
 		l.MemoryMax = max(want.MemoryMax, held)
 	}
 	err := w.Groups.Limit(id, l)

@@ -16,7 +16,7 @@ import (
 type Inside struct {
 	// Init returns the session's init process, nil while the chat is asleep. A session may begin
 	// or end while links are resolved.
-	Init func() *sys.HeldProcess
+	Init func() *sys.ProcessHandle
 	// Resolve returns the targets of those names that links redirect, as the chat sees them: root
 	// follows no links of a chat.
 	Resolve func(names []string) (map[string]filewire.Link, error)
@@ -42,7 +42,7 @@ func (p *InForce) CheckRun(ctx context.Context, c Chat, spec chat.RunSpec) (*cha
 // further names. init is as in [Inside]: while the session lives, the enforcer knows the names that
 // a file had. Nil allows the call.
 func (p *InForce) Admit(
-	ctx context.Context, c Chat, init *sys.HeldProcess, call *filecall.Call,
+	ctx context.Context, c Chat, init *sys.ProcessHandle, call *filecall.Call,
 ) (*filewire.Denial, error) {
 	rules, err := p.Rules(c)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *InForce) Admit(
 
 // otherName returns the name by which the kernel closes a file that has another one by now; empty if
 // there is none, or no session that lives.
-func (p *InForce) otherName(ctx context.Context, c Chat, init *sys.HeldProcess, name string) string {
+func (p *InForce) otherName(ctx context.Context, c Chat, init *sys.ProcessHandle, name string) string {
 	if init == nil || !p.Enforced(c) {
 		return ""
 	}
@@ -140,7 +140,7 @@ func (p *InForce) Explain(ctx context.Context, c Chat, q chat.Question, in Insid
 // byOtherName returns the denial of an operation on a file because of another name, or the zero
 // Verdict.
 func (p *InForce) byOtherName(
-	ctx context.Context, c Chat, init *sys.HeldProcess, name, op string,
+	ctx context.Context, c Chat, init *sys.ProcessHandle, name, op string,
 ) (v filerules.Verdict, err error) {
 	if op == "bash" {
 		return p.denial(ctx, c, init, name, false), nil
@@ -160,7 +160,7 @@ func (p *InForce) byOtherName(
 // chat, with its rule, or the zero Verdict. If another name of the file causes the refusal, only
 // the enforcer knows, while the session of init lives; init may be nil.
 func (p *InForce) denial(
-	ctx context.Context, c Chat, init *sys.HeldProcess, name string, changes bool,
+	ctx context.Context, c Chat, init *sys.ProcessHandle, name string, changes bool,
 ) filerules.Verdict {
 	rules, err := p.Rules(c)
 	if err != nil || !p.Enforced(c) {

@@ -82,7 +82,7 @@ func TestExplain(t *testing.T) {
 		}
 		w.listen()
 		in := Inside{
-			Init:    func() *sys.HeldProcess { return w.init },
+			Init:    func() *sys.ProcessHandle { return w.init },
 			Resolve: func([]string) (map[string]filewire.Link, error) { return nil, nil },
 			Closed: func() (masked, leftOut []string) {
 				return []string{w.chat.Home + "/secret"}, nil
@@ -112,7 +112,7 @@ func TestExplain(t *testing.T) {
 func TestRuleBehind(t *testing.T) {
 	w := newWorld(t, denySecret)
 	home := w.chat.Home
-	asleep := func() *sys.HeldProcess { return nil }
+	asleep := func() *sys.ProcessHandle { return nil }
 	in := Inside{Init: asleep, Resolve: func(names []string) (map[string]filewire.Link, error) {
 		return map[string]filewire.Link{
 			home + "/link": {To: home + "/secret"}, home + "/other": {To: home + "/open"},

@@ -78,7 +78,7 @@ func TestExplainAsksNobodyAboutEgress(t *testing.T) {
 	p.Egress = profileTo(t, "", "api.example.com:443").Egress
 	w.opt.Profiles[w.chat.Profile] = p
 	in := Inside{
-		Init: func() *sys.HeldProcess { t.Error("the session was asked"); return nil },
+		Init: func() *sys.ProcessHandle { t.Error("the session was asked"); return nil },
 		Resolve: func([]string) (map[string]filewire.Link, error) {
 			t.Error("links were asked")
 			return nil, nil

@@ -15,7 +15,7 @@ import (
 )
 
 // sessionOf names the chat's session to the enforcer, by its init process.
-func sessionOf(c Chat, init *sys.HeldProcess) enforcer.Session {
+func sessionOf(c Chat, init *sys.ProcessHandle) enforcer.Session {
 	return enforcer.Session{Chat: c.ID, PID: init.PID, Start: init.Start}
 }
 
@@ -49,26 +49,26 @@ func LeftOut(v plan.View) []string {
 
 // Barrier returns what applies the chat's rules to a new session before its program goes on; nil if
 // the kernel enforces none of them.
-func (p *InForce) Barrier(c Chat) func(context.Context, *sys.HeldProcess) error {
+func (p *InForce) Barrier(c Chat) func(context.Context, *sys.ProcessHandle) error {
 	if !p.Enforced(c) {
 		return nil
 	}
-	return func(ctx context.Context, init *sys.HeldProcess) error { return p.hold(ctx, c, init) }
+	return func(ctx context.Context, init *sys.ProcessHandle) error { return p.applyRules(ctx, c, init) }
 }
 
 // Apply applies the rules in force to a session, which may have others, or none.
-func (p *InForce) Apply(ctx context.Context, c Chat, init *sys.HeldProcess) error {
+func (p *InForce) Apply(ctx context.Context, c Chat, init *sys.ProcessHandle) error {
 	if !p.Enforced(c) && !p.enforcer.Keeps(ctx, sessionOf(c, init)) {
 		return nil
 	}
-	return p.hold(ctx, c, init)
+	return p.applyRules(ctx, c, init)
 }
 
-func (p *InForce) hold(ctx context.Context, c Chat, init *sys.HeldProcess) error {
+func (p *InForce) applyRules(ctx context.Context, c Chat, init *sys.ProcessHandle) error {
 	p.mu.Lock()
 	p.sessions[c.ID] = true
 	p.mu.Unlock()
-	return p.enforcer.Hold(ctx, sessionOf(c, init), enforcer.Rules{
+	return p.enforcer.ApplyRules(ctx, sessionOf(c, init), enforcer.Rules{
 		UID: c.UID, Home: c.Home, Agent: c.Agent, Compiled: p.File(c.Profile).Compiled(),
 	})
 }
@@ -88,7 +88,7 @@ func (p *InForce) ForgetMasks(c Chat, s *session.Session, dir session.Dir) error
 }
 
 // Kept reports whether the rules that the kernel should enforce in a session are enforced in it.
-func (p *InForce) Kept(ctx context.Context, c Chat, init *sys.HeldProcess) bool {
+func (p *InForce) Kept(ctx context.Context, c Chat, init *sys.ProcessHandle) bool {
 	return !p.Enforced(c) || p.enforcer.Keeps(ctx, sessionOf(c, init))
 }
 

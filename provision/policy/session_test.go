@@ -24,15 +24,15 @@ func TestApply(t *testing.T) {
 		kept        bool // the enforcer enforces rules in the session
 		want        []string
 	}{
-		{"rules", denySecret, false, []string{orders.Probe, orders.Hold}},
+		{"rules", denySecret, false, []string{orders.Probe, orders.Apply}},
 		{"no rules", noRules, false, []string{orders.Probe}},
-		{"no rules any more", noRules, true, []string{orders.Probe, orders.Probe, orders.Hold}},
+		{"no rules any more", noRules, true, []string{orders.Probe, orders.Probe, orders.Apply}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, tt.rules)
 			var held orders.Order
 			w.answer = func(o orders.Order) orders.Answer {
-				if o.Verb == orders.Hold {
+				if o.Verb == orders.Apply {
 					held = o
 				}
 				if o.Verb == orders.Probe && o.Chat != "" && !tt.kept {
@@ -52,7 +52,7 @@ func TestApply(t *testing.T) {
 			if (w.Barrier(w.chat) == nil) != (tt.rules == noRules) {
 				t.Error("only rules for the kernel are applied at the barrier of a start")
 			}
-			if !slices.Contains(tt.want, orders.Hold) {
+			if !slices.Contains(tt.want, orders.Apply) {
 				return
 			}
 			if held.Chat != w.chat.ID || held.PID != 7 || held.UID != w.chat.UID ||

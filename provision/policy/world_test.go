@@ -28,7 +28,7 @@ type world struct {
 	*InForce
 	t    *testing.T
 	chat Chat
-	init *sys.HeldProcess
+	init *sys.ProcessHandle
 	log  bytes.Buffer // of the start only: nothing else writes it simultaneously
 
 	mu     sync.Mutex
@@ -47,7 +47,7 @@ func newWorld(t *testing.T, rules string) *world {
 		Name: chat.DefaultProfile, Guard: chat.DefaultGuard(), Limits: chat.DefaultLimits(),
 	}
 	w := &world{
-		t: t, init: &sys.HeldProcess{Process: sys.Process{PID: 7, Start: 8}},
+		t: t, init: &sys.ProcessHandle{Process: sys.Process{PID: 7, Start: 8}},
 		chat: Chat{
 			ID: "00112233445566aa", UID: 70001, Profile: guarded.Name, Agent: chat.DefaultAgent,
 			Home: home,

@@ -57,7 +57,7 @@ func (s *Starter) Adopt(d Dir) (*Session, error) {
 	if f.Init.Boot != s.opt.Boot || f.Init.Start == 0 {
 		return nil, fmt.Errorf("cannot adopt session %s: it is of another boot", d.Chat)
 	}
-	init, err := sys.HoldProcess(f.Init)
+	init, err := sys.OpenProcess(f.Init)
 	if err != nil {
 		return nil, err
 	}

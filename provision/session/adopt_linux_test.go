@@ -32,7 +32,7 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
-	init, err := sys.HoldProcess(sys.Process{PID: cmd.Process.Pid})
+	init, err := sys.OpenProcess(sys.Process{PID: cmd.Process.Pid})
 	if err != nil {
 		t.Fatal(err)
 	}

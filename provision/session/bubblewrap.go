@@ -38,7 +38,7 @@ func (s *Starter) Bubblewrap(p Spec, b *Files) *exec.Cmd {
 	args, files := v.Args(fdData)
 	inside := s.Plan(p)
 	inside.BarrierFD = fdData + len(files) + 1
-	b.raise, b.prepare = furnish(v, p.Rules), s.keepApart(p.Chat, p.View)
+	b.raise, b.prepare = prepareMounts(v, p.Rules), s.stageOverlays(p.Chat, p.View)
 	b.plan(inside)
 	b.Report = b.Pipe()
 	b.info = b.Pipe()

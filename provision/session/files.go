@@ -32,7 +32,7 @@ type Files struct {
 	info *os.File   // what bubblewrap reports (bwrap(1), --info-fd)
 	// barrier lets chatd-shim confine go on; raise is called before.
 	barrier *os.File
-	raise   func(context.Context, *sys.HeldProcess) error
+	raise   func(context.Context, *sys.ProcessHandle) error
 	prepare cgroup.Prepare // runs before the child is started; may be nil
 	// childEndsAreClosed: the child has its descriptors.
 	childEndsAreClosed bool
@@ -86,7 +86,7 @@ func (b *Files) addBarrier() {
 }
 
 // openBarrier waits until the child waits at the barrier, calls raise, and lets it go on.
-func (b *Files) openBarrier(ctx context.Context, l *sys.HeldProcess, deadline time.Time) error {
+func (b *Files) openBarrier(ctx context.Context, l *sys.ProcessHandle, deadline time.Time) error {
 	var report plan.Report
 	if err := ReadJSON(b.Report, deadline, &report); err != nil {
 		return fmt.Errorf("cannot confine the session: %w", err)
@@ -105,14 +105,14 @@ func (b *Files) openBarrier(ctx context.Context, l *sys.HeldProcess, deadline ti
 
 // AwaitInit returns bubblewrap's pid 1 once the file rules are applied to it and its program may
 // go on; timeout bounds each of the two waits. It may return the process together with an error.
-func (b *Files) AwaitInit(ctx context.Context, timeout time.Duration) (*sys.HeldProcess, error) {
+func (b *Files) AwaitInit(ctx context.Context, timeout time.Duration) (*sys.ProcessHandle, error) {
 	var info struct {
 		PID int `json:"child-pid"` // as the host has it
 	}
 	if err := ReadJSON(b.info, time.Now().Add(timeout), &info); err != nil {
 		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
 	}
-	init, err := sys.HoldProcess(sys.Process{PID: info.PID})
+	init, err := sys.OpenProcess(sys.Process{PID: info.PID})
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func Collect(cmd *exec.Cmd) {
 	if cmd.Process == nil {
 		return
 	}
-	if l, err := sys.HoldProcess(sys.Process{PID: cmd.Process.Pid}); err == nil {
+	if l, err := sys.OpenProcess(sys.Process{PID: cmd.Process.Pid}); err == nil {
 		_ = l.Wait()
 		_ = l.Close()
 	}

@@ -22,7 +22,7 @@ type Spec struct {
 	// Argv is the program, as the session sees it; Env is KEY=value, besides the view's own.
 	Argv, Env []string
 	// Rules is called while the session waits at the start barrier, with its pid 1; nil is none.
-	Rules func(context.Context, *sys.HeldProcess) error
+	Rules func(context.Context, *sys.ProcessHandle) error
 }
 
 // ErrNoPrompt is the error of a session that ended before its shell was at a prompt.
@@ -84,7 +84,7 @@ func (s *Starter) await(ctx context.Context, in *Session, p Spec, b *Files, prom
 	if err := in.awaitStart(ctx, b, p.timeout(), prompt); err != nil {
 		return err
 	}
-	if err := s.opt.Groups.Settle(in.Chat, in.Init.PID); err != nil {
+	if err := s.opt.Groups.SetMainProcess(in.Chat, in.Init.PID); err != nil {
 		return err
 	}
 	var err error

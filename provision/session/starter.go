@@ -41,7 +41,7 @@ type Options struct {
 type StartGroups interface {
 	Groups
 	StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare cgroup.Prepare) error
-	Settle(id chat.ID, pid int) error
+	SetMainProcess(id chat.ID, pid int) error
 	Invocation(chat.ID) (string, error)
 	Members(chat.ID) ([]int, error)
 	Kill(context.Context, chat.ID) error
@@ -63,7 +63,7 @@ type Session struct {
 	Chat chat.ID
 	UID  uint32
 	// Init is bubblewrap's pid 1. Its owner closes it.
-	Init *sys.HeldProcess
+	Init *sys.ProcessHandle
 	// Report is what chatd-shim found enforced.
 	Report plan.Report
 	// Invocation is systemd's name for this run of the unit; empty without systemd.
@@ -109,7 +109,7 @@ func (s *Starter) Kill(ctx context.Context, id chat.ID, uid uint32) error {
 
 // Abandon ends a session that did not come up, so that nothing of it remains when the caller
 // undoes the earlier steps. It closes init, which may be nil.
-func (s *Starter) Abandon(id chat.ID, uid uint32, init *sys.HeldProcess) error {
+func (s *Starter) Abandon(id chat.ID, uid uint32, init *sys.ProcessHandle) error {
 	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
 	defer cancel()
 	err := s.Kill(ctx, id, uid)

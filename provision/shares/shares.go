@@ -78,7 +78,7 @@ func (s *Shares) check(
 
 // Create counts a new chat of the owner, or refuses it. [Shares.Admit] then makes its record.
 func (s *Shares) Create(ctx context.Context, owner string) error {
-	err := s.checkHeld(ctx, owner)(s.Store.HeldBy(owner))
+	err := s.checkUse(ctx, owner)(s.Store.UsedBy(owner))
 	if err == nil { // a refused one is not paced: it would take one of the minute
 		err = s.pace(ctx, owner)
 	}
@@ -92,7 +92,7 @@ func (s *Shares) Create(ctx context.Context, owner string) error {
 func (s *Shares) Admit(
 	ctx context.Context, spec chat.Spec, e state.Event,
 ) (state.Record, bool, error) {
-	rec, created, err := s.Store.Admit(spec, e, s.checkHeld(ctx, spec.Owner))
+	rec, created, err := s.Store.Admit(spec, e, s.checkUse(ctx, spec.Owner))
 	return rec, created, s.Refused(ctx, "create", err)
 }
 
@@ -103,12 +103,12 @@ func (s *Shares) Unarchive(
 	if err := s.takeUID(); err != nil {
 		return state.Record{}, err
 	}
-	rec, err := s.Store.Unarchive(name, former, e, s.checkHeld(ctx, former.Owner))
+	rec, err := s.Store.Unarchive(name, former, e, s.checkUse(ctx, former.Owner))
 	return rec, s.Refused(ctx, "unarchive", err)
 }
 
-// checkHeld checks the owner's chats and uids before a record is made.
-func (s *Shares) checkHeld(ctx context.Context, owner string) func(state.OwnerUse) error {
+// checkUse checks the owner's chats and uids before a record is made.
+func (s *Shares) checkUse(ctx context.Context, owner string) func(state.OwnerUse) error {
 	return func(h state.OwnerUse) error {
 		return cmp.Or(
 			s.check(ctx, quota.Chats, owner, h.Chats, 1),

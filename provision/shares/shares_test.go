@@ -145,7 +145,7 @@ func TestCreate(t *testing.T) {
 		}
 		must(t, h.create(as(t, "bob", chat.RoleBridge), "bob", "1"))
 		must(t, h.create(as(t, "root", chat.RoleOperator), "ada", "more"))
-		if held := h.Store.HeldBy("ada"); held.Chats != 3 {
+		if held := h.Store.UsedBy("ada"); held.Chats != 3 {
 			t.Errorf("%s: ada has %d chats, want 3", share, held.Chats)
 		}
 	}

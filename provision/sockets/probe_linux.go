@@ -31,7 +31,7 @@ func (r *room) probe(uid uint32) (string, error) {
 	}
 	var after listing
 	err = onThread(func() (same bool, err error) {
-		_, err = r.within(func() error { return hold(uid, func() (err error) { after, err = r.look(); return err }) })
+		_, err = r.within(func() error { return withSockets(uid, func() (err error) { after, err = r.look(); return err }) })
 		return false, err // it has another uid now
 	})
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *room) probe(uid uint32) (string, error) {
 	return fmt.Sprintf("%d bytes waited in two sockets, and the kernel reported %d with their buffers", 2*probeBytes, found), nil
 }
 
-// hold calls look while two sockets that uid made hold probeBytes each.
-func hold(uid uint32, look func() error) error {
+// withSockets calls look while two sockets that uid made hold probeBytes each.
+func withSockets(uid uint32, look func() error) error {
 	if _, err := unix.SetfsuidRetUid(int(uid)); err != nil {
 		return fmt.Errorf("cannot make sockets as uid %d: %w", uid, err)
 	}

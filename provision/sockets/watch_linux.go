@@ -24,7 +24,7 @@ type Session struct {
 	Chat chat.ID
 	UID  uint32
 	// Init is its first process, in the session's network namespace.
-	Init *sys.HeldProcess
+	Init *sys.ProcessHandle
 	// MemoryMax is the chat's limit of memory, in bytes; 0 for a chat that is being reaped.
 	MemoryMax uint64
 }
@@ -45,7 +45,7 @@ type Options struct {
 type watch struct {
 	Options
 	round    int
-	networks map[*sys.HeldProcess]*network
+	networks map[*sys.ProcessHandle]*network
 	shared   network
 	locks    network // only its field complained is used
 	// unlisted is the size in bytes that counts for a socket that no list shows.
@@ -63,7 +63,7 @@ type network struct {
 // Watch checks all sessions until ctx ends, and ends those whose sockets or record locks hold
 // more kernel memory than their share. It returns an error if it cannot begin.
 func Watch(ctx context.Context, opt Options) error {
-	w := &watch{Options: opt, networks: map[*sys.HeldProcess]*network{}}
+	w := &watch{Options: opt, networks: map[*sys.ProcessHandle]*network{}}
 	defer w.close()
 	if err := w.open(); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (w *watch) close() {
 	}
 }
 
-func (w *watch) forget(init *sys.HeldProcess, n *network) {
+func (w *watch) forget(init *sys.ProcessHandle, n *network) {
 	if n.room != nil {
 		_ = n.close() // it was opened for reading
 	}
@@ -121,7 +121,7 @@ func (w *watch) look() {
 
 // forgetEnded closes the network namespaces of sessions that are not awake any more.
 func (w *watch) forgetEnded(awake []Session) {
-	is := make(map[*sys.HeldProcess]bool, len(awake))
+	is := make(map[*sys.ProcessHandle]bool, len(awake))
 	for _, s := range awake {
 		is[s.Init] = true
 	}

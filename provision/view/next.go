@@ -84,7 +84,7 @@ func (p *Planner) ForTools(c Chat, session []chat.Exposed) ([]chat.Exposed, erro
 	}
 	all := slices.Clone(session)
 	for _, e := range now {
-		if exposure.Holder(all, e.Target) == nil && strings.HasPrefix(e.By, "allow_") {
+		if exposure.Containing(all, e.Target) == nil && strings.HasPrefix(e.By, "allow_") {
 			all = append(all, e)
 		}
 	}
@@ -96,7 +96,7 @@ func (p *Planner) ForTools(c Chat, session []chat.Exposed) ([]chat.Exposed, erro
 func (p *Planner) MakeMountPoints(c Chat, all []chat.Exposed) error {
 	var points []chat.Exposed
 	for _, e := range all {
-		if chat.Within(e.Target, c.Home) && exposure.Holder(points, e.Target) == nil {
+		if chat.Within(e.Target, c.Home) && exposure.Containing(points, e.Target) == nil {
 			points = append(points, e)
 		}
 	}

@@ -70,7 +70,7 @@ func (t *temp) rename() error {
 		switch {
 		case err == nil:
 			failpoint("exchanged")
-			if err := t.replacedOne(); !errors.Is(err, errMoved) || !t.holdsName() {
+			if err := t.replacedOne(); !errors.Is(err, errMoved) || !t.ownsName() {
 				return busy(err)
 			}
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
@@ -82,10 +82,10 @@ func (t *temp) rename() error {
 	return busy(errMoved)
 }
 
-// holdsName reports whether the temporary name is still that of the new file. If both were moved in
+// ownsName reports whether the temporary name is still that of the new file. If both were moved in
 // between, it names an unlocked file that a sweep may remove, and must not be exchanged with the
 // link again.
-func (t *temp) holdsName() bool {
+func (t *temp) ownsName() bool {
 	var mine, there unix.Stat_t
 	err := errors.Join(unix.Fstat(int(t.f.Fd()), &mine),
 		unix.Fstatat(t.p.dir, t.name, &there, unix.AT_SYMLINK_NOFOLLOW))

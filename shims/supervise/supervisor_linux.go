@@ -138,7 +138,7 @@ func (m *supervisor) takeFiles() error {
 	for fd, to := range map[uintptr]**stream.File{plan.FDStdoutFile: &m.out, plan.FDStderrFile: &m.errs} {
 		f := os.NewFile(fd, "output")
 		*to = stream.NewFile(f, m.spec.OutputMax)
-		(*to).GrowIf(func() bool { return stream.Roomy(f, 8) })
+		(*to).GrowIf(func() bool { return stream.HasSpace(f, 8) })
 	}
 	m.end, m.kill = os.NewFile(plan.FDEnd, "end"), os.NewFile(plan.FDKill, "kill")
 	return errors.Join(errs...)

@@ -15,5 +15,5 @@
 // # What it does not stop
 //
 // The chat, which may end it, start another, or forge its output. chatd bounds how much of it it
-// reads and keeps (package console).
+// reads and keeps (package terminal).
 package termlog

@@ -60,7 +60,7 @@ func TestStartBeforeProbes(t *testing.T) {
 			t.Errorf("%s before the walls were tried: %v", what, err)
 		}
 	}
-	must.Do(t, m.Settle(t.Context()))
+	must.Do(t, m.ProbeAndReconcile(t.Context()))
 	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
 		expect.Is(t, begin(t), nil, "%s after that", what)
 	}
@@ -178,7 +178,7 @@ func TestWakeOfAHalfMadeChat(t *testing.T) {
 		expect.True(t, errors.Is(err, chat.ErrBusy) && !errors.Is(err, chat.ErrWrongPhase),
 			"%s of a half-made chat: %v", what, err)
 	}
-	must.Do(t, m.Settle(t.Context()))
+	must.Do(t, m.ProbeAndReconcile(t.Context()))
 	c, err := m.Wake(ctx, rec.ID)
 	expect.True(t, err == nil && c.Awake, "after reconcile: %+v, %v", c, err)
 	must.Do(t, m.Reap(ctx, rec.ID))
