@@ -47,7 +47,8 @@ func NewClient(opt ClientOptions) *Client {
 	c := &Client{
 		socket: opt.Socket,
 		http: &http.Client{
-			Transport:     &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, ExpectContinueTimeout: 5 * time.Second},
+			Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16,
+				IdleConnTimeout: time.Minute, ExpectContinueTimeout: 5 * time.Second},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -239,7 +240,8 @@ func (c *Client) unreachable(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("cannot reach chatd at %s: %w: %w", c.socket, err, chat.ErrDenied)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("cannot reach chatd at %s: %w; is chatd running there? %w", c.socket, err, chat.ErrBusy)
+		return fmt.Errorf("cannot reach chatd at %s: %w; is chatd running there? %w", c.socket, err,
+			chat.ErrBusy)
 	}
 	return fmt.Errorf("cannot reach chatd at %s: %w", c.socket, err)
 }
@@ -257,7 +259,8 @@ func decode(resp *http.Response, out any) error {
 	if resp.StatusCode >= http.StatusBadRequest {
 		p := &Problem{}
 		if err != nil || t != ProblemType || json.Unmarshal(b, p) != nil || p.Kind == "" {
-			return fmt.Errorf("cannot read chatd's answer: status %d without a problem: %s", resp.StatusCode, chat.Quote(string(b)))
+			return fmt.Errorf("cannot read chatd's answer: status %d without a problem: %s", resp.StatusCode,
+				chat.Quote(string(b)))
 		}
 		return p
 	}

@@ -43,9 +43,12 @@ type FileAnswer struct {
 func NewFileAnswer(a filewire.Answer, content []byte) FileAnswer {
 	out := FileAnswer{
 		Permissions: octal(a.Mode),
-		Message:     a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
-		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
-		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
+		Message:     a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified,
+		Created: a.Created,
+		Offset:  a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset,
+		NextLine:  a.NextLine,
+		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted,
+		SHA256: a.SHA256,
 	}
 	if content == nil {
 		return out
@@ -63,9 +66,12 @@ func octal(mode uint32) string {
 
 func (a FileAnswer) answer() filewire.Answer {
 	return filewire.Answer{
-		Message: a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified, Created: a.Created,
-		Offset: a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset, NextLine: a.NextLine,
-		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted, SHA256: a.SHA256,
+		Message: a.Message, Path: a.Path, Size: a.Size, Mode: a.Mode, Modified: a.Modified,
+		Created: a.Created,
+		Offset:  a.Offset, Bytes: a.Bytes, Truncated: a.Truncated, NextOffset: a.NextOffset,
+		NextLine:  a.NextLine,
+		NextEntry: a.NextEntry, Lines: a.Lines, Entries: a.Entries, Diff: a.Diff, DiffOmitted: a.DiffOmitted,
+		SHA256: a.SHA256,
 	}
 }
 

@@ -61,7 +61,9 @@ func (c *Client) AppendFile(
 }
 
 // tool makes a call whose content, if any, is in the JSON.
-func (c *Client) tool(ctx context.Context, verb string, id chat.ID, a interface{ Validate() error }, begin filewire.Begin) (filewire.Answer, error) {
+func (c *Client) tool(
+	ctx context.Context, verb string, id chat.ID, a interface{ Validate() error }, begin filewire.Begin,
+) (filewire.Answer, error) {
 	if err := a.Validate(); err != nil {
 		return filewire.Answer{}, err
 	}
@@ -131,7 +133,8 @@ func (c *Client) upload(
 	if body == nil {
 		body = bytes.NewReader(nil)
 	}
-	head := map[string]string{"Content-Type": ByteType, "Expect": "100-continue"} // refused before the content is sent
+	head := map[string]string{"Content-Type": ByteType,
+		"Expect": "100-continue"} // refused before the content is sent
 	// The body belongs to the caller: the transport would close it.
 	resp, err := c.sendBody(ctx, r, head, io.NopCloser(body))
 	if err != nil {

@@ -11,12 +11,16 @@ import (
 )
 
 // RunTo is POST /v1/chats/{id}/runs with the output as it comes; ending ctx ends the run.
-func (c *Client) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+func (c *Client) RunTo(
+	ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output,
+) (chat.RunResult, error) {
 	return c.runFrames(ctx, "run", id, spec, spec.Started, out)
 }
 
 // Attach is POST /v1/chats/{id}/attach; ending ctx lets go of the terminal.
-func (c *Client) Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error) {
+func (c *Client) Attach(
+	ctx context.Context, id chat.ID, a chat.Attach, out chat.Output,
+) (chat.RunResult, error) {
 	return c.runFrames(ctx, "attach", id, a, a.Started, out)
 }
 

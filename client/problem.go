@@ -113,7 +113,8 @@ func (p *Problem) ContentType(string) string { return ProblemType }
 // NewProblem is a problem with the status of its kind, unless another is given.
 func NewProblem(k ErrorKind, status int, detail string) *Problem {
 	status = cmp.Or(status, k.Status)
-	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Kind: k.Word}
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail,
+		Kind: k.Word}
 }
 
 // Of adds what err says beyond its words: the rule that denies a file, or the share that is used up

@@ -124,9 +124,13 @@ func (k *archiver) RemoveArchive(ctx context.Context, name chat.ArchiveName) err
 // Backup is [state.Store.Backup], for an operator.
 func (m *Manager) Backup(ctx context.Context) (b chat.Backup, err error) {
 	if chat.CallerFrom(ctx).Role != chat.RoleOperator {
-		return b, fmt.Errorf("cannot back up: the archive has the install key, and is for operators: %w", chat.ErrDenied)
+		return b, fmt.Errorf("cannot back up: the archive has the install key, and is for operators: %w",
+			chat.ErrDenied)
 	}
-	err = m.trail.Around(ctx, state.Record{}, "backup", nil, func() (err error) { b, err = m.store.Backup(ctx); return })
+	err = m.trail.Around(ctx, state.Record{}, "backup", nil, func() (err error) {
+		b, err = m.store.Backup(ctx)
+		return
+	})
 	return b, err
 }
 

@@ -97,14 +97,17 @@ func (rs *runner) explain(c subject, r *background.Run, res *chat.RunResult, kil
 		rs.log.Error("cannot look at the limits of a chat", "chat", c.ID, "error", err)
 	}
 	by := r.EndedBy()
-	if s := rs.chats.session(c.ID); by == "" && res.Signal == "SIGKILL" && kills == 0 && !res.TimedOut && (s == nil || s.Init.Ending()) {
+	if s := rs.chats.session(c.ID); by == "" && res.Signal == "SIGKILL" && kills == 0 && !res.TimedOut &&
+		(s == nil || s.Init.Ending()) {
 		by = chat.EndedBySession
 	}
-	met := chat.LimitHits{OOMKills: kills, PidsRefused: now.Since(chat.LimitHits{PidsRefused: r.Refused}).PidsRefused}
+	met := chat.LimitHits{OOMKills: kills,
+		PidsRefused: now.Since(chat.LimitHits{PidsRefused: r.Refused}).PidsRefused}
 	res.Denied = rs.denied(c, r)
 	res.Explain(by, r.Info.Timeout, met, c.profile.Limits)
 	if len(res.Why) > 0 {
-		rs.log.Info("a run was ended or met a limit", "chat", c.ID, "run", r.Info.ID, "why", strings.Join(res.Why, "; "))
+		rs.log.Info("a run was ended or met a limit", "chat", c.ID, "run", r.Info.ID, "why",
+			strings.Join(res.Why, "; "))
 	}
 }
 
@@ -130,7 +133,8 @@ func (rs *runner) adoptAll(ctx context.Context) error {
 		runs, err := rs.runs.Adopt(ctx, rec.ID, rec.Owner, rec.UID)
 		errs = append(errs, err)
 		for _, r := range runs {
-			ctx := context.WithoutCancel(audit.WithSchedule(ctx, audit.Schedule{ID: r.Info.Schedule, Taken: r.Taken}))
+			ctx := context.WithoutCancel(audit.WithSchedule(ctx,
+				audit.Schedule{ID: r.Info.Schedule, Taken: r.Taken}))
 			switch {
 			case r.IsOver():
 				rs.forgetLater(r, *r.Show().EndedAt)

@@ -220,7 +220,8 @@ func (k *chats) configured(c subject, act string) error {
 // this caller: its creator or reconcile finishes it.
 func notReady(rec subject, act string) error {
 	if rec.Phase == chat.Creating {
-		return fmt.Errorf("cannot %s chat %s: it is still being created; ask again in a moment: %w", act, rec.ID, chat.ErrBusy)
+		return fmt.Errorf("cannot %s chat %s: it is still being created; ask again in a moment: %w", act,
+			rec.ID, chat.ErrBusy)
 	}
 	return fmt.Errorf("cannot %s chat %s: it is %s: %w", act, rec.ID, rec.Phase, chat.ErrWrongPhase)
 }

@@ -78,7 +78,8 @@ func (m *Manager) admit(
 	if err := m.policy.Profile(spec.Profile).CheckEgress(change); err != nil {
 		return rec, false, m.trail.Refused(caller, state.Record{}, "create", "egress_may_add", err)
 	}
-	if err := m.mayMake(ctx, spec.Owner, policy.Chat{Profile: spec.Profile, Agent: spec.Agent}, st); err != nil {
+	if err := m.mayMake(ctx, spec.Owner, policy.Chat{Profile: spec.Profile, Agent: spec.Agent},
+		st); err != nil {
 		return rec, false, err
 	}
 	return m.shares.Admit(ctx, spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
@@ -105,7 +106,8 @@ func (l *life) mayUse(caller chat.Caller, profile string) error {
 	}
 	err := fmt.Errorf("cannot create a chat in profile %s: owner %s is not among its bridges: an operator can add the name to the profile's key bridges in chatd's config: %w",
 		chat.Quote(profile), chat.Quote(caller.Name), chat.ErrDenied)
-	return errors.Join(l.trail.RefusedCreate(caller, map[string]string{"profile": profile, "rule": "bridges"}), err)
+	return errors.Join(l.trail.RefusedCreate(caller,
+		map[string]string{"profile": profile, "rule": "bridges"}), err)
 }
 
 // createLocked takes the steps that a chat still lacks. The caller holds the chat's lock; a
@@ -138,7 +140,8 @@ func (l *life) createLocked(ctx context.Context, id chat.ID, st *admission.Start
 		}
 		return c, errors.Join(err, undone)
 	}
-	if err := l.store.SetPhase(id, chat.Ready, l.trail.Event(ctx, c.Record, "create", "done", nil)); err != nil {
+	if err := l.store.SetPhase(id, chat.Ready,
+		l.trail.Event(ctx, c.Record, "create", "done", nil)); err != nil {
 		return c, err
 	}
 	return l.chats.get(id)
@@ -161,11 +164,13 @@ func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 		return err
 	}
 	if !caller.MayReach(spec.Owner) {
-		err := fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w", chat.Quote(spec.Owner), chat.ErrDenied)
+		err := fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w",
+			chat.Quote(spec.Owner), chat.ErrDenied)
 		return errors.Join(m.trail.RefusedCreate(caller, map[string]string{"owner": spec.Owner}), err)
 	}
 	if _, ok := m.opt.Profiles[spec.Profile]; !ok {
-		return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(spec.Profile), chat.ErrInvalid)
+		return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(spec.Profile),
+			chat.ErrInvalid)
 	}
 	return nil
 }
@@ -205,7 +210,8 @@ func sameSpec(rec state.Record, asked chat.Spec) error {
 			chat.Quote(asked.Agent), rec.ID, rec.Agent, chat.ErrExists)
 	}
 	if slices.Contains(differs, "env") {
-		return fmt.Errorf("cannot create this chat with this env: it is there as chat %s with another: %w", rec.ID, chat.ErrExists)
+		return fmt.Errorf("cannot create this chat with this env: it is there as chat %s with another: %w",
+			rec.ID, chat.ErrExists)
 	}
 	return nil
 }

@@ -23,7 +23,9 @@ type entrance struct {
 }
 
 // enter runs a command inside the session as the chat; see [session.Starter.Enter].
-func (n *entrance) enter(ctx context.Context, rec subject, s *liveSession, e session.Entry) (session.CommandResult, error) {
+func (n *entrance) enter(
+	ctx context.Context, rec subject, s *liveSession, e session.Entry,
+) (session.CommandResult, error) {
 	leave, err := n.letIn(ctx, rec, s)
 	if err != nil {
 		return session.CommandResult{}, err
@@ -44,17 +46,22 @@ func (n *entrance) terminal(rec subject, s *liveSession) *tmux.Terminal {
 		ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 		defer cancel()
 		c := n.chats.subject(rec.Record) // as its profile is now
-		out, err := n.enter(ctx, c, s, session.Entry{Run: session.NewRun("tty"), Argv: argv, Dir: rec.home, Stdin: stdin})
+		out, err := n.enter(ctx, c, s,
+			session.Entry{Run: session.NewRun("tty"), Argv: argv, Dir: rec.home, Stdin: stdin})
 		switch {
 		case err != nil && s.endsSoon(): // its cgroup was removed, or its process cannot be joined
 			n.log.Debug("a terminal's client met the end of its session", "chat", rec.ID, "err", err)
-			return nil, fmt.Errorf("cannot use the terminal of chat %s: its session ended meanwhile: %w", rec.ID, chat.ErrWrongPhase)
+			return nil, fmt.Errorf("cannot use the terminal of chat %s: its session ended meanwhile: %w",
+				rec.ID, chat.ErrWrongPhase)
 		case err != nil:
 			return nil, err
 		case out.TimedOut:
-			return nil, fmt.Errorf("cannot talk to tmux of chat %s within %s: %w", rec.ID, clientTimeout, chat.ErrBusy)
+			return nil, fmt.Errorf("cannot talk to tmux of chat %s within %s: %w", rec.ID, clientTimeout,
+				chat.ErrBusy)
 		case out.Exit != 0 || out.Signal != "":
-			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s%s: %w", rec.ID, chat.QuoteOutput(out.Stderr), limits.OutOfMemory(c.profile.Limits, out.Usage.OOMKills), chat.ErrWrongPhase)
+			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s%s: %w", rec.ID,
+				chat.QuoteOutput(out.Stderr), limits.OutOfMemory(c.profile.Limits, out.Usage.OOMKills),
+				chat.ErrWrongPhase)
 		}
 		return out.Stdout, nil
 	})

@@ -159,7 +159,9 @@ func (t *tools) allowFirst(ctx context.Context, rec subject, c *filecall.Call) e
 }
 
 // auditEnd audits the end of a call: every denial, and every write.
-func (t *tools) auditEnd(ctx context.Context, rec subject, c *filecall.Call, a filewire.Answer, err error) error {
+func (t *tools) auditEnd(
+	ctx context.Context, rec subject, c *filecall.Call, a filewire.Answer, err error,
+) error {
 	var d *filewire.Denial
 	if errors.As(err, &d) {
 		return t.trail.DeniedFile(ctx, rec.Record, err)
@@ -181,7 +183,8 @@ func (t *tools) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 		return chat.Terms{}, err
 	}
 	p := rec.profile
-	terms, may := chat.NewTerms(rec.home, p.CheckTool(chat.ToolExec) != nil, p.Guard), t.mounts.toolGrants(rec)
+	terms, may := chat.NewTerms(rec.home, p.CheckTool(chat.ToolExec) != nil,
+		p.Guard), t.mounts.toolGrants(rec)
 	terms.ReadOutside, terms.AllowRead, terms.AllowWrite = may.ReadOutside, may.AllowRead, may.AllowWrite
 	return terms, nil
 }

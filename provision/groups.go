@@ -77,7 +77,8 @@ func (g *cgroups) open(ctx context.Context, opt Options) error {
 	dirs := []string{g.dirs.Homes, g.dirs.Tmp, g.dirs.VarTmp, "/usr"}
 	if !g.dirs.units {
 		fs, err := cgroup.OpenFS(cgroup.Options{
-			Name: opt.Cgroup, StateFile: filepath.Join(opt.Run, "cgroup.json"), Dirs: dirs, Without: opt.Without,
+			Name: opt.Cgroup, StateFile: filepath.Join(opt.Run, "cgroup.json"), Dirs: dirs,
+			Without: opt.Without,
 		})
 		if err == nil { // or a nil pointer would become a backend
 			g.groups = fs

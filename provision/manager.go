@@ -96,7 +96,9 @@ func (m *Manager) newGateway() *gateway.Gateway {
 		Servers: m.opt.DNSServers, MaxFlows: m.opt.MaxFlows,
 		Secrets: gateway.SecretOptions{
 			Grants: m.grants,
-			Issue:  func(host string) ([]byte, error) { return m.secrets.Issue(host) }, Roots: secrets.HostRoots,
+			Issue: func(host string) ([]byte, error) {
+				return m.secrets.Issue(host)
+			}, Roots: secrets.HostRoots,
 		},
 		Bound:  func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
 		Report: func(err error) { m.trail.Report("chatd-egress", err) }, Log: m.log,
@@ -202,7 +204,8 @@ func (m *Manager) Close() error {
 		errs = append(errs, s.Init.Close())
 	}
 	errs = append(errs, m.archive.Close())
-	return errors.Join(append(errs, m.gateway.Shut(), m.groups.leaveNothing(len(awake) > 0), m.closeState())...)
+	return errors.Join(append(errs, m.gateway.Shut(), m.groups.leaveNothing(len(awake) > 0),
+		m.closeState())...)
 }
 
 func (m *Manager) closeState() (err error) {

@@ -144,7 +144,8 @@ func (o Options) check() error {
 		{"state", o.State}, {"run", o.Run}, {"homes", o.Homes}, {"userdb", o.Userdb},
 	} {
 		if !filepath.IsAbs(d.path) {
-			return fmt.Errorf("cannot use %s directory %q: want an absolute path: %w", d.key, d.path, chat.ErrInvalid)
+			return fmt.Errorf("cannot use %s directory %q: want an absolute path: %w", d.key, d.path,
+				chat.ErrInvalid)
 		}
 	}
 	for name, p := range o.Profiles {

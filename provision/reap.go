@@ -49,18 +49,19 @@ func (l *life) reapLocked(ctx context.Context, rec subject) error {
 // reapBehind finishes a reap that another daemon or caller began. A slow reap delays neither the
 // start nor the reconcile of other chats; it holds the chat's lock until it is done.
 func (l *life) reapBehind(rec subject, until time.Time, unlock func()) error {
-	late, err := l.later.Do("reap of chat "+string(rec.ID), time.Until(until), func(ctx context.Context) error {
-		defer unlock()
-		select { // only a few simultaneously: they share the host's disk
-		case l.reaps <- struct{}{}:
-			defer func() { <-l.reaps }()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		err := l.reapLocked(ctx, rec)
-		l.trail.Report("chat "+string(rec.ID), err)
-		return err
-	}, nil)
+	late, err := l.later.Do("reap of chat "+string(rec.ID), time.Until(until),
+		func(ctx context.Context) error {
+			defer unlock()
+			select { // only a few simultaneously: they share the host's disk
+			case l.reaps <- struct{}{}:
+				defer func() { <-l.reaps }()
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			err := l.reapLocked(ctx, rec)
+			l.trail.Report("chat "+string(rec.ID), err)
+			return err
+		}, nil)
 	if late {
 		l.log.Info("a reap goes on behind", "chat", rec.ID)
 	}

@@ -83,7 +83,8 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	mended, err := m.life.asleepSteps().mend(ctx, rec)
 	if len(mended) > 0 {
 		m.log.Warn("mended a chat", "chat", id, "what", mended)
-		err = m.trail.Outcome(ctx, rec.Record, "mend", map[string]string{"what": strings.Join(mended, "; ")}, err)
+		err = m.trail.Outcome(ctx, rec.Record, "mend",
+			map[string]string{"what": strings.Join(mended, "; ")}, err)
 	}
 	return errors.Join(err, m.reconcileSession(ctx, rec))
 }
@@ -175,7 +176,8 @@ func (m *Manager) reportStrays() error {
 	}
 	slices.Sort(strays)
 	shown := strings.Join(strays[:min(len(strays), 20)], ", ")
-	return fmt.Errorf("%d leftovers belong to no chat; inspect and remove them by hand: %s", len(strays), shown)
+	return fmt.Errorf("%d leftovers belong to no chat; inspect and remove them by hand: %s",
+		len(strays), shown)
 }
 
 // quarantine freezes and reports the units of the slice that belong to no chat.
@@ -198,10 +200,12 @@ func (m *Manager) prepareHost(context.Context) error {
 		path string
 		mode os.FileMode
 	}{
-		{m.dirs.sessions, 0o711}, {m.dirs.probe, 0o711}, {filepath.Join(m.dirs.probe, "tmp"), m.dirs.tmpMode()}, {filepath.Join(m.dirs.probe, "vartmp"), m.dirs.tmpMode()},
+		{m.dirs.sessions, 0o711}, {m.dirs.probe, 0o711}, {filepath.Join(m.dirs.probe, "tmp"),
+			m.dirs.tmpMode()}, {filepath.Join(m.dirs.probe, "vartmp"), m.dirs.tmpMode()},
 		{m.dirs.runs, 0o700}, {m.dirs.Homes, 0o711}, {m.dirs.Snapshots, 0o711},
 		{m.opt.Private, 0o711}, {m.dirs.Tmp, m.dirs.tmpMode()},
-		{m.dirs.VarTmp, m.dirs.tmpMode()}, {m.dirs.commands, 0o755}, {m.dirs.logs, 0o700}, {filepath.Dir(m.dirs.shim), 0o755},
+		{m.dirs.VarTmp, m.dirs.tmpMode()}, {m.dirs.commands, 0o755}, {m.dirs.logs, 0o700},
+		{filepath.Dir(m.dirs.shim), 0o755},
 		{m.dirs.stage, 0o700}, {filepath.Join(m.dirs.stage, "empty"), 0o755}, {m.dirs.empty, 0o755},
 	} {
 		if err := safefs.MakeRoot(d.path, d.mode); err != nil {

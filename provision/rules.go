@@ -58,7 +58,8 @@ func (ss *sessions) renewRules(ctx context.Context, rec subject, s *liveSession)
 	ss.log.Error("ending a session whose file rules cannot be kept", "chat", rec.ID, "why", err)
 	ctx = context.WithoutCancel(ctx)
 	why := map[string]string{"why": "its file rules cannot be kept"}
-	return errors.Join(err, ss.trail.Outcome(ctx, rec.Record, "sleep", why, ss.awakeSteps().backwards(ctx, ss.log, "sleep", rec)))
+	return errors.Join(err,
+		ss.trail.Outcome(ctx, rec.Record, "sleep", why, ss.awakeSteps().backwards(ctx, ss.log, "sleep", rec)))
 }
 
 // checkKept checks that the enforcer still enforces the rules of a session, and applies them again
@@ -87,7 +88,9 @@ func (m *Manager) Reload(ctx context.Context, policies map[string]*filerules.Pol
 // egress of the profiles that chatd was started with. They hold for new runs immediately, and for
 // the shims of awake chats; limits and egress hold in awake chats too, as far as the kernel changes
 // them there ([chat.Chat].OldPlan has the rest). If it refuses anything, nothing changes.
-func (m *Manager) ReloadProfiles(ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile) error {
+func (m *Manager) ReloadProfiles(
+	ctx context.Context, policies map[string]*filerules.Policy, profiles map[string]chat.Profile,
+) error {
 	next, err := m.policy.WithProfiles(policies, profiles)
 	for name := range m.opt.Profiles {
 		if err == nil {
@@ -104,7 +107,8 @@ func (m *Manager) reload(ctx context.Context, next policy.Next) error {
 	if err := m.policy.Check(ctx, next, m.chats.allChats()); err != nil {
 		return err
 	}
-	event := state.Event{Action: "rules", Outcome: "intent", Caller: chat.CallerFrom(ctx), Detail: next.Detail()}
+	event := state.Event{Action: "rules", Outcome: "intent", Caller: chat.CallerFrom(ctx),
+		Detail: next.Detail()}
 	if err := m.store.Audit(event); err != nil {
 		return err
 	}
@@ -199,12 +203,15 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 		m.log.Warn("a chat has not the limits of its profile yet", "chat", id, "why", err)
 	}
 	// The shims' policy first: it does not depend on the enforcer.
-	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.sessions.shimPolicy(rec)), m.sessions.renewRules(ctx, rec, s))
+	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.sessions.shimPolicy(rec)),
+		m.sessions.renewRules(ctx, rec, s))
 }
 
 // ReloadFrom is [Manager.ReloadProfiles] with the result of read. An error stays a finding until
 // a later call succeeds.
-func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*filerules.Policy, map[string]chat.Profile, error)) {
+func (m *Manager) ReloadFrom(
+	ctx context.Context, read func() (map[string]*filerules.Policy, map[string]chat.Profile, error),
+) {
 	m.programs.Forget()
 	m.life.freshPrograms()
 	policies, profiles, err := read()
@@ -228,7 +235,8 @@ func (m *Manager) ReloadFrom(ctx context.Context, read func() (map[string]*filer
 func (m *Manager) ReloadSecrets(ctx context.Context) error { return m.secrets.Reload(ctx) }
 
 // Explain answers whether the chat's file rules allow an operation, or its egress a destination,
-// and which rule or entry decides. A listed name of an awake chat is looked up too. Links are followed in the chat, as the chat: root follows none.
+// and which rule or entry decides. A listed name of an awake chat is looked up too. Links are
+// followed in the chat, as the chat: root follows none.
 func (t *tools) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err

@@ -99,7 +99,8 @@ func (rs *runner) begin(ctx context.Context, id chat.ID, spec chat.RunSpec) (b r
 
 // entry returns the entry of a run's command into the session.
 func (rs *runner) entry(rec subject, r *background.Run, spec chat.RunSpec) session.Entry {
-	e := session.Entry{Run: r.Info.ID, Grace: r.Grace, Argv: spec.CommandLine(), Env: chat.EnvLines(spec.Env), Dir: spec.Dir(rec.home)}
+	e := session.Entry{Run: r.Info.ID, Grace: r.Grace, Argv: spec.CommandLine(), Env: chat.EnvLines(spec.Env),
+		Dir: spec.Dir(rec.home)}
 	if spec.TTY != nil {
 		e.Argv = plan.PTYArgv(*spec.TTY, e.Argv)
 	}
@@ -109,7 +110,8 @@ func (rs *runner) entry(rec subject, r *background.Run, spec chat.RunSpec) sessi
 func (rs *runner) result(rec subject, r *background.Run, out session.CommandResult) chat.RunResult {
 	res := chat.RunResult{
 		Exit: out.Exit, Signal: out.Signal, TimedOut: out.TimedOut,
-		WallMS: out.Wall.Milliseconds(), CPUMS: out.Usage.CPU.D().Milliseconds(), MemoryPeak: out.Usage.MemoryPeak,
+		WallMS: out.Wall.Milliseconds(), CPUMS: out.Usage.CPU.D().Milliseconds(),
+		MemoryPeak: out.Usage.MemoryPeak,
 	}
 	rs.explain(rs.chats.subject(rec.Record), r, &res, out.Usage.OOMKills)
 	res.EndedLeft(out.Left)
@@ -145,7 +147,9 @@ func (l *life) use(ctx context.Context, c subject, st *admission.Start) (subject
 //
 // The chat controls the bytes that begun is given to read: package termsafe filters them for a
 // terminal.
-func (rs *runner) Attach(ctx context.Context, id chat.ID, a chat.Attach, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {
+func (rs *runner) Attach(
+	ctx context.Context, id chat.ID, a chat.Attach, begun func(run string, stdout, stderr *os.File),
+) (chat.RunResult, error) {
 	if err := a.Validate(); err != nil {
 		return chat.RunResult{}, err
 	}

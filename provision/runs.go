@@ -32,7 +32,8 @@ func (rs *runner) admit(ctx context.Context, rec subject, spec chat.RunSpec) (*b
 		Chat: rec.ID, Owner: rec.Owner, UID: rec.UID, Taken: by.Taken, Refused: met.PidsRefused,
 		Grace: cmp.Or(spec.Grace, chat.DefaultGrace).D(),
 		Info: chat.Run{
-			ID: session.NewRun("run"), State: chat.RunRunning, Background: spec.Background, Command: shownCommand(spec),
+			ID: session.NewRun("run"), State: chat.RunRunning, Background: spec.Background,
+			Command:   shownCommand(spec),
 			StartedAt: time.Now().UTC(), Timeout: spec.Timeout, TTY: spec.TTY, OutputMax: spec.OutputMax,
 			Schedule: by.ID,
 		},
@@ -55,7 +56,9 @@ func shownCommand(spec chat.RunSpec) string {
 const maxShownCommand = 256
 
 // of finds a run for its caller.
-func (rs *runner) of(ctx context.Context, id chat.ID, run string) (rec subject, r *background.Run, err error) {
+func (rs *runner) of(
+	ctx context.Context, id chat.ID, run string,
+) (rec subject, r *background.Run, err error) {
 	if rec, err = rs.chats.reach(ctx, id); err == nil {
 		r, err = rs.runs.Find(id, run)
 	}
@@ -101,7 +104,8 @@ func (rs *runner) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.Ru
 	case <-ctx.Done():
 		return chat.RunResult{}, fmt.Errorf("cannot wait for run %s: %w", r.Info.ID, context.Cause(ctx))
 	case <-rs.bg.Done():
-		return chat.RunResult{}, fmt.Errorf("cannot wait for run %s: chatd is ending: %w", r.Info.ID, chat.ErrBusy)
+		return chat.RunResult{}, fmt.Errorf("cannot wait for run %s: chatd is ending: %w", r.Info.ID,
+			chat.ErrBusy)
 	}
 }
 

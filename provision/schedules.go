@@ -40,7 +40,8 @@ func (m *Manager) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedul
 // scheduleDetail is a schedule as the audit log has it.
 func scheduleDetail(s state.Schedule) map[string]string {
 	d := map[string]string{"schedule": s.ID}
-	for key, text := range map[string]string{"cron": s.Spec.Cron, "at": s.Spec.At, "time_zone": s.Spec.TimeZone} {
+	for key, text := range map[string]string{"cron": s.Spec.Cron, "at": s.Spec.At,
+		"time_zone": s.Spec.TimeZone} {
 		if text != "" {
 			d[key] = chat.QuotePath(text)
 		}
@@ -83,7 +84,8 @@ func (m *Manager) RemoveSchedule(ctx context.Context, id chat.ID, name string) e
 	if err != nil {
 		return err
 	}
-	return m.store.RemoveSchedule(id, name, m.trail.Event(ctx, rec.Record, "unschedule", "done", scheduleDetail(s)))
+	return m.store.RemoveSchedule(id, name,
+		m.trail.Event(ctx, rec.Record, "unschedule", "done", scheduleDetail(s)))
 }
 
 // KeptSchedules gives the schedules of all chats to out, for the clock.

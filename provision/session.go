@@ -92,7 +92,9 @@ func (ss *sessions) createSession(ctx context.Context, rec subject) error {
 }
 
 // startSession starts the session and its terminal, and returns when the shell is at its prompt.
-func (ss *sessions) startSession(ctx context.Context, rec subject, prompt *os.File, env []string) (*liveSession, error) {
+func (ss *sessions) startSession(
+	ctx context.Context, rec subject, prompt *os.File, env []string,
+) (*liveSession, error) {
 	v, notes, err := ss.mounts.next(rec)
 	if err == nil { // the home is made ready for it; the caller holds the chat's lock
 		err = ss.mounts.views.MakeMountPoints(ss.mounts.viewer(rec), v.Exposed)
@@ -169,7 +171,8 @@ func (ss *sessions) adopt(rec subject) error {
 // bringUpToDate gives an adopted session what the config says by now.
 func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
 	// A chatd that crashed while it started the session may have left the quota lifted.
-	if err := ss.limits.Apply(rec.ID, rec.profile.Limits, &s.limits, false); err != nil && !errors.Is(err, chat.ErrBusy) {
+	if err := ss.limits.Apply(rec.ID, rec.profile.Limits, &s.limits, false); err != nil &&
+		!errors.Is(err, chat.ErrBusy) {
 		return err
 	}
 	if err := ss.policy.Apply(context.Background(), rec.rules(), s.Init); err != nil {
@@ -238,7 +241,8 @@ func (ss *sessions) record(s *liveSession) {
 	s.log = l
 	if s.adopted {
 		if err := l.Recall(); err != nil {
-			ss.log.Warn("cannot tell what the shell of an adopted session said last", "chat", s.Chat, "error", err)
+			ss.log.Warn("cannot tell what the shell of an adopted session said last", "chat", s.Chat,
+				"error", err)
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -64,7 +64,8 @@ type sharing struct {
 // audit writes what happens to either chat, under its own name.
 func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]string) error {
 	detail := func(other string, id chat.ID) map[string]string {
-		d := map[string]string{other: string(id), "path": chat.QuotePath(sh.share.Path), "to_path": chat.QuotePath(sh.share.Target())}
+		d := map[string]string{other: string(id), "path": chat.QuotePath(sh.share.Path),
+			"to_path": chat.QuotePath(sh.share.Target())}
 		maps.Copy(d, more)
 		return d
 	}
@@ -76,7 +77,8 @@ func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]st
 // auditEnd writes how it ended. The front reports what was copied, unverified.
 func (sh *sharing) auditEnd(ctx context.Context, out filewire.Answer, err error) error {
 	if err == nil {
-		return sh.audit(ctx, "done", map[string]string{"sha256": out.SHA256, "bytes": strconv.FormatInt(out.Bytes, 10)})
+		return sh.audit(ctx, "done",
+			map[string]string{"sha256": out.SHA256, "bytes": strconv.FormatInt(out.Bytes, 10)})
 	}
 	failed := sh.audit(ctx, "failed", map[string]string{"error": err.Error()})
 	var d *filewire.Denial

@@ -83,14 +83,16 @@ const pageBytes = 1 << 20
 func (m *Manager) show(ctx context.Context, rec subject) chat.Chat {
 	c := chat.Chat{
 		ID: rec.ID, User: rec.ID.User(), UID: rec.UID, ExternalID: rec.ExternalID, Owner: rec.Owner,
-		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: rec.home, Labels: rec.Labels, Env: rec.Env,
+		Agent: rec.Agent, Profile: rec.Profile, Phase: rec.Phase, Home: rec.home, Labels: rec.Labels,
+		Env:    rec.Env,
 		Egress: rec.profile.Egress, EgressAdd: rec.EgressAdd, EgressRemove: rec.EgressRemove,
 		CreatedAt: rec.CreatedAt, UsedAt: m.usedAt(rec), Limits: rec.profile.Limits,
 		OwnLimits: slices.Sorted(maps.Keys(rec.Limits)),
 	}
 	s := m.chats.session(rec.ID)
 	if s != nil && s.Init.Alive() {
-		c.Awake, c.OldPlan, c.Frozen = true, pending.Old(s.Basis, m.mounts.fingerprint(rec), s.limits.Behind()), m.groups.frozen(rec.ID)
+		c.Awake, c.OldPlan, c.Frozen = true, pending.Old(s.Basis, m.mounts.fingerprint(rec),
+			s.limits.Behind()), m.groups.frozen(rec.ID)
 		if u, err := m.groups.Usage(rec.ID); err == nil {
 			c.Usage = &u
 		}

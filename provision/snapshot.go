@@ -42,7 +42,8 @@ type snapshot struct {
 func (k *archiver) takeSnapshot(
 	ctx context.Context, rec subject, s *liveSession,
 ) (from homeSource, err error) {
-	if k.layers.Without(chat.LayerView) || k.layers.Without(chat.LayerProc) || k.layers.Without(chat.LayerTmp) {
+	if k.layers.Without(chat.LayerView) || k.layers.Without(chat.LayerProc) ||
+		k.layers.Without(chat.LayerTmp) {
 		return from, errors.New("the layers view, proc and tmp keep a chat from the clone")
 	}
 	if err := homedir.TryReflinks(k.dirs.Homes); err != nil {

@@ -63,7 +63,8 @@ func (m *Manager) working() (n int) {
 func (m *Manager) disks() []chat.Disk {
 	disks := []chat.Disk{}
 	var seen []uint64
-	for _, d := range []chat.Disk{{For: "state", Path: m.opt.State}, {For: "homes", Path: m.opt.Homes}, {For: "accounts", Path: m.opt.Userdb}, {For: "run", Path: m.opt.Run}} {
+	for _, d := range []chat.Disk{{For: "state", Path: m.opt.State}, {For: "homes", Path: m.opt.Homes},
+		{For: "accounts", Path: m.opt.Userdb}, {For: "run", Path: m.opt.Run}} {
 		var st unix.Stat_t
 		var fs unix.Statfs_t
 		if unix.Stat(d.Path, &st) != nil || unix.Statfs(d.Path, &fs) != nil || slices.Contains(seen, st.Dev) {
@@ -86,10 +87,12 @@ func (m *Manager) openings() []string {
 	for _, name := range slices.Sorted(maps.Keys(m.opt.Profiles)) {
 		p := m.policy.Profile(name)
 		if !p.Guard.On() {
-			open = append(open, fmt.Sprintf("profile %s: the guard is off: no command is refused before it runs", name))
+			open = append(open,
+				fmt.Sprintf("profile %s: the guard is off: no command is refused before it runs", name))
 		}
 		if slices.Contains(p.Commands, "*") {
-			open = append(open, fmt.Sprintf(`profile %s: commands is "*": every program of the host is in the PATH of its chats`, name))
+			open = append(open,
+				fmt.Sprintf(`profile %s: commands is "*": every program of the host is in the PATH of its chats`, name))
 		}
 		if m.groups.groups == nil {
 			continue // no backend was opened
@@ -161,7 +164,8 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 func (m *Manager) describe() chat.Host {
 	h := chat.Host{
 		Kernel: sys.KernelRelease(), Backend: m.groups.words(), Version: m.opt.Version,
-		Layers: m.layers.Host(), Missing: m.layers.Missing(), Allowed: m.opt.AllowMissing, Broken: []string{}, Findings: []string{}, Shares: []chat.ShareUse{},
+		Layers: m.layers.Host(), Missing: m.layers.Missing(), Allowed: m.opt.AllowMissing, Broken: []string{},
+		Findings: []string{}, Shares: []chat.ShareUse{},
 	}
 	h.Findings = append(h.Findings, cgroup.OOMLogFinding(cgroup.OOMDumpTasks)...)
 	if h.Allowed == nil {
@@ -208,9 +212,12 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 		host.Broken = append(host.Broken, younger.Error())
 	}
 	if names := m.policy.EnforcedProfiles(); len(names) > 0 {
-		host.Findings = append(host.Findings, "no daemon answers: whether the file rules of "+strings.Join(names, ", ")+" can be kept was not tried")
+		host.Findings = append(host.Findings,
+			"no daemon answers: whether the file rules of "+strings.Join(names,
+				", ")+" can be kept was not tried")
 	}
-	host.Findings = append(host.Findings, "no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
+	host.Findings = append(host.Findings,
+		"no daemon answers: the walls were tried without one, and the packet rules in a network namespace of their own")
 	return host, nil
 }
 

@@ -61,7 +61,8 @@ type steps []step
 // uid (leftovers) when its account is removed.
 func (l *life) asleepSteps() steps {
 	return steps{
-		{"egress", ofRecord(l.packets.Create), drift(l.packets.Drift), nil}, // rules are of blocks of uids, and stay
+		{"egress", ofRecord(l.packets.Create), drift(l.packets.Drift),
+			nil}, // rules are of blocks of uids, and stay
 		{"account", l.createAccount, l.driftAccount, l.removeAccount},
 		{"leftovers", nil, nil, l.removeLeftovers},
 		{"log", nil, nil, func(_ context.Context, c subject) error { return l.logs.Remove(c.ID) }},
@@ -99,7 +100,8 @@ func (all steps) forwards(ctx context.Context, log *slog.Logger, verb string, c 
 	for i, s := range all {
 		if err := s.do(ctx, log, verb, c, s.create); err != nil {
 			if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
-				err = fmt.Errorf("%w: %w", why, err) // a program that ctx ended reports only that it was killed
+				err = fmt.Errorf("%w: %w", why,
+					err) // a program that ctx ended reports only that it was killed
 			}
 			undo := all[:i+1].backwards(context.WithoutCancel(ctx), log, "undo", c)
 			return errors.Join(fmt.Errorf("cannot %s chat %s at step %s: %w", verb, c.ID, s.name, err), undo)
@@ -188,7 +190,8 @@ func (l *life) createAccount(ctx context.Context, rec subject) error {
 		backend = l.newAccounts
 	}
 	if backend.Name() == account.UseraddName && rec.Account == "" {
-		if err := l.store.SetAccount(rec.ID, account.UseraddName, l.trail.Event(ctx, rec.Record, "create", "intent", map[string]string{"account": account.UseraddName})); err != nil {
+		if err := l.store.SetAccount(rec.ID, account.UseraddName, l.trail.Event(ctx, rec.Record, "create",
+			"intent", map[string]string{"account": account.UseraddName})); err != nil {
 			return err
 		}
 	}

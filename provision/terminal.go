@@ -45,7 +45,9 @@ func (m *Manager) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 }
 
 // openTerminal checks an input and wakes its chat. The caller closes the terminal.
-func (m *Manager) openTerminal(ctx context.Context, id chat.ID, in chat.Input) (subject, *liveSession, *terminal.Terminal, error) {
+func (m *Manager) openTerminal(
+	ctx context.Context, id chat.ID, in chat.Input,
+) (subject, *liveSession, *terminal.Terminal, error) {
 	if err := terminal.Check(in); err != nil {
 		return subject{}, nil, nil, err
 	}
@@ -70,7 +72,9 @@ func (m *Manager) openTerminal(ctx context.Context, id chat.ID, in chat.Input) (
 }
 
 // typeInto is [terminal.Terminal.Type], audited.
-func (m *Manager) typeInto(ctx context.Context, rec subject, t *terminal.Terminal, in chat.Input, entering func(command bool)) (tmux.Front, error) {
+func (m *Manager) typeInto(
+	ctx context.Context, rec subject, t *terminal.Terminal, in chat.Input, entering func(command bool),
+) (tmux.Front, error) {
 	detail := terminal.Detail(in)
 	if err := m.trail.Write(ctx, rec.Record, "input", "intent", detail); err != nil {
 		return tmux.Front{}, err
@@ -131,7 +135,8 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	if err != nil {
 		return chat.Screen{}, err
 	}
-	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol, History: sc.History, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
+	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol,
+		History: sc.History, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
 }
 
 func noScreen(id chat.ID, why error) error {

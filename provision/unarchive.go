@@ -68,7 +68,9 @@ func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subj
 }
 
 // mayUnarchive refuses what a create of the chat would be refused.
-func (k *archiver) mayUnarchive(ctx context.Context, name chat.ArchiveName, former subject, st *admission.Start) error {
+func (k *archiver) mayUnarchive(
+	ctx context.Context, name chat.ArchiveName, former subject, st *admission.Start,
+) error {
 	if _, ok := k.profiles[former.Profile]; !ok {
 		return fmt.Errorf("cannot unarchive %s: its profile %s is not configured: %w", name,
 			former.Profile, chat.ErrInvalid)
@@ -142,7 +144,8 @@ func (u *unpacking) canRead() (err error) {
 	if u.Archive.Encrypted {
 		file := u.m.archives.Identities
 		if file == "" {
-			return fmt.Errorf("it is encrypted, and the config names no archive.identities: %w", chat.ErrInvalid)
+			return fmt.Errorf("it is encrypted, and the config names no archive.identities: %w",
+				chat.ErrInvalid)
 		}
 		if u.Identities, err = u.m.keys(file); err != nil {
 			return err

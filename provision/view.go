@@ -35,7 +35,8 @@ func (mt *mounts) viewer(rec subject) view.Chat {
 	return view.Chat{
 		ID: rec.ID, UID: rec.UID, Profile: p, Env: rec.Env, Home: rec.home,
 		Tmp: filepath.Join(mt.dirs.Tmp, rec.ID.User()), VarTmp: filepath.Join(mt.dirs.VarTmp, rec.ID.User()),
-		Dir: mt.dirs.sessionDir(rec.ID, rec.UID), Network: mt.layers.Network(p), Denied: mt.policy.Closed(rec.rules()),
+		Dir: mt.dirs.sessionDir(rec.ID, rec.UID), Network: mt.layers.Network(p),
+		Denied:  mt.policy.Closed(rec.rules()),
 		Secrets: mt.secrets.Vars(rec.ID, rec.profile.Secrets), OwnTrust: len(rec.profile.Secrets) > 0,
 	}
 }
@@ -90,7 +91,8 @@ func seen(s *liveSession) map[string]string {
 	const maxNotes = 50
 	var all []string
 	for _, e := range s.Exposed[:min(maxNotes, len(s.Exposed))] {
-		all = append(all, fmt.Sprintf("%s at %s %s", chat.QuotePath(e.Source), chat.QuotePath(e.Target), e.Mode))
+		all = append(all,
+			fmt.Sprintf("%s at %s %s", chat.QuotePath(e.Source), chat.QuotePath(e.Target), e.Mode))
 	}
 	return map[string]string{"exposed": strings.Join(all, " "), "paths": fmt.Sprint(len(s.Exposed))}
 }
@@ -166,7 +168,8 @@ func (mt *mounts) sharedTrees(profile string) []chat.Exposed {
 	trees := policy.SystemTrees()
 	all, _, err := mt.look(mt.profiles[profile])
 	if err != nil {
-		mt.log.Warn("what a profile exposes cannot be looked at; its file rules are not counted there", "profile", profile, "why", err)
+		mt.log.Warn("what a profile exposes cannot be looked at; its file rules are not counted there",
+			"profile", profile, "why", err)
 	}
 	for _, e := range all {
 		if e.Mode == chat.ReadOnly && !exposure.Writable(mt.profiles, e.Source) {

@@ -72,7 +72,8 @@ func (l *life) startLocked(ctx context.Context, c subject) (*liveSession, error)
 		return nil, err
 	}
 	if s == nil {
-		return nil, fmt.Errorf("cannot wake chat %s: its session ended immediately: %w", c.ID, chat.ErrWrongPhase)
+		return nil, fmt.Errorf("cannot wake chat %s: its session ended immediately: %w", c.ID,
+			chat.ErrWrongPhase)
 	}
 	return s, nil
 }

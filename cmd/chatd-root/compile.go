@@ -45,7 +45,8 @@ func (c compiler) config(ctx context.Context) (config.Config, error) {
 	if text == nil {
 		what, sum = "defaults", ""
 	}
-	out, err := c.step(ctx, text, config.MaxCompiled, slices.Concat([]string{what, name}, variables(), c.set)...)
+	out, err := c.step(ctx, text, config.MaxCompiled,
+		slices.Concat([]string{what, name}, variables(), c.set)...)
 	if err != nil {
 		return config.Config{}, err
 	}

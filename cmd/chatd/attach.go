@@ -32,7 +32,8 @@ func attach(c *cli.Context) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer end()
 	spec := chat.Attach{TTY: *terminalSize(), ReadOnly: c.Bool("read-only")}
-	a := &attachedRun{c: daemon(c), id: id, in: in, end: end, begun: make(chan string, 1), over: make(chan struct{}), goesOn: true,
+	a := &attachedRun{c: daemon(c), id: id, in: in, end: end, begun: make(chan string, 1),
+		over: make(chan struct{}), goesOn: true,
 		spec: chat.RunSpec{TTY: &spec.TTY, OpenStdin: true}}
 	spec.Started = func(run string) { a.begun <- run }
 	restore, err := a.raw()

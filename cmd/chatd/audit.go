@@ -22,7 +22,8 @@ func auditCommand() *cli.Command {
 		configFlag(),
 		stateFlag(),
 		&cli.StringFlag{Name: "chat", Usage: "only what is about this `CHAT`"},
-		&cli.StringFlag{Name: "since", Usage: "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"},
+		&cli.StringFlag{Name: "since",
+			Usage: "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"},
 		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is written"},
 		&cli.BoolFlag{Name: "verify", Usage: "check the whole log instead"},
 	)
@@ -30,7 +31,8 @@ func auditCommand() *cli.Command {
 
 func audit(c *cli.Context) error {
 	if c.NArg() > 1 || c.NArg() == 1 && c.Args().First() != "show" {
-		return fmt.Errorf("cannot audit: unexpected argument %s: want only show, or nothing: %w", chat.Quote(c.Args().Get(c.NArg()-1)), chat.ErrInvalid)
+		return fmt.Errorf("cannot audit: unexpected argument %s: want only show, or nothing: %w",
+			chat.Quote(c.Args().Get(c.NArg()-1)), chat.ErrInvalid)
 	}
 	dir, err := auditDir(c)
 	if err != nil {
@@ -113,7 +115,8 @@ func writeAuditLine(c *cli.Context, l state.AuditLine) error {
 	if about == "" {
 		about = "-"
 	}
-	_, err := fmt.Fprintf(c.App.Writer, "%s %d %s %s %s by %s%s\n", l.Time.UTC().Format(time.RFC3339), l.Seq, about,
+	_, err := fmt.Fprintf(c.App.Writer, "%s %d %s %s %s by %s%s\n", l.Time.UTC().Format(time.RFC3339),
+		l.Seq, about,
 		printer.Cell(l.Action), printer.Cell(l.Outcome), printer.Cell(who), auditDetail(l))
 	return err
 }

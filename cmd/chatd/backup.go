@@ -17,7 +17,8 @@ func backUp(c *cli.Context) error {
 	b, err := daemon(c).Backup(c.Context)
 	done()
 	return answer(c, b, err, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s: %d chats, audit log to line %d\n", printer.Escape(b.Path), b.Chats, b.AuditSeq)
+		_, err := fmt.Fprintf(w, "%s: %d chats, audit log to line %d\n", printer.Escape(b.Path),
+			b.Chats, b.AuditSeq)
 		return err
 	})
 }

@@ -15,7 +15,8 @@ var needed = []struct {
 	number uint
 }{
 	{"SYS_ADMIN", unix.CAP_SYS_ADMIN}, {"NET_ADMIN", unix.CAP_NET_ADMIN}, {"SYS_PTRACE", unix.CAP_SYS_PTRACE},
-	{"DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"SYS_CHROOT", unix.CAP_SYS_CHROOT}, {"CHOWN", unix.CAP_CHOWN},
+	{"DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"SYS_CHROOT", unix.CAP_SYS_CHROOT},
+	{"CHOWN", unix.CAP_CHOWN},
 	{"DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE}, {"FOWNER", unix.CAP_FOWNER}, {"KILL", unix.CAP_KILL},
 	{"SETUID", unix.CAP_SETUID}, {"SETGID", unix.CAP_SETGID}, {"NET_RAW", unix.CAP_NET_RAW},
 	{"NET_BIND_SERVICE", unix.CAP_NET_BIND_SERVICE},
@@ -41,8 +42,10 @@ func needCapabilities(what string) error {
 	}
 	var cgroups unix.Statfs_t
 	if unix.Statfs("/sys/fs/cgroup", &cgroups) == nil && cgroups.Flags&unix.ST_RDONLY != 0 {
-		missing = append(missing, "a /sys/fs/cgroup that can be written (in the container: mount -o remount,rw /sys/fs/cgroup)")
+		missing = append(missing,
+			"a /sys/fs/cgroup that can be written (in the container: mount -o remount,rw /sys/fs/cgroup)")
 	}
 	return fmt.Errorf("cannot %s: this process is root without %s; a container gets them by %s --security-opt=apparmor=unconfined "+
-		"--security-opt=seccomp=unconfined, or by --privileged: %w", what, strings.Join(missing, ", "), strings.Join(options, " "), chat.ErrUnsupported)
+		"--security-opt=seccomp=unconfined, or by --privileged: %w", what, strings.Join(missing, ", "),
+		strings.Join(options, " "), chat.ErrUnsupported)
 }

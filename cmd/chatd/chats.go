@@ -21,20 +21,24 @@ func chatCommands() []*cli.Command {
 
 func createCommand() *cli.Command {
 	return command("create", create,
-		&cli.StringFlag{Name: "profile", Usage: "the `NAME` of the policy (default: default, also called shell)"},
+		&cli.StringFlag{Name: "profile",
+			Usage: "the `NAME` of the policy (default: default, also called shell)"},
 		&cli.StringFlag{Name: "agent", Usage: "the `NAME` of the agent (default: main)"},
 		&cli.StringFlag{Name: "owner", Usage: "whose chat it is; for operators (default: who asks)"},
 		again("env", "a variable `NAME=VALUE` of its terminal and runs, no secret"),
 		again("label", "a note `KEY=VALUE`"),
-		&cli.StringSliceFlag{Name: "egress", Usage: "a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"},
+		&cli.StringSliceFlag{Name: "egress",
+			Usage: "a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"},
 		&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
-		&cli.BoolFlag{Name: "unarchive", Usage: "make it of the newest archive of its conversation, if there is one and no chat"},
+		&cli.BoolFlag{Name: "unarchive",
+			Usage: "make it of the newest archive of its conversation, if there is one and no chat"},
 	)
 }
 
 func create(c *cli.Context) error {
 	if c.NArg() != 1 {
-		return fmt.Errorf("cannot create: want one EXTERNAL-ID, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+		return fmt.Errorf("cannot create: want one EXTERNAL-ID, got %d arguments: %w", c.NArg(),
+			chat.ErrInvalid)
 	}
 	labels, err := pairs("label", textsOf(c, "label"))
 	if err != nil {
@@ -53,7 +57,8 @@ func create(c *cli.Context) error {
 	}
 	awake := !c.Bool("asleep")
 	spec := chat.Spec{ExternalID: c.Args().First(), Owner: c.String("owner"), Profile: c.String("profile"),
-		Agent: c.String("agent"), Env: env, EgressAdd: add, Labels: labels, Awake: &awake, Unarchive: c.Bool("unarchive")}
+		Agent: c.String("agent"), Env: env, EgressAdd: add, Labels: labels, Awake: &awake,
+		Unarchive: c.Bool("unarchive")}
 	if err := spec.Validate(); err != nil {
 		return err
 	}
@@ -64,7 +69,9 @@ func create(c *cli.Context) error {
 		return err
 	}
 	if len(made.Ignored) > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "chatd: the chat is there, and stays as it is: %s not changed; see chatd set --help\n", strings.Join(made.Ignored, ", "))
+		fmt.Fprintf(c.App.ErrWriter,
+			"chatd: the chat is there, and stays as it is: %s not changed; see chatd set --help\n",
+			strings.Join(made.Ignored, ", "))
 	}
 	return answer(c, made, nil, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, made.ID)
@@ -78,7 +85,8 @@ func pairs(flag string, args []string) (map[string]string, error) {
 	for _, a := range args {
 		k, v, ok := strings.Cut(a, "=")
 		if _, twice := out[k]; !ok || k == "" || twice {
-			return nil, fmt.Errorf("cannot use --%s %s: want KEY=VALUE, each key once: %w", flag, chat.Quote(a), chat.ErrInvalid)
+			return nil, fmt.Errorf("cannot use --%s %s: want KEY=VALUE, each key once: %w", flag,
+				chat.Quote(a), chat.ErrInvalid)
 		}
 		out[k] = v
 	}
@@ -135,7 +143,8 @@ func labelChanges(args []string) (chat.Patch, error) {
 			value = nil
 		}
 		if _, twice := p.Labels[k]; !set || k == "" || twice {
-			return p, fmt.Errorf("cannot label with %s: want KEY=VALUE or KEY-, each key once: %w", chat.Quote(a), chat.ErrInvalid)
+			return p, fmt.Errorf("cannot label with %s: want KEY=VALUE or KEY-, each key once: %w",
+				chat.Quote(a), chat.ErrInvalid)
 		}
 		p.Labels[k] = value
 	}

@@ -19,14 +19,16 @@ import (
 
 // probeHost tries every layer without a daemon; serve sets it where it can.
 var probeHost = func(context.Context, configfile.Flags) (chat.Host, error) {
-	return chat.Host{}, fmt.Errorf("cannot probe the layers: chatd's walls are made by the Linux kernel: %w", chat.ErrUnsupported)
+	return chat.Host{}, fmt.Errorf("cannot probe the layers: chatd's walls are made by the Linux kernel: %w",
+		chat.ErrUnsupported)
 }
 
 // hostCommands are about the host, and the daemon as a whole.
 func hostCommands() []*cli.Command {
 	return []*cli.Command{
 		command("doctor", doctor, configFlag()), command("status", statusAction), auditCommand(),
-		command("backup", backUp), verifyCommand(), command("wall", wall, configFlag()), frontCommand(), compileCommand(),
+		command("backup", backUp), verifyCommand(), command("wall", wall, configFlag()), frontCommand(),
+		compileCommand(),
 	}
 }
 
@@ -45,13 +47,15 @@ func doctor(c *cli.Context) error {
 		return err
 	}
 	if len(h.Missing) > 0 {
-		return fmt.Errorf("cannot serve here: required layers are missing: %s: %w", printer.LayerNames(h.Missing), chat.ErrUnsupported)
+		return fmt.Errorf("cannot serve here: required layers are missing: %s: %w",
+			printer.LayerNames(h.Missing), chat.ErrUnsupported)
 	}
 	if len(h.Broken) > 0 {
 		return fmt.Errorf("cannot serve here as configured: see above: %w", chat.ErrUnsupported)
 	}
 	if unknown := unknownLayers(h); len(unknown) > 0 {
-		return fmt.Errorf("cannot tell whether required layers hold: %s: %w", printer.LayerNames(unknown), chat.ErrBusy)
+		return fmt.Errorf("cannot tell whether required layers hold: %s: %w", printer.LayerNames(unknown),
+			chat.ErrBusy)
 	}
 	return nil
 }
@@ -67,7 +71,8 @@ func unknownLayers(h chat.Host) (names []chat.LayerName) {
 }
 
 func doctorAlone(c *cli.Context) (chat.Host, error) {
-	fmt.Fprintf(c.App.ErrWriter, "chatd: no daemon answers at %s: trying the walls without one\n", c.String("socket"))
+	fmt.Fprintf(c.App.ErrWriter, "chatd: no daemon answers at %s: trying the walls without one\n",
+		c.String("socket"))
 	flags, err := configFlags(c)
 	if err != nil {
 		return chat.Host{}, err
@@ -79,5 +84,6 @@ func doctorAlone(c *cli.Context) (chat.Host, error) {
 // noDaemon tells a socket without a daemon from a daemon that said no.
 func noDaemon(err error) bool {
 	var p *client.Problem
-	return err != nil && !errors.As(err, &p) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
+	return err != nil && !errors.As(err, &p) &&
+		(errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
 }

@@ -80,9 +80,11 @@ func caseOfFlags(c *cli.Context) (explainCase, error) {
 	if c.IsSet("to") {
 		return explainCase{}, fmt.Errorf("cannot use --to: it goes with CHAT: %w", chat.ErrInvalid)
 	}
-	q := explainCase{Agent: c.String("agent"), Home: c.String("home"), Cwd: c.String("cwd"), Path: c.Args().First(), Op: c.String("op"), Command: c.String("command")}
+	q := explainCase{Agent: c.String("agent"), Home: c.String("home"), Cwd: c.String("cwd"),
+		Path: c.Args().First(), Op: c.String("op"), Command: c.String("command")}
 	if c.NArg() > 1 || (c.NArg() == 1) == c.IsSet("command") {
-		return q, fmt.Errorf("cannot explain: want one PATH or --command, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+		return q, fmt.Errorf("cannot explain: want one PATH or --command, got %d arguments: %w", c.NArg(),
+			chat.ErrInvalid)
 	}
 	if q.Command != "" {
 		q.Op = ""
@@ -100,7 +102,8 @@ func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 	var v filerules.Verdict
 	switch {
 	case q.Command != "" && (q.Path != "" || q.Op != ""):
-		return chat.Explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w", chat.ErrInvalid)
+		return chat.Explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w",
+			chat.ErrInvalid)
 	case q.Command != "":
 		v, err = shell.CheckCommand(rs, q.Command)
 	default:

@@ -127,7 +127,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = r.ReadSlice('\n')
 		}
-		return nil, fmt.Errorf("cannot read the case: want a line of at most %d bytes: %w", maxCaseLine, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot read the case: want a line of at most %d bytes: %w", maxCaseLine,
+			chat.ErrInvalid)
 	}
 	if err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)) {
 		return nil, err

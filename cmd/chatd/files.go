@@ -54,11 +54,13 @@ func filesTool(c *cli.Context) error {
 	name := c.Args().First()
 	action, ok := fileActions[name]
 	if !ok {
-		return fmt.Errorf("cannot do files %s: want read, write, edit, append or ls: %w", chat.Quote(name), chat.ErrInvalid)
+		return fmt.Errorf("cannot do files %s: want read, write, edit, append or ls: %w", chat.Quote(name),
+			chat.ErrInvalid)
 	}
 	rest := c.Args().Tail()
 	if n := len(rest) - 1; n < action.least || n > action.max {
-		return fmt.Errorf("cannot do files %s: got %d arguments, see chatd files --help: %w", name, len(rest), chat.ErrInvalid)
+		return fmt.Errorf("cannot do files %s: got %d arguments, see chatd files --help: %w", name, len(rest),
+			chat.ErrInvalid)
 	}
 	for _, f := range c.LocalFlagNames() {
 		if !strings.Contains(" "+action.flags+" json socket ", " "+f+" ") {
@@ -74,7 +76,8 @@ func filesTool(c *cli.Context) error {
 
 // readFile streams; with --json it is one page.
 func readFile(c *cli.Context, id chat.ID, args []string) error {
-	a := filewire.ReadFile{Path: args[0], Offset: c.Int64("offset"), Length: c.Int64("length"), Line: c.Int64("line"), Lines: c.Int64("lines")}
+	a := filewire.ReadFile{Path: args[0], Offset: c.Int64("offset"), Length: c.Int64("length"),
+		Line: c.Int64("line"), Lines: c.Int64("lines")}
 	if c.Bool("json") {
 		return pageJSON(c, func(begin filewire.Begin) (filewire.Answer, error) {
 			return daemon(c).ReadFile(c.Context, id, a, begin)
@@ -82,7 +85,9 @@ func readFile(c *cli.Context, id chat.ID, args []string) error {
 	}
 	a.Stream = true
 	out := printer.ChatWriter(c.App.Writer)
-	if _, err := daemon(c).ReadFile(c.Context, id, a, func(filewire.Answer) io.Writer { return out }); err != nil {
+	if _, err := daemon(c).ReadFile(c.Context, id, a, func(filewire.Answer) io.Writer {
+		return out
+	}); err != nil {
 		return err
 	}
 	return out.Close()
@@ -93,7 +98,9 @@ func listDir(c *cli.Context, id chat.ID, args []string) error {
 	if len(args) > 0 {
 		a.Path = args[0]
 	}
-	list := func(begin filewire.Begin) (filewire.Answer, error) { return daemon(c).ListDir(c.Context, id, a, begin) }
+	list := func(begin filewire.Begin) (filewire.Answer, error) {
+		return daemon(c).ListDir(c.Context, id, a, begin)
+	}
 	if c.Bool("json") {
 		return pageJSON(c, list)
 	}
@@ -106,7 +113,8 @@ func listDir(c *cli.Context, id chat.ID, args []string) error {
 		return err
 	}
 	if got.Truncated {
-		fmt.Fprintf(c.App.ErrWriter, "chatd: there are more; go on with --after %s\n", chat.Quote(got.NextEntry))
+		fmt.Fprintf(c.App.ErrWriter, "chatd: there are more; go on with --after %s\n",
+			chat.Quote(got.NextEntry))
 	}
 	return nil
 }
@@ -143,7 +151,8 @@ func sendFile(c *cli.Context, send sender, id chat.ID, args []string) error {
 }
 
 func editFile(c *cli.Context, id chat.ID, args []string) error {
-	a, err := daemon(c).EditFile(c.Context, id, filewire.EditFile{Path: args[0], OldText: c.String("old"), NewText: c.String("new")})
+	a, err := daemon(c).EditFile(c.Context, id,
+		filewire.EditFile{Path: args[0], OldText: c.String("old"), NewText: c.String("new")})
 	return fileDone(c, a, err)
 }
 
@@ -156,7 +165,8 @@ func fileDone(c *cli.Context, a filewire.Answer, err error) error {
 
 func share(c *cli.Context) error {
 	if c.NArg() < 3 || c.NArg() > 4 {
-		return fmt.Errorf("cannot share: want CHAT PATH TO [TO-PATH], got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+		return fmt.Errorf("cannot share: want CHAT PATH TO [TO-PATH], got %d arguments: %w", c.NArg(),
+			chat.ErrInvalid)
 	}
 	from, err := chatArg(c.Args().First())
 	if err != nil {

@@ -27,7 +27,8 @@ func lifeCommands() []*cli.Command {
 
 func reapCommand() *cli.Command {
 	return command("reap", reap,
-		&cli.StringFlag{Name: "idle", Usage: "chats not used for this `TIME`: 30d, 2w, 24h or 90m", DefaultText: "none"},
+		&cli.StringFlag{Name: "idle", Usage: "chats not used for this `TIME`: 30d, 2w, 24h or 90m",
+			DefaultText: "none"},
 		&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
 		&cli.BoolFlag{
@@ -139,7 +140,8 @@ func idleFlag(c *cli.Context) (time.Duration, error) {
 	}
 	idle, err := chat.ParseAge(c.String("idle"))
 	if err != nil || idle <= 0 {
-		return 0, fmt.Errorf("cannot reap --idle %s: want a time above 0, as in 30d, 24h or 90m: %w", chat.Quote(c.String("idle")), chat.ErrInvalid)
+		return 0, fmt.Errorf("cannot reap --idle %s: want a time above 0, as in 30d, 24h or 90m: %w",
+			chat.Quote(c.String("idle")), chat.ErrInvalid)
 	}
 	return idle, nil
 }
@@ -172,7 +174,8 @@ func reapWhich(c *cli.Context) ([]chat.ID, error) {
 		}
 	}
 	if ways != 1 {
-		return nil, fmt.Errorf("cannot reap: want CHAT…, --idle or --all, and one of them: %w", chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot reap: want CHAT…, --idle or --all, and one of them: %w",
+			chat.ErrInvalid)
 	}
 	if c.NArg() > 0 {
 		return reapNamed(c.Args().Slice())

@@ -48,7 +48,9 @@ func ls(c *cli.Context) error {
 }
 
 // listAll reads every page and keeps what the daemon cannot filter on.
-func listAll(ctx context.Context, api *client.Client, f chat.Filter, keep func(chat.Chat) bool) ([]chat.Chat, error) {
+func listAll(
+	ctx context.Context, api *client.Client, f chat.Filter, keep func(chat.Chat) bool,
+) ([]chat.Chat, error) {
 	all := []chat.Chat{}
 	for {
 		page, err := api.List(ctx, f)

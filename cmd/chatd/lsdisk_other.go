@@ -12,5 +12,6 @@ import (
 
 // countHomes cannot: the homes are on the Linux host.
 func countHomes(*cli.Context, []chat.Chat) (map[chat.ID]uint64, error) {
-	return nil, fmt.Errorf("cannot count homes: they are on the host of chatd, which is Linux: %w", chat.ErrUnsupported)
+	return nil, fmt.Errorf("cannot count homes: they are on the host of chatd, which is Linux: %w",
+		chat.ErrUnsupported)
 }

@@ -74,10 +74,12 @@ func newApp() *cli.App {
 			"CHAT is a chat's id (16 hex digits) or its user name (chat- and the id).",
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitCodes,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "socket", EnvVars: []string{"CHATD_SOCKET"}, Value: defaultSocket, Usage: "the daemon's unix socket", TakesFile: true},
+			&cli.StringFlag{Name: "socket", EnvVars: []string{"CHATD_SOCKET"}, Value: defaultSocket,
+				Usage: "the daemon's unix socket", TakesFile: true},
 			&cli.BoolFlag{Name: "json", Usage: "write one JSON value, for programs"},
 		},
-		Commands: slices.Concat([]*cli.Command{serveCommand()}, chatCommands(), runCommands(), terminalCommands(),
+		Commands: slices.Concat([]*cli.Command{serveCommand()}, chatCommands(), runCommands(),
+			terminalCommands(),
 			lifeCommands(), archiveCommands(), fileCommands(), []*cli.Command{command("mcp", serveMCP)},
 			hostCommands()),
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -100,7 +102,8 @@ func noCommand(c *cli.Context) error {
 	if c.NArg() == 0 {
 		return cli.ShowAppHelp(c)
 	}
-	return fmt.Errorf("cannot do %s: no such command, see chatd --help: %w", chat.Quote(c.Args().First()), chat.ErrInvalid)
+	return fmt.Errorf("cannot do %s: no such command, see chatd --help: %w", chat.Quote(c.Args().First()),
+		chat.ErrInvalid)
 }
 
 // daemon asks the daemon at --socket.
@@ -117,7 +120,8 @@ func chatArg(s string) (chat.ID, error) {
 // oneChat wants CHAT as the only argument.
 func oneChat(c *cli.Context) (chat.ID, error) {
 	if c.NArg() != 1 {
-		return "", fmt.Errorf("cannot %s: want one CHAT, got %d arguments: %w", c.Command.Name, c.NArg(), chat.ErrInvalid)
+		return "", fmt.Errorf("cannot %s: want one CHAT, got %d arguments: %w", c.Command.Name, c.NArg(),
+			chat.ErrInvalid)
 	}
 	return chatArg(c.Args().First())
 }
@@ -125,7 +129,8 @@ func oneChat(c *cli.Context) (chat.ID, error) {
 // noArgs wants nothing but flags.
 func noArgs(c *cli.Context) error {
 	if c.NArg() > 0 {
-		return fmt.Errorf("cannot %s: unexpected argument %s: %w", c.Command.Name, chat.Quote(c.Args().First()), chat.ErrInvalid)
+		return fmt.Errorf("cannot %s: unexpected argument %s: %w", c.Command.Name,
+			chat.Quote(c.Args().First()), chat.ErrInvalid)
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ type checkedFault struct {
 
 func policyCheck(c *cli.Context) error {
 	if c.NArg() != 2 || c.Args().First() != "check" {
-		return fmt.Errorf("cannot do policy %s: want policy check FILE: %w", chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
+		return fmt.Errorf("cannot do policy %s: want policy check FILE: %w",
+			chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
 	}
 	file := c.Args().Get(1)
 	p, err := configfile.Rules(file)
@@ -46,7 +47,8 @@ func policyCheck(c *cli.Context) error {
 	if err != nil && (!errors.As(err, &faults) || !c.Bool("json")) {
 		return err
 	}
-	out := checkAnswer{File: file, Valid: err == nil, Errors: []checkedFault{}, Warnings: warnings, Agents: []string{}}
+	out := checkAnswer{File: file, Valid: err == nil, Errors: []checkedFault{}, Warnings: warnings,
+		Agents: []string{}}
 	for _, f := range faults {
 		out.Errors = append(out.Errors, checkedFault{f.Place, f.Key, f.Why})
 	}

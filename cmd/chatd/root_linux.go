@@ -63,7 +63,8 @@ func becomeRoot(f configfile.Flags) error {
 		return err
 	}
 	err = unix.Exec(program, append(args, inherit...), os.Environ())
-	return fmt.Errorf("cannot serve: %s: %w: install it beside chatd or in /usr/local/lib/chatd: %w", chat.Quote(program), err, chat.ErrUnsupported)
+	return fmt.Errorf("cannot serve: %s: %w: install it beside chatd or in /usr/local/lib/chatd: %w",
+		chat.Quote(program), err, chat.ErrUnsupported)
 }
 
 // inherited is the socket that systemd made for chatd.socket, for chatd-root to take over. The
@@ -110,7 +111,9 @@ func wallHost(ctx context.Context, f configfile.Flags) (uids config.UIDRange, er
 
 // askRoot runs chatd-root for one act, and returns what it printed. Where that is not installed,
 // the error is fs.ErrNotExist.
-func askRoot(ctx context.Context, verb string, f configfile.Flags, flags uintptr, more ...string) ([]byte, error) {
+func askRoot(
+	ctx context.Context, verb string, f configfile.Flags, flags uintptr, more ...string,
+) ([]byte, error) {
 	program, args, err := rootProgram(verb, f)
 	if err != nil {
 		return nil, err
@@ -125,7 +128,8 @@ func askRoot(ctx context.Context, verb string, f configfile.Flags, flags uintptr
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return nil, client.ErrorOf(exit.ExitCode(), strings.TrimPrefix(strings.TrimSpace(said.String()), "chatd: "))
+		return nil, client.ErrorOf(exit.ExitCode(),
+			strings.TrimPrefix(strings.TrimSpace(said.String()), "chatd: "))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot %s: %s: %w: %w", verb, chat.Quote(program), err, chat.ErrUnsupported)

@@ -12,5 +12,6 @@ import (
 
 // becomeRoot cannot: the walls are the Linux kernel's.
 func becomeRoot(configfile.Flags) error {
-	return fmt.Errorf("cannot serve on %s: chatd's walls are made by the Linux kernel: %w", runtime.GOOS, chat.ErrUnsupported)
+	return fmt.Errorf("cannot serve on %s: chatd's walls are made by the Linux kernel: %w", runtime.GOOS,
+		chat.ErrUnsupported)
 }

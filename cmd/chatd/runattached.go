@@ -41,7 +41,8 @@ func runAttached(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 	// Signals that otherwise end this program go to the run.
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer end()
-	a := &attachedRun{c: daemon(c), id: id, in: c.App.Reader, end: end, begun: make(chan string, 1), over: make(chan struct{})}
+	a := &attachedRun{c: daemon(c), id: id, in: c.App.Reader, end: end, begun: make(chan string, 1),
+		over: make(chan struct{})}
 	spec.Started = func(run string) { a.begun <- run }
 	a.spec = spec
 	restore, err := a.raw()
@@ -52,7 +53,8 @@ func runAttached(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 	signal.Notify(received, forwarded(spec.TTY != nil)...)
 	defer signal.Stop(received)
 	go a.serve(ctx, received)
-	out := streams{to: map[string]io.Writer{chat.Stdout: a.screen(c.App.Writer), chat.Stderr: c.App.ErrWriter}, cancel: end}
+	out := streams{to: map[string]io.Writer{chat.Stdout: a.screen(c.App.Writer),
+		chat.Stderr: c.App.ErrWriter}, cancel: end}
 	res, err := a.c.RunTo(ctx, id, spec, out.write)
 	close(a.over)
 	if spec.TTY != nil && printer.IsTerminal(c.App.Writer) {
@@ -99,7 +101,8 @@ func (a *attachedRun) giveUp() {
 // more, takes no more: that is not an error.
 func (a *attachedRun) sendInput(ctx context.Context, run string) {
 	err := a.c.WriteStdin(ctx, a.id, run, io.NopCloser(a.in), !a.goesOn)
-	if err == nil || ctx.Err() != nil || errors.Is(err, chat.ErrWrongPhase) || errors.Is(err, chat.ErrNotFound) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, chat.ErrWrongPhase) ||
+		errors.Is(err, chat.ErrNotFound) {
 		return
 	}
 	select {
@@ -133,7 +136,8 @@ func (a *attachedRun) forward(ctx context.Context, run string, received <-chan o
 		if name == "WINCH" {
 			send.TTY = terminalSize()
 		}
-		if err := a.c.SignalRun(ctx, a.id, run, send); err != nil && !errors.Is(err, chat.ErrWrongPhase) && !errors.Is(err, chat.ErrNotFound) {
+		if err := a.c.SignalRun(ctx, a.id, run, send); err != nil && !errors.Is(err, chat.ErrWrongPhase) &&
+			!errors.Is(err, chat.ErrNotFound) {
 			fmt.Fprintf(os.Stderr, "chatd: cannot pass SIG%s on: %s\r\n", name, printer.Escape(err.Error()))
 		}
 	}

@@ -20,14 +20,16 @@ func runsCommand() *cli.Command {
 		&cli.BoolFlag{Name: "f", Usage: "follow the output until the run ends"},
 		&cli.StringFlag{Name: "cursor", Usage: "with -f: begin at this `PLACE`, as the API names it"},
 		&cli.BoolFlag{Name: "end", Usage: "end the run"},
-		&cli.StringFlag{Name: "signal", Usage: "send `SIGNAL` to every process of the run: INT, TERM, HUP, QUIT, USR1, USR2 or KILL"},
+		&cli.StringFlag{Name: "signal",
+			Usage: "send `SIGNAL` to every process of the run: INT, TERM, HUP, QUIT, USR1, USR2 or KILL"},
 		&cli.BoolFlag{Name: "stdin", Usage: "send standard input to the run, and close its own then"},
 	)
 }
 
 func showRuns(c *cli.Context) error {
 	if c.NArg() < 1 || c.NArg() > 2 {
-		return fmt.Errorf("cannot show runs: want CHAT and perhaps RUN, got %d arguments: %w", c.NArg(), chat.ErrInvalid)
+		return fmt.Errorf("cannot show runs: want CHAT and perhaps RUN, got %d arguments: %w", c.NArg(),
+			chat.ErrInvalid)
 	}
 	id, err := chatArg(c.Args().First())
 	if err != nil {
@@ -70,10 +72,12 @@ func showRun(c *cli.Context, id chat.ID, run string) error {
 
 // followRun prints what a run prints; to be interrupted ends only that.
 func followRun(c *cli.Context, id chat.ID, run string) error {
-	out := streams{to: map[string]io.Writer{chat.Stdout: c.App.Writer, chat.Stderr: c.App.ErrWriter}, cancel: func() {}}
+	out := streams{to: map[string]io.Writer{chat.Stdout: c.App.Writer, chat.Stderr: c.App.ErrWriter},
+		cancel: func() {}}
 	res, err := daemon(c).FollowRun(c.Context, id, run, c.String("cursor"), func(f chat.Frame) {
 		if f.Missing > 0 {
-			fmt.Fprintf(c.App.ErrWriter, "chatd: %d bytes of %s are left out here, for they are not kept\n", f.Missing, printer.Escape(f.Stream))
+			fmt.Fprintf(c.App.ErrWriter, "chatd: %d bytes of %s are left out here, for they are not kept\n",
+				f.Missing, printer.Escape(f.Stream))
 		}
 		out.write(f.Stream, f.Bytes())
 	})

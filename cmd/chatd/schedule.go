@@ -12,15 +12,23 @@ import (
 
 func scheduleCommand() *cli.Command {
 	return command("schedule", scheduleAction,
-		&cli.StringFlag{Name: "cron", Usage: "run at `TIMES`: minute hour day-of-month month day-of-week, or @daily and so on"},
+		&cli.StringFlag{Name: "cron",
+			Usage: "run at `TIMES`: minute hour day-of-month month day-of-week, or @daily and so on"},
 		&cli.DurationFlag{Name: "every", Usage: "run once in this `TIME`, at least 1m", DefaultText: "none"},
-		&cli.StringFlag{Name: "at", Usage: "run once at this `TIME`: RFC 3339, or without an offset in --time-zone"},
-		&cli.StringFlag{Name: "time-zone", Usage: "the `ZONE` of --cron and --at, as in Europe/Berlin (default: UTC)"},
+		&cli.StringFlag{Name: "at",
+			Usage: "run once at this `TIME`: RFC 3339, or without an offset in --time-zone"},
+		&cli.StringFlag{Name: "time-zone",
+			Usage: "the `ZONE` of --cron and --at, as in Europe/Berlin (default: UTC)"},
 		&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
-		&cli.StringFlag{Name: "cwd", Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
-		&cli.StringSliceFlag{Name: "env", Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
-		&cli.DurationFlag{Name: "timeout", Usage: "end each run after this `TIME`, at most the profile's timeout_max", DefaultText: "5m"},
-		&cli.DurationFlag{Name: "grace", Usage: "the `TIME` a run may take to end after SIGTERM, before SIGKILL; at most 30s", DefaultText: "2s"},
+		&cli.StringFlag{Name: "cwd",
+			Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
+		&cli.StringSliceFlag{Name: "env",
+			Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
+		&cli.DurationFlag{Name: "timeout",
+			Usage: "end each run after this `TIME`, at most the profile's timeout_max", DefaultText: "5m"},
+		&cli.DurationFlag{Name: "grace",
+			Usage:       "the `TIME` a run may take to end after SIGTERM, before SIGKILL; at most 30s",
+			DefaultText: "2s"},
 	)
 }
 
@@ -37,10 +45,12 @@ func scheduleAction(c *cli.Context) error {
 	name, rest := c.Args().First(), c.Args().Tail()
 	action, ok := scheduleActions[name]
 	if !ok {
-		return fmt.Errorf("cannot do schedule %s: want add, ls, show or rm: %w", chat.Quote(name), chat.ErrInvalid)
+		return fmt.Errorf("cannot do schedule %s: want add, ls, show or rm: %w", chat.Quote(name),
+			chat.ErrInvalid)
 	}
 	if len(rest) == 0 || action.args >= 0 && len(rest) != action.args+1 {
-		return fmt.Errorf("cannot do schedule %s: got %d arguments, see chatd schedule --help: %w", name, len(rest), chat.ErrInvalid)
+		return fmt.Errorf("cannot do schedule %s: got %d arguments, see chatd schedule --help: %w", name,
+			len(rest), chat.ErrInvalid)
 	}
 	for _, f := range c.LocalFlagNames() {
 		if name != "add" && f != "json" && f != "socket" {
@@ -60,8 +70,9 @@ func addSchedule(c *cli.Context, id chat.ID, argv []string) error {
 		return err
 	}
 	s, err := daemon(c).AddSchedule(c.Context, id, chat.ScheduleSpec{
-		Cron: c.String("cron"), Every: chat.Duration(c.Duration("every")), At: c.String("at"), TimeZone: c.String("time-zone"),
-		Command: c.String("c"), Argv: argv, Cwd: c.String("cwd"), Env: env,
+		Cron: c.String("cron"), Every: chat.Duration(c.Duration("every")), At: c.String("at"),
+		TimeZone: c.String("time-zone"),
+		Command:  c.String("c"), Argv: argv, Cwd: c.String("cwd"), Env: env,
 		Timeout: chat.Duration(c.Duration("timeout")), Grace: chat.Duration(c.Duration("grace")),
 	})
 	return answer(c, s, err, func(w io.Writer) error { return printer.NewSchedule(w, s) })

@@ -22,7 +22,8 @@ func serveCommand() *cli.Command {
 		flags = append(flags, &cli.StringFlag{Name: s.name, Usage: s.usage})
 	}
 	return command("serve", serveAction, append(flags,
-		&cli.StringSliceFlag{Name: "allow-missing", Usage: "start without this `LAYER`; may be given again, or with commas"},
+		&cli.StringSliceFlag{Name: "allow-missing",
+			Usage: "start without this `LAYER`; may be given again, or with commas"},
 		&cli.BoolFlag{Name: "check", Usage: "check the config, print all of it, and end"},
 	)...)
 }
@@ -44,7 +45,8 @@ func serveAction(c *cli.Context) error {
 	}
 	err = checkHost(c.Context, flags)
 	if errors.Is(err, fs.ErrNotExist) {
-		_, err = fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n", unchecked("what profiles open of this host"))
+		_, err = fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n",
+			unchecked("what profiles open of this host"))
 	}
 	return answer(c, cfg, err, func(w io.Writer) error {
 		text, err := configfile.Explained(cfg)

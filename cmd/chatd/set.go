@@ -28,7 +28,8 @@ func setCommand() *cli.Command {
 			Usage: "`VALUE` of limits." + key + ", as in the config, or " + ofProfile})
 	}
 	return command("set", set, append(flags,
-		&cli.StringFlag{Name: "cpu", Usage: "`CPUS` that it may use, as in 0.5 or 2: cpu_quota of a cpu_period of 1s"},
+		&cli.StringFlag{Name: "cpu",
+			Usage: "`CPUS` that it may use, as in 0.5 or 2: cpu_quota of a cpu_period of 1s"},
 		&cli.StringFlag{Name: "profile", Usage: "the `NAME` of another policy; home and uid stay"},
 		again("env", "a variable `NAME=VALUE`, no secret"),
 		again("env-remove", "a variable's `NAME`"),
@@ -125,7 +126,8 @@ func setLimits(c *cli.Context) (map[string]*json.RawMessage, error) {
 		}
 		v, err := configfile.LimitValue(key, longUnit(text))
 		if err != nil || text == "" {
-			return nil, fmt.Errorf("cannot set --%s %s: want a value as in the config, or %s: %w", flagOf(key),
+			return nil, fmt.Errorf("cannot set --%s %s: want a value as in the config, or %s: %w",
+				flagOf(key),
 				chat.Quote(text), ofProfile, chat.ErrInvalid)
 		}
 		limits[key] = &v
@@ -169,7 +171,8 @@ func setPairs(c *cli.Context, name string) (map[string]*string, error) {
 	}
 	for _, k := range textsOf(c, away) {
 		if _, twice := all[k]; twice || k == "" {
-			return nil, fmt.Errorf("cannot use --%s %s: want each key once: %w", away, chat.Quote(k), chat.ErrInvalid)
+			return nil, fmt.Errorf("cannot use --%s %s: want each key once: %w", away, chat.Quote(k),
+				chat.ErrInvalid)
 		}
 		all[k] = nil
 	}

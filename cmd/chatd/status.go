@@ -19,7 +19,9 @@ func statusAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := answer(c, st, nil, func(w io.Writer) error { return printer.Status(w, st, time.Now()) }); err != nil {
+	if err := answer(c, st, nil, func(w io.Writer) error {
+		return printer.Status(w, st, time.Now())
+	}); err != nil {
 		return err
 	}
 	return statusError(st)
@@ -32,7 +34,8 @@ func statusError(st chat.Status) error {
 	}
 	for _, l := range st.Layers {
 		if l.State == chat.LayerOff {
-			return fmt.Errorf("chatd begins nothing: layer %s does not stand; chatd doctor says more: %w", l.Name, chat.ErrUnsupported)
+			return fmt.Errorf("chatd begins nothing: layer %s does not stand; chatd doctor says more: %w",
+				l.Name, chat.ErrUnsupported)
 		}
 	}
 	return fmt.Errorf("chatd begins nothing now: not every wall was tried, or a finding says why; chatd doctor says more: %w", chat.ErrBusy)

@@ -22,14 +22,20 @@ func sendCommand() *cli.Command {
 	return command("send", send,
 		&cli.BoolFlag{Name: "no-enter", Usage: "do not press Enter after the text"},
 		&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
-		&cli.BoolFlag{Name: "key-by-key", Usage: "type the text a character at a time, never as a paste; at most 1000"},
-		&cli.StringSliceFlag{Name: "only-if", Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
+		&cli.BoolFlag{Name: "key-by-key",
+			Usage: "type the text a character at a time, never as a paste; at most 1000"},
+		&cli.StringSliceFlag{Name: "only-if",
+			Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
 		&cli.StringFlag{Name: "size", Usage: "set the terminal's size, `COLUMNSxROWS`, first"},
-		&cli.StringFlag{Name: "wait", Aliases: []string{"until"}, Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
-		&cli.StringFlag{Name: "pattern", Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"},
-		&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`", DefaultText: "1s, and 0s for screen"},
+		&cli.StringFlag{Name: "wait", Aliases: []string{"until"},
+			Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
+		&cli.StringFlag{Name: "pattern",
+			Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"},
+		&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`",
+			DefaultText: "1s, and 0s for screen"},
 		&cli.BoolFlag{Name: "raw", Usage: "with --wait: every byte that was printed"},
-		&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m", DefaultText: "1m"},
+		&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m",
+			DefaultText: "1m"},
 	)
 }
 
@@ -42,7 +48,8 @@ func send(c *cli.Context) error {
 		return err
 	}
 	words := c.Args().Tail()
-	in := chat.Input{Text: strings.Join(words, " "), Keys: c.StringSlice("keys"), KeyByKey: c.Bool("key-by-key")}
+	in := chat.Input{Text: strings.Join(words, " "), Keys: c.StringSlice("keys"),
+		KeyByKey: c.Bool("key-by-key")}
 	if in.OnlyIf, err = onlyIf(c.StringSlice("only-if")); err != nil {
 		return err
 	}
@@ -59,7 +66,8 @@ func send(c *cli.Context) error {
 		return fmt.Errorf("cannot send: want a text, - or --keys: %w", chat.ErrInvalid)
 	}
 	if c.IsSet("wait") || c.IsSet("quiet") || c.IsSet("max") || c.IsSet("pattern") {
-		in.Wait = &chat.Wait{Until: c.String("wait"), Pattern: c.String("pattern"), Quiet: chat.Duration(c.Duration("quiet")), Max: chat.Duration(c.Duration("max"))}
+		in.Wait = &chat.Wait{Until: c.String("wait"), Pattern: c.String("pattern"),
+			Quiet: chat.Duration(c.Duration("quiet")), Max: chat.Duration(c.Duration("max"))}
 	}
 	if err := in.Validate(); err != nil {
 		return err
@@ -125,10 +133,12 @@ func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 	}
 	switch {
 	case got.Until == chat.UntilMore:
-		fmt.Fprintln(c.App.ErrWriter, "chatd: the shell waits for the rest of the line, as after an open quote; give it up with: chatd send --keys ctrl-c", id)
+		fmt.Fprintln(c.App.ErrWriter,
+			"chatd: the shell waits for the rest of the line, as after an open quote; give it up with: chatd send --keys ctrl-c", id)
 		return &exitError{2}
 	case got.Until == chat.UntilMax:
-		fmt.Fprintln(c.App.ErrWriter, "chatd: the terminal is not done yet; read on with: chatd log -f --since", got.Cursor, id)
+		fmt.Fprintln(c.App.ErrWriter,
+			"chatd: the terminal is not done yet; read on with: chatd log -f --since", got.Cursor, id)
 		return &exitError{timeoutExit}
 	case got.Until == chat.UntilEnded:
 		fmt.Fprintln(c.App.ErrWriter, "chatd: the session has ended")
@@ -141,7 +151,8 @@ func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 func screenCommand() *cli.Command {
 	return command("screen", screen,
 		&cli.BoolFlag{Name: "styles", Usage: "with colours, bold and the like"},
-		&cli.IntFlag{Name: "history", Usage: "and this `NUMBER` of lines that were scrolled away, at most 2000"},
+		&cli.IntFlag{Name: "history",
+			Usage: "and this `NUMBER` of lines that were scrolled away, at most 2000"},
 	)
 }
 
@@ -150,6 +161,7 @@ func screen(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := daemon(c).ScreenWith(c.Context, id, chat.ScreenSpec{Styles: c.Bool("styles"), History: c.Int("history")})
+	s, err := daemon(c).ScreenWith(c.Context, id,
+		chat.ScreenSpec{Styles: c.Bool("styles"), History: c.Int("history")})
 	return answer(c, s, err, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
 }

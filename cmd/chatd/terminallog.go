@@ -17,7 +17,8 @@ func logCommand() *cli.Command {
 		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as the terminal prints"},
 		&cli.BoolFlag{Name: "egress", Usage: "where the chat connected, and what was refused"},
 		&cli.BoolFlag{Name: "text", Usage: "the text that a terminal would show"},
-		&cli.Int64Flag{Name: "since", Usage: "from this `CURSOR` on, which --json and send --wait say", Value: -1, DefaultText: "all that is kept"},
+		&cli.Int64Flag{Name: "since", Usage: "from this `CURSOR` on, which --json and send --wait say",
+			Value: -1, DefaultText: "all that is kept"},
 	)
 }
 

@@ -108,7 +108,8 @@ func (s *Server) refuse(w http.ResponseWriter, p *client.Problem) {
 
 // deny is the one place where a role is refused, and it is logged.
 func (s *Server) deny(w http.ResponseWriter, r *http.Request, caller chat.Caller) {
-	s.opt.Log.Warn("denied", "uid", caller.UID, "name", caller.Name, "role", caller.Role, "method", r.Method, "path", chat.Quote(r.URL.Path))
+	s.opt.Log.Warn("denied", "uid", caller.UID, "name", caller.Name, "role", caller.Role, "method", r.Method,
+		"path", chat.Quote(r.URL.Path))
 	detail := "cannot serve uid %d: it is in no group that chatd lets in"
 	if caller.Role != "" {
 		detail = "cannot serve uid %d: this is for operators"
@@ -155,7 +156,8 @@ func (s *Server) routeOf(r *http.Request) (verbs.Row, *client.Problem) {
 	none := verbs.Row{Route: verbs.Route{Access: verbs.Bridges}}
 	path := r.URL.EscapedPath()
 	if !verbs.IsPlain(path) {
-		return none, client.NewProblem(client.KindNamed("not_found"), 0, "cannot find "+chat.Quote(path)+": no such path")
+		return none, client.NewProblem(client.KindNamed("not_found"), 0,
+			"cannot find "+chat.Quote(path)+": no such path")
 	}
 	h, pattern := s.mux.Handler(r)
 	if rt, ok := s.byPattern[pattern]; ok && pattern != "" {
@@ -165,9 +167,11 @@ func (s *Server) routeOf(r *http.Request) (verbs.Row, *client.Problem) {
 	h.ServeHTTP(probe, r)
 	if probe.status == http.StatusMethodNotAllowed {
 		allow := probe.header.Get("Allow")
-		return none, invalid(probe.status, "", "cannot %s %s: want %s", chat.Quote(r.Method), chat.Quote(path), allow)
+		return none, invalid(probe.status, "", "cannot %s %s: want %s", chat.Quote(r.Method),
+			chat.Quote(path), allow)
 	}
-	return none, client.NewProblem(client.KindNamed("not_found"), 0, "cannot find "+chat.Quote(path)+": no such path")
+	return none, client.NewProblem(client.KindNamed("not_found"), 0,
+		"cannot find "+chat.Quote(path)+": no such path")
 }
 
 // checkQuery refuses values that do not decode to UTF-8 without NUL, and repeated parameters.
@@ -178,10 +182,12 @@ func checkQuery(raw string) *client.Problem {
 	}
 	for k, vs := range q {
 		if len(vs) > 1 {
-			return invalid(http.StatusBadRequest, "query", "cannot use the query: %s stands twice", chat.Quote(k))
+			return invalid(http.StatusBadRequest, "query", "cannot use the query: %s stands twice",
+				chat.Quote(k))
 		}
 		if !utf8.ValidString(k+vs[0]) || strings.IndexByte(k+vs[0], 0) >= 0 {
-			return invalid(http.StatusBadRequest, "query", "cannot use the query: %s is not valid UTF-8 without NUL", chat.Quote(k))
+			return invalid(http.StatusBadRequest, "query",
+				"cannot use the query: %s is not valid UTF-8 without NUL", chat.Quote(k))
 		}
 	}
 	return nil

@@ -26,7 +26,9 @@ const (
 
 // readBody returns the whole body of r, or why it is refused. Reading all of it first also lets
 // net/http watch for a client that goes away.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, held *bodyMemory) ([]byte, *client.Problem) {
+func (s *Server) readBody(
+	w http.ResponseWriter, r *http.Request, held *bodyMemory,
+) ([]byte, *client.Problem) {
 	if r.ContentLength > s.opt.MaxBody {
 		s.drain(w, r)
 		return nil, s.tooLarge()
@@ -42,7 +44,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, held *bodyMemo
 		return nil, s.problem(r.Context(), err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
-		return nil, invalid(http.StatusRequestTimeout, "", "cannot read the body: not all of it came within %s", s.opt.BodyTimeout)
+		return nil, invalid(http.StatusRequestTimeout, "",
+			"cannot read the body: not all of it came within %s", s.opt.BodyTimeout)
 	case err != nil:
 		return nil, invalid(http.StatusBadRequest, "", "cannot read the body: %v", err)
 	case int64(len(b)) > s.opt.MaxBody:
@@ -94,7 +97,8 @@ func (b *cutBody) Close() error {
 func (b *cutBody) cut() bool { return b.state.Load() == bodyCut }
 
 func (s *Server) tooLarge() *client.Problem {
-	return invalid(http.StatusRequestEntityTooLarge, "", "cannot use the body: more than %d bytes", s.opt.MaxBody)
+	return invalid(http.StatusRequestEntityTooLarge, "", "cannot use the body: more than %d bytes",
+		s.opt.MaxBody)
 }
 
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
@@ -114,8 +118,12 @@ func checkType(r *http.Request) *client.Problem {
 	got := r.Header.Get("Content-Type")
 	t, params, err := mime.ParseMediaType(got)
 	charset := params["charset"]
-	if err != nil || t != client.JSONType && !(t == client.PatchType && r.Method == "PATCH") || (charset != "" && charset != "utf-8" && charset != "UTF-8") || r.Header.Get("Content-Encoding") != "" {
-		return invalid(http.StatusUnsupportedMediaType, "", "cannot use the body: Content-Type %s: want %s, in UTF-8, without Content-Encoding", chat.Quote(got), client.JSONType)
+	if err != nil || t != client.JSONType && !(t == client.PatchType && r.Method == "PATCH") ||
+		(charset != "" && charset != "utf-8" && charset != "UTF-8") ||
+		r.Header.Get("Content-Encoding") != "" {
+		return invalid(http.StatusUnsupportedMediaType, "",
+			"cannot use the body: Content-Type %s: want %s, in UTF-8, without Content-Encoding",
+			chat.Quote(got), client.JSONType)
 	}
 	return nil
 }
@@ -206,7 +214,8 @@ func (sc *scanner) str() *client.Problem {
 		return nil // json.Valid refuses the whole.
 	}
 	if sc.stack[n-1].keys[key] {
-		return invalid(http.StatusBadRequest, "", "cannot use the body: %s stands twice in one object", chat.Quote(key))
+		return invalid(http.StatusBadRequest, "", "cannot use the body: %s stands twice in one object",
+			chat.Quote(key))
 	}
 	sc.stack[n-1].keys[key] = true
 	return nil

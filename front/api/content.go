@@ -73,7 +73,10 @@ func (s *Server) getContent(w http.ResponseWriter, r *http.Request, in *readCont
 		return
 	}
 	out := &download{w: w, timeout: s.opt.WriteTimeout}
-	last, err := s.opt.Chats.ReadFile(r.Context(), id, a, func(first filewire.Answer) io.Writer { out.first = first; return out })
+	last, err := s.opt.Chats.ReadFile(r.Context(), id, a, func(first filewire.Answer) io.Writer {
+		out.first = first
+		return out
+	})
 	switch {
 	case err == nil:
 		out.finish(last)
@@ -189,13 +192,16 @@ func (s *Server) checkUpload(r *http.Request) error {
 	got := r.Header.Get("Content-Type")
 	t, _, err := mime.ParseMediaType(got)
 	if got != "" && (err != nil || t != client.ByteType) || r.Header.Get("Content-Encoding") != "" {
-		return invalid(http.StatusUnsupportedMediaType, "", "cannot use the body: Content-Type %s: want %s, without Content-Encoding", chat.Quote(got), client.ByteType)
+		return invalid(http.StatusUnsupportedMediaType, "",
+			"cannot use the body: Content-Type %s: want %s, without Content-Encoding", chat.Quote(got),
+			client.ByteType)
 	}
 	return nil
 }
 
 func (s *Server) fileTooLarge() *client.Problem {
-	return invalid(http.StatusRequestEntityTooLarge, "", "cannot use the body: more than %d bytes, which is file_max", s.opt.MaxFile)
+	return invalid(http.StatusRequestEntityTooLarge, "",
+		"cannot use the body: more than %d bytes, which is file_max", s.opt.MaxFile)
 }
 
 // upload is a body that is streamed: each piece has a deadline, and the whole at most a file's
@@ -225,7 +231,8 @@ func (u *upload) Read(p []byte) (int, error) {
 	case u.total > u.s.opt.MaxFile:
 		return 0, u.s.fileTooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, invalid(http.StatusRequestTimeout, "", "cannot read the body: nothing came for %s", u.s.opt.BodyTimeout)
+		return 0, invalid(http.StatusRequestTimeout, "", "cannot read the body: nothing came for %s",
+			u.s.opt.BodyTimeout)
 	case err != nil && !errors.Is(err, io.EOF):
 		return 0, invalid(http.StatusBadRequest, "", "cannot read the body: %v", err)
 	}

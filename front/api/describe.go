@@ -13,11 +13,13 @@ import (
 var chatParam = param("path", "id", "string", "The chat: 16 lower-case hex digits.")
 
 // rawContent is a body of any bytes, sent as a stream.
-var rawContent = map[string]*huma.MediaType{client.ByteType: {Schema: &huma.Schema{Type: "string", Format: "binary"}}}
+var rawContent = map[string]*huma.MediaType{client.ByteType: {Schema: &huma.Schema{Type: "string",
+	Format: "binary"}}}
 
 // param is a parameter; one in the path is always there.
 func param(in, name, kind, doc string) *huma.Param {
-	return &huma.Param{Name: name, In: in, Required: in == "path", Description: doc, Schema: &huma.Schema{Type: kind}}
+	return &huma.Param{Name: name, In: in, Required: in == "path", Description: doc,
+		Schema: &huma.Schema{Type: kind}}
 }
 
 // jsonContent is a value in JSON of the type of v.

@@ -29,8 +29,10 @@ var answers = []struct {
 	{"append_file", http.StatusCreated, client.JSONType, client.FileAnswer{}, "The file is new."},
 	{"send", http.StatusOK, client.JSONType, chat.Typed{}, "What was printed, where wait asked for it."},
 	{"send", http.StatusNoContent, "", nil, "It was typed."},
-	{"run", http.StatusOK, client.FrameType, nil, "How it ended; as a stream, a frame of JSON a line, the last with the result."},
-	{"run_output", http.StatusOK, client.FrameType, nil, "A piece; as a stream, a frame of JSON a line until the run ends."},
+	{"run", http.StatusOK, client.FrameType, nil,
+		"How it ended; as a stream, a frame of JSON a line, the last with the result."},
+	{"run_output", http.StatusOK, client.FrameType, nil,
+		"A piece; as a stream, a frame of JSON a line until the run ends."},
 	{"openapi", http.StatusOK, client.JSONType, map[string]any{}, "This description."},
 }
 
@@ -44,7 +46,8 @@ var (
 // completeDescription adds to the description what huma cannot know.
 func (s *Server) completeDescription(a huma.API) {
 	doc := a.OpenAPI()
-	doc.Servers = []*huma.Server{{URL: "http://chatd", Description: "Over chatd's unix socket, /run/chatd/chatd.sock by default. The name of the host is not looked at."}}
+	doc.Servers = []*huma.Server{{URL: "http://chatd",
+		Description: "Over chatd's unix socket, /run/chatd/chatd.sock by default. The name of the host is not looked at."}}
 	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"peer": {Type: "mutualTLS",
 		Description: "There is no TLS and nothing to send: the kernel says who connected to the socket (SO_PEERCRED, SO_PEERGROUPS). The type is the nearest that OpenAPI has, for it too is a property of the connection."}}
 	doc.Security = []map[string][]string{{"peer": {}}}
@@ -66,7 +69,8 @@ func (s *Server) completeDescription(a huma.API) {
 // operationOf is the row's operation in the description.
 func operationOf(doc *huma.OpenAPI, r verbs.Row) *huma.Operation {
 	item := doc.Paths[r.Path]
-	if op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[r.Method]; op != nil {
+	if op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put,
+		"PATCH": item.Patch, "DELETE": item.Delete}[r.Method]; op != nil {
 		return op
 	}
 	panic(fmt.Sprintf("the description lacks %s", r.Pattern())) // a method that the map above lacks

@@ -38,18 +38,24 @@ func (s *Server) writeFile(ctx context.Context, in *chatBody[filewire.WriteFile]
 	if in.Body.Stream {
 		return nil, noStream("PUT")
 	}
-	return fileTool(in, func(id chat.ID) (filewire.Answer, error) { return s.opt.Chats.WriteFile(ctx, id, in.Body, nil) }, nil)
+	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
+		return s.opt.Chats.WriteFile(ctx, id, in.Body, nil)
+	}, nil)
 }
 
 func (s *Server) appendFile(ctx context.Context, in *chatBody[filewire.WriteFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("PUT")
 	}
-	return fileTool(in, func(id chat.ID) (filewire.Answer, error) { return s.opt.Chats.AppendFile(ctx, id, in.Body, nil) }, nil)
+	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
+		return s.opt.Chats.AppendFile(ctx, id, in.Body, nil)
+	}, nil)
 }
 
 func (s *Server) editFile(ctx context.Context, in *chatBody[filewire.EditFile]) (*fileOutput, error) {
-	return fileTool(in, func(id chat.ID) (filewire.Answer, error) { return s.opt.Chats.EditFile(ctx, id, in.Body) }, nil)
+	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
+		return s.opt.Chats.EditFile(ctx, id, in.Body)
+	}, nil)
 }
 
 func noStream(method string) *client.Problem {

@@ -37,7 +37,8 @@ func (s *Server) create(ctx context.Context, in *struct{ Body chat.Spec }) (*cre
 }
 
 func (s *Server) list(ctx context.Context, in *listInput) (*bodyOf[chat.Page], error) {
-	f := chat.Filter{Owner: in.Owner, ExternalID: in.ExternalID, Label: in.Label, Limit: in.Limit, Cursor: in.Cursor}
+	f := chat.Filter{Owner: in.Owner, ExternalID: in.ExternalID, Label: in.Label, Limit: in.Limit,
+		Cursor: in.Cursor}
 	if in.Awake != "" {
 		awake := in.Awake == "true"
 		f.Awake = &awake
@@ -72,9 +73,11 @@ func servePatch(s *Server, a huma.API, op huma.Operation) {
 			"egress_add": list, "egress_remove": list,
 		}}}
 	op.Parameters = []*huma.Param{chatParam}
-	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{client.PatchType: body, client.JSONType: body}}
+	op.RequestBody = &huma.RequestBody{Required: true,
+		Content: map[string]*huma.MediaType{client.PatchType: body, client.JSONType: body}}
 	op.Responses = problemResponse()
-	op.Responses["200"] = &huma.Response{Description: "The chat as it is now.", Content: jsonContent(a, chat.Chat{})}
+	op.Responses["200"] = &huma.Response{Description: "The chat as it is now.",
+		Content: jsonContent(a, chat.Chat{})}
 	s.serveBeside(a, op, s.patch)
 }
 

@@ -31,12 +31,14 @@ func (c *conn) refuse(page []byte) error {
 	head, text, _ := bytes.Cut(page, []byte("\r\n\r\n"))
 	status := pageStatus(head)
 	// Status 501 is for a transfer encoding that HTTP/1.1 does not know.
-	p := client.NewProblem(client.KindNamed("invalid"), status, "cannot read the request: "+cmp.Or(string(text), http.StatusText(status)))
+	p := client.NewProblem(client.KindNamed("invalid"), status,
+		"cannot read the request: "+cmp.Or(string(text), http.StatusText(status)))
 	body, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("cannot write a problem: %w", err)
 	}
-	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+	_, err = fmt.Fprintf(c.Conn,
+		"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
 		status, http.StatusText(status), client.ProblemType, len(body), body)
 	return err
 }

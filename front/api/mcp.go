@@ -21,7 +21,8 @@ import (
 func serveMCP(s *Server, a huma.API, op huma.Operation) {
 	op.Parameters = []*huma.Param{chatParam}
 	message := map[string]*huma.MediaType{client.JSONType: {Schema: &huma.Schema{Type: "object"}}}
-	op.RequestBody = &huma.RequestBody{Required: true, Description: "A message of JSON-RPC.", Content: message}
+	op.RequestBody = &huma.RequestBody{Required: true, Description: "A message of JSON-RPC.",
+		Content: message}
 	op.Responses = problemResponse()
 	answer := maps.Clone(message)
 	maps.Copy(answer, textContent(client.EventType))
@@ -37,7 +38,8 @@ func serveMCP(s *Server, a huma.API, op huma.Operation) {
 		out := &mcpAnswer{ResponseWriter: w, timeout: s.opt.WriteTimeout}
 		s.opt.MCP(s.opt.Chats, id, s.problem).ServeHTTP(out, r)
 		if out.refused != 0 {
-			s.refuse(w, invalid(out.refused, "", "cannot use the message: %s", strings.TrimSpace(out.text.String())))
+			s.refuse(w, invalid(out.refused, "", "cannot use the message: %s",
+				strings.TrimSpace(out.text.String())))
 		}
 	})
 }

@@ -11,5 +11,6 @@ import (
 
 // peerOf cannot tell: the server is for Linux, the client is for every platform.
 func peerOf(net.Conn) (peer, error) {
-	return peer{}, fmt.Errorf("cannot tell the peer of a connection on this platform: %w", chat.ErrUnsupported)
+	return peer{}, fmt.Errorf("cannot tell the peer of a connection on this platform: %w",
+		chat.ErrUnsupported)
 }

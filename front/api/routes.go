@@ -17,11 +17,13 @@ type register func(*Server, huma.API, huma.Operation)
 // written are the rows of [verbs.Table] whose handlers are written by hand, because they read a
 // query, have an answer of two kinds, or read or answer a stream. [Server.serveRow] serves every other row.
 var written = map[string]register{
-	"create": serve((*Server).create), "list": serve((*Server).list), "patch": servePatch, "reap": serve((*Server).reap),
+	"create": serve((*Server).create), "list": serve((*Server).list), "patch": servePatch,
+	"reap":          serve((*Server).reap),
 	"list_archives": serve((*Server).listArchives),
 	"run":           serveRun, "run_output": serveReadRun, "run_stdin": serveStdin,
 	"run_signal": serve((*Server).signalRun),
-	"send":       serve((*Server).input), "screen": serve((*Server).screen), "log": serveLog, "attach": serveAttach,
+	"send":       serve((*Server).input), "screen": serve((*Server).screen), "log": serveLog,
+	"attach":    serveAttach,
 	"read_file": serve((*Server).readFile), "list_dir": serve((*Server).listDir),
 	"write_file": serve((*Server).writeFile), "append_file": serve((*Server).appendFile),
 	"edit_file":   serve((*Server).editFile),

@@ -34,7 +34,8 @@ type (
 // serveRun describes the answer of a background run beside the usual one.
 func serveRun(s *Server, a huma.API, op huma.Operation) {
 	op.Responses = problemResponse()
-	op.Responses["202"] = &huma.Response{Description: "The run, which goes on in the background.", Content: jsonContent(a, chat.Run{})}
+	op.Responses["202"] = &huma.Response{Description: "The run, which goes on in the background.",
+		Content: jsonContent(a, chat.Run{})}
 	serve((*Server).run)(s, a, op)
 }
 

@@ -164,7 +164,8 @@ func (s *Server) handle(rw http.ResponseWriter, r *http.Request) {
 	leave, ok := s.requests.Take(holder(caller))
 	defer leave()
 	if !ok {
-		s.refuse(w, client.NewProblem(client.KindOf(chat.ErrBusy), 0, fmt.Sprintf("cannot take the request: %d requests of this user are being served, the maximum: try again when one has ended", s.opt.MaxRequests)))
+		s.refuse(w, client.NewProblem(client.KindOf(chat.ErrBusy), 0,
+			fmt.Sprintf("cannot take the request: %d requests of this user are being served, the maximum: try again when one has ended", s.opt.MaxRequests)))
 		return
 	}
 	s.dispatch(w, r, caller)
@@ -241,7 +242,9 @@ func (s *Server) recovered(w *answer, r *http.Request, caller chat.Caller, cause
 
 // checkRequest reads the body, puts the checked bytes in its place, and checks
 // the query's encoding.
-func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt verbs.Row, held *bodyMemory) *client.Problem {
+func (s *Server) checkRequest(
+	w http.ResponseWriter, r *http.Request, rt verbs.Row, held *bodyMemory,
+) *client.Problem {
 	if p := checkQuery(r.URL.RawQuery); p != nil {
 		return p
 	}

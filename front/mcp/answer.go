@@ -46,7 +46,8 @@ func reason(err error) string {
 	switch {
 	case errors.Is(err, context.Canceled): // by the agent, which does not wait for this
 		return "cancelled"
-	case errors.Is(err, chat.ErrInvalid), errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrExists), errors.Is(err, chat.ErrWrongPhase), errors.Is(err, chat.ErrConflict):
+	case errors.Is(err, chat.ErrInvalid), errors.Is(err, chat.ErrNotFound), errors.Is(err, chat.ErrExists),
+		errors.Is(err, chat.ErrWrongPhase), errors.Is(err, chat.ErrConflict):
 		return kind + ": " + chat.ErrorReason(err)
 	case errors.Is(err, chat.ErrDenied):
 		return kind + ": " + withoutPlace(chat.ErrorReason(err), place)
@@ -110,7 +111,8 @@ func typedText(t chat.Typed) []string {
 		chat.UntilOutput: "something was printed", chat.UntilScreen: "the screen matches the pattern",
 		chat.UntilMore:   "the shell waits for the rest of the line, as after an open quote; ctrl-c gives it up",
 		chat.UntilPrompt: "the shell is at its prompt", chat.UntilQuiet: "nothing was printed for a while",
-		chat.UntilMax: "the wait was over before; go on with terminal_read", chat.UntilEnded: "the terminal has ended",
+		chat.UntilMax:   "the wait was over before; go on with terminal_read",
+		chat.UntilEnded: "the terminal has ended",
 	}[t.Until]
 	if t.Exit != nil {
 		end += fmt.Sprintf("; exit code %d", *t.Exit)
@@ -120,7 +122,8 @@ func typedText(t chat.Typed) []string {
 
 // logText is a piece of a terminal's output as plain text.
 func logText(l chat.Log) []string {
-	return append([]string{bounded(termsafe.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols))}, logNotes(l)...)
+	return append([]string{bounded(termsafe.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols))},
+		logNotes(l)...)
 }
 
 // logNotes state where a piece ends, and what it lacks.
@@ -176,7 +179,8 @@ func doneText(a filewire.Answer) []string {
 func pageText(a filewire.Answer, content []byte) []string {
 	parts := []string{string(content)}
 	if !utf8.Valid(content) {
-		parts = []string{base64.StdEncoding.EncodeToString(content), "this is base64: the content is no UTF-8"}
+		parts = []string{base64.StdEncoding.EncodeToString(content),
+			"this is base64: the content is no UTF-8"}
 	}
 	switch {
 	case !a.Truncated:
@@ -185,7 +189,8 @@ func pageText(a filewire.Answer, content []byte) []string {
 	case a.NextLine != 0:
 		parts = append(parts, fmt.Sprintf("there is more: go on with line %d", a.NextLine))
 	default:
-		parts = append(parts, fmt.Sprintf("there is more, %d bytes in all: go on with offset %d", a.Size, a.NextOffset))
+		parts = append(parts,
+			fmt.Sprintf("there is more, %d bytes in all: go on with offset %d", a.Size, a.NextOffset))
 	}
 	return parts
 }

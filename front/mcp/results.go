@@ -33,7 +33,8 @@ type terminal struct {
 
 // logValue is a piece of a terminal's output.
 func logValue(l chat.Log) terminal {
-	return terminal{Text: bounded(termsafe.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols)), Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
+	return terminal{Text: bounded(termsafe.Render(l.Bytes(), chat.TerminalRows, chat.TerminalCols)),
+		Cursor: &l.Cursor, End: &l.End, Lost: l.Lost, Recording: &l.Recording}
 }
 
 func typedValue(t chat.Typed) terminal {
@@ -43,7 +44,8 @@ func typedValue(t chat.Typed) terminal {
 }
 
 func screenValue(s chat.Screen) terminal {
-	return terminal{Text: bounded(s.Text), Program: s.Program, Rows: s.Rows, Cols: s.Cols, CursorRow: &s.CursorRow, CursorCol: &s.CursorCol}
+	return terminal{Text: bounded(s.Text), Program: s.Program, Rows: s.Rows, Cols: s.Cols,
+		CursorRow: &s.CursorRow, CursorCol: &s.CursorCol}
 }
 
 // runValue is how a run ended, with its output shortened as in an answer's text.

@@ -66,7 +66,9 @@ func (t tools) pollRun(ctx context.Context, a pollRun) (out toolAnswer[runPiece]
 	}
 }
 
-func (t tools) polled(ctx context.Context, run string, o chat.RunOutput) (out toolAnswer[runPiece], err error) {
+func (t tools) polled(
+	ctx context.Context, run string, o chat.RunOutput,
+) (out toolAnswer[runPiece], err error) {
 	v := runPiece{Run: run, State: o.State, Missing: o.Missing}
 	at, err := chat.ParseRunCursor(o.Cursor)
 	if err != nil {
@@ -114,7 +116,8 @@ func polledText(v runPiece, more bool) []string {
 	case v.State == chat.RunRunning:
 		parts = append(parts, fmt.Sprintf("the run goes on; poll again with cursor %s", v.Cursor))
 	case more: // a run that has ended may have another page
-		parts = append(parts, fmt.Sprintf("the run is %s; what is left of its output is behind cursor %s", v.State, v.Cursor))
+		parts = append(parts,
+			fmt.Sprintf("the run is %s; what is left of its output is behind cursor %s", v.State, v.Cursor))
 	case v.Result != nil:
 		parts = append(parts, runText(*v.Result)...)
 	default:
@@ -128,9 +131,11 @@ func (t tools) stdinRun(ctx context.Context, a stdinRun) (out toolAnswer[doneAns
 		return out, fmt.Errorf("cannot write nothing: want text or close: %w", chat.ErrInvalid)
 	}
 	if len(a.Text) > chat.MaxStdin {
-		return out, fmt.Errorf("cannot write text: %d bytes, want at most %d: %w", len(a.Text), chat.MaxStdin, chat.ErrInvalid)
+		return out, fmt.Errorf("cannot write text: %d bytes, want at most %d: %w", len(a.Text), chat.MaxStdin,
+			chat.ErrInvalid)
 	}
-	if err := t.chats.WriteStdin(ctx, t.id, a.Run, io.NopCloser(strings.NewReader(a.Text)), a.Close); err != nil {
+	if err := t.chats.WriteStdin(ctx, t.id, a.Run, io.NopCloser(strings.NewReader(a.Text)),
+		a.Close); err != nil {
 		return out, err
 	}
 	text := fmt.Sprintf("%d bytes written", len(a.Text))

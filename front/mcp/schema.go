@@ -29,7 +29,9 @@ func schemaOf[T any](without, with []string) (*jsonschema.Schema, error) {
 	for _, name := range without {
 		delete(s.Properties, name)
 	}
-	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(n string) bool { return slices.Contains(without, n) })
+	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(n string) bool {
+		return slices.Contains(without, n)
+	})
 	s.Required = append(s.Required, with...)
 	return s, nil
 }
@@ -47,7 +49,9 @@ func resultSchemaOf[T any]() (*jsonschema.Schema, error) {
 }
 
 // describeFields calls describe with the schema of each field of t, and of the fields within.
-func describeFields(s *jsonschema.Schema, t reflect.Type, describe func(*jsonschema.Schema, reflect.StructTag) error) error {
+func describeFields(
+	s *jsonschema.Schema, t reflect.Type, describe func(*jsonschema.Schema, reflect.StructTag) error,
+) error {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

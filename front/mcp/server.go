@@ -22,7 +22,8 @@ const instructions = "The tools act in one chat: a Linux user of its own, with a
 // newServer returns a server of the tools that announces version.
 func newServer(t tools, version string) (*sdk.Server, error) {
 	s := sdk.NewServer(&sdk.Implementation{Name: "chatd", Version: version},
-		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}})
+		&sdk.ServerOptions{Instructions: instructions,
+			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}})
 	if err := addTools(s, t); err != nil {
 		return nil, err
 	}
@@ -32,7 +33,9 @@ func newServer(t tools, version string) (*sdk.Server, error) {
 // Serve answers one agent, a message of JSON a line, until in ends or ctx does; then it cancels the
 // calls that still run. First it looks the chat up: if this fails, Serve returns the error and
 // reads and writes nothing.
-func Serve(ctx context.Context, chats verbs.Chats, id chat.ID, version string, in io.Reader, out io.Writer) error {
+func Serve(
+	ctx context.Context, chats verbs.Chats, id chat.ID, version string, in io.Reader, out io.Writer,
+) error {
 	if _, err := chats.Get(ctx, id); err != nil {
 		return err
 	}

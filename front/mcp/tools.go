@@ -69,7 +69,9 @@ func (t tools) editFile(ctx context.Context, a filewire.EditFile) (toolAnswer[cl
 	return wrote(got), err
 }
 
-func (t tools) listDir(ctx context.Context, a filewire.ListDir) (out toolAnswer[client.FileAnswer], err error) {
+func (t tools) listDir(
+	ctx context.Context, a filewire.ListDir,
+) (out toolAnswer[client.FileAnswer], err error) {
 	var b bytes.Buffer
 	got, err := t.chats.ListDir(ctx, t.id, a, func(filewire.Answer) io.Writer { return &b })
 	if err != nil {
@@ -107,7 +109,8 @@ func (t tools) screen(ctx context.Context, a terminalRead) (out toolAnswer[termi
 	if err != nil {
 		return out, err
 	}
-	at := fmt.Sprintf("cursor: row %d, column %d of %d by %d, counted from 0", s.CursorRow, s.CursorCol, s.Rows, s.Cols)
+	at := fmt.Sprintf("cursor: row %d, column %d of %d by %d, counted from 0", s.CursorRow, s.CursorCol,
+		s.Rows, s.Cols)
 	return toolAnswer[terminal]{[]string{bounded(s.Text), at}, screenValue(s)}, nil
 }
 
@@ -127,7 +130,8 @@ func (t tools) explain(ctx context.Context, q chat.Question) (out toolAnswer[cha
 	e.DeniedBy = slices.Clone(e.DeniedBy)
 	for i, d := range e.DeniedBy {
 		if d.By == "rules" {
-			e.DeniedBy[i] = chat.DeniedBy{By: d.By, Why: "the file rules deny it", Fix: "an operator can change them"}
+			e.DeniedBy[i] = chat.DeniedBy{By: d.By, Why: "the file rules deny it",
+				Fix: "an operator can change them"}
 		}
 	}
 	text, err := json.Marshal(e)

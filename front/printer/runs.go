@@ -46,7 +46,8 @@ func Run(out, errOut io.Writer, r chat.Run) error {
 	}
 	reasons(errOut, r.Result.Reasons())
 	if n := r.Result.StdoutReplaced + r.Result.StderrReplaced; n > 0 {
-		fmt.Fprintf(errOut, "chatd: %d bytes are no UTF-8 and shown as U+FFFD; -f prints them as they are\n", n)
+		fmt.Fprintf(errOut,
+			"chatd: %d bytes are no UTF-8 and shown as U+FFFD; -f prints them as they are\n", n)
 	}
 	if err := ChatText(out, r.Result.Stdout); err != nil {
 		return err

@@ -23,7 +23,9 @@ func (c *Chats) Run(ctx context.Context, id chat.ID, spec chat.RunSpec) (chat.Ru
 	return c.Streams.Run(ctx, id, spec)
 }
 
-func (c *Chats) RunTo(ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
+func (c *Chats) RunTo(
+	ctx context.Context, id chat.ID, spec chat.RunSpec, out chat.Output,
+) (chat.RunResult, error) {
 	if err := spec.CheckStreamed(); err != nil {
 		return chat.RunResult{}, err
 	}
@@ -51,7 +53,8 @@ func (c *Chats) checkAudited(ctx context.Context, id chat.ID, spec chat.RunSpec)
 	spec, err := c.check(ctx, id, spec)
 	var d *chat.RunDenial
 	if errors.As(err, &d) {
-		err = errors.Join(err, c.root.RefuseRun(ctx, id, chat.RefusedRun{Argv: spec.CommandLine(), Denial: *d}))
+		err = errors.Join(err,
+			c.root.RefuseRun(ctx, id, chat.RefusedRun{Argv: spec.CommandLine(), Denial: *d}))
 	}
 	return spec, err
 }

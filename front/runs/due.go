@@ -52,7 +52,8 @@ func (c *Chats) resume(id chat.ID, name string, next, now time.Time) time.Time {
 // run runs a schedule that is due, or waits for the run of it that an earlier process began.
 func (c *Chats) run(ctx context.Context, due schedule.Due, skipped func() uint64) {
 	d := chat.DueSchedule{
-		Chat: due.Chat, ID: due.ID, At: due.At, Now: c.clock.Now(), Next: due.Next, Missed: due.Missed, GoesOn: due.UnderWay,
+		Chat: due.Chat, ID: due.ID, At: due.At, Now: c.clock.Now(), Next: due.Next, Missed: due.Missed,
+		GoesOn: due.UnderWay,
 	}
 	if !d.GoesOn {
 		d.Skipped = skipped()

@@ -122,13 +122,15 @@ func (c *Chats) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleS
 	}
 	next := when.Next(now)
 	if next.IsZero() {
-		return chat.Schedule{}, fmt.Errorf("cannot schedule: at %s: want a time to come, it is %s: %w", chat.Quote(spec.At), now.Format(time.RFC3339), chat.ErrInvalid)
+		return chat.Schedule{}, fmt.Errorf("cannot schedule: at %s: want a time to come, it is %s: %w",
+			chat.Quote(spec.At), now.Format(time.RFC3339), chat.ErrInvalid)
 	}
 	run, err := c.checkAudited(ctx, id, spec.Run())
 	if err != nil {
 		return chat.Schedule{}, err
 	}
-	s, err := c.root.PutSchedule(ctx, id, chat.NewSchedule{Spec: spec, Made: now, Next: next, Named: run.Named})
+	s, err := c.root.PutSchedule(ctx, id,
+		chat.NewSchedule{Spec: spec, Made: now, Next: next, Named: run.Named})
 	if err != nil {
 		return chat.Schedule{}, err
 	}

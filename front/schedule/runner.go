@@ -96,7 +96,8 @@ type entry struct {
 
 // NewRunner prepares a runner without schedules.
 func NewRunner(opt Options) *Runner {
-	return &Runner{opt: opt, stir: make(chan struct{}, 1), chats: map[chat.ID]*turns{}, owned: map[string]int{}, parked: map[string][]*entry{}}
+	return &Runner{opt: opt, stir: make(chan struct{}, 1), chats: map[chat.ID]*turns{},
+		owned: map[string]int{}, parked: map[string][]*entry{}}
 }
 
 // Add adds a schedule that is due at next, and replaces one of that name. Zero means never. With

@@ -90,7 +90,8 @@ func (w *When) readCron(text string) error {
 }
 
 func cronError(text, why string) error {
-	return fmt.Errorf("cannot schedule: cron %s: %s: %s: %w", chat.Quote(text), why, wantCron, chat.ErrInvalid)
+	return fmt.Errorf("cannot schedule: cron %s: %s: %s: %w", chat.Quote(text), why, wantCron,
+		chat.ErrInvalid)
 }
 
 // zone is the time zone of that name. Local is refused: it is the daemon's, and changes
@@ -112,7 +113,8 @@ var atForms = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04"}
 func readAt(text string, z *time.Location) (time.Time, error) {
 	for _, form := range atForms {
 		// The year in UTC: it is written down so, and JSON has none of five digits.
-		if t, err := time.ParseInLocation(form, text, z); err == nil && t.UTC().Year() >= 1970 && t.UTC().Year() < 10000 {
+		if t, err := time.ParseInLocation(form, text, z); err == nil && t.UTC().Year() >= 1970 &&
+			t.UTC().Year() < 10000 {
 			return t.UTC(), nil
 		}
 	}

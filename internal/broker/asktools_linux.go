@@ -16,9 +16,10 @@ import (
 )
 
 var (
-	fileTool = verb("file_tool", func(c *call, ctx context.Context, id chat.ID, u filewire.Use) (none, error) {
-		return none{}, c.FileTool(ctx, id, u, c.talk)
-	})
+	fileTool = verb("file_tool",
+		func(c *call, ctx context.Context, id chat.ID, u filewire.Use) (none, error) {
+			return none{}, c.FileTool(ctx, id, u, c.talk)
+		})
 	share = verb("share", func(c *call, ctx context.Context, id chat.ID, s chat.Share) (none, error) {
 		return none{}, c.ShareFile(ctx, id, s, c.talk)
 	})

@@ -15,10 +15,11 @@ var (
 	putSchedule = verb("put_schedule", (*call).PutSchedule)
 
 	keptSchedule  = verb("kept_schedule", (*call).KeptSchedule)
-	keptSchedules = verb("kept_schedules", func(c *call, ctx context.Context, _ chat.ID, _ none) (none, error) {
-		out := func(k chat.StoredSchedule) error { return c.frame(k) }
-		return none{}, c.KeptSchedules(ctx, out)
-	})
+	keptSchedules = verb("kept_schedules",
+		func(c *call, ctx context.Context, _ chat.ID, _ none) (none, error) {
+			out := func(k chat.StoredSchedule) error { return c.frame(k) }
+			return none{}, c.KeptSchedules(ctx, out)
+		})
 	beginDue = verb("begin_due",
 		func(c *call, ctx context.Context, id chat.ID, d chat.DueSchedule) (bool, error) {
 			d.Chat = id

@@ -162,7 +162,8 @@ func (h hooks) receiver(l *link) receiver {
 			case k == tool && len(fds) == 2 && h.talks != nil:
 				return h.talks.begin(l, p, [2]int(fds))
 			case k == streams || k == tool || input || len(fds) > 0:
-				return errors.Join(fmt.Errorf("cannot use a packet %q with %d descriptors here", k, len(fds)), sys.CloseAll(fds))
+				return errors.Join(fmt.Errorf("cannot use a packet %q with %d descriptors here", k, len(fds)),
+					sys.CloseAll(fds))
 			}
 			return use(k, p)
 		})

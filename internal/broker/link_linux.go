@@ -74,7 +74,8 @@ func (l *link) send(k kind, p []byte) error {
 func (l *link) sendFDs(k kind, p []byte, fds ...int) error {
 	var sendErr error
 	err := l.raw.Write(func(fd uintptr) bool {
-		sendErr = unix.Sendmsg(int(fd), append([]byte{byte(k)}, p...), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		sendErr = unix.Sendmsg(int(fd), append([]byte{byte(k)}, p...), unix.UnixRights(fds...), nil,
+			unix.MSG_NOSIGNAL)
 		return sendErr != unix.EAGAIN
 	})
 	return sent(err, sendErr)
@@ -155,7 +156,8 @@ func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
 	fds, err := sys.Rights(oob[:oobn])
 	switch {
 	case err != nil || n > packetSize || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		return errors.Join(errors.New("cannot use a packet: it is too large, or brings too much"), err, sys.CloseAll(fds))
+		return errors.Join(errors.New("cannot use a packet: it is too large, or brings too much"), err,
+			sys.CloseAll(fds))
 	case n == 0:
 		return errors.Join(io.EOF, sys.CloseAll(fds))
 	}

@@ -70,7 +70,8 @@ func (c *call) check() (verbs.Handler[*call], error) {
 		return nil, fmt.Errorf("cannot use role %s: %w", chat.Quote(string(c.Caller.Role)), chat.ErrInvalid)
 	}
 	if len(c.Caller.Name) > maxCallerName {
-		return nil, fmt.Errorf("cannot use a caller's name of %d bytes: want at most %d: %w", len(c.Caller.Name), maxCallerName, chat.ErrInvalid)
+		return nil, fmt.Errorf("cannot use a caller's name of %d bytes: want at most %d: %w",
+			len(c.Caller.Name), maxCallerName, chat.ErrInvalid)
 	}
 	return do, c.hearBy(time.Time{})
 }

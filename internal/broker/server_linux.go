@@ -49,7 +49,8 @@ func NewServer(f *os.File, opt ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("cannot use the control socket: %w", err)
 	}
 	l, err := newLink(fd)
-	return &Server{opt: opt, control: l, slots: make(chan struct{}, maxCalls), large: make(chan struct{}, maxLarge), lists: make(chan struct{}, maxLists)}, err
+	return &Server{opt: opt, control: l, slots: make(chan struct{}, maxCalls),
+		large: make(chan struct{}, maxLarge), lists: make(chan struct{}, maxLists)}, err
 }
 
 // Tell sends the front its settings.
@@ -119,16 +120,19 @@ func (s *Server) Wait(timeout time.Duration) error {
 	case <-ended:
 		return nil
 	case <-time.After(timeout):
-		return fmt.Errorf("cannot wait longer than %s for calls of the front to end: %w", timeout, chat.ErrBusy)
+		return fmt.Errorf("cannot wait longer than %s for calls of the front to end: %w", timeout,
+			chat.ErrBusy)
 	}
 }
 
 // accept begins the call on socket fd. Any other descriptor is an error of the front and is never
 // used: reading it could block forever, or have an effect.
 func (s *Server) accept(ctx context.Context, fd int) error {
-	for _, o := range []struct{ option, want int }{{unix.SO_DOMAIN, unix.AF_UNIX}, {unix.SO_TYPE, unix.SOCK_SEQPACKET}, {unix.SO_ACCEPTCONN, 0}} {
+	for _, o := range []struct{ option, want int }{{unix.SO_DOMAIN, unix.AF_UNIX},
+		{unix.SO_TYPE, unix.SOCK_SEQPACKET}, {unix.SO_ACCEPTCONN, 0}} {
 		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, o.option); err != nil || got != o.want {
-			return errors.Join(fmt.Errorf("cannot use a descriptor: it is no socket of a call"), err, unix.Close(fd))
+			return errors.Join(fmt.Errorf("cannot use a descriptor: it is no socket of a call"), err,
+				unix.Close(fd))
 		}
 	}
 	select {
@@ -146,7 +150,8 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 		defer func() { <-s.slots }()
 		defer func() { _ = l.close() }() // nothing is left to be sent
 		s.serve(ctx, &call{
-			link: l, large: s.large, lists: s.lists, written: make(chan kind, 1), Root: s.opt.Root, nameOf: s.opt.NameOf,
+			link: l, large: s.large, lists: s.lists, written: make(chan kind, 1), Root: s.opt.Root,
+			nameOf: s.opt.NameOf,
 		})
 	})
 	return nil

@@ -46,20 +46,22 @@ var (
 	run = verb("run", func(c *call, ctx context.Context, id chat.ID, a namedRun) (chat.RunResult, error) {
 		return c.Run(ctx, id, a.spec(), c.streams)
 	})
-	attach = verb("attach", func(c *call, ctx context.Context, id chat.ID, a chat.Attach) (chat.RunResult, error) {
-		return c.Attach(ctx, id, a, c.streams)
-	})
+	attach = verb("attach",
+		func(c *call, ctx context.Context, id chat.ID, a chat.Attach) (chat.RunResult, error) {
+			return c.Attach(ctx, id, a, c.streams)
+		})
 	signalRun = verb("run_signal",
 		func(c *call, ctx context.Context, id chat.ID, a inRun) (none, error) {
 			return none{}, c.SignalRun(ctx, id, a.Run, a.Signal)
 		})
-	openRun = verb("open_run", func(c *call, ctx context.Context, id chat.ID, run string) (openAnswer, error) {
-		o, err := c.OpenRun(ctx, id, run)
-		if err == nil && o.Stdout != nil {
-			err = c.tellFiles(streams, []byte(run), o.Stdout, o.Stderr)
-		}
-		return openAnswer{o.Run, o.Max}, errors.Join(err, o.Close())
-	})
+	openRun = verb("open_run",
+		func(c *call, ctx context.Context, id chat.ID, run string) (openAnswer, error) {
+			o, err := c.OpenRun(ctx, id, run)
+			if err == nil && o.Stdout != nil {
+				err = c.tellFiles(streams, []byte(run), o.Stdout, o.Stderr)
+			}
+			return openAnswer{o.Run, o.Max}, errors.Join(err, o.Close())
+		})
 	awaitRun   = verb("await_run", (*call).AwaitRun)
 	writeStdin = verb("write_stdin", func(c *call, ctx context.Context, id chat.ID, a inRun) (none, error) {
 		return none{}, c.WriteStdin(ctx, id, a.Run, a.Last, c.writes(a.Run))
@@ -117,7 +119,9 @@ func (c *Client) AwaitRun(ctx context.Context, id chat.ID, run string) (chat.Run
 	return awaitRun.Call(ctx, c.Calls, id, run)
 }
 
-func (c *Client) WriteStdin(ctx context.Context, id chat.ID, run string, last bool, write verbs.Writes) error {
+func (c *Client) WriteStdin(
+	ctx context.Context, id chat.ID, run string, last bool, write verbs.Writes,
+) error {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := stdinWriter{write: write, result: make(chan error, 1)}

@@ -15,7 +15,8 @@ func tableHandlers() map[string]verbs.Handler[*call] {
 	all := map[string]verbs.Handler[*call]{}
 	for _, row := range verbs.Table {
 		if row.Do != nil {
-			all[row.Name] = func(ctx context.Context, c *call, id chat.ID, read func(any) error) (any, error) {
+			all[row.Name] = func(ctx context.Context, c *call, id chat.ID,
+				read func(any) error) (any, error) {
 				return row.Do(ctx, c, id, read)
 			}
 		}

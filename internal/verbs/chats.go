@@ -25,7 +25,8 @@ type Chats interface {
 	ReadRun(ctx context.Context, id chat.ID, run, cursor string) (chat.RunOutput, error)
 	// FollowRun passes the output of a background run to out, from the cursor to the end of the
 	// run.
-	FollowRun(ctx context.Context, id chat.ID, run, cursor string, out func(chat.Frame)) (chat.RunResult, error)
+	FollowRun(ctx context.Context, id chat.ID, run, cursor string,
+		out func(chat.Frame)) (chat.RunResult, error)
 	// Attach streams the chat's terminal to out until ctx ends or the terminal detaches. Input and
 	// new sizes are sent to the run whose id a.Started gets. It is for operators.
 	Attach(ctx context.Context, id chat.ID, a chat.Attach, out chat.Output) (chat.RunResult, error)

@@ -12,7 +12,8 @@ import (
 // [chat.ErrDenied], and its error names rule and place.
 type Files interface {
 	// ReadFile is read_file in the chat; content goes to what begin returns.
-	ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error)
+	ReadFile(ctx context.Context, id chat.ID, a filewire.ReadFile,
+		begin filewire.Begin) (filewire.Answer, error)
 	// WriteFile is write_file; body is the content of a that streams, else nil. One more Read may
 	// happen after WriteFile has returned.
 	WriteFile(ctx context.Context, id chat.ID, a filewire.WriteFile, body io.Reader) (filewire.Answer, error)
@@ -21,7 +22,8 @@ type Files interface {
 	// EditFile is edit_file.
 	EditFile(ctx context.Context, id chat.ID, a filewire.EditFile) (filewire.Answer, error)
 	// ListDir is list_dir; a line for each entry goes to what begin returns.
-	ListDir(ctx context.Context, id chat.ID, a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error)
+	ListDir(ctx context.Context, id chat.ID, a filewire.ListDir,
+		begin filewire.Begin) (filewire.Answer, error)
 	// Share copies one regular file to another chat of the same caller.
 	Share(ctx context.Context, id chat.ID, s chat.Share) (chat.Shared, error)
 }

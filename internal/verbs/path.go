@@ -38,13 +38,16 @@ func (r Route) At(id chat.ID, name string) (string, error) {
 // and characters that are ever escaped.
 func IsPlain(path string) bool {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("._-", r)
 	}
 	parts := strings.Split(path, "/")
 	if len(parts) < 2 || parts[0] != "" {
 		return false
 	}
 	return !slices.ContainsFunc(parts[1:], func(p string) bool {
-		return p == "" || p == "." || p == ".." || strings.ContainsFunc(p, func(r rune) bool { return !plain(r) })
+		return p == "" || p == "." || p == ".." || strings.ContainsFunc(p, func(r rune) bool {
+			return !plain(r)
+		})
 	})
 }

@@ -79,7 +79,8 @@ func runTool(ctx context.Context, ok []int, name string, args ...string) error {
 			name, strings.Join(args, " "), errors.Join(chat.ErrBusy, ctx.Err()))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(out.Bytes()))
+		return fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err,
+			bytes.TrimSpace(out.Bytes()))
 	}
 	return nil
 }

@@ -52,11 +52,14 @@ func (a User) passwd() string { return fmt.Sprintf("%s:%d:%d:%s", a.Name, a.ID, 
 func getent(ctx context.Context, database string, a User, want string, form func([]string) string) error {
 	out, err := Lookup(ctx, database, a.Name, fmt.Sprint(a.ID))
 	if err != nil {
-		return fmt.Errorf("cannot find %s %s by name and by number: getent %s: %w", database, a.Name, database, err)
+		return fmt.Errorf("cannot find %s %s by name and by number: getent %s: %w", database, a.Name,
+			database, err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(lines) != 2 || form(strings.Split(lines[0], ":")) != want || form(strings.Split(lines[1], ":")) != want {
-		return fmt.Errorf("cannot use account %s: getent %s says %q, want %s twice", a.Name, database, out, want)
+	if len(lines) != 2 || form(strings.Split(lines[0], ":")) != want ||
+		form(strings.Split(lines[1], ":")) != want {
+		return fmt.Errorf("cannot use account %s: getent %s says %q, want %s twice", a.Name,
+			database, out, want)
 	}
 	return nil
 }

@@ -16,15 +16,20 @@ import (
 // removals match by uid.
 func CheckRange(low, high uint32) error {
 	if low < 1<<16 || high <= low || high-low < 32 || high >= 1<<31 {
-		return fmt.Errorf("cannot use uids %d-%d: want at least 33 of them within 65536-2147483647: %w", low, high, chat.ErrInvalid)
+		return fmt.Errorf("cannot use uids %d-%d: want at least 33 of them within 65536-2147483647: %w", low,
+			high, chat.ErrInvalid)
 	}
 	own := func(name string) bool { return strings.HasPrefix(name, chat.UserPrefix) }
 	in := func(id int) bool { return id >= int(low) && id <= int(high) }
-	users, err := user.ParsePasswdFileFilter("/etc/passwd", func(u user.User) bool { return (in(u.Uid) || in(u.Gid)) && !own(u.Name) })
+	users, err := user.ParsePasswdFileFilter("/etc/passwd", func(u user.User) bool {
+		return (in(u.Uid) || in(u.Gid)) && !own(u.Name)
+	})
 	if err != nil {
 		return fmt.Errorf("cannot read the host's users: %w", err)
 	}
-	groups, err := user.ParseGroupFileFilter("/etc/group", func(g user.Group) bool { return in(g.Gid) && !own(g.Name) })
+	groups, err := user.ParseGroupFileFilter("/etc/group", func(g user.Group) bool {
+		return in(g.Gid) && !own(g.Name)
+	})
 	if err != nil {
 		return fmt.Errorf("cannot read the host's groups: %w", err)
 	}
@@ -37,7 +42,8 @@ func CheckRange(low, high uint32) error {
 	}
 	sub, err := subordinates(low, high)
 	if met = append(met, sub...); len(met) > 0 {
-		return fmt.Errorf("cannot use uids %d-%d: they meet %s; set uids to a free range: %w", low, high, strings.Join(met, ", "), chat.ErrInvalid)
+		return fmt.Errorf("cannot use uids %d-%d: they meet %s; set uids to a free range: %w", low, high,
+			strings.Join(met, ", "), chat.ErrInvalid)
 	}
 	return err
 }

@@ -37,19 +37,24 @@ func (u *Useradd) Create(ctx context.Context, a User) error {
 	if err != nil {
 		return err
 	}
-	return runTool(ctx, []int{exitNameTaken}, "useradd", "-u", n, "-g", n, "-d", a.Home, "-M", "-s", nologin, "-c", "chat",
-		"-e", "1970-01-02", "--no-log-init", "-K", "UID_MAX="+n, "-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0",
+	return runTool(ctx, []int{exitNameTaken}, "useradd", "-u", n, "-g", n, "-d", a.Home, "-M", "-s", nologin,
+		"-c", "chat",
+		"-e", "1970-01-02", "--no-log-init", "-K", "UID_MAX="+n, "-K", "SUB_UID_COUNT=0", "-K",
+		"SUB_GID_COUNT=0",
 		"--", a.Name)
 }
 
 // Drift compares the lines of /etc/passwd for the name and the number.
 func (u *Useradd) Drift(a User) (string, error) {
-	found, err := user.ParsePasswdFileFilter("/etc/passwd", func(e user.User) bool { return e.Name == a.Name || e.Uid == int(a.ID) })
+	found, err := user.ParsePasswdFileFilter("/etc/passwd", func(e user.User) bool {
+		return e.Name == a.Name || e.Uid == int(a.ID)
+	})
 	if err != nil {
 		return "", fmt.Errorf("cannot read the host's users: %w", err)
 	}
 	if len(found) != 1 || found[0].Name != a.Name || found[0].Uid != int(a.ID) || found[0].Gid != int(a.ID) {
-		return fmt.Sprintf("/etc/passwd has %d lines for %s or uid %d that are not as chatd wrote them", len(found), a.Name, a.ID), nil
+		return fmt.Sprintf("/etc/passwd has %d lines for %s or uid %d that are not as chatd wrote them",
+			len(found), a.Name, a.ID), nil
 	}
 	return "", nil
 }

@@ -29,7 +29,8 @@ func (t *Trail) Refused(by chat.Caller, rec state.Record, act, rule string, why 
 func (t *Trail) DeniedRun(ctx context.Context, rec state.Record, argv []string, d *chat.RunDenial) error {
 	t.logRefused(rec, chat.ToolExec, d)
 	return t.WriteArgv(ctx, rec, "run", "denied", argv, map[string]string{
-		"rule": chat.QuotePath(d.Rule), "place": chat.QuotePath(d.Place), "command": chat.QuotePath(d.Command), "message": chat.QuotePath(d.Message),
+		"rule": chat.QuotePath(d.Rule), "place": chat.QuotePath(d.Place),
+		"command": chat.QuotePath(d.Command), "message": chat.QuotePath(d.Message),
 	})
 }
 
@@ -47,7 +48,8 @@ func (t *Trail) DeniedFile(ctx context.Context, rec state.Record, err error) err
 		by = "the chat's side"
 	}
 	detail := map[string]string{
-		"op": string(d.Op), "path": chat.QuotePath(d.Path), "rule": chat.QuotePath(d.Rule), "place": chat.QuotePath(d.Place), "layer": d.Layer, "by": by,
+		"op": string(d.Op), "path": chat.QuotePath(d.Path), "rule": chat.QuotePath(d.Rule),
+		"place": chat.QuotePath(d.Place), "layer": d.Layer, "by": by,
 	}
 	if d.Errno != "" {
 		detail["errno"] = d.Errno

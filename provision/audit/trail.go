@@ -25,25 +25,33 @@ type Trail struct {
 func New(store *state.Store, log *slog.Logger) *Trail { return &Trail{log: log, store: store} }
 
 // Event is a line of the audit log about a chat.
-func (t *Trail) Event(ctx context.Context, rec state.Record, action, outcome string, detail map[string]string) state.Event {
+func (t *Trail) Event(
+	ctx context.Context, rec state.Record, action, outcome string, detail map[string]string,
+) state.Event {
 	detail = named(ctx, detail)
-	return state.Event{Action: action, Outcome: outcome, Chat: rec.ID, UID: rec.UID, Caller: chat.CallerFrom(ctx), Detail: detail}
+	return state.Event{Action: action, Outcome: outcome, Chat: rec.ID, UID: rec.UID,
+		Caller: chat.CallerFrom(ctx), Detail: detail}
 }
 
 // Write writes one event. An act whose intent cannot be audited is not done.
-func (t *Trail) Write(ctx context.Context, rec state.Record, action, outcome string, detail map[string]string) error {
+func (t *Trail) Write(
+	ctx context.Context, rec state.Record, action, outcome string, detail map[string]string,
+) error {
 	err := t.store.Audit(t.Event(ctx, rec, action, outcome, detail))
 	if errors.Is(err, state.ErrReadOnly) && action == "sleep" {
 		// A chat must be stoppable even when the audit log is read-only: the daemon's log gets the
 		// event.
-		t.log.Warn("not in the audit log", "why", err, "action", action, "outcome", outcome, "chat", rec.ID, "by", chat.CallerFrom(ctx).Name, "detail", detail)
+		t.log.Warn("not in the audit log", "why", err, "action", action, "outcome", outcome, "chat", rec.ID,
+			"by", chat.CallerFrom(ctx).Name, "detail", detail)
 		return nil
 	}
 	return err
 }
 
 // WriteArgv is Write for an act with a command line.
-func (t *Trail) WriteArgv(ctx context.Context, rec state.Record, action, outcome string, argv []string, detail map[string]string) error {
+func (t *Trail) WriteArgv(
+	ctx context.Context, rec state.Record, action, outcome string, argv []string, detail map[string]string,
+) error {
 	e := t.Event(ctx, rec, action, outcome, detail)
 	e.Argv = argv
 	return t.store.Audit(e)
@@ -51,7 +59,9 @@ func (t *Trail) WriteArgv(ctx context.Context, rec state.Record, action, outcome
 
 // Outcome audits the end of an act: done, or failed with err. It returns err too, so that a
 // caller cannot lose it.
-func (t *Trail) Outcome(ctx context.Context, rec state.Record, action string, detail map[string]string, err error) error {
+func (t *Trail) Outcome(
+	ctx context.Context, rec state.Record, action string, detail map[string]string, err error,
+) error {
 	return errors.Join(err, t.End(ctx, rec, action, detail, err))
 }
 
@@ -65,7 +75,8 @@ func (t *Trail) End(
 		outcome = "failed"
 		d["error"] = err.Error()
 		if chat.KindOf(err) == nil && !errors.Is(err, context.Canceled) { // or it is the caller's affair
-			t.Remember(chat.Failure{Action: action, Chat: rec.ID, By: chat.CallerFrom(ctx).Name, Error: err.Error()})
+			t.Remember(chat.Failure{Action: action, Chat: rec.ID, By: chat.CallerFrom(ctx).Name,
+				Error: err.Error()})
 		}
 	}
 	return t.Write(ctx, rec, action, outcome, d)

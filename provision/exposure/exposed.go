@@ -49,7 +49,8 @@ func (h *Host) Exposed(p chat.Profile, home, homes string) (all []chat.Exposed, 
 // rules returns the checked expose_paths of the profile.
 func (h *Host) rules(p chat.Profile, home, homes string) (all []chat.Exposed, err error) {
 	if n := len(p.ExposePaths); n > maxPlaces {
-		return nil, &KeyError{"expose_paths", fmt.Errorf("%d rules: want at most %d: %w", n, maxPlaces, chat.ErrInvalid)}
+		return nil, &KeyError{"expose_paths",
+			fmt.Errorf("%d rules: want at most %d: %w", n, maxPlaces, chat.ErrInvalid)}
 	}
 	for i, e := range p.ExposePaths {
 		key := fmt.Sprintf("expose_paths[%d]", i)
@@ -57,7 +58,9 @@ func (h *Host) rules(p chat.Profile, home, homes string) (all []chat.Exposed, er
 		if rel, ok := strings.CutPrefix(target, "~/"); ok {
 			target = path.Join(home, rel)
 		} else if chat.Within(target, homes) || chat.Within(homes, target) {
-			return nil, &KeyError{key + ".target", fmt.Errorf("%s is where the homes are: want ~/ in front for a place in the home: %w", chat.Quote(target), chat.ErrInvalid)}
+			return nil, &KeyError{key + ".target",
+				fmt.Errorf("%s is where the homes are: want ~/ in front for a place in the home: %w",
+					chat.Quote(target), chat.ErrInvalid)}
 		}
 		f, err := h.source(path.Clean(e.Source))
 		if err == nil {
@@ -66,7 +69,8 @@ func (h *Host) rules(p chat.Profile, home, homes string) (all []chat.Exposed, er
 		if err != nil {
 			return nil, &KeyError{key + ".source", err}
 		}
-		all = append(all, chat.Exposed{Source: f.path, Target: target, Mode: e.Mode, File: f.file, Exec: true, By: key})
+		all = append(all,
+			chat.Exposed{Source: f.path, Target: target, Mode: e.Mode, File: f.file, Exec: true, By: key})
 	}
 	return all, nil
 }
@@ -95,13 +99,17 @@ func (h *Host) granted(p chat.Profile, rules int) (all []chat.Exposed, notes []s
 		}
 		notes = append(notes, e.notes...)
 		if rules+len(all)+len(e.matches) > maxPlaces {
-			return nil, nil, &KeyError{key, fmt.Errorf("expose_paths and all grants of the profile stand for more than %d paths: want fewer, or their directories: %w", maxPlaces, chat.ErrInvalid)}
+			return nil, nil, &KeyError{key,
+				fmt.Errorf("expose_paths and all grants of the profile stand for more than %d paths: want fewer, or their directories: %w", maxPlaces, chat.ErrInvalid)}
 		}
 		for _, f := range e.matches {
-			all = append(all, chat.Exposed{Source: e.sourceOf(f), Target: f.path, Mode: g.Mode, File: f.file, By: key})
+			all = append(all,
+				chat.Exposed{Source: e.sourceOf(f), Target: f.path, Mode: g.Mode, File: f.file, By: key})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b chat.Exposed) int { return strings.Compare(string(b.Mode), string(a.Mode)) })
+	slices.SortStableFunc(all, func(a, b chat.Exposed) int {
+		return strings.Compare(string(b.Mode), string(a.Mode))
+	})
 	return all, notes, nil
 }
 
@@ -157,7 +165,8 @@ func (h *Host) point(in, e chat.Exposed) error {
 	p := in.Source + strings.TrimPrefix(e.Target, in.Target)
 	fd, f, err := h.open(p)
 	if err != nil {
-		return fmt.Errorf("%s lies in the target of %s, and so needs a mount point there: %w", chat.Quote(e.Target), in.By, err)
+		return fmt.Errorf("%s lies in the target of %s, and so needs a mount point there: %w",
+			chat.Quote(e.Target), in.By, err)
 	}
 	unix.Close(fd)
 	if f.file != e.File {

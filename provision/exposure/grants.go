@@ -136,7 +136,8 @@ func (e *expansion) name(at int, f hostPath, name string) error {
 		return e.match(fd, g)
 	case g.file:
 	case e.bound.MatchString(p):
-		e.addNote("%s: %s is a directory, and %s stands for it without what is in it", e.g.Pattern, chat.Quote(p), e.g.Pattern)
+		e.addNote("%s: %s is a directory, and %s stands for it without what is in it", e.g.Pattern,
+			chat.Quote(p), e.g.Pattern)
 	case g.writers != "":
 		e.addNote("%s: not looked into %s: %s may write to it", e.g.Pattern, chat.Quote(p), g.writers)
 	default:
@@ -155,7 +156,8 @@ func (e *expansion) match(fd int, f hostPath) error {
 	err := chat.CheckSource(f.path, e.g.Mode)
 	switch {
 	case err == nil && own != "":
-		err = fmt.Errorf("cannot use %s: it stands for %s, which would cover chatd's own %s: %w", chat.Quote(e.g.Pattern), chat.Quote(f.path), own, chat.ErrInvalid)
+		err = fmt.Errorf("cannot use %s: it stands for %s, which would cover chatd's own %s: %w",
+			chat.Quote(e.g.Pattern), chat.Quote(f.path), own, chat.ErrInvalid)
 	case err != nil:
 		err = fmt.Errorf("cannot use %s: it stands for %w", chat.Quote(e.g.Pattern), err)
 	}
@@ -175,7 +177,8 @@ func (e *expansion) keep(f hostPath) error {
 
 // openKernelName follows links beneath root: those of /sys contain "..".
 func openKernelName(root int, name string) (fd int, err error) {
-	return sys.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	return sys.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
 }
 
 // kernelName checks a name of /sys, where the names of devices are links of the kernel to other
@@ -191,7 +194,8 @@ func (e *expansion) kernelName(p string, deeper bool) error {
 	defer unix.Close(fd)
 	source, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil || !chat.Within(source, "/sys") {
-		return fmt.Errorf("cannot use %s: it leads to %s: %w", chat.Quote(p), chat.Quote(source), errors.Join(err, chat.ErrInvalid))
+		return fmt.Errorf("cannot use %s: it leads to %s: %w", chat.Quote(p), chat.Quote(source),
+			errors.Join(err, chat.ErrInvalid))
 	}
 	f, err := look(fd, p)
 	switch {

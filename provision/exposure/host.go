@@ -84,7 +84,8 @@ func (h *Host) open(p string) (int, hostPath, error) {
 		return -1, hostPath{}, fmt.Errorf("cannot open the root of the host: %w", err)
 	}
 	f, err := look(at, "/")
-	for rest := strings.Split(strings.Trim(p, "/"), "/"); err == nil && len(rest) > 0 && rest[0] != ""; rest = rest[1:] {
+	for rest := strings.Split(strings.Trim(p, "/"), "/"); err == nil && len(rest) > 0 &&
+		rest[0] != ""; rest = rest[1:] {
 		at, f, err = f.step(at, rest[0])
 	}
 	if err != nil {
@@ -99,10 +100,12 @@ func (f hostPath) step(at int, name string) (int, hostPath, error) {
 	p := path.Join(f.path, name)
 	switch {
 	case f.file:
-		return at, hostPath{path: p}, fmt.Errorf("cannot use %s: %s is a file: %w", chat.Quote(p), chat.Quote(f.path), chat.ErrInvalid)
+		return at, hostPath{path: p}, fmt.Errorf("cannot use %s: %s is a file: %w", chat.Quote(p),
+			chat.Quote(f.path), chat.ErrInvalid)
 	case f.writers != "":
-		return at, hostPath{path: p}, fmt.Errorf("cannot use %s: %s may write to %s, and so swap what the name leads to; want directories on the way that only root may write to: %w",
-			chat.Quote(p), f.writers, chat.Quote(f.path), chat.ErrInvalid)
+		return at, hostPath{path: p},
+			fmt.Errorf("cannot use %s: %s may write to %s, and so swap what the name leads to; want directories on the way that only root may write to: %w",
+				chat.Quote(p), f.writers, chat.Quote(f.path), chat.ErrInvalid)
 	}
 	next, err := openName(at, name, p)
 	if err != nil {
@@ -139,7 +142,8 @@ func look(fd int, p string) (hostPath, error) {
 	case unix.S_IFLNK:
 		b := make([]byte, chat.MaxPath)
 		n, _ := unix.Readlinkat(fd, "", b)
-		return f, fmt.Errorf("cannot use %s: it is a link to %s; want the path that it leads to: %w", chat.Quote(p), chat.Quote(string(b[:max(n, 0)])), chat.ErrInvalid)
+		return f, fmt.Errorf("cannot use %s: it is a link to %s; want the path that it leads to: %w",
+			chat.Quote(p), chat.Quote(string(b[:max(n, 0)])), chat.ErrInvalid)
 	case unix.S_IFSOCK:
 		return f, fmt.Errorf("cannot use %s: it is a socket, and who reaches it acts through the one who listens; want a directory or a regular file: %w", chat.Quote(p), chat.ErrInvalid)
 	default:
@@ -150,9 +154,12 @@ func look(fd int, p string) (hostPath, error) {
 
 // kernelFiles are the file systems that show the kernel, by their magic number in statfs(2).
 var kernelFiles = map[int64]string{
-	unix.PROC_SUPER_MAGIC: "proc", unix.SYSFS_MAGIC: "sysfs", unix.CGROUP_SUPER_MAGIC: "cgroup", unix.CGROUP2_SUPER_MAGIC: "cgroup2",
-	unix.DEBUGFS_MAGIC: "debugfs", unix.TRACEFS_MAGIC: "tracefs", unix.SECURITYFS_MAGIC: "securityfs", unix.BPF_FS_MAGIC: "bpf",
-	unix.DEVPTS_SUPER_MAGIC: "devpts", 0x19800202: "mqueue", unix.EFIVARFS_MAGIC: "efivarfs", 0x42494e4d: "binfmt_misc",
+	unix.PROC_SUPER_MAGIC: "proc", unix.SYSFS_MAGIC: "sysfs", unix.CGROUP_SUPER_MAGIC: "cgroup",
+	unix.CGROUP2_SUPER_MAGIC: "cgroup2",
+	unix.DEBUGFS_MAGIC:       "debugfs", unix.TRACEFS_MAGIC: "tracefs", unix.SECURITYFS_MAGIC: "securityfs",
+	unix.BPF_FS_MAGIC:       "bpf",
+	unix.DEVPTS_SUPER_MAGIC: "devpts", 0x19800202: "mqueue", unix.EFIVARFS_MAGIC: "efivarfs",
+	0x42494e4d: "binfmt_misc",
 }
 
 func kernelFS(fd int, p string) error {
@@ -161,7 +168,8 @@ func kernelFS(fd int, p string) error {
 		return fmt.Errorf("cannot look at the file system of %s: %w", chat.Quote(p), err)
 	}
 	if name, ok := kernelFiles[int64(st.Type)]; ok {
-		return fmt.Errorf("cannot use %s: it is of a %s, which shows the host's kernel: %w", chat.Quote(p), name, chat.ErrInvalid)
+		return fmt.Errorf("cannot use %s: it is of a %s, which shows the host's kernel: %w", chat.Quote(p),
+			name, chat.ErrInvalid)
 	}
 	return nil
 }
@@ -175,7 +183,9 @@ func (h *Host) passable(paths []string) error {
 	root := int(h.root.Fd())
 	return sys.AsUID(h.uid, func() error {
 		for _, p := range paths {
-			fd, err := unix.Openat2(root, strings.TrimLeft(p, "/"), &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH})
+			fd, err := unix.Openat2(root, strings.TrimLeft(p, "/"),
+				&unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+					Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH})
 			if err != nil {
 				return fmt.Errorf("cannot use %s: a chat may not pass the directories on the way (%w); open them with chmod o+x, or mount it where others may pass: %w", chat.Quote(p), err, chat.ErrInvalid)
 			}

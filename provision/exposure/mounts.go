@@ -11,8 +11,10 @@ import (
 
 // shownKinds are file systems that show the host's kernel, devices or processes.
 var shownKinds = map[string]bool{
-	"proc": true, "sysfs": true, "cgroup": true, "cgroup2": true, "devtmpfs": true, "devpts": true, "debugfs": true, "tracefs": true,
-	"securityfs": true, "bpf": true, "mqueue": true, "efivarfs": true, "binfmt_misc": true, "autofs": true, "fusectl": true, "configfs": true, "pstore": true,
+	"proc": true, "sysfs": true, "cgroup": true, "cgroup2": true, "devtmpfs": true, "devpts": true,
+	"debugfs": true, "tracefs": true,
+	"securityfs": true, "bpf": true, "mqueue": true, "efivarfs": true, "binfmt_misc": true, "autofs": true,
+	"fusectl": true, "configfs": true, "pstore": true,
 }
 
 // origin returns the device that holds p, and the path of p on it, whatever mount shows it.
@@ -42,13 +44,15 @@ func (h *Host) mayExpose(p string) error {
 		o := h.origin(own)
 		for _, s := range seen {
 			if s.Dev == o.Dev && (chat.Within(s.Root, o.Root) || chat.Within(o.Root, s.Root)) {
-				return fmt.Errorf("cannot use %s: chatd's own %s is in it, or holds it (as %s): %w", chat.Quote(p), chat.Quote(own), chat.Quote(s.Path), chat.ErrInvalid)
+				return fmt.Errorf("cannot use %s: chatd's own %s is in it, or holds it (as %s): %w",
+					chat.Quote(p), chat.Quote(own), chat.Quote(s.Path), chat.ErrInvalid)
 			}
 		}
 	}
 	for _, s := range seen[1:] {
 		if shownKinds[s.Kind] {
-			return fmt.Errorf("cannot use %s: a %s is mounted in it at %s, which shows the host's kernel: %w", chat.Quote(p), s.Kind, chat.Quote(s.Path), chat.ErrInvalid)
+			return fmt.Errorf("cannot use %s: a %s is mounted in it at %s, which shows the host's kernel: %w",
+				chat.Quote(p), s.Kind, chat.Quote(s.Path), chat.ErrInvalid)
 		}
 	}
 	return nil

@@ -57,7 +57,8 @@ func makeDirBeneath(home int, rel string) error {
 		return unlessItsOwn(err)
 	}
 	defer unix.Close(parent)
-	if err := unix.Mkdirat(parent, path.Base(rel), 0o700); err != nil && !anyErrno(err, unix.EEXIST, unix.EACCES) {
+	if err := unix.Mkdirat(parent, path.Base(rel), 0o700); err != nil &&
+		!anyErrno(err, unix.EEXIST, unix.EACCES) {
 		return err
 	}
 	return nil

@@ -22,7 +22,8 @@ func makeLinkBeneath(home int, l chat.InstanceLink) error {
 
 // unlessItsOwn returns err, or nil if the chat caused it by a change of its own home.
 func unlessItsOwn(err error) error {
-	if anyErrno(err, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EXDEV, unix.EACCES, unix.EEXIST, unix.ENOTEMPTY, unix.EBUSY, unix.EISDIR) {
+	if anyErrno(err, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EXDEV, unix.EACCES, unix.EEXIST,
+		unix.ENOTEMPTY, unix.EBUSY, unix.EISDIR) {
 		return nil
 	}
 	return err

@@ -88,7 +88,8 @@ func makePoint(at int, name string, file bool) error {
 	if !file {
 		return unix.Mkdirat(at, name, 0o700)
 	}
-	fd, err := unix.Openat(at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(at, name,
+		unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -104,5 +105,6 @@ func moveAside(at int, name string) (string, error) {
 			return aside, err
 		}
 	}
-	return "", fmt.Errorf("cannot move %s aside: a thousand of that name are there: %w", chat.Quote(name), chat.ErrWrongPhase)
+	return "", fmt.Errorf("cannot move %s aside: a thousand of that name are there: %w", chat.Quote(name),
+		chat.ErrWrongPhase)
 }

@@ -76,7 +76,8 @@ func DriftOwned(parent, name string, uid uint32, mode os.FileMode) (string, erro
 	}
 	u, g := sys.OwnerOf(fi)
 	if u != uid || g != uid || fi.Mode().Perm() != mode {
-		return fmt.Sprintf("%s is %s of %d:%d, want %s of %d:%d", path, fi.Mode(), u, g, mode|os.ModeDir, uid, uid), nil
+		return fmt.Sprintf("%s is %s of %d:%d, want %s of %d:%d", path, fi.Mode(), u, g, mode|os.ModeDir,
+			uid, uid), nil
 	}
 	return "", nil
 }

@@ -91,7 +91,8 @@ func (r *Rules) Raise(ctx context.Context) error {
 		return nil
 	}
 	for name := range r.Profiles {
-		if _, _, err := r.Store.EnsureBlock(name); err != nil && !layers.NoRoom(err) && !errors.Is(err, chat.ErrBusy) {
+		if _, _, err := r.Store.EnsureBlock(name); err != nil && !layers.NoRoom(err) &&
+			!errors.Is(err, chat.ErrBusy) {
 			return err // a profile without a block gets no uids: only its new chats wait
 		}
 	}
@@ -147,7 +148,8 @@ func (r *Rules) Mend(ctx context.Context) error {
 	if len(drift) == 0 {
 		return err
 	}
-	r.Log.Warn("the packet rules were changed behind chatd's back, and put right", "drift", drift, "error", err)
+	r.Log.Warn("the packet rules were changed behind chatd's back, and put right", "drift", drift,
+		"error", err)
 	detail := map[string]string{"layer": string(chat.LayerEgress), "drift": fmt.Sprint(drift)}
 	return r.Trail.Outcome(ctx, state.Record{}, "mend", detail, err)
 }

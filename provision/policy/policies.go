@@ -44,7 +44,8 @@ func rulesForShims(policy *filerules.Policy, agent string) ([]byte, error) {
 	p := filerules.Policy{Mode: policy.Mode, ByAgent: map[string]filerules.Section{}}
 	for _, r := range rules {
 		r.Place = ""
-		if own := p.ByAgent[agent]; r.Layer == filerules.LayerAgentRules || r.Layer == filerules.LayerAgentDeny {
+		if own := p.ByAgent[agent]; r.Layer == filerules.LayerAgentRules ||
+			r.Layer == filerules.LayerAgentDeny {
 			r.Layer = filerules.LayerAgentRules
 			own.Rules = append(own.Rules, r)
 			p.ByAgent[agent] = own

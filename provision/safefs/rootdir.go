@@ -31,7 +31,8 @@ func MakeRoot(dir string, mode os.FileMode) error {
 		return fmt.Errorf("cannot look at %s: %w", dir, err)
 	}
 	if uid, _ := sys.OwnerOf(fi); !fi.IsDir() || uid != 0 {
-		return fmt.Errorf("cannot use %s: want a directory that root owns, found %s of uid %d", dir, fi.Mode(), uid)
+		return fmt.Errorf("cannot use %s: want a directory that root owns, found %s of uid %d", dir,
+			fi.Mode(), uid)
 	}
 	if fi.Mode().Perm() == mode {
 		return nil

@@ -36,7 +36,8 @@ const (
 // Write writes what a later chatd needs to [Starter.Adopt] the session, in one step.
 func (in *Session) Write(d Dir) error {
 	b, err := json.Marshal(savedSession{
-		savedVersion, in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed, in.Masked.Load(), in.Basis,
+		savedVersion, in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed,
+		in.Masked.Load(), in.Basis,
 	})
 	if err == nil {
 		err = safefs.ReplaceFile(filepath.Join(d.Path(), savedFile), b, 0o600)

@@ -99,14 +99,16 @@ func (k kind) messages(b []byte, see func(entry)) (done bool, err error) {
 	for len(b) >= nlHeader {
 		size := int(binary.NativeEndian.Uint32(b))
 		if size < nlHeader || size > len(b) {
-			return false, fmt.Errorf("cannot read the sockets of family %d: a message of %d bytes in %d", k.family, size, len(b))
+			return false, fmt.Errorf("cannot read the sockets of family %d: a message of %d bytes in %d",
+				k.family, size, len(b))
 		}
 		switch binary.NativeEndian.Uint16(b[4:]) {
 		case unix.NLMSG_DONE:
 			return true, nil
 		case unix.NLMSG_ERROR:
 			if size < nlHeader+4 {
-				return false, fmt.Errorf("cannot read the sockets of family %d: an error of %d bytes", k.family, size)
+				return false, fmt.Errorf("cannot read the sockets of family %d: an error of %d bytes",
+					k.family, size)
 			}
 			errno := unix.Errno(-int32(binary.NativeEndian.Uint32(b[nlHeader:])))
 			return false, fmt.Errorf("cannot list the sockets of family %d: %w", k.family, errno)

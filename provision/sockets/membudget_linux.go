@@ -106,7 +106,8 @@ func (r *room) look() (listing, error) {
 	buf := make([]byte, 64<<10)
 	for _, k := range kinds {
 		err := dump(fd, k, buf, func(e entry) { all = append(all, e) })
-		if err != nil && !(k.family == unix.AF_NETLINK && errors.Is(err, unix.ENOENT)) { // a kernel without its list
+		if err != nil &&
+			!(k.family == unix.AF_NETLINK && errors.Is(err, unix.ENOENT)) { // a kernel without its list
 			return listing{}, err
 		}
 	}

@@ -31,7 +31,9 @@ func (r *room) probe(uid uint32) (string, error) {
 	}
 	var after listing
 	err = onThread(func() (same bool, err error) {
-		_, err = r.within(func() error { return withSockets(uid, func() (err error) { after, err = r.look(); return err }) })
+		_, err = r.within(func() error {
+			return withSockets(uid, func() (err error) { after, err = r.look(); return err })
+		})
 		return false, err // it has another uid now
 	})
 	if err != nil {
@@ -41,7 +43,8 @@ func (r *room) probe(uid uint32) (string, error) {
 	if after.ByUID[uid].Bytes < before.ByUID[uid].Bytes+2*probeBytes {
 		return "", fmt.Errorf("cannot see what sockets hold: %d bytes waited in two of uid %d, the kernel reported %d", 2*probeBytes, uid, found)
 	}
-	return fmt.Sprintf("%d bytes waited in two sockets, and the kernel reported %d with their buffers", 2*probeBytes, found), nil
+	return fmt.Sprintf("%d bytes waited in two sockets, and the kernel reported %d with their buffers",
+		2*probeBytes, found), nil
 }
 
 // withSockets calls look while two sockets that uid made hold probeBytes each.
@@ -69,7 +72,8 @@ func withSockets(uid uint32, look func() error) error {
 	}
 	data := make([]byte, probeBytes)
 	// MSG_MORE keeps the datagram: no packet rule sees it.
-	if err := errors.Join(unix.Sendto(pair[0], data, 0, nil), unix.Sendto(udp, data, unix.MSG_MORE, own)); err != nil {
+	if err := errors.Join(unix.Sendto(pair[0], data, 0, nil),
+		unix.Sendto(udp, data, unix.MSG_MORE, own)); err != nil {
 		return fmt.Errorf("cannot put bytes into a socket: %w", err)
 	}
 	return look()

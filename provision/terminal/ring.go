@@ -69,7 +69,8 @@ func openRing(dir string, size int64) (*ring, error) {
 // drop removes the n oldest files.
 func (r *ring) drop(n int) error {
 	for ; n > 0; n-- {
-		if err := os.Remove(filepath.Join(r.dir, r.files[0].name())); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(r.dir, r.files[0].name())); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot shorten the log: %w", err)
 		}
 		r.files = slices.Clone(r.files[1:])

@@ -47,7 +47,8 @@ func (t typist) typeIf(ctx context.Context) (tmux.Front, error) {
 	if !errors.Is(err, tmux.ErrUnmet) {
 		return front, err
 	}
-	if script := absent && front.Shell() && front.Done == 0 && (o.Program == "" || o.Program == front.Program); script && t.log.runs(ctx, settleTime) {
+	if script := absent && front.Shell() && front.Done == 0 &&
+		(o.Program == "" || o.Program == front.Program); script && t.log.runs(ctx, settleTime) {
 		front, err = t.once(ctx, tmux.If{Program: front.Program})
 	}
 	switch {
@@ -69,7 +70,8 @@ func (t typist) partly(front tmux.Front) error {
 	if len(t.in.Keys) > 0 || t.in.KeyByKey {
 		what = fmt.Sprintf("only the first %d keys were typed", front.Done)
 	}
-	return fmt.Errorf("want that %s, but now %s is in front; %s: %w", t.in.OnlyIf, chat.Quote(front.Program), what, chat.ErrConflict)
+	return fmt.Errorf("want that %s, but now %s is in front; %s: %w", t.in.OnlyIf, chat.Quote(front.Program),
+		what, chat.ErrConflict)
 }
 
 // once types under a condition for tmux. A shell at its prompt reads a text and Enter together; any
@@ -142,7 +144,8 @@ func Check(in chat.Input) error {
 		return err
 	}
 	if in.Text != "" && tmux.Typeable(in.Text) == "" {
-		return fmt.Errorf("cannot type: text has control characters alone: press keys by name: %w", chat.ErrInvalid)
+		return fmt.Errorf("cannot type: text has control characters alone: press keys by name: %w",
+			chat.ErrInvalid)
 	}
 	for _, k := range in.Keys {
 		if _, known := tmux.KeyName(k); !known {
@@ -157,8 +160,9 @@ func Check(in chat.Input) error {
 
 // enters reports whether a shell may answer the input with a prompt.
 func enters(in chat.Input) bool {
-	return in.Enter || strings.ContainsAny(in.Text, "\r\n") || slices.ContainsFunc(in.Keys, func(k string) bool {
-		key, _ := tmux.KeyName(k)
-		return strings.HasSuffix(key, "Enter") || strings.Contains(key, "C-")
-	})
+	return in.Enter || strings.ContainsAny(in.Text, "\r\n") ||
+		slices.ContainsFunc(in.Keys, func(k string) bool {
+			key, _ := tmux.KeyName(k)
+			return strings.HasSuffix(key, "Enter") || strings.Contains(key, "C-")
+		})
 }

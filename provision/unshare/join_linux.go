@@ -82,7 +82,8 @@ func (p Process) refuseHost(ns *os.File) error {
 			return fmt.Errorf("cannot look at %s: %w", other, err)
 		}
 		if os.SameFile(host, theirs) {
-			return fmt.Errorf("cannot mount for process %d: it has no mount namespace of its own: %w", p.PID, chat.ErrInvalid)
+			return fmt.Errorf("cannot mount for process %d: it has no mount namespace of its own: %w", p.PID,
+				chat.ErrInvalid)
 		}
 	}
 	if !p.Alive() {

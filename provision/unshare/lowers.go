@@ -60,7 +60,8 @@ func (t Trees) plan(sources []source) []place {
 // no mount of its own.
 func (t Trees) seenIn(sources []source, s source) bool {
 	return slices.ContainsFunc(sources, func(o source) bool {
-		return o.dir && o.path != s.path && chat.Within(s.path, o.path) && t.mountOf(s.path) == t.mountOf(o.path)
+		return o.dir && o.path != s.path && chat.Within(s.path, o.path) &&
+			t.mountOf(s.path) == t.mountOf(o.path)
 	})
 }
 

@@ -12,14 +12,19 @@ import (
 // need; see the package documentation for those that stay.
 var (
 	maskedFiles = []string{
-		"/proc/buddyinfo", "/proc/cgroups", "/proc/crypto", "/proc/diskstats", "/proc/interrupts", "/proc/key-users",
-		"/proc/keys", "/proc/latency_stats", "/proc/locks", "/proc/mdstat", "/proc/modules", "/proc/pagetypeinfo", "/proc/sched_debug",
-		"/proc/schedstat", "/proc/slabinfo", "/proc/softirqs", "/proc/swaps", "/proc/timer_list", "/proc/vmallocinfo",
+		"/proc/buddyinfo", "/proc/cgroups", "/proc/crypto", "/proc/diskstats", "/proc/interrupts",
+		"/proc/key-users",
+		"/proc/keys", "/proc/latency_stats", "/proc/locks", "/proc/mdstat", "/proc/modules",
+		"/proc/pagetypeinfo", "/proc/sched_debug",
+		"/proc/schedstat", "/proc/slabinfo", "/proc/softirqs", "/proc/swaps", "/proc/timer_list",
+		"/proc/vmallocinfo",
 		"/proc/vmstat", "/proc/zoneinfo",
 		"/proc/sys/fs/aio-nr", "/proc/sys/fs/dentry-state", "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr",
-		"/proc/sys/fs/inode-state", "/proc/sys/kernel/pty/nr", "/proc/sys/kernel/random/entropy_avail", "/proc/sys/net/netfilter/nf_conntrack_count",
+		"/proc/sys/fs/inode-state", "/proc/sys/kernel/pty/nr", "/proc/sys/kernel/random/entropy_avail",
+		"/proc/sys/net/netfilter/nf_conntrack_count",
 	}
-	maskedDirs = []string{"/proc/acpi", "/proc/bus", "/proc/driver", "/proc/irq", "/proc/pressure", "/proc/scsi", "/proc/sys/fs/quota"}
+	maskedDirs = []string{"/proc/acpi", "/proc/bus", "/proc/driver", "/proc/irq", "/proc/pressure",
+		"/proc/scsi", "/proc/sys/fs/quota"}
 )
 
 // Mask masks, in the session of p, counters of the whole host: files and directories appear

@@ -15,7 +15,8 @@ const MaxTerminals = 64
 // BoundTerminals bounds the devpts of the session of p. The kernel resets every option that is
 // not named here to its default, so the list has all options with which bubblewrap mounts it.
 func BoundTerminals(p Process) error {
-	err := p.reconfigure("/dev/pts", unix.DEVPTS_SUPER_MAGIC, [][2]string{{"mode", "620"}, {"ptmxmode", "666"}, {"max", strconv.Itoa(MaxTerminals)}})
+	err := p.reconfigure("/dev/pts", unix.DEVPTS_SUPER_MAGIC,
+		[][2]string{{"mode", "620"}, {"ptmxmode", "666"}, {"max", strconv.Itoa(MaxTerminals)}})
 	if err != nil {
 		return fmt.Errorf("cannot bound the terminals of process %d: %w", p.PID, err)
 	}
@@ -28,7 +29,8 @@ func Refresh(p Process, mounts []string) error {
 	var errs []error
 	for _, m := range mounts {
 		if err := p.reconfigure(m, unix.OVERLAYFS_SUPER_MAGIC, [][2]string{{"ro", ""}}); err != nil {
-			errs = append(errs, fmt.Errorf("cannot refresh %s in the session of process %d: %w", m, p.PID, err))
+			errs = append(errs,
+				fmt.Errorf("cannot refresh %s in the session of process %d: %w", m, p.PID, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -38,7 +40,8 @@ func Refresh(p Process, mounts []string) error {
 // kind. A remount drops unused cached names, whatever the options. The chat may own the way to
 // the path, so reconfigure follows no link, and checks the opened file.
 func (p Process) reconfigure(at string, kind int64, options [][2]string) error {
-	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", p.PID), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", p.PID),
+		unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -47,7 +50,8 @@ func (p Process) reconfigure(at string, kind int64, options [][2]string) error {
 		return unix.ESRCH
 	}
 	fd, err := unix.Openat2(root, strings.TrimPrefix(at, "/"), &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
 		return err

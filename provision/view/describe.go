@@ -20,7 +20,8 @@ func describe(v plan.View, p plan.Plan) chat.Plan {
 	}
 	slices.Sort(env)
 	out := chat.Plan{
-		User: v.User, UID: v.UID, Mounts: v.Mounts(), Landlock: pathRights(p), LandlockABI: p.MinABI, Env: env,
+		User: v.User, UID: v.UID, Mounts: v.Mounts(), Landlock: pathRights(p),
+		LandlockABI: p.MinABI, Env: env,
 		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: []string{}, SeccompConditional: []string{},
 		Without: append([]chat.LayerName{}, p.Without...), Notes: []string{},
 	}
@@ -45,7 +46,8 @@ func rightsOf(r landlock.Rules) (out []chat.PathRight) {
 		right string
 		paths []string
 	}{
-		{"list", r.List}, {"read", r.Read}, {"exec", r.Exec}, {"write", r.Write}, {"read_files", r.ReadFiles}, {"exec_files", r.ExecFiles},
+		{"list", r.List}, {"read", r.Read}, {"exec", r.Exec}, {"write", r.Write}, {"read_files", r.ReadFiles},
+		{"exec_files", r.ExecFiles},
 		{"write_files", r.WriteFiles}, {"devices", r.Devices}, {"device_dirs", r.DeviceDirs},
 	} {
 		for _, path := range l.paths {

@@ -51,7 +51,9 @@ func (p *Planner) Check(c Chat) (all []chat.Exposed, notes []string, err error) 
 
 // exposed looks up, on the host as it is now, the paths that the chat's profile exposes. The user
 // must be able to reach each; 0 is none.
-func (p *Planner) exposed(c Chat, user uint32, recent *exposure.Searches) (all []chat.Exposed, notes []string, err error) {
+func (p *Planner) exposed(
+	c Chat, user uint32, recent *exposure.Searches,
+) (all []chat.Exposed, notes []string, err error) {
 	if !exposure.OpensHost(c.Profile) || p.opt.Layers.Without(chat.LayerView) {
 		return nil, nil, nil
 	}

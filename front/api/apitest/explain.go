@@ -34,7 +34,8 @@ func (m *Memory) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat
 	}
 	switch {
 	case d != nil:
-		return chat.Explained{Verdict: "deny", Rule: d.Rule, Place: d.Place, Layer: d.Layer, Name: d.Path, Paths: []string{}}, nil
+		return chat.Explained{Verdict: "deny", Rule: d.Rule, Place: d.Place, Layer: d.Layer, Name: d.Path,
+			Paths: []string{}}, nil
 	case q.Command != "":
 		e := chat.Explained{Verdict: "allow", Layer: "none", Paths: []string{}}
 		for _, n := range q.Named {

@@ -39,7 +39,8 @@ func (m *Memory) StartRun(ctx context.Context, id chat.ID, spec chat.RunSpec) (c
 	}
 	r := &memoryRun{over: make(chan struct{}), info: chat.Run{
 		ID: fmt.Sprintf("run-%d", len(m.runs[id])+1), State: chat.RunRunning, Background: true,
-		Command: spec.Command + strings.Join(spec.Argv, " "), StartedAt: m.Now().UTC(), Timeout: spec.Timeout, TTY: spec.TTY,
+		Command: spec.Command + strings.Join(spec.Argv, " "), StartedAt: m.Now().UTC(), Timeout: spec.Timeout,
+		TTY:       spec.TTY,
 		OutputMax: cmp.Or(spec.OutputMax, chat.DefaultOutputMax),
 	}}
 	for i := range r.out {

@@ -17,14 +17,16 @@ func (m *Memory) PutSchedule(ctx context.Context, id chat.ID, n chat.NewSchedule
 	if err != nil {
 		return chat.Schedule{}, err
 	}
-	if _, err := (chat.Profile{Name: c.Profile}).RunTimeout(n.Spec.Timeout, chat.DefaultScheduleTimeout); err != nil {
+	if _, err := (chat.Profile{Name: c.Profile}).RunTimeout(n.Spec.Timeout,
+		chat.DefaultScheduleTimeout); err != nil {
 		return chat.Schedule{}, err
 	}
 	if len(m.schedules[id]) >= chat.MaxSchedules {
 		return chat.Schedule{}, fmt.Errorf("cannot add a schedule to chat %s: it has %d, which is the most: remove one: %w", id, chat.MaxSchedules, chat.ErrBusy)
 	}
 	m.nextSchedule++
-	s := chat.Schedule{ID: fmt.Sprintf("s%d", m.nextSchedule), Spec: n.Spec, CreatedAt: n.Made, CreatedBy: chat.CallerFrom(ctx).Name, Next: &n.Next}
+	s := chat.Schedule{ID: fmt.Sprintf("s%d", m.nextSchedule), Spec: n.Spec, CreatedAt: n.Made,
+		CreatedBy: chat.CallerFrom(ctx).Name, Next: &n.Next}
 	m.schedules[id] = append(m.schedules[id], s)
 	return s, nil
 }
@@ -83,11 +85,14 @@ func (m *Memory) Due(id chat.ID, at time.Time) {
 		}
 		r := command(argv, s.Spec.Run(), m.chats[id].Home)
 		s.Runs++
-		s.Last = &chat.ScheduleResult{Run: "run-of-" + s.ID, DueAt: at, StartedAt: at, WallMS: 1500, Exit: r.Exit, Signal: r.Signal, TimedOut: r.TimedOut,
-			OOMKilled: r.OOMKilled, EndedBy: r.EndedBy, Output: r.Stdout + r.Stderr, OutputBytes: int64(len(r.Stdout + r.Stderr))}
+		s.Last = &chat.ScheduleResult{Run: "run-of-" + s.ID, DueAt: at, StartedAt: at, WallMS: 1500,
+			Exit: r.Exit, Signal: r.Signal, TimedOut: r.TimedOut,
+			OOMKilled: r.OOMKilled, EndedBy: r.EndedBy, Output: r.Stdout + r.Stderr,
+			OutputBytes: int64(len(r.Stdout + r.Stderr))}
 		if argv[0] == "refused" {
 			s.Skipped, s.Missed = 2, 3
-			s.Last = &chat.ScheduleResult{DueAt: at, StartedAt: at, Exit: -1, Error: "cannot run: it is refused: denied", DeniedBy: "rm-rf"}
+			s.Last = &chat.ScheduleResult{DueAt: at, StartedAt: at, Exit: -1,
+				Error: "cannot run: it is refused: denied", DeniedBy: "rm-rf"}
 		}
 		if s.Spec.At != "" {
 			s.Next = nil

@@ -44,7 +44,8 @@ func command(argv []string, spec chat.RunSpec, home string) chat.RunResult {
 	case "starved": // a child of it was ended, and another not born
 		return explained(chat.RunResult{Exit: 1}, spec, chat.LimitHits{OOMKills: 1, PidsRefused: 3})
 	case "slow":
-		return explained(chat.RunResult{Exit: -1, Signal: "SIGKILL", TimedOut: true, WallMS: spec.Timeout.D().Milliseconds()}, spec, chat.LimitHits{})
+		return explained(chat.RunResult{Exit: -1, Signal: "SIGKILL", TimedOut: true,
+			WallMS: spec.Timeout.D().Milliseconds()}, spec, chat.LimitHits{})
 	case "max": // how many bytes it may keep
 		return chat.RunResult{Stdout: fmt.Sprintln(spec.OutputMax)}
 	case "latin": // é in ISO 8859-1
@@ -90,7 +91,8 @@ func (m *Memory) Screen(ctx context.Context, id chat.ID) (chat.Screen, error) {
 		return chat.Screen{}, err
 	}
 	if !c.Awake {
-		return chat.Screen{}, fmt.Errorf("cannot show the screen of chat %s: it is asleep: %w", id, chat.ErrWrongPhase)
+		return chat.Screen{}, fmt.Errorf("cannot show the screen of chat %s: it is asleep: %w", id,
+			chat.ErrWrongPhase)
 	}
 	if c.Frozen == chat.FrozenUntilThawed {
 		return chat.Screen{}, fmt.Errorf("cannot use chat %s: it is frozen until "+
@@ -110,10 +112,13 @@ func (m *Memory) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 		Mounts: []chat.Mount{
 			{Type: chat.MountTmpfs, Target: "/", Mode: chat.ReadOnly},
 			{Type: chat.MountBind, Source: c.Home, Target: c.Home, Mode: chat.ReadWrite},
-			{Type: chat.MountBind, Source: "/data/a\x1b[31mb", Target: "/data/a", Mode: chat.ReadOnly, By: "expose_paths[0]"},
+			{Type: chat.MountBind, Source: "/data/a\x1b[31mb", Target: "/data/a", Mode: chat.ReadOnly,
+				By: "expose_paths[0]"},
 		},
-		Landlock: []chat.PathRight{{Right: "write", Path: c.Home}}, Env: []string{"HOME", "PATH"}, Namespaces: []string{"mount", "pid"},
-		Seccomp: []string{"mount"}, SeccompConditional: []string{"socket"}, Without: []chat.LayerName{}, Notes: []string{"nothing matches"},
+		Landlock: []chat.PathRight{{Right: "write", Path: c.Home}}, Env: []string{"HOME", "PATH"},
+		Namespaces: []string{"mount", "pid"},
+		Seccomp:    []string{"mount"}, SeccompConditional: []string{"socket"}, Without: []chat.LayerName{},
+		Notes: []string{"nothing matches"},
 	}
 	if c.Awake {
 		at := c.CreatedAt

@@ -20,7 +20,8 @@ func (m *Memory) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat
 		return chat.Typed{}, err
 	}
 	l, err := m.Log(ctx, id, before.End)
-	t := chat.Typed{Log: l, Plain: strings.ReplaceAll(string(l.Bytes()), "\x1b[31m", ""), Program: "bash", Until: in.Wait.Until}
+	t := chat.Typed{Log: l, Plain: strings.ReplaceAll(string(l.Bytes()), "\x1b[31m", ""), Program: "bash",
+		Until: in.Wait.Until}
 	switch exit := 0; {
 	case strings.HasPrefix(in.Text, "sleep"):
 		t.Until = chat.UntilMax
@@ -56,7 +57,8 @@ func (m *Memory) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, er
 	}
 	text := m.screens[id]
 	if since > int64(len(text)) {
-		return chat.Log{}, fmt.Errorf("cannot read the log of chat %s: cursor %d: it ends at %d: %w", id, since, len(text), chat.ErrInvalid)
+		return chat.Log{}, fmt.Errorf("cannot read the log of chat %s: cursor %d: it ends at %d: %w", id,
+			since, len(text), chat.ErrInvalid)
 	}
 	since = max(0, since)
 	l := chat.Log{From: since, Cursor: int64(len(text)), End: int64(len(text)), Recording: c.Awake}

@@ -164,7 +164,8 @@ func (t *tool) ReadFile(a filewire.ReadFile, begin filewire.Begin) (filewire.Ans
 	}
 	b, ok := t.load(name)
 	if !ok {
-		return filewire.Answer{}, fmt.Errorf("failed to read file: file not found%w", silentError{chat.ErrNotFound})
+		return filewire.Answer{}, fmt.Errorf("failed to read file: file not found%w",
+			silentError{chat.ErrNotFound})
 	}
 	out := filewire.Answer{Path: name, Size: int64(len(b)), Mode: 0o600, Offset: a.Offset}
 	b = b[min(a.Offset, out.Size):]
@@ -241,9 +242,11 @@ func (t *tool) EditFile(a filewire.EditFile) (filewire.Answer, error) {
 	b, ok := t.load(name)
 	switch n := bytes.Count(b, []byte(a.OldText)); {
 	case !ok:
-		return filewire.Answer{}, fmt.Errorf("failed to edit file: file not found%w", silentError{chat.ErrNotFound})
+		return filewire.Answer{}, fmt.Errorf("failed to edit file: file not found%w",
+			silentError{chat.ErrNotFound})
 	case n == 0:
-		return filewire.Answer{}, fmt.Errorf("old_text not found in file. Make sure it matches exactly%w", silentError{chat.ErrInvalid})
+		return filewire.Answer{}, fmt.Errorf("old_text not found in file. Make sure it matches exactly%w",
+			silentError{chat.ErrInvalid})
 	case n > 1:
 		return filewire.Answer{}, fmt.Errorf("old_text appears %d times. Please provide more context to make it unique%w", n, silentError{chat.ErrInvalid})
 	}
