@@ -85,10 +85,8 @@ func removeSysVIPC(uid uint32) error {
 			if kind.file == "sem" {
 				args[1], args[2] = 0, unix.IPC_RMID
 			}
-			if _, _, e := unix.Syscall(kind.sysno, args[0], args[1], args[2]); e != 0 && e != unix.EINVAL &&
-				e != unix.EIDRM {
-				errs = append(errs,
-					fmt.Errorf("cannot remove System V %s %d of uid %d: %w", kind.file, id, uid, e))
+			if _, _, e := unix.Syscall(kind.sysno, args[0], args[1], args[2]); e != 0 && e != unix.EINVAL && e != unix.EIDRM {
+				errs = append(errs, fmt.Errorf("cannot remove System V %s %d of uid %d: %w", kind.file, id, uid, e))
 			}
 		}
 	}
@@ -138,8 +136,7 @@ func removeKeys(ctx context.Context, uid uint32) error {
 	}
 	has, err = waitForKeys(ctx, uid, userKeysTimeout)
 	if err == nil && has {
-		err = fmt.Errorf("cannot take away the keys of uid %d: they are in /proc/key-users after %s", uid,
-			userKeysTimeout)
+		err = fmt.Errorf("cannot take away the keys of uid %d: they are in /proc/key-users after %s", uid, userKeysTimeout)
 	}
 	return err
 }
@@ -168,8 +165,7 @@ func hasKeys(uid uint32) (bool, error) {
 		return false, fmt.Errorf("cannot list key users: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
-		if owner, _, _ := strings.Cut(strings.TrimSpace(line),
-			":"); owner == strconv.FormatUint(uint64(uid), 10) {
+		if owner, _, _ := strings.Cut(strings.TrimSpace(line), ":"); owner == strconv.FormatUint(uint64(uid), 10) {
 			return true, nil
 		}
 	}
@@ -212,8 +208,7 @@ func removeSpool(user string, uid uint32) error {
 			errs = append(errs, fmt.Errorf("cannot remove %s: %w", p, err))
 		}
 	}
-	errs = append(errs, removeOwned("/var/spool/cron/atjobs", uid),
-		removeOwned("/var/spool/cron/atspool", uid),
+	errs = append(errs, removeOwned("/var/spool/cron/atjobs", uid), removeOwned("/var/spool/cron/atspool", uid),
 		removeOwned("/dev/mqueue", uid), removeOwned("/dev/shm", uid))
 	if _, err := os.Lstat("/run/user/" + n); err == nil {
 		errs = append(errs, safefs.Remove("/run/user", n))
@@ -291,13 +286,11 @@ func (r Reaping) report(ctx context.Context, rec state.Record, writable []string
 	if left == 0 && all {
 		return
 	}
-	detail := map[string]string{"uid": fmt.Sprint(rec.UID), "files": fmt.Sprint(left),
-		"first": strings.Join(first, " ")}
+	detail := map[string]string{"uid": fmt.Sprint(rec.UID), "files": fmt.Sprint(left), "first": strings.Join(first, " ")}
 	if !all {
 		detail["looked"] = fmt.Sprintf("at %d files at most, and at none below a mount", MaxLooks)
 	}
-	r.Log.Warn("files of a reaped chat are left where they do not belong to it", "chat", rec.ID, "uid",
-		rec.UID, "files", left, "first", detail["first"])
+	r.Log.Warn("files of a reaped chat are left where they do not belong to it", "chat", rec.ID, "uid", rec.UID, "files", left, "first", detail["first"])
 	if err := r.Trail.Write(ctx, rec, "reap", "left", detail); err != nil {
 		r.Log.Error("cannot audit what a reap left", "chat", rec.ID, "error", err)
 	}

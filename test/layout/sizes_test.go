@@ -20,14 +20,14 @@ import (
 // may be at most the total: who makes more raises it in a line of the diff, and answers for it. A
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
-	"lines of code":                    77_404,
-	"lines of tests":                   84_602,
-	"lines of the largest package":     6_507,
-	"lines beyond 110 columns":         678,
-	"methods of provision.Manager":     362,
-	"words of pages":                   45_365,
+	"lines of code":                    77_925,
+	"lines of tests":                   78_823,
+	"lines of the largest package":     5_266,
+	"lines beyond 110 columns":         244,
+	"methods of provision.Manager":     120,
+	"words of pages":                   45_375,
 	"lines of the median function":     11,
-	"lines that chatd-root reaches":    33_520,
+	"lines that chatd-root reaches":    33_663,
 	"lines that chatd-enforce reaches": 4_510,
 }
 

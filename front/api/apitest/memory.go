@@ -79,8 +79,7 @@ func New() *Memory {
 		schedules: map[chat.ID][]chat.Schedule{},
 		StatusIs:  chat.Status{Ready: true, Since: time.Now()},
 		HostIs: chat.Host{Kernel: "6.18.0", Backend: "cgroupfs", Version: "test", Missing: []chat.LayerName{},
-			Allowed: []chat.LayerName{}, Findings: []string{}, Layers: []chat.Layer{{Name: chat.LayerAccount,
-				State: chat.LayerOn, By: "userdb", Probe: "getent found the record"}}},
+			Allowed: []chat.LayerName{}, Findings: []string{}, Layers: []chat.Layer{{Name: chat.LayerAccount, State: chat.LayerOn, By: "userdb", Probe: "getent found the record"}}},
 	}
 }
 
@@ -97,8 +96,7 @@ func (m *Memory) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, e
 		}
 	}
 	if !caller.MayReach(spec.Owner) {
-		return chat.Chat{}, false, fmt.Errorf("cannot create a chat for %s: %w", chat.Quote(spec.Owner),
-			chat.ErrDenied)
+		return chat.Chat{}, false, fmt.Errorf("cannot create a chat for %s: %w", chat.Quote(spec.Owner), chat.ErrDenied)
 	}
 	id, err := chat.DeriveID([]byte("test key"), spec.Owner, spec.ExternalID, 0)
 	if err != nil {
@@ -125,10 +123,8 @@ func (m *Memory) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, e
 func (m *Memory) fresh(id chat.ID, spec chat.Spec) *chat.Chat {
 	now := m.Now().UTC()
 	c := &chat.Chat{
-		ID: id, User: id.User(), UID: m.nextUID, ExternalID: spec.ExternalID, Owner: spec.Owner,
-		Agent:   spec.Agent,
-		Profile: spec.Profile, Phase: chat.Ready, Home: "/srv/chatd/homes/" + id.User(),
-		Labels:    maps.Clone(spec.Labels),
+		ID: id, User: id.User(), UID: m.nextUID, ExternalID: spec.ExternalID, Owner: spec.Owner, Agent: spec.Agent,
+		Profile: spec.Profile, Phase: chat.Ready, Home: "/srv/chatd/homes/" + id.User(), Labels: maps.Clone(spec.Labels),
 		EgressAdd: spec.EgressAdd, EgressRemove: spec.EgressRemove, Env: maps.Clone(spec.Env),
 		CreatedAt: now, UsedAt: now, Limits: chat.DefaultLimits(),
 	}
