@@ -23,7 +23,7 @@ var totals = map[string]int{
 	"lines of code":                    77_925,
 	"lines of tests":                   78_823,
 	"lines of the largest package":     5_266,
-	"lines beyond 110 columns":         244,
+	"lines beyond 110 columns":         247,
 	"methods of provision.Manager":     120,
 	"words of pages":                   45_375,
 	"lines of the median function":     11,
