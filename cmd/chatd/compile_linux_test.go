@@ -28,6 +28,8 @@ var attempts = map[string]func() error{
 	},
 }
 
+func init() { programs["chatd-attempt"] = attempt }
+
 // attempt prints which attempts succeed, confined or, with an argument, not.
 func attempt() {
 	if len(os.Args) == 1 {

@@ -23,15 +23,18 @@ import (
 	"github.com/chatd/chatd/provision/listen"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"chatd": func() {
+// programs are what the test binary is by its first argument.
+var programs = map[string]func(){
+	"chatd": func() {
 		if f := os.Getenv(rootEnv); f != "" {
 			findProgram = func(string) string { return f }
 		}
 		main()
-	}, "chatd-config": main, // the config step, as chatd-root calls it
-		"chatd-attempt": attempt})
+	},
+	"chatd-config": main, // the config step, as chatd-root calls it
 }
+
+func TestMain(m *testing.M) { testscript.Main(m, programs) }
 
 // rootEnv names the chatd-root that the scripts' chatd asks: it is not beside the tests.
 const rootEnv = "CHATD_TEST_ROOT"
