@@ -93,7 +93,7 @@ func TestSocketActivation(t *testing.T) {
 	}
 	d := a.serve(t, "", a.file, a.file)
 	expect.Equal(t, d.ended(t), 2, "with two sockets it ends with")
-	if b, err := os.ReadFile(d.log); err != nil || !strings.Contains(string(b), "got 2, want only the one of ListenStream="+a.socket) {
+	if b, err := os.ReadFile(d.log); err != nil || !strings.Contains(string(b), "got 2, want only that of chatd.socket") {
 		t.Errorf("with two sockets it says %s, %v", b, err)
 	}
 }
