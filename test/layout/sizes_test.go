@@ -21,7 +21,7 @@ import (
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
 	"lines of code":                    77_925,
-	"lines of tests":                   78_823,
+	"lines of tests":                   78_825,
 	"lines of the largest package":     5_266,
 	"lines beyond 110 columns":         247,
 	"methods of provision.Manager":     120,
