@@ -25,7 +25,7 @@ var totals = map[string]int{
 	"lines of the largest package":     5_266,
 	"lines beyond 110 columns":         247,
 	"methods of provision.Manager":     120,
-	"words of pages":                   45_540,
+	"words of pages":                   45_546,
 	"lines of the median function":     11,
 	"lines that chatd-root reaches":    33_663,
 	"lines that chatd-enforce reaches": 4_510,
