@@ -108,7 +108,7 @@ func (f *FS) awaitFrozen(ctx context.Context, id chat.ID, leaf ...string) error 
 // Go's fork holds up every other one of chatd so long.
 type gate struct {
 	sync.RWMutex
-	holding atomic.Int32 // calls of Hold
+	holding atomic.Int32 // calls of FreezeAll
 }
 
 func (f *FS) gate(id chat.ID) *gate {
@@ -152,7 +152,7 @@ func (u *Units) FreezeAll(ctx context.Context, id chat.ID) error {
 func (u *Units) ThawAll(ctx context.Context, id chat.ID) error {
 	err := u.FS.ThawAll(ctx, id)
 	if err == nil {
-		_ = u.tell(ctx, id, u.bus.Thaw) // see Hold
+		_ = u.tell(ctx, id, u.bus.Thaw) // see FreezeAll
 	}
 	return err
 }

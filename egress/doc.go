@@ -29,7 +29,7 @@
 // passes as it is, as does a connection by address.
 //
 // TLS to a host of a secret that the chat has is ended here, with a certificate that chatd-root
-// makes (leaves.go, terminate.go). Each request is checked, and sent anew over TLS that knows the
+// makes (certcache.go, terminate.go). Each request is checked, and sent anew over TLS that knows the
 // real server by the host's store. On the way the chat's placeholder in the header of the secret
 // becomes the value, and what comes back has asterisks in the place of the value (secrets.go,
 // terminateproxy.go, scrub.go, frames.go).

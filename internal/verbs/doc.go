@@ -12,7 +12,7 @@
 //
 // # Runs as
 //
-// Whoever links it: the front, chatd-root, and callers.
+// The front, chatd-root and callers of the API, each as its own user.
 //
 // # What it does not stop
 //

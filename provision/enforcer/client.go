@@ -76,7 +76,7 @@ type Rules struct {
 }
 
 // ApplyRules makes the enforcer apply the rules in a session, or replace those that it has. If a worker
-// of the enforcer ends meanwhile, Hold asks the next one. It asks only once more: the order may
+// of the enforcer ends meanwhile, ApplyRules asks the next one. It asks only once more: the order may
 // have ended the first worker.
 func (c *Client) ApplyRules(ctx context.Context, s Session, r Rules) error {
 	err := c.applyRules(ctx, s, r)

@@ -91,7 +91,7 @@ func TestAskedAgain(t *testing.T) {
 					if o.Verb == verb {
 						return
 					}
-					left <- struct{}{} // Hold probes before
+					left <- struct{}{} // ApplyRules probes before
 				default:
 				}
 				with("{}\n")(conn, o)

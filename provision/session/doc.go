@@ -16,7 +16,7 @@
 // report of the enforced walls over another, and one byte in a fifo when the shell is at its
 // prompt. [Files] are those descriptors. Before the program starts, the session waits at the start
 // barrier. Root masks counters of the host, bounds the session's terminals and applies the file
-// rules meanwhile. Overlays give it inodes of its own for files that sessions share (apart.go).
+// rules meanwhile. Overlays give it inodes of its own for files that sessions share (overlays.go).
 //
 // A command enters a session through nsenter(1), as root, which joins the namespaces of the
 // init process, and chatd-shim confine, which confines it as it does the session
