@@ -68,22 +68,24 @@ func ReadCompiled(text []byte) (*Policy, error) {
 	return New(Policy(p))
 }
 
-// New checks a policy, and makes it ready to be compiled for a scope. It takes over p's slices.
+// New checks a policy, and makes it ready to be compiled for a scope. It takes over p's slices and
+// guard.
 func New(p Policy) (*Policy, error) {
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("cannot use the rules of %s: %w: %w", chat.Quote(p.Name), err, chat.ErrInvalid)
 	}
 	if p.Guard != nil {
-		g := *p.Guard
-		g.SetPlaces(p.GuardPlaces)
-		p.Guard = &g
+		p.Guard.SetPlaces(p.GuardPlaces)
 	}
 	if p.Sum == "" {
-		p.Sum = fmt.Sprintf("%x", sha256.Sum256(p.text()))
+		p.Sum = SumOf(p.text())
 	}
 	p.compiled = sync.OnceValue(p.text)
 	return &p, nil
 }
+
+// SumOf is the SHA-256 of a text in hex.
+func SumOf(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 func (p *Policy) text() []byte {
 	b, err := json.Marshal((*form)(p))

@@ -210,18 +210,11 @@ func (ss *sessions) endFor(ctx context.Context, of sockets.Session, why string) 
 
 // watchLimits reads the counters of every session until ctx ends.
 func (m *Manager) watchLimits(ctx context.Context) {
-	tick := time.NewTicker(limitLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	chat.Every(ctx, limitLook, func() {
 		for _, s := range m.chats.allSessions() {
 			if c, err := m.chats.get(s.Chat); err == nil { // else it was reaped meanwhile
 				m.limits.Look(c.Record, c.profile.Limits, &s.limits)
 			}
 		}
-	}
+	})
 }

@@ -41,9 +41,9 @@ func (c compiler) config(ctx context.Context) (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
-	what, sum := "config", config.SumOf(text)
+	what, sum := config.StepConfig, filerules.SumOf(text)
 	if text == nil {
-		what, sum = "defaults", ""
+		what, sum = config.StepDefaults, ""
 	}
 	out, err := c.step(ctx, text, config.MaxCompiled,
 		slices.Concat([]string{what, name}, variables(), c.set)...)
@@ -64,20 +64,27 @@ func (c compiler) rules(ctx context.Context, file string) (*filerules.Policy, er
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
 	}
-	out, err := c.step(ctx, text, filerules.MaxCompiled, "rules", file)
+	out, err := c.step(ctx, text, filerules.MaxCompiled, config.StepRules, file)
 	if err != nil {
 		return nil, err
 	}
 	p, err := filerules.ReadCompiled(out)
-	if err == nil && (p.Sum != config.SumOf(text) || p.Name != strings.ToValidUTF8(file, "\ufffd")) {
+	if err == nil && (p.Sum != filerules.SumOf(text) || p.Name != strings.ToValidUTF8(file, "\ufffd")) {
 		err = fmt.Errorf("cannot use %s: the config step compiled another text: %w", file, chat.ErrInvalid)
 	}
 	return p, err
 }
 
-// allRules are the file rules of all profiles. It gives a profile the guard of its file.
+// allRules are the file rules of all profiles; a file that several name is read once. It gives a
+// profile the guard of its file.
 func (c compiler) allRules(ctx context.Context, cfg config.Config) (map[string]*filerules.Policy, error) {
-	return cfg.Rules(func(file string) (*filerules.Policy, error) { return c.rules(ctx, file) })
+	read := map[string]*filerules.Policy{}
+	return cfg.Rules(func(file string) (p *filerules.Policy, err error) {
+		if read[file] == nil {
+			read[file], err = c.rules(ctx, file)
+		}
+		return read[file], err
+	})
 }
 
 // step passes a text to a config step and returns what it answers, at most max bytes.
@@ -126,7 +133,8 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 }
 
 // stepID is the uid and gid of a step: the last of systemd's for services without a user (DynamicUser
-// in systemd.exec(5)). To look for a better one would ask the name services at boot.
+// in systemd.exec(5)), which identityOf never gives. To look for another would ask the name services
+// at boot.
 const stepID = 65519
 
 // attributes put the step into namespaces of its own, with an empty network, and as a uid of nobody's.
@@ -144,7 +152,8 @@ func (c compiler) attributes() *syscall.SysProcAttr {
 
 // variables are those of this process that may be for the config.
 func variables() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool { return !strings.HasPrefix(v, "CHATD_") })
+	other := func(v string) bool { return !strings.HasPrefix(v, config.VariablePrefix) }
+	return slices.DeleteFunc(os.Environ(), other)
 }
 
 // stepError is what a step says of a text that it refuses.

@@ -13,6 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/config/configfile"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestMain is also the config step of the tests: an honest one, or one that a text has taken over.
@@ -37,6 +38,8 @@ func hostile(how string, honest []byte) {
 	switch how {
 	case "silent":
 		os.Exit(0)
+	case "empty":
+		honest = []byte("{}")
 	case "hanging":
 		time.Sleep(time.Hour)
 	case "endless":
@@ -60,27 +63,23 @@ func hostile(how string, honest []byte) {
 // compilerOf has the test binary as its config step.
 func compilerOf(t *testing.T, file string) compiler {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return compiler{program: self, file: file, apart: true}
+	return compiler{program: must.Get(os.Executable())(t), file: file, apart: true}
 }
 
 // TestHostileStep: a config step that was taken over grants nothing that a config could not, and not
 // for another text; it cannot make chatd-root wait or fill up, nor write to a terminal.
 func TestHostileStep(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
-	if err := os.WriteFile(file, []byte("profiles: {p: {env: {X: y}}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("profiles: {p: {env: {X: y}}}\n"), 0o600))
 	for how, want := range map[string]string{
 		"silent":                   "cannot read the compiled config: EOF",
+		"empty":                    "cannot use profiles.default: want this profile",
 		"endless":                  "wrote more than 16777216 bytes",
 		"rude":                     "\ufffd[2J cleared",
 		`"X":"y"→"LD_X":"y"`:       "profiles.p.env.LD_X",
 		`"/var/lib/chatd"→"state"`: "want an absolute path",
 		`"uids":"1879048192-1895825407"→"uids":"0-9"`: "want LOW-HIGH within 65536",
+		`"uids":"1879048192-1895825407",→`:            "want LOW-HIGH within 65536",
 		`"backend":"auto"→"backend":"none"`:           "want one of auto, systemd, cgroupfs",
 		`"max_awake":500→"max_awake":0`:               "want 1 to",
 		`"account":"auto"→"account":"auto","more":1`:  "unknown field",
@@ -112,9 +111,7 @@ func TestHostileStepOfRules(t *testing.T) {
 		`"sum":"→"sum":"0`:                     "the config step compiled another text",
 	} {
 		file := filepath.Join(t.TempDir(), "hostile-"+strings.ReplaceAll(how, "/", "∕"))
-		if err := os.WriteFile(file, []byte("access: {deny: [~x]}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte("access: {deny: [~x]}\n"), 0o600))
 		_, err := compilerOf(t, "").rules(t.Context(), file)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", how, err, want)
@@ -128,13 +125,10 @@ func TestStepHasNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root, which has a privilege to give up")
 	}
-	ours, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours := must.Get(os.Readlink("/proc/self/ns/net"))(t)
 	c := compilerOf(t, "")
 	c.set = []string{"cgroup=hostile-telling"}
-	_, err = c.config(t.Context())
+	_, err := c.config(t.Context())
 	var uid, gid, pid, variables int
 	var net string
 	if n, scan := fmt.Sscan(fmt.Sprint(err), &uid, &gid, &pid, &variables, &net); n != 5 {

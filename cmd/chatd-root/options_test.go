@@ -8,14 +8,13 @@ import (
 
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/journal"
+	"github.com/chatd/chatd/test/must"
 )
 
 func load(t *testing.T, text string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return compilerOf(t, file).config(t.Context())
 }
 
@@ -60,9 +59,7 @@ func TestLogLevel(t *testing.T) {
 	log := journal.New(f)
 	cfg := filepath.Join(t.TempDir(), "chatd.yaml")
 	write := func(text string) {
-		if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(cfg, []byte(text), 0o600))
 	}
 	write("log_level: warn\n")
 	was, err := compilerOf(t, cfg).config(t.Context())

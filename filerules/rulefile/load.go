@@ -2,7 +2,6 @@ package rulefile
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +24,7 @@ func Load(name string, text []byte) (*filerules.Policy, error) {
 		return nil, filerules.Faults{f}
 	}
 	l := loader{name: name, policy: filerules.Policy{
-		Name: name, Sum: fmt.Sprintf("%x", sha256.Sum256(text)), Mode: filerules.DenyWins, UseDefaults: true,
+		Name: name, Sum: filerules.SumOf(text), Mode: filerules.DenyWins, UseDefaults: true,
 		ByAgent: map[string]filerules.Section{},
 	}}
 	l.root(root)

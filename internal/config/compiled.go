@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,6 +21,20 @@ type compiled struct {
 	// Guards has the places of each profile's guard.
 	Guards map[string]chat.GuardPlaces `json:"guards"`
 }
+
+// What a config step compiles, its first argument. What the text is called is the second.
+const (
+	// StepConfig is a config file. Each further argument is a variable that begins with CHATD_, or a
+	// setting as KEY/KEY=VALUE, which counts more.
+	StepConfig = "config"
+	// StepDefaults is the config of a host without a file, with settings as of StepConfig.
+	StepDefaults = "defaults"
+	// StepRules is a file of rules.
+	StepRules = "rules"
+)
+
+// VariablePrefix begins the names of chatd's variables.
+const VariablePrefix = "CHATD_"
 
 // MaxCompiled bounds a compiled config, in bytes.
 const MaxCompiled = 16 << 20
@@ -92,11 +105,13 @@ func (cfg *Config) Check(f *Faults) {
 	if cfg.EgressUser == cfg.User && cfg.User != "" {
 		f.Add("egress_user", Wrong(cfg.EgressUser, "another than user, for each needs its own"))
 	}
-	for key, path := range map[string]string{"state": cfg.State, "run": cfg.Run, "homes": cfg.Homes,
-		"socket": cfg.Socket} {
-		if !filepath.IsAbs(path) {
-			f.Add(key, Wrong(path, "an absolute path"))
-		}
+	f.Add("state", absolute(&cfg.State, cfg.State))
+	f.Add("run", absolute(&cfg.Run, cfg.Run))
+	f.Add("homes", absolute(&cfg.Homes, cfg.Homes))
+	f.Add("socket", absolute(&cfg.Socket, cfg.Socket))
+	f.Add("uids", cfg.UIDs.check())
+	if _, ok := cfg.Profiles[chat.DefaultProfile]; !ok && !f.Faulty("profiles."+chat.DefaultProfile) {
+		f.Add("profiles."+chat.DefaultProfile, fmt.Errorf("want this profile: %w", chat.ErrInvalid))
 	}
 	cfg.checkMemory(f)
 }

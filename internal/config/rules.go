@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -61,9 +60,6 @@ func ReadFile(file string) (name string, text []byte, err error) {
 	}
 	return name, text, nil
 }
-
-// SumOf is the SHA-256 of a text in hex.
-func SumOf(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 // maxTextFile bounds a file of rules or of config before it is parsed, in bytes.
 const maxTextFile = 4 << 20

@@ -116,16 +116,27 @@ type UIDRange struct{ Low, High uint32 }
 // MarshalText writes LOW-HIGH.
 func (r UIDRange) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d-%d", r.Low, r.High), nil }
 
-// UnmarshalText refuses uids below 65536, which belong to the system, and those from 2^31 on, which
-// many programs read as negative.
+// UnmarshalText reads LOW-HIGH.
 func (r *UIDRange) UnmarshalText(text []byte) error {
 	a, b, _ := strings.Cut(string(text), "-")
 	low, err1 := strconv.ParseUint(a, 10, 31)
 	high, err2 := strconv.ParseUint(b, 10, 31)
-	if err1 != nil || err2 != nil || low > high || low < 1<<16 {
-		return Wrong(string(text), "LOW-HIGH within 65536-2147483647")
+	got := UIDRange{uint32(low), uint32(high)}
+	if err1 != nil || err2 != nil || got.check() != nil {
+		return Wrong(string(text), wantUIDs)
 	}
-	*r = UIDRange{uint32(low), uint32(high)}
+	*r = got
+	return nil
+}
+
+const wantUIDs = "LOW-HIGH within 65536-2147483647"
+
+// check refuses uids below 65536, which belong to the system, and those from 2^31 on, which many
+// programs read as negative.
+func (r UIDRange) check() error {
+	if r.Low > r.High || r.Low < 1<<16 || r.High >= 1<<31 {
+		return Wrong(fmt.Sprintf("%d-%d", r.Low, r.High), wantUIDs)
+	}
 	return nil
 }
 

@@ -46,18 +46,14 @@ func Compile(name string, text []byte, set []Setting) (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
-	cfg, err := d.with(set)
-	if text != nil {
-		cfg.Sum = config.SumOf(text)
-	}
-	return cfg, err
-}
-
-func (d *decoder) with(set []Setting) (config.Config, error) {
 	for _, s := range set {
 		d.set(s)
 	}
-	return d.finish()
+	cfg, err := d.finish()
+	if text != nil {
+		cfg.Sum = filerules.SumOf(text)
+	}
+	return cfg, err
 }
 
 // Rules reads a file of rules.
@@ -71,11 +67,7 @@ func Rules(file string) (*filerules.Policy, error) {
 
 // Defaults is the config of a host without a file.
 func Defaults() (config.Config, error) {
-	d, err := readDefaults()
-	if err != nil {
-		return config.Config{}, err
-	}
-	cfg, err := d.finish()
+	cfg, err := Compile("", nil, nil)
 	cfg.FindPrograms()
 	return cfg, err
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/chatd/chatd/internal/config"
 )
 
-// variablePrefix begins the names of chatd's variables.
-const variablePrefix = "CHATD_"
-
 // Setting is a value over the file: of a variable or a flag.
 type Setting struct {
 	Path  []string // the keys, from the outside in
@@ -33,7 +30,7 @@ func ParseSetting(text string) (Setting, error) {
 		return Setting{}, config.Wrong(text, "KEY/KEY=VALUE")
 	}
 	path := strings.Split(keys, "/")
-	return Setting{path, value, variablePrefix + variable(strings.Join(path, "_"))}, nil
+	return Setting{path, value, config.VariablePrefix + variable(strings.Join(path, "_"))}, nil
 }
 
 // variable is a key as the names of variables have it.

@@ -7,17 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules/rulefile"
-)
-
-// What [Step] compiles, its first argument.
-const (
-	// StepConfig is a config file. Each further argument is a variable that begins with CHATD_, or a
-	// setting by its text ([Setting.Text]), which counts more.
-	StepConfig = "config"
-	// StepDefaults is the config of a host without a file, with settings as of StepConfig.
-	StepDefaults = "defaults"
-	// StepRules is a file of rules.
-	StepRules = "rules"
+	"github.com/chatd/chatd/internal/config"
 )
 
 // Step compiles one text for chatd-root: args are what it is, what it is called, and what is set over
@@ -42,14 +32,14 @@ func Step(args []string, in io.Reader, out io.Writer) error {
 func compile(args []string, text []byte) ([]byte, error) {
 	name := args[1]
 	switch args[0] {
-	case StepRules:
+	case config.StepRules:
 		p, err := rulefile.Load(name, text)
 		if err != nil {
 			return nil, err
 		}
 		return p.Compiled(), nil
-	case StepConfig, StepDefaults:
-		if args[0] == StepDefaults {
+	case config.StepConfig, config.StepDefaults:
+		if args[0] == config.StepDefaults {
 			text = nil
 		}
 		set, err := settingsOf(name, text, args[2:])
@@ -70,7 +60,7 @@ func compile(args []string, text []byte) ([]byte, error) {
 func settingsOf(name string, text []byte, args []string) (all []Setting, err error) {
 	variables := []string{}
 	for _, arg := range args {
-		if strings.HasPrefix(arg, variablePrefix) {
+		if strings.HasPrefix(arg, config.VariablePrefix) {
 			variables = append(variables, arg)
 			continue
 		}

@@ -40,7 +40,7 @@ func TestStep(t *testing.T) {
 			continue
 		}
 		if c.args[0] == "rules" {
-			if p, err := filerules.ReadCompiled(out.Bytes()); err != nil || p.Sum != config.SumOf([]byte(c.text)) {
+			if p, err := filerules.ReadCompiled(out.Bytes()); err != nil || p.Sum != filerules.SumOf([]byte(c.text)) {
 				t.Errorf("%q: %+v, %v", c.args, p, err)
 			}
 			continue

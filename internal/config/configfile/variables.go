@@ -39,7 +39,7 @@ func variablesOver(name string, text []byte, environ []string) (all []Setting, e
 	top, errs := reflect.ValueOf(d.doc), []error{}
 	for _, line := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(line, "=")
-		rest, ours := strings.CutPrefix(name, variablePrefix)
+		rest, ours := strings.CutPrefix(name, config.VariablePrefix)
 		if !ours || value == "" || slices.ContainsFunc(otherVariables, func(other string) bool {
 			return rest == other || strings.HasSuffix(other, "_") && strings.HasPrefix(rest, other)
 		}) {
@@ -51,7 +51,7 @@ func variablesOver(name string, text []byte, environ []string) (all []Setting, e
 		case 0:
 			errs = append(errs,
 				fmt.Errorf("cannot use %s: no key of the config has that name: did you mean %s%s?: %w",
-					chat.Quote(name), variablePrefix, nearest(rest, namesOf(top)), chat.ErrInvalid))
+					chat.Quote(name), config.VariablePrefix, nearest(rest, namesOf(top)), chat.ErrInvalid))
 		default:
 			slices.SortFunc(paths, slices.Compare)
 			errs = append(errs, fmt.Errorf("cannot use %s: it names %s and %s: want them set in a file: %w",
