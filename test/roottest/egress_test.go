@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,7 +213,8 @@ func TestOwnNetworkExplain(t *testing.T) {
 }
 
 // TestOwnNetworkLogFlood: a chat that is refused without end is counted right, keeps a bounded
-// number of entries, and has a bounded number of lines in the audit log.
+// number of entries, and has a bounded number of lines in the audit log. egress.TestTallyBound
+// has the bound on the kinds of a second: whether a machine comes so far depends on its speed.
 func TestOwnNetworkLogFlood(t *testing.T) {
 	newInternet(t)
 	opt := named(t, usual...)
@@ -230,16 +230,10 @@ func TestOwnNetworkLogFlood(t *testing.T) {
 	until(t, "all are counted", func() bool {
 		return egressLog(t, m, a.ID).Totals.Refused >= flood
 	})
-	took := time.Since(began)
 	must.Get(m.Sleep(operator(t.Context()), a.ID))(t)
 	l := egressLog(t, m, a.ID)
 	expect.True(t, l.Totals == (chat.EgressTotals{Refused: flood}) && len(l.Entries) <= 200,
 		"%d entries, %+v", len(l.Entries), l.Totals)
-	others := func(e chat.EgressEvent) bool { return strings.HasPrefix(e.Why, "others: ") }
-	// A second has 64 entries. A slow machine makes no more connections than that.
-	if took+2*time.Second < flood/64*time.Second && !slices.ContainsFunc(l.Entries, others) {
-		t.Error("each of them was told")
-	}
 	must.Do(t, m.Close()) // audits the rest
 	again := must.Get(openManager(t.Context(), opt))(t)
 	*m = *again
