@@ -138,14 +138,16 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 const stepID = 65519
 
 // attributes put the step into namespaces of its own, with an empty network, and as a uid of nobody's.
-// Without root, as chatd-root check may be, its rights are the caller's.
+// Without root, as chatd-root check may be, its rights are the caller's. It has no PID namespace: the
+// filter refuses it kill(2) and ptrace(2). Built with cgo it would wait forever in one: libpsx, by which
+// all threads take Landlock's rules, finds them in /proc/self/task, which has the ids of another.
 func (c compiler) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() == 0 {
 		a.Credential = &syscall.Credential{Uid: stepID, Gid: stepID}
 	}
 	if c.apart && os.Geteuid() == 0 {
-		a.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS
+		a.Cloneflags = syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	}
 	return a
 }
