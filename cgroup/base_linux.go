@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,15 +156,7 @@ func (f *FS) RemoveBase() error {
 	return nil
 }
 
-func (f *FS) legacyBases() []string {
-	var dirs []string
-	for _, c := range allLegacy() {
-		if dir := f.bases.Legacy[c]; dir != "" {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
-}
+func (f *FS) legacyBases() []string { return slices.Sorted(maps.Values(f.bases.Legacy)) }
 
 // delegate gives the children of own the controllers. A cgroup that has
 // processes cannot do so, except the root: then chatd steps aside once.

@@ -39,7 +39,7 @@ type FS struct {
 	o      Options
 	mode   string
 	bases  bases
-	legacy *legacy  // nil under cgroup v2
+	legacy legacy   // nil under cgroup v2
 	base   *os.File // holds the lock
 	// beside is the cgroup2 directory that the front's is in; empty, crowded says why there is
 	// none.
@@ -57,16 +57,16 @@ type FS struct {
 	lent map[chat.ID]time.Time
 	// limits are the last limits of each chat.
 	limits map[chat.ID]chat.Limits
-	// refusals are those of runs that were removed, which kernels before 6.11 count there.
-	refusals map[chat.ID]uint64
-	gates    map[chat.ID]*gate
+	// removed are hits of limits: see removedHits.
+	removed map[chat.ID]uint64
+	gates   map[chat.ID]*gate
 }
 
 // newFS knows of no chat yet.
 func newFS(o Options) *FS {
 	return &FS{
 		o: o, dead: map[string]bool{}, births: map[chat.ID]birth{},
-		lent: map[chat.ID]time.Time{}, limits: map[chat.ID]chat.Limits{}, refusals: map[chat.ID]uint64{},
+		lent: map[chat.ID]time.Time{}, limits: map[chat.ID]chat.Limits{}, removed: map[chat.ID]uint64{},
 		gates: map[chat.ID]*gate{},
 	}
 }
@@ -109,7 +109,7 @@ func OpenFS(o Options) (*FS, error) {
 		return nil, err
 	}
 	if f.mode == modeV1 {
-		f.legacy = &legacy{bases: f.bases.Legacy, oom: map[chat.ID]uint64{}}
+		f.legacy = f.bases.Legacy
 	}
 	if err := f.bases.save(o.StateFile); err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -124,7 +124,7 @@ func (f *FS) forget(dir string) {
 		delete(f.births, id)
 		delete(f.lent, id)
 		delete(f.limits, id)
-		delete(f.refusals, id)
+		delete(f.removed, id)
 		delete(f.gates, id)
 	}
 }

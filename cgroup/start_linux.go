@@ -149,10 +149,11 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd, prepare 
 // quota, as when its session starts, that is so for all controllers. Otherwise the child joins the
 // cpu cgroup once it has exec'd. A child that cannot be bounded is killed.
 func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Prepare) error {
-	bounded, err := f.legacy.hasQuota(id)
+	quota, _, err := f.quota(id)
 	if err != nil {
 		return err
 	}
+	bounded := quota != "-1"
 	controllers := []string{"pids", "memory", "cpu"}
 	if bounded {
 		controllers = controllers[:2]

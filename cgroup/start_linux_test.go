@@ -344,7 +344,7 @@ func TestLendCPU(t *testing.T) {
 	must.Do(t, f.Create(idA, limits()))
 	must.Do(t, f.LimitCPU(idA, limits()))
 	quota := func() string {
-		b := must.Get(cgroupfs.Read(f.quotaFile(idA)))(t)
+		b := must.Get(cgroupfs.Read(f.file(idA, "", "cpu.max")))(t)
 		return strings.TrimSpace(string(b))
 	}
 	own, whole, err := f.quotas(idA)
