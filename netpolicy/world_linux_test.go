@@ -398,3 +398,10 @@ func newTable(t testing.TB, set tools) *Table {
 	t.Cleanup(func() { expect.NoError(t, table.Remove(context.Background())) })
 	return table
 }
+
+func sockaddr(addr netip.Addr, port int) unix.Sockaddr {
+	if addr.Is4() {
+		return &unix.SockaddrInet4{Addr: addr.As4(), Port: port}
+	}
+	return &unix.SockaddrInet6{Addr: addr.As16(), Port: port}
+}
