@@ -34,7 +34,7 @@ func refusedEvent(id chat.ID, f func(*chat.EgressEvent)) uplink.Event {
 func heardEvents(chats ...chat.ID) (g *Gateway, heard func() []string) {
 	var mu sync.Mutex
 	var all []string
-	g = New(Options{Events: func(id chat.ID, events []chat.EgressEvent) {
+	g = gatewayOf(Options{Events: func(id chat.ID, events []chat.EgressEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, e := range events {
@@ -137,7 +137,7 @@ func TestCarriedIsLost(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var lost []chat.EgressEvent
-	g := follow(t, New(Options{Dir: dir, Program: dir + "/none",
+	g := follow(t, gatewayOf(Options{Dir: dir, Program: dir + "/none",
 		Events: func(id chat.ID, events []chat.EgressEvent) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -191,7 +191,7 @@ func TestCarriedIsLost(t *testing.T) {
 	report(2)
 	must.Do(t, egress.listener.Close())
 	egress.end()
-	until(t, func() bool { return !g.Answers() })
+	until(t, func() bool { return !answers(g) })
 	must.Do(t, g.Close(t.Context(), a))
 	heard(5, 2)
 }
@@ -208,7 +208,7 @@ func TestConnections(t *testing.T) {
 	o = g.Connections(t.Context(), a)
 	expect.True(t, o.Unknown != "" && o.Connections != nil, "without chatd-egress: %+v", o)
 	egress := newCarrier(t, dir)
-	until(t, g.Answers)
+	until(t, func() bool { return answers(g) })
 	egress.heard("hello", "open "+string(a)+" +++")
 	set := func(o *chat.EgressOpen) {
 		egress.mu.Lock()
@@ -278,7 +278,7 @@ func TestLastReport(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var heard []chat.ID
-	g := follow(t, New(Options{Dir: dir, Events: func(id chat.ID, _ []chat.EgressEvent) {
+	g := follow(t, gatewayOf(Options{Dir: dir, Events: func(id chat.ID, _ []chat.EgressEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		heard = append(heard, id)

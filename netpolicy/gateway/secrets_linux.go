@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/internal/uplink"
 )
 
-// SecretOptions are the part of [Options] about secrets. Without secrets they may be zero.
+// SecretOptions are the part of [Options] about secrets.
 type SecretOptions struct {
 	// Grants are those that a chat may use.
 	Grants func(chat.ID) []secret.Grant
@@ -83,17 +83,9 @@ func (g *Gateway) tellSecrets(ctx context.Context, conn *uplink.Conn) error {
 	return errors.Join(g.tell(ctx, conn, uplink.Call{Verb: uplink.Secrets}, f, r), f.Close(), r.Close())
 }
 
-// grants are the secrets that a chat may use.
-func (g *Gateway) grants(id chat.ID) []secret.Grant {
-	if g.opt.Secrets.Grants == nil {
-		return nil
-	}
-	return g.opt.Secrets.Grants(id)
-}
-
 // changed is what chatd-egress is told of a chat that it has.
 func (g *Gateway) changed(id chat.ID, allow []chat.Allow) uplink.Call {
-	return uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow, Grants: g.grants(id)}
+	return uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow, Grants: g.opt.Secrets.Grants(id)}
 }
 
 // sealed is a file of memory whose size is fixed.
@@ -137,7 +129,7 @@ func (g *Gateway) mayIssue() bool {
 }
 
 func (g *Gateway) hasSecretFor(id chat.ID, host string) bool {
-	grants := g.grants(id)
+	grants := g.opt.Secrets.Grants(id)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.ContainsFunc(g.secrets.all, func(k secret.Known) bool {
