@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -93,11 +92,7 @@ func (s *Store) commitFailed(id int, err error) error {
 }
 
 func (s *Store) reload() error {
-	x, blocks, err := load(s.db)
-	if err != nil {
-		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
-	}
-	owners, err := loadOwners(s.db, x)
+	x, blocks, owners, err := load(s.db)
 	if err != nil {
 		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
 	}
@@ -221,18 +216,11 @@ func (s *Store) Behind() error {
 	return s.behind
 }
 
-func putOutbox(tx *bbolt.Tx, lines []line) error {
-	b := tx.Bucket(outboxBucket)
+func putOutbox(tx *bbolt.Tx, lines []line) (err error) {
 	for _, l := range lines {
-		v, err := json.Marshal(l)
-		if err != nil {
-			return err
-		}
-		if err := b.Put(binary.BigEndian.AppendUint64(nil, l.Tx), v); err != nil {
-			return err
-		}
+		err = errors.Join(err, put(tx, outboxBucket, binary.BigEndian.AppendUint64(nil, l.Tx), l))
 	}
-	return nil
+	return err
 }
 
 func emptyOutbox(tx *bbolt.Tx, upTo uint64) error {

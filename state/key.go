@@ -48,12 +48,10 @@ func installKey(dir string, db *bbolt.DB) ([]byte, error) {
 	return key, nil
 }
 
-func keyPrint(db *bbolt.DB) (print []byte, err error) {
-	err = db.View(func(tx *bbolt.Tx) error {
-		print = bytes.Clone(tx.Bucket(metaBucket).Get(keyPrintKey))
-		return nil
+func keyPrint(db *bbolt.DB) ([]byte, error) {
+	return view(db, func(tx *bbolt.Tx) ([]byte, error) {
+		return bytes.Clone(tx.Bucket(metaBucket).Get(keyPrintKey)), nil
 	})
-	return print, err
 }
 
 func readKey(path string) ([]byte, error) {

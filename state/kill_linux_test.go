@@ -251,7 +251,7 @@ func (s *Store) fillAndGoOn(junk string) error {
 		}
 	}
 	delete(acknowledged, 0)
-	x, _, err := load(s.db)
+	x, _, _, err := load(s.db)
 	if err != nil || len(x.byID) != s.Len() || s.Len() != len(acknowledged) {
 		return fmt.Errorf("%d chats on disk, %d in memory, %d told: %v", len(x.byID), s.Len(), len(acknowledged), err)
 	}

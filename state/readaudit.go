@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"go.etcd.io/bbolt"
 )
 
 // AuditLine is one line of the audit log as it was written. It holds text of callers and chats
@@ -194,11 +193,9 @@ func keptHead(path string) (h head, err error) {
 	if err != nil {
 		return h, err
 	}
-	err = guarded(path, func() error {
-		return db.View(func(tx *bbolt.Tx) (err error) {
-			h, err = getHead(tx)
-			return err
-		})
+	err = guarded(path, func() (err error) {
+		h, err = view(db, getHead)
+		return err
 	})
 	return h, errors.Join(err, db.Close())
 }

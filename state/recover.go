@@ -177,26 +177,16 @@ func getHead(tx *bbolt.Tx) (head, error) {
 	return h, nil
 }
 
-func putHead(tx *bbolt.Tx, h head) error {
-	v, err := json.Marshal(h)
-	if err != nil {
-		return err
-	}
-	return tx.Bucket(metaBucket).Put(headKey, v)
-}
+func putHead(tx *bbolt.Tx, h head) error { return put(tx, metaBucket, headKey, h) }
 
 func getOutbox(tx *bbolt.Tx) ([]line, error) {
 	var lines []line
-	err := tx.Bucket(outboxBucket).ForEach(func(k, v []byte) error {
-		var l line
-		if err := json.Unmarshal(v, &l); err != nil {
-			return fmt.Errorf("cannot read the outbox event under key %x: %w", k, err)
-		}
+	err := each(tx, outboxBucket, "outbox event", func(k []byte, l *line) error {
 		if len(k) != 8 || binary.BigEndian.Uint64(k) != l.Tx {
 			return fmt.Errorf("cannot use the outbox event of tx %d under key %x: %w", l.Tx, k,
 				chat.ErrInvalid)
 		}
-		lines = append(lines, l)
+		lines = append(lines, *l)
 		return nil
 	})
 	return lines, err

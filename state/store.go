@@ -160,9 +160,7 @@ func (s *Store) read() error {
 
 // load reads the database into memory.
 func (s *Store) load() (err error) {
-	if s.index, s.blocks, err = load(s.db); err == nil {
-		s.owners, err = loadOwners(s.db, s.index)
-	}
+	s.index, s.blocks, s.owners, err = load(s.db)
 	return err
 }
 
@@ -175,14 +173,6 @@ func (s *Store) bringUp() error {
 		return fmt.Errorf("cannot use %s: %w", s.db.Path(), err)
 	}
 	return nil
-}
-
-func loadOwners(db *bbolt.DB, x *index) (owners map[string]OwnerUse, err error) {
-	err = db.View(func(tx *bbolt.Tx) (err error) {
-		owners, err = countOwners(tx, x)
-		return err
-	})
-	return owners, err
 }
 
 // openDB never sets NoSync, with which a power cut could leave pages of two commits. It changes

@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,11 +53,7 @@ func blockOf(blocks []*block, uid uint32) *block {
 
 func loadBlocks(tx *bbolt.Tx) ([]*block, error) {
 	var blocks []*block
-	err := tx.Bucket(blockBucket).ForEach(func(k, v []byte) error {
-		b := new(block)
-		if err := json.Unmarshal(v, b); err != nil {
-			return fmt.Errorf("cannot read the uid block under key %x: %w", k, err)
-		}
+	err := each(tx, blockBucket, "uid block", func(k []byte, b *block) error {
 		if string(k) != string(uidKey(b.Low)) || b.Next < b.Low || b.Next > b.High+1 {
 			return fmt.Errorf("cannot use the uid block %s with next %d under key %x: %w", b.Range, b.Next, k,
 				chat.ErrInvalid)
@@ -69,13 +64,7 @@ func loadBlocks(tx *bbolt.Tx) ([]*block, error) {
 	return blocks, err
 }
 
-func putBlock(tx *bbolt.Tx, b block) error {
-	v, err := json.Marshal(b)
-	if err != nil {
-		return err
-	}
-	return tx.Bucket(blockBucket).Put(uidKey(b.Low), v)
-}
+func putBlock(tx *bbolt.Tx, b block) error { return put(tx, blockBucket, uidKey(b.Low), b) }
 
 // uidKey encodes uid so that keys sort by number.
 func uidKey(uid uint32) []byte { return binary.BigEndian.AppendUint32(nil, uid) }
