@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -113,18 +112,13 @@ func readEnd(f *os.File, kept head) (end, error) {
 }
 
 func (e *end) scan(f *os.File, c *chain, trusted bool) error {
-	in := bufio.NewReaderSize(io.NewSectionReader(f, e.head.Offset, 1<<62), 64<<10)
-	for {
-		raw, err := readLine(in)
-		if err == io.EOF {
-			return nil
-		}
+	for raw, err := range linesOf(io.NewSectionReader(f, e.head.Offset, 1<<62)) {
 		if err != nil {
 			return err
 		}
 		if !raw.whole {
 			e.torn = raw.size
-			return nil
+			break
 		}
 		e.head.Offset += raw.size
 		l, err := c.next(raw)
@@ -136,6 +130,7 @@ func (e *end) scan(f *os.File, c *chain, trusted bool) error {
 			e.seen[l.Tx] = true
 		}
 	}
+	return nil
 }
 
 // hasHead reports whether the line that ends at the head's offset is the head's.

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,12 +85,7 @@ func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 	if fi, err := f.Stat(); err != nil || fi.Size() < offset {
 		offset = 0
 	}
-	in := bufio.NewReaderSize(io.NewSectionReader(f, offset, 1<<62), 64<<10)
-	for {
-		raw, err := readLine(in)
-		if errors.Is(err, io.EOF) {
-			return 0, nil
-		}
+	for raw, err := range linesOf(io.NewSectionReader(f, offset, 1<<62)) {
 		if err != nil {
 			return 0, err
 		}
@@ -103,6 +97,7 @@ func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 			return l.UID, nil
 		}
 	}
+	return 0, nil
 }
 
 // CheckGiven refuses a database in dir that never gave a uid of the range which owns a path in
