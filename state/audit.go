@@ -190,17 +190,11 @@ func (a *auditLog) append(l line) error {
 	return a.write(l)
 }
 
-// post queues committed lines and writes as many as it can.
+// post queues committed lines, if any, and writes as many as it can.
 func (a *auditLog) post(lines []line) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending = append(a.pending, lines...)
-	return a.drainLocked()
-}
-
-func (a *auditLog) drain() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return a.drainLocked()
 }
 

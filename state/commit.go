@@ -29,7 +29,7 @@ func (s *Store) commit(events []Event, change func(*bbolt.Tx) error, apply func(
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.log.drain(); err != nil {
+	if err := s.log.post(nil); err != nil {
 		return err
 	}
 	lines := make([]line, len(events))
@@ -150,7 +150,7 @@ func (s *Store) flush() error {
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.log.drain(); err != nil {
+	if err := s.log.post(nil); err != nil {
 		return err
 	}
 	head, moved, err := s.log.sync()

@@ -145,7 +145,7 @@ func (x *index) load(k []byte, r *Record, blocks []*block) error {
 		return fmt.Errorf("cannot use the record of chat %s: uid %d lies under key %x: %w", r.ID, r.UID, k,
 			chat.ErrInvalid)
 	}
-	if b := blockOf(blocks, r.UID); b == nil || r.UID >= b.Next {
+	if !isGiven(blocks, r.UID) {
 		return fmt.Errorf("cannot use the record of chat %s: uid %d was never given: %w", r.ID, r.UID,
 			chat.ErrInvalid)
 	}

@@ -177,7 +177,7 @@ func keptHead(path string) (h head, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return h, fmt.Errorf("cannot read the database beside the audit log: %w", err)
 	}
-	db, err := openReadOnly(path, 100*time.Millisecond)
+	db, _, err := openDB(path, true, 100*time.Millisecond)
 	if err != nil {
 		return h, err
 	}

@@ -76,7 +76,7 @@ func (s *Store) replay(kept head, outbox []line) error {
 		}
 	}
 	s.stirUp()
-	return s.log.drain()
+	return s.log.post(nil)
 }
 
 // end describes the file's contents after the head that the database names.

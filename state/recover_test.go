@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -203,7 +204,7 @@ func TestOpenRefusesBrokenRecords(t *testing.T) {
 		reap(t, s, admit(t, s, "first").ID)
 		r := admit(t, s, "a")
 		must.Do(t, s.Close())
-		db := must.First(openDB(filepath.Join(s.opts.Dir, dbName), false))(t)
+		db := must.First(openDB(filepath.Join(s.opts.Dir, dbName), false, time.Second))(t)
 		must.Do(t, db.Update(func(tx *bbolt.Tx) error { return breakIt(tx, r) }))
 		must.Do(t, db.Close())
 		if got, err := Open(s.opts); err == nil {

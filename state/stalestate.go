@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -36,7 +37,7 @@ func Peek(dir string) (func(uid uint32) bool, error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return func(uint32) bool { return false }, nil
 	}
-	db, _, err := openDB(path, true)
+	db, _, err := openDB(path, true, time.Second)
 	if err != nil {
 		return nil, err
 	}

@@ -142,11 +142,13 @@ func prepareDir(dir string) error {
 func (s *Store) read() error {
 	var err error
 	s.readOnly = isReadOnly(s.opts.Dir)
-	if s.db, s.dbFile, err = openDB(filepath.Join(s.opts.Dir, dbName), s.readOnly); err != nil {
+	if s.db, s.dbFile, err = openDB(filepath.Join(s.opts.Dir, dbName), s.readOnly, time.Second); err != nil {
 		return err
 	}
-	if err := guarded(s.db.Path(), s.bringUp); err != nil {
-		return err
+	if !s.readOnly {
+		if err := guarded(s.db.Path(), func() error { return s.db.Update(begin) }); err != nil {
+			return fmt.Errorf("cannot use %s: %w", s.db.Path(), err)
+		}
 	}
 	s.setAside()
 	if s.key, err = installKey(s.opts.Dir, s.db); err != nil {
@@ -164,30 +166,9 @@ func (s *Store) load() (err error) {
 	return err
 }
 
-// bringUp begins a new database. One that cannot be written is read as it is.
-func (s *Store) bringUp() error {
-	if s.readOnly {
-		return nil
-	}
-	if err := s.db.Update(begin); err != nil {
-		return fmt.Errorf("cannot use %s: %w", s.db.Path(), err)
-	}
-	return nil
-}
-
 // openDB never sets NoSync, with which a power cut could leave pages of two commits. It changes
-// nothing in a database that exists.
-func openDB(path string, readOnly bool) (*bbolt.DB, *os.File, error) {
-	return openWithin(path, readOnly, time.Second)
-}
-
-// openReadOnly waits no longer than patience for a process that writes the database.
-func openReadOnly(path string, patience time.Duration) (*bbolt.DB, error) {
-	db, _, err := openWithin(path, true, patience)
-	return db, err
-}
-
-func openWithin(path string, readOnly bool, patience time.Duration) (db *bbolt.DB, file *os.File, err error) {
+// nothing in a database that exists, and waits no longer than patience for a process that has it.
+func openDB(path string, readOnly bool, patience time.Duration) (db *bbolt.DB, file *os.File, err error) {
 	err = guarded(path, func() (err error) {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 			Timeout:         patience,

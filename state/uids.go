@@ -187,26 +187,13 @@ func (s *Store) take(after block) {
 func (s *Store) Spent(uid uint32) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	b := blockOf(s.blocks, uid)
-	return b != nil && uid < b.Next && s.index.byUID[uid] == nil
-}
-
-// Tombstones counts the spent uids; which chat had one is in the audit log.
-func (s *Store) Tombstones() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.given() - len(s.index.byUID)
+	return isGiven(s.blocks, uid) && s.index.byUID[uid] == nil
 }
 
 // Given counts the uids that were ever given.
-func (s *Store) Given() int {
+func (s *Store) Given() (given int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.given()
-}
-
-func (s *Store) given() int {
-	given := 0
 	for _, b := range s.blocks {
 		given += int(b.Next - b.Low)
 	}

@@ -163,19 +163,22 @@ func silent(ctx context.Context) error {
 }
 
 // result waits for what becomes of a job. The library tells nobody that its connection has ended.
-func result(ctx context.Context, conn *dbus.Conn, done <-chan string) (string, error) {
+func result(ctx context.Context, conn *dbus.Conn, done <-chan string) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for conn.Connected() {
 		select {
 		case said := <-done:
-			return said, nil
+			if said != "done" {
+				return fmt.Errorf("systemd says %s", said)
+			}
+			return nil
 		case <-ctx.Done():
-			return "", silent(ctx)
+			return silent(ctx)
 		case <-tick.C:
 		}
 	}
-	return "", errLost
+	return errLost
 }
 
 // named adds the sentinel of package chat to an answer of systemd's, or of the bus in its place.
