@@ -92,14 +92,12 @@ func (f *FS) awaitFrozen(ctx context.Context, id chat.ID, leaf ...string) error 
 		if err != nil || frozen != 0 {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			if err := context.Cause(caller); err != nil {
-				return fmt.Errorf("cannot wait until chat %s stands still: %w", id, err)
-			}
+		switch err := chat.Sleep(ctx, wait); {
+		case caller.Err() != nil:
+			return fmt.Errorf("cannot wait until chat %s stands still: %w", id, context.Cause(caller))
+		case err != nil:
 			return fmt.Errorf("cannot stop every process of chat %s yet: some are in the kernel, "+
 				"and stop when they leave it: %w", id, chat.ErrBusy)
-		case <-time.After(wait):
 		}
 	}
 }

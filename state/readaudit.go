@@ -115,10 +115,8 @@ func (r *auditReader) follow(
 		if read += n; err != nil || turned || !follow {
 			return turned, err
 		}
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, followEvery) != nil {
 			return false, nil
-		case <-time.After(followEvery):
 		}
 	}
 }

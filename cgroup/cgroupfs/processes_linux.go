@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/chatd/chatd/chat"
 )
 
@@ -45,12 +43,9 @@ func Members(dir string) ([]int, error) {
 
 // Processes reads cgroup.procs of dir itself.
 func Processes(dir string) ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if errors.Is(err, unix.ENODEV) {
-		err = errors.Join(chat.ErrNotFound, err)
-	}
+	b, err := Read(dir, "cgroup.procs")
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the processes of a cgroup: %w", NotFound(err))
+		return nil, err
 	}
 	var pids []int
 	for s := range strings.FieldsSeq(string(b)) {

@@ -113,13 +113,8 @@ func repeated(ctx context.Context, do func(context.Context) error) error {
 	defer stop()
 	for i, pause := 1, 50*time.Millisecond; ; i, pause = i+1, 2*pause {
 		err := do(ctx)
-		if i == tries || !errors.Is(err, errLost) {
+		if i == tries || !errors.Is(err, errLost) || chat.Sleep(ctx, pause) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
 		}
 	}
 }

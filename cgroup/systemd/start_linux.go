@@ -47,13 +47,8 @@ func (b *Bus) startUnit(ctx context.Context, unit string, props []Property) (<-c
 			go func() { ended <- result(ctx, conn, done) }()
 			return ended, nil
 		}
-		if !errors.Is(err, chat.ErrExists) {
+		if !errors.Is(err, chat.ErrExists) || chat.Sleep(ctx, wait) != nil {
 			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(wait):
 		}
 	}
 }

@@ -165,13 +165,9 @@ func (g *Gateway) Resolve(ctx context.Context, id chat.ID, to chat.Destination) 
 	defer cancel()
 	for {
 		err := g.resolve(ctx, id, to)
-		if !errors.Is(err, uplink.ErrGone) && !errors.Is(err, chat.ErrNotFound) {
+		begins := errors.Is(err, uplink.ErrGone) || errors.Is(err, chat.ErrNotFound)
+		if !begins || chat.Sleep(ctx, resolveAgain) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(resolveAgain):
 		}
 	}
 }

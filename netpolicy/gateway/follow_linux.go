@@ -46,10 +46,7 @@ func (g *Gateway) Follow(ctx context.Context) {
 		if g.report(err) {
 			g.opt.Log.Error("chatd-egress is started again", "why", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = chat.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
 }
