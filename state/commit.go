@@ -138,9 +138,6 @@ func (s *Store) putBack(dirty []Record) {
 func (s *Store) Flush() error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
-	if s.broken != nil {
-		return s.broken
-	}
 	return s.flush()
 }
 
@@ -172,34 +169,24 @@ func (s *Store) flush() error {
 	return s.rotate()
 }
 
-// background flushes about a second after a write was delayed, and is idle while none is. It
-// retries a flush that fails.
-func (s *Store) background() {
-	defer close(s.done)
-	for {
-		select {
-		case <-s.stop:
+// stirUp flushes about a second after a write was delayed, and again while that fails.
+func (s *Store) stirUp() {
+	if s.stirred.Swap(true) {
+		return
+	}
+	time.AfterFunc(flushDelay, func() {
+		s.writer.Lock()
+		s.stirred.Store(false)
+		err := s.flush()
+		s.writer.Unlock()
+		if errors.Is(err, errClosed) {
 			return
-		case <-s.stir:
 		}
-		select {
-		case <-s.stop:
-			return
-		case <-time.After(flushDelay):
-		}
-		err := s.Flush()
 		s.setBehind(err)
 		if err != nil {
 			s.stirUp()
 		}
-	}
-}
-
-func (s *Store) stirUp() {
-	select {
-	case s.stir <- struct{}{}:
-	default:
-	}
+	})
 }
 
 func (s *Store) setBehind(err error) {

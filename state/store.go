@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -100,12 +101,9 @@ type Store struct {
 	blocks []*block
 	owners map[string]OwnerUse
 	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
-	closed bool
 	behind error // the error of the last background flush
 
-	stir chan struct{}
-	stop chan struct{}
-	done chan struct{}
+	stirred atomic.Bool // a background flush is due
 }
 
 // Open locks the state directory for this process and reads it. [chat.ErrBusy] means that another
@@ -122,12 +120,10 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{opts: o, lock: lock, dirty: map[uint32]bool{},
-		stir: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	s := &Store{opts: o, lock: lock, dirty: map[uint32]bool{}}
 	if err := s.read(); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
-	go s.background()
 	return s, nil
 }
 
@@ -213,17 +209,11 @@ func (s *Store) setAside() {
 // Close flushes delayed writes and releases the directory. Reads still answer from memory
 // afterwards; writes fail. A second Close does nothing.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	again := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if again {
-		return nil
-	}
-	close(s.stop)
-	<-s.done
 	s.writer.Lock()
 	defer s.writer.Unlock()
+	if errors.Is(s.broken, errClosed) {
+		return nil
+	}
 	var err error
 	if !s.readOnly {
 		err = s.flush()

@@ -107,11 +107,20 @@ func (g *Gateway) certificate(c uplink.Call) (*os.File, error) {
 	if _, err := g.chatOf(c.Chat); err != nil {
 		return nil, err
 	}
-	if !g.hasSecretFor(c.Chat, c.Host) {
-		const why = "cannot issue a certificate for %s: chat %s has no secret for it: %w"
-		return nil, fmt.Errorf(why, chat.Quote(c.Host), c.Chat, chat.ErrDenied)
-	}
-	if !g.mayIssue() { // chatd-egress keeps them
+	grants := g.opt.Secrets.Grants(c.Chat)
+	g.mu.Lock()
+	has := slices.ContainsFunc(g.secrets.all, func(k secret.Known) bool {
+		named := func(a secret.Grant) bool { return a.Name == k.Name }
+		matches := func(a chat.Allow) bool { return a.MatchesHost(c.Host) }
+		return slices.ContainsFunc(grants, named) && slices.ContainsFunc(k.Hosts, matches)
+	})
+	may := has && g.issues.Take() // chatd-egress keeps them
+	g.mu.Unlock()
+	switch {
+	case !has:
+		return nil, fmt.Errorf("cannot issue a certificate for %s: chat %s has no secret for it: %w",
+			chat.Quote(c.Host), c.Chat, chat.ErrDenied)
+	case !may:
 		return nil, fmt.Errorf("cannot issue a certificate for %s: too many were asked for: %w",
 			chat.Quote(c.Host), chat.ErrBusy)
 	}
@@ -120,21 +129,4 @@ func (g *Gateway) certificate(c uplink.Call) (*os.File, error) {
 		return nil, err
 	}
 	return sealed("certificate", b)
-}
-
-func (g *Gateway) mayIssue() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.issues.Take()
-}
-
-func (g *Gateway) hasSecretFor(id chat.ID, host string) bool {
-	grants := g.opt.Secrets.Grants(id)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.secrets.all, func(k secret.Known) bool {
-		named := func(a secret.Grant) bool { return a.Name == k.Name }
-		matches := func(a chat.Allow) bool { return a.MatchesHost(host) }
-		return slices.ContainsFunc(grants, named) && slices.ContainsFunc(k.Hosts, matches)
-	})
 }

@@ -122,7 +122,7 @@ func TestSecretsRefused(t *testing.T) {
 func TestIssues(t *testing.T) {
 	g := gatewayOf(Options{})
 	n := 0
-	for g.mayIssue() && n < 2*issuesAtOnce {
+	for g.issues.Take() && n < 2*issuesAtOnce {
 		n++
 	}
 	expect.True(t, n >= issuesAtOnce && n != 2*issuesAtOnce, "%d certificates are issued at once", n)
