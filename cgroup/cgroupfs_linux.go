@@ -18,14 +18,19 @@ const (
 	modeV1 = "cgroup v1 (legacy)"
 )
 
-// Options say where the cgroupfs backend works.
+// Options say where and how a backend works.
 type Options struct {
-	// Name is the directory made below this process's own cgroup, "chatd".
+	// Name is the directory made below this process's own cgroup, "chatd". With systemd it is the
+	// slice, without ".slice", and the first part of every unit: chatd.slice and chatd-<id>.service.
+	// A hyphen becomes an underscore in the slice, where it would mean a slice inside another
+	// (systemd.slice(5)).
 	Name string
-	// StateFile keeps the base directories in use, so that a chatd that is started
+	// StateFile keeps the base directories in use of cgroupfs, so that a chatd that is started
 	// again from another cgroup finds its sessions. Its directory must be there and
 	// root's. Empty keeps nothing.
 	StateFile string
+	// PAM is the service name under /etc/pam.d that the units of sessions open; empty is none.
+	PAM string
 	// Dirs are the directories on whose disks block I/O is bounded.
 	Dirs []string
 	// Without names limits that are not set. It is for tests, which show by it that
