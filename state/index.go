@@ -156,12 +156,11 @@ func (x *index) load(k []byte, r *Record, blocks []*block) error {
 	return nil
 }
 
-// take has r become after in what may change of a record, except for its last use.
+// take makes r what it is after a change, except for its last use.
 func (r *Record) take(after *Record) {
-	r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels
-	r.Unarchives = after.Unarchives
-	r.EgressAdd, r.EgressRemove = after.EgressAdd, after.EgressRemove
-	r.Profile, r.Env, r.Limits, r.Patched = after.Profile, after.Env, after.Limits, after.Patched
+	used := r.UsedAt
+	*r = *after
+	r.UsedAt = used
 	r.intern()
 }
 

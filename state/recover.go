@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -150,11 +151,7 @@ func hasHead(f *os.File, h head) (bool, error) {
 		return false, nil
 	}
 	b = b[:len(b)-1]
-	from := len(b)
-	for from > 0 && b[from-1] != '\n' {
-		from--
-	}
-	return hashLine(b[from:]) == h.Hash, nil
+	return hashLine(b[bytes.LastIndexByte(b, '\n')+1:]) == h.Hash, nil
 }
 
 func getHead(tx *bbolt.Tx) (head, error) {

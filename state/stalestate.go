@@ -50,15 +50,12 @@ func Peek(dir string) (func(uid uint32) bool, error) {
 // older copy, would give uids again that files on the host still have. A record is written before
 // its first line, so that no crash causes this.
 func (s *Store) checkLogged(kept head) error {
-	files := []string{filepath.Join(s.opts.Dir, auditName)}
-	if kept.Seq == 0 { // it never wrote a line: any log there belongs to another database
-		names, err := archives(s.opts.Dir)
-		if err != nil {
-			return fmt.Errorf("cannot list the audit logs in %s: %w", s.opts.Dir, err)
-		}
-		for _, name := range names {
-			files = append(files, filepath.Join(s.opts.Dir, name))
-		}
+	files, err := AuditFiles(s.opts.Dir)
+	if err != nil {
+		return err
+	}
+	if kept.Seq > 0 { // else it never wrote a line: any log there belongs to another database
+		files = files[len(files)-1:]
 	}
 	for _, file := range files {
 		uid, err := s.firstUnknown(file, kept.Offset)

@@ -101,7 +101,7 @@ type Store struct {
 	blocks []*block
 	owners map[string]OwnerUse
 	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
-	behind error // the error of the last background flush
+	behind error           // the error of the last background flush
 
 	stirred atomic.Bool // a background flush is due
 }
@@ -113,7 +113,10 @@ func Open(o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if err := prepareDir(o.Dir); err != nil {
+	if err := os.MkdirAll(o.Dir, 0o711); err != nil {
+		return nil, fmt.Errorf("cannot create state directory %s: %w", o.Dir, err)
+	}
+	if err := checkDir(o.Dir); err != nil {
 		return nil, err
 	}
 	lock, err := lockFile(filepath.Join(o.Dir, lockName))
@@ -125,13 +128,6 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.Join(err, s.release())
 	}
 	return s, nil
-}
-
-func prepareDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return fmt.Errorf("cannot create state directory %s: %w", dir, err)
-	}
-	return checkDir(dir)
 }
 
 // read opens everything under the lock: database, key, memory, audit log.
