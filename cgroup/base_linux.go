@@ -126,10 +126,6 @@ func (f *FS) createBase() error {
 			return fmt.Errorf("cannot close the base cgroup to others: %w", err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(f.bases.Unified, "cgroup.kill")); err != nil {
-		return fmt.Errorf("cannot use cgroups: no cgroup.kill, which Linux has since 5.14: %w",
-			errors.Join(chat.ErrUnsupported, err))
-	}
 	if f.mode == modeV2 {
 		return enable(f.bases.Unified, optionalIO(f.bases.Unified))
 	}

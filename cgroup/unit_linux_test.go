@@ -148,7 +148,7 @@ func TestUnitIOOnSystemd(t *testing.T) {
 		t.Log("systemd is not PID 1 here: only a machine of test/vagrant has it")
 		return
 	}
-	needRoot(t)
+	must.Root(t, "cgroups are made and removed")
 	name := fmt.Sprintf("chatd-test-io-%d", os.Getpid())
 	u := must.Get(OpenUnits(t.Context(), Options{Name: name, Dirs: []string{"/var/tmp"}}))(t)
 	disks, lacking := u.disks()

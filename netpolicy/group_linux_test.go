@@ -121,7 +121,7 @@ func groupFailures(all []groupTry) (bad []string) {
 
 // TestGroup: with a policy's gid a uid reaches what is listed, and without it nothing.
 func TestGroup(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for name, set := range backends() {
 		t.Run(name, func(t *testing.T) {
 			table, s := newTable(t, set), newGroupStage(t)

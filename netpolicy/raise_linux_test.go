@@ -29,7 +29,7 @@ func listing(t testing.TB, set tools) string {
 
 // Where nothing stands, Raise writes what Apply without policies writes.
 func TestRaiseIsTheClosedWall(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for name, set := range backends() {
 		t.Run(name, func(t *testing.T) {
 			table := newTable(t, set)
@@ -47,7 +47,7 @@ func TestRaiseIsTheClosedWall(t *testing.T) {
 
 // Beside a daemon Raise changes nothing that the daemon would notice.
 func TestRaiseKeepsPolicies(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for name, set := range backends() {
 		t.Run(name, func(t *testing.T) {
 			table, beside := newTable(t, set), newTable(t, set)
@@ -64,7 +64,7 @@ func TestRaiseKeepsPolicies(t *testing.T) {
 
 // Raise mends what others broke and keeps the allows that are left.
 func TestRaiseMends(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for _, c := range []struct {
 		name, line string
 		left       string // of the drift, what only the daemon can mend
@@ -93,7 +93,7 @@ func TestRaiseMends(t *testing.T) {
 
 // A jump for other uids stays: it is the only wall of chats of that range.
 func TestRaiseKeepsAnotherRange(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	table := newTable(t, hostTools)
 	run(t, "iptables -N CHATD; iptables -I OUTPUT -m owner --uid-owner 70000-80000 -j CHATD")
 	for range 2 {
@@ -106,7 +106,7 @@ func TestRaiseKeepsAnotherRange(t *testing.T) {
 
 // The lock is waited for as long as the options say.
 func TestRaiseWaitsForTheLock(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	o := testOptions
 	for wait, want := range map[time.Duration]string{0: "-w 10 ", time.Minute: "-w 60 "} {
 		o.LockWait = wait
@@ -122,7 +122,7 @@ func TestRaiseWaitsForTheLock(t *testing.T) {
 
 // A family that cannot be raised is an error that names it; the other stands.
 func TestRaiseWithoutAFamily(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	table := newTable(t, hostTools)
 	whole := table.sides[1]
 	t.Cleanup(func() { table.sides[1] = whole })
@@ -164,7 +164,7 @@ func closed(t *testing.T, host string, port int, proto string) {
 // TestClaim: of one network namespace one process has the rules, until it ends; another is told
 // its pid. A flush of all rules takes nothing away.
 func TestClaim(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	expect.NoError(t, sys.OnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err

@@ -39,7 +39,7 @@ func ours(t testing.TB, set tools) string {
 }
 
 func TestApplyTwiceAndRemove(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for name, set := range backends() {
 		t.Run(name, func(t *testing.T) {
 			table := newTable(t, set)
@@ -135,7 +135,7 @@ func TestTightenedPolicyCutsConnections(t *testing.T) {
 }
 
 func TestDriftIsFoundAndMended(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for name, set := range backends() {
 		t.Run(name, func(t *testing.T) {
 			table := newTable(t, set)
@@ -237,7 +237,7 @@ func TestProbe(t *testing.T) {
 // TestProbeWithoutRoute: where nothing can be sent, nothing says that the wall stands; what lo
 // refuses does.
 func TestProbeWithoutRoute(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	if os.Getenv("CHATD_TEST_NO_ROUTE") == "" { // other tests make routes
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbeWithoutRoute$")
 		cmd.Env = append(os.Environ(), "CHATD_TEST_NO_ROUTE=1")
@@ -264,7 +264,7 @@ func TestProbeWithoutRoute(t *testing.T) {
 // TestProbeTries: what the probe sends gets through where nothing refuses it, so that its answer
 // says something.
 func TestProbeTries(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	table := newTable(t, hostTools)
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		expect.Is(t, table.probeListener(host), nil, "without rules %s", host)
@@ -278,7 +278,7 @@ func TestProbeTries(t *testing.T) {
 // ownMounts mounts dir over a directory for this process alone. It is called once for each.
 func ownMounts(t *testing.T, over string) {
 	t.Helper()
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for _, act := range []func() error{
 		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
 		func() error { return unix.Mount("tmpfs", over, "tmpfs", 0, "mode=755") },
@@ -314,7 +314,7 @@ func TestSilentNameService(t *testing.T) {
 // TestHeldLock: while another program holds the xtables lock, a call fails as busy, says why and
 // changes nothing; when it is free again, the same call is done.
 func TestHeldLock(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	set, ok := backends()["legacy"]
 	if !ok {
 		t.Skip("no iptables-legacy, or it is the host's own")

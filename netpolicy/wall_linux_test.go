@@ -148,7 +148,7 @@ func failures(all []try) []string {
 }
 
 func TestWall(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for name, set := range backends() {
 		t.Run(name, func(t *testing.T) {
 			table, s := newTable(t, set), newStage(t)

@@ -177,7 +177,7 @@ func (w *witness) compare(t *testing.T, s *Store) {
 // TestFullDisk: on a full disk no change is half done or confirmed, and changes succeed when there
 // is room again.
 func TestFullDisk(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "changes owners or mounts")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fullDir+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}

@@ -122,14 +122,15 @@ func (s *Store) EnsureBlock(profile string) (blocks []Range, added bool, err err
 		return blocks, false, nil
 	}
 	r, ok := s.freeBlock()
-	if !ok && left > 0 {
+	switch {
+	case !ok && left > 0:
 		return blocks, false, nil
+	case !ok:
+		err = fmt.Errorf("the range %s is used up: %w", s.opts.UIDs, chat.ErrBusy)
+	default:
+		err = s.addBlock(block{Profile: profile, Range: r, Next: r.Low})
 	}
-	if !ok {
-		return nil, false, fmt.Errorf("cannot give profile %s a uid block: the range %s is used up: %w",
-			profile, s.opts.UIDs, chat.ErrBusy)
-	}
-	if err := s.addBlock(block{Profile: profile, Range: r, Next: r.Low}); err != nil {
+	if err != nil {
 		return nil, false, fmt.Errorf("cannot give profile %s a uid block: %w", profile, err)
 	}
 	blocks, _ = s.profileBlocks(profile)

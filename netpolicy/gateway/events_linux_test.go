@@ -133,7 +133,7 @@ func TestCarriedRefused(t *testing.T) {
 // TestCarriedIsLost: the connections that ended with chatd-egress are told as cut, once; those of
 // one that is still there are not.
 func TestCarriedIsLost(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var lost []chat.EgressEvent
@@ -199,7 +199,7 @@ func TestCarriedIsLost(t *testing.T) {
 // TestConnections: what is open is asked of chatd-egress alone, and what it cannot say is not
 // known.
 func TestConnections(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	g := followed(t, dir)
 	o := g.Connections(t.Context(), a)
@@ -231,7 +231,7 @@ func TestConnections(t *testing.T) {
 
 // TestResolve: chatd-egress looks up for open chats, and its error is the answer.
 func TestResolve(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	g := followed(t, dir)
 	to := chat.Destination{Host: "a.example", Port: 443}
@@ -274,7 +274,7 @@ func TestReportsRate(t *testing.T) {
 
 // TestLastReport: what chatd-egress reports while it closes a chat is heard.
 func TestLastReport(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var heard []chat.ID
@@ -350,7 +350,7 @@ func waits(function string) bool {
 // TestSlowIntroduction: a chatd-egress that is slow to hear of chats holds up the others, which
 // sleep meanwhile and change, for one of them alone.
 func TestSlowIntroduction(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	g := followed(t, dir)
 	var ids []chat.ID

@@ -67,7 +67,7 @@ func TestEgressEnds(t *testing.T) {
 func TestRootEnds(t *testing.T) {
 	dir := t.TempDir()
 	egress := newCarrier(t, dir, a, b)
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	g := gatewayOf(Options{Dir: dir})
 	must.Do(t, g.Adopt(Chat{a, "", 70001, allow(t, "192.0.2.1:80")}, session(t)))
 	follow(t, g)
@@ -137,7 +137,7 @@ func TestSocketsFor(t *testing.T) {
 func TestNoProgram(t *testing.T) {
 	dir := t.TempDir()
 	reports := make(chan error, 16)
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	g := follow(t, gatewayOf(Options{Dir: dir, Program: filepath.Join(dir, "none"),
 		Report: func(err error) { reports <- err }}))
 	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
@@ -153,7 +153,7 @@ func TestNoProgram(t *testing.T) {
 func TestSessionsMeetHello(t *testing.T) {
 	dir := t.TempDir()
 	g := gatewayOf(Options{Dir: dir})
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	must.Do(t, g.Adopt(Chat{a, "", 70001, nil}, session(t)))
 	must.Do(t, g.Close(t.Context(), a), g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress := newCarrier(t, dir, a)
@@ -208,7 +208,7 @@ func TestPortIsTaken(t *testing.T) {
 
 // TestNamesOfTheNextSession: what still writes names of a session does not write them to the next.
 func TestNamesOfTheNextSession(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	g := gatewayOf(Options{Dir: dir})
 	defer func() { must.Do(t, g.Shut()) }()

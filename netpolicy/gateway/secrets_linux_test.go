@@ -27,7 +27,7 @@ func known(t testing.TB, name, value string) secret.Known {
 // withSecrets is a gateway whose chat a has the secret api.
 func withSecrets(t *testing.T, dir string) *Gateway {
 	t.Helper()
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	return follow(t, gatewayOf(Options{Dir: dir, UID: 60999, GID: 60998, Secrets: SecretOptions{
 		Grants: func(id chat.ID) []secret.Grant {
 			if id == b {

@@ -25,19 +25,10 @@ import (
 	"github.com/chatd/chatd/test/must"
 )
 
-func needsRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
-	t.Skip("SKIPPED: needs root, to join network namespaces")
-}
-
 // session is a process with a network of its own, as a session's.
 func session(t testing.TB) *sys.ProcessHandle {
 	t.Helper()
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
@@ -194,7 +185,7 @@ func answers(g *Gateway) bool { _, conn := g.look(""); return conn != nil }
 // followed is a gateway that follows until the test ends.
 func followed(t *testing.T, dir string) *Gateway {
 	t.Helper()
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	g := gatewayOf(Options{Dir: dir, UID: 60999, GID: 60998, DNSUID: 60997, Program: filepath.Join(dir, "none"),
 		Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53"),
 			netip.MustParseAddrPort("[::1]:53")}})
