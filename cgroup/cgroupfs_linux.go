@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -128,17 +129,14 @@ func (f *FS) Mode() string { return f.mode }
 // IDs lists the chats that have a tree, in no order. A tree that is not named like a chat is not
 // chatd's and is left out.
 func (f *FS) IDs() ([]chat.ID, error) {
-	entries, err := os.ReadDir(f.bases.Unified)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list cgroups: %w", err)
-	}
+	names, err := cgroupfs.Below(f.bases.Unified)
 	var ids []chat.ID
-	for _, e := range entries {
-		if id, ok := f.idOf(e.Name()); ok && e.IsDir() {
+	for _, name := range names {
+		if id, ok := f.idOf(name); ok {
 			ids = append(ids, id)
 		}
 	}
-	return ids, nil
+	return ids, err
 }
 
 func (f *FS) without(l chat.LayerName) bool { return slices.Contains(f.o.Without, l) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,17 +21,7 @@ func (f *FS) Runs(id chat.ID) ([]string, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(f.dir(id, runsDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot list the runs of chat %s: %w", id, err)
-	}
-	var runs []string
-	for _, e := range entries {
-		if e.IsDir() {
-			runs = append(runs, e.Name())
-		}
-	}
-	return runs, nil
+	return cgroupfs.Below(f.dir(id, runsDir))
 }
 
 // OpenKill opens the cgroup.kill of a run, for a process of chatd's own that may write to nothing

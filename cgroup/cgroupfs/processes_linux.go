@@ -3,8 +3,6 @@ package cgroupfs
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,15 +22,12 @@ func Members(dir string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot list a cgroup: %w", err)
+	below, err := Below(dir)
+	if err != nil {
+		return nil, err
 	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		more, err := Members(filepath.Join(dir, e.Name()))
+	for _, name := range below {
+		more, err := Members(filepath.Join(dir, name))
 		if err != nil && !errors.Is(err, chat.ErrNotFound) {
 			return nil, err
 		}
