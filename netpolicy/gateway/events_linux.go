@@ -177,12 +177,12 @@ func (g *Gateway) resolve(ctx context.Context, id chat.ID, to chat.Destination) 
 	if h == nil {
 		return nil // it has ended
 	}
+	if conn == nil {
+		return fmt.Errorf("cannot ask chatd-egress: %w", uplink.ErrGone)
+	}
 	_, err := call(ctx, conn, resolveTimeout, uplink.Call{Verb: uplink.Resolve, Chat: id,
 		Host: to.Name(), Port: to.Port, UDP: to.UDP})
-	if err != nil {
-		return fmt.Errorf("cannot ask chatd-egress: %w", err)
-	}
-	return nil
+	return err
 }
 
 // tellLost tells of the connections of a chat that ended with chatd-egress, whose number alone is
