@@ -109,8 +109,7 @@ func await(t testing.TB, what string, ok func() bool) {
 func paths(t testing.TB, pid int) map[string]string {
 	t.Helper()
 	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)))(t)
-	own := must.Get(parseOwn(string(b)))(t)
-	return own
+	return must.Get(parseOwn(string(b)))(t)
 }
 
 func TestLife(t *testing.T) {

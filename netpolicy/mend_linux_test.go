@@ -137,25 +137,22 @@ func TestChainDrift(t *testing.T) {
 // TestLooksOnce: however many chains there are, one program of each family lists them, and
 // says of each what iptables -S CHAIN says.
 func TestLooksOnce(t *testing.T) {
-	must.Root(t, "network namespaces and iptables")
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			logged, started := logStarts(t, set)
-			table := newTable(t, logged)
-			apply(t, table, manyPolicies(t, 40))
-			want := []map[string][]string{chainByChain(t, set.iptables), chainByChain(t, set.ip6tables)}
-			before := len(started())
-			s := must.Get(table.look())(t)
-			if lines := started()[before:]; len(lines) != 2 {
-				t.Errorf("one look started %d programs, want 2:\n%s", len(lines), strings.Join(lines, ""))
+	eachBackend(t, func(t *testing.T, set tools) {
+		logged, started := logStarts(t, set)
+		table := newTable(t, logged)
+		apply(t, table, manyPolicies(t, 40))
+		want := []map[string][]string{chainByChain(t, set.iptables), chainByChain(t, set.ip6tables)}
+		before := len(started())
+		s := must.Get(table.look())(t)
+		if lines := started()[before:]; len(lines) != 2 {
+			t.Errorf("one look started %d programs, want 2:\n%s", len(lines), strings.Join(lines, ""))
+		}
+		for i, chains := range s {
+			if !maps.EqualFunc(chains, want[i], slices.Equal) || len(chains) < 40 {
+				t.Errorf("%s: %d chains:\n%q\nwant %d:\n%q", table.sides[i].name, len(chains), chains, len(want[i]), want[i])
 			}
-			for i, chains := range s {
-				if !maps.EqualFunc(chains, want[i], slices.Equal) || len(chains) < 40 {
-					t.Errorf("%s: %d chains:\n%q\nwant %d:\n%q", table.sides[i].name, len(chains), chains, len(want[i]), want[i])
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // chainByChain are the rules of OUTPUT and of chatd's chains, each listed by itself.

@@ -29,37 +29,31 @@ func listing(t testing.TB, set tools) string {
 
 // Where nothing stands, Raise writes what Apply without policies writes.
 func TestRaiseIsTheClosedWall(t *testing.T) {
-	must.Root(t, "network namespaces and iptables")
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table := newTable(t, set)
-			apply(t, table, nil)
-			want := listing(t, set)
-			must.Do(t, table.Remove(t.Context()))
-			for range 2 { // once, and again
-				raise(t, table)
-				got := listing(t, set)
-				expect.True(t, got == want, "Raise wrote\n%s\nwant\n%s", got, want)
-			}
-		})
-	}
+	eachBackend(t, func(t *testing.T, set tools) {
+		table := newTable(t, set)
+		apply(t, table, nil)
+		want := listing(t, set)
+		must.Do(t, table.Remove(t.Context()))
+		for range 2 { // once, and again
+			raise(t, table)
+			got := listing(t, set)
+			expect.True(t, got == want, "Raise wrote\n%s\nwant\n%s", got, want)
+		}
+	})
 }
 
 // Beside a daemon Raise changes nothing that the daemon would notice.
 func TestRaiseKeepsPolicies(t *testing.T) {
-	must.Root(t, "network namespaces and iptables")
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table, beside := newTable(t, set), newTable(t, set)
-			apply(t, table, manyPolicies(t, 40))
-			want := listing(t, set)
-			raise(t, beside)
-			got := listing(t, set)
-			expect.True(t, got == want, "Raise made\n%s\nof\n%s", got, want)
-			found := drift(t, table)
-			expect.True(t, len(found) == 0, "the daemon finds %q", found)
-		})
-	}
+	eachBackend(t, func(t *testing.T, set tools) {
+		table, beside := newTable(t, set), newTable(t, set)
+		apply(t, table, manyPolicies(t, 40))
+		want := listing(t, set)
+		raise(t, beside)
+		got := listing(t, set)
+		expect.True(t, got == want, "Raise made\n%s\nof\n%s", got, want)
+		found := drift(t, table)
+		expect.True(t, len(found) == 0, "the daemon finds %q", found)
+	})
 }
 
 // Raise mends what others broke and keeps the allows that are left.

@@ -29,8 +29,7 @@ func apply(t testing.TB, table *Table, policies []Policy) {
 
 func drift(t testing.TB, table *Table) []string {
 	t.Helper()
-	found := must.Get(table.Drift())(t)
-	return found
+	return must.Get(table.Drift())(t)
 }
 
 // ours is every trace of chatd in the kernel's rules.
@@ -39,30 +38,27 @@ func ours(t testing.TB, set tools) string {
 }
 
 func TestApplyTwiceAndRemove(t *testing.T) {
-	must.Root(t, "network namespaces and iptables")
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table := newTable(t, set)
-			found := drift(t, table)
-			expect.True(t, len(found) == 1, "before Apply: %q", found)
-			many := manyPolicies(t, 40)
-			apply(t, table, many)
-			once := ours(t, set)
-			apply(t, table, many)
-			twice := ours(t, set)
-			expect.True(t, twice == once, "a second Apply left\n%s\nafter\n%s", twice, once)
-			found = drift(t, table)
-			expect.True(t, len(found) == 0, "after Apply: %q", found)
-			apply(t, table, many[:1])
-			if left := ours(t, set); strings.Contains(left, "CHATD-P1 ") || strings.Contains(left, "CHATD-T") {
-				t.Errorf("chains of policies that are gone: %s", left)
-			}
-			for range 2 {
-				expect.NoError(t, table.Remove(t.Context()))
-			}
-			expect.Equal(t, ours(t, set), "", "Remove left")
-		})
-	}
+	eachBackend(t, func(t *testing.T, set tools) {
+		table := newTable(t, set)
+		found := drift(t, table)
+		expect.True(t, len(found) == 1, "before Apply: %q", found)
+		many := manyPolicies(t, 40)
+		apply(t, table, many)
+		once := ours(t, set)
+		apply(t, table, many)
+		twice := ours(t, set)
+		expect.True(t, twice == once, "a second Apply left\n%s\nafter\n%s", twice, once)
+		found = drift(t, table)
+		expect.True(t, len(found) == 0, "after Apply: %q", found)
+		apply(t, table, many[:1])
+		if left := ours(t, set); strings.Contains(left, "CHATD-P1 ") || strings.Contains(left, "CHATD-T") {
+			t.Errorf("chains of policies that are gone: %s", left)
+		}
+		for range 2 {
+			expect.NoError(t, table.Remove(t.Context()))
+		}
+		expect.Equal(t, ours(t, set), "", "Remove left")
+	})
 }
 
 // A second Table, as after a restart of chatd, must take the wall over without an open connection
@@ -135,29 +131,26 @@ func TestTightenedPolicyCutsConnections(t *testing.T) {
 }
 
 func TestDriftIsFoundAndMended(t *testing.T) {
-	must.Root(t, "network namespaces and iptables")
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table := newTable(t, set)
-			for _, line := range []string{
-				"IPT -F", "IP6 -F", "IPT -D OUTPUT 1", "IP6 -D OUTPUT 1", "IPT -I OUTPUT 1 -o lo -j ACCEPT", "IP6 -I OUTPUT 1 -o lo -j ACCEPT",
-				"IPT -F CHATD-NO", "IPT -I CHATD 1 -j ACCEPT", "IPT -D CHATD-META 1", "IP6 -A CHATD-DENY -j ACCEPT", "IPT -N CHATD-X",
-				"IPT -I OUTPUT 2 -m owner --uid-owner 1879048192-1895825407 -j CHATD", "IPT -I OUTPUT 1 -m owner --uid-owner 5 -j CHATD",
-			} {
-				apply(t, table, testPolicy(t, 7777))
-				good := ours(t, set)
-				run(t, strings.NewReplacer("IPT", set.iptables, "IP6", set.ip6tables).Replace(line))
-				found := drift(t, table)
-				expect.True(t, len(found) != 0, "%s: not found", line)
-				apply(t, table, testPolicy(t, 7777))
-				if again := drift(t, table); len(again) != 0 || ours(t, set) != good {
-					t.Errorf("%s: not mended: %q\n%s", line, again, ours(t, set))
-				}
-				t.Logf("%s: %s", line, strings.Join(found, " "))
-				run(t, set.iptables+" -F OUTPUT; "+set.ip6tables+" -F OUTPUT")
+	eachBackend(t, func(t *testing.T, set tools) {
+		table := newTable(t, set)
+		for _, line := range []string{
+			"IPT -F", "IP6 -F", "IPT -D OUTPUT 1", "IP6 -D OUTPUT 1", "IPT -I OUTPUT 1 -o lo -j ACCEPT", "IP6 -I OUTPUT 1 -o lo -j ACCEPT",
+			"IPT -F CHATD-NO", "IPT -I CHATD 1 -j ACCEPT", "IPT -D CHATD-META 1", "IP6 -A CHATD-DENY -j ACCEPT", "IPT -N CHATD-X",
+			"IPT -I OUTPUT 2 -m owner --uid-owner 1879048192-1895825407 -j CHATD", "IPT -I OUTPUT 1 -m owner --uid-owner 5 -j CHATD",
+		} {
+			apply(t, table, testPolicy(t, 7777))
+			good := ours(t, set)
+			run(t, strings.NewReplacer("IPT", set.iptables, "IP6", set.ip6tables).Replace(line))
+			found := drift(t, table)
+			expect.True(t, len(found) != 0, "%s: not found", line)
+			apply(t, table, testPolicy(t, 7777))
+			if again := drift(t, table); len(again) != 0 || ours(t, set) != good {
+				t.Errorf("%s: not mended: %q\n%s", line, again, ours(t, set))
 			}
-		})
-	}
+			t.Logf("%s: %s", line, strings.Join(found, " "))
+			run(t, set.iptables+" -F OUTPUT; "+set.ip6tables+" -F OUTPUT")
+		}
+	})
 }
 
 func TestNeitherFamilyWhenOneFails(t *testing.T) {

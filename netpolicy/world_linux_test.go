@@ -368,6 +368,15 @@ func backends() map[string]tools {
 	return all
 }
 
+// eachBackend runs a test with each.
+func eachBackend(t *testing.T, test func(*testing.T, tools)) {
+	t.Helper()
+	must.Root(t, "network namespaces and iptables")
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) { test(t, set) })
+	}
+}
+
 // programOf is the file that is run by that name; "" where there is none.
 func programOf(name string) string {
 	path, err := exec.LookPath(name)

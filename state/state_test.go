@@ -60,8 +60,7 @@ func reap(t testing.TB, s *Store, id chat.ID) {
 
 func auditFiles(t testing.TB, s *Store) []string {
 	t.Helper()
-	paths := must.Get(AuditFiles(s.opts.Dir))(t)
-	return paths
+	return must.Get(AuditFiles(s.opts.Dir))(t)
 }
 
 // verified fails the test unless the log verifies, and returns its text.
