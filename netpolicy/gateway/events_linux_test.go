@@ -199,7 +199,6 @@ func TestCarriedIsLost(t *testing.T) {
 // TestConnections: what is open is asked of chatd-egress alone, and what it cannot say is not
 // known.
 func TestConnections(t *testing.T) {
-	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	g := followed(t, dir)
 	o := g.Connections(t.Context(), a)
@@ -231,7 +230,6 @@ func TestConnections(t *testing.T) {
 
 // TestResolve: chatd-egress looks up for open chats, and its error is the answer.
 func TestResolve(t *testing.T) {
-	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	g := followed(t, dir)
 	to := chat.Destination{Host: "a.example", Port: 443}
@@ -350,7 +348,6 @@ func waits(function string) bool {
 // TestSlowIntroduction: a chatd-egress that is slow to hear of chats holds up the others, which
 // sleep meanwhile and change, for one of them alone.
 func TestSlowIntroduction(t *testing.T) {
-	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	g := followed(t, dir)
 	var ids []chat.ID
