@@ -57,7 +57,8 @@ func execute(ctx context.Context, stdin string, name string, args ...string) err
 	if err == nil {
 		return nil
 	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == exitLocked || ctx.Err() != nil {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if ended && exit.ExitCode() == exitLocked || ctx.Err() != nil {
 		err = errors.Join(chat.ErrBusy, err, context.Cause(ctx))
 	}
 	return fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err,

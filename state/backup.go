@@ -113,7 +113,7 @@ func (s *Store) writeParts(ctx context.Context, b chat.Backup, p parts) error {
 	return replaceFile(b.Path, func(f *os.File) error {
 		out := tar.NewWriter(f)
 		for _, part := range all {
-			h := &tar.Header{Typeflag: tar.TypeReg, Name: part.name, Size: part.size, Mode: 0o600, ModTime: b.At}
+			h := &tar.Header{Name: part.name, Size: part.size, Mode: 0o600, ModTime: b.At}
 			if err := errors.Join(ctx.Err(), out.WriteHeader(h)); err != nil {
 				return err
 			}

@@ -70,7 +70,9 @@ func (s *Store) RemoveSchedule(id chat.ID, schedule string, by Event) error {
 
 // ChangeSchedule edits a schedule, durable on return. Its runs are audited, the change is not.
 // [chat.ErrNotFound] means that the chat or the schedule is gone.
-func (s *Store) ChangeSchedule(id chat.ID, schedule string, edit func(*Schedule)) (after Schedule, err error) {
+func (s *Store) ChangeSchedule(
+	id chat.ID, schedule string, edit func(*Schedule),
+) (after Schedule, err error) {
 	err = s.act("change a schedule of", id, func(r *Record) error {
 		after, err = s.Schedule(id, schedule)
 		if err = errors.Join(notReaping(r), err); err != nil {

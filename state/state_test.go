@@ -163,7 +163,7 @@ func TestReapedComesBackWithAnotherUID(t *testing.T) {
 	a := admit(t, s, "a")
 	reap(t, s, a.ID)
 	if !s.Spent(a.UID) || s.Spent(a.UID+1) || s.Given()-s.Len() != 1 {
-		t.Errorf("Spent(%d) = %v, of the next %v, %d tombstones", a.UID, s.Spent(a.UID), s.Spent(a.UID+1), s.Given()-s.Len())
+		t.Errorf("spent: %v, the next: %v, %d are", s.Spent(a.UID), s.Spent(a.UID+1), s.Given()-s.Len())
 	}
 	_, err := s.Get(a.ID)
 	wantErr(t, "Get of a reaped chat", err, chat.ErrNotFound)
