@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,10 +126,6 @@ func (f *FS) createBase() error {
 			return fmt.Errorf("cannot close the base cgroup to others: %w", err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(f.bases.Unified, "cgroup.kill")); err != nil {
-		return fmt.Errorf("cannot use cgroups: no cgroup.kill, which Linux has since 5.14: %w",
-			errors.Join(chat.ErrUnsupported, err))
-	}
 	if f.mode == modeV2 {
 		return enable(f.bases.Unified, optionalIO(f.bases.Unified))
 	}
@@ -155,15 +152,7 @@ func (f *FS) RemoveBase() error {
 	return nil
 }
 
-func (f *FS) legacyBases() []string {
-	var dirs []string
-	for _, c := range allLegacy() {
-		if dir := f.bases.Legacy[c]; dir != "" {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
-}
+func (f *FS) legacyBases() []string { return slices.Sorted(maps.Values(f.bases.Legacy)) }
 
 // delegate gives the children of own the controllers. A cgroup that has
 // processes cannot do so, except the root: then chatd steps aside once.

@@ -110,7 +110,7 @@ func TestStateFile(t *testing.T) {
 
 // TestReuseOnlyCgroups: a state file cannot lead chatd into other directories.
 func TestReuseOnlyCgroups(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "cgroups are made and removed")
 	h := must.Get(readHost())(t)
 	mode := must.Get(h.mode())(t)
 	here := h.findBases("chatd-test-none", mode)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -18,14 +19,19 @@ const (
 	modeV1 = "cgroup v1 (legacy)"
 )
 
-// Options say where the cgroupfs backend works.
+// Options say where and how a backend works.
 type Options struct {
-	// Name is the directory made below this process's own cgroup, "chatd".
+	// Name is the directory made below this process's own cgroup, "chatd". With systemd it is the
+	// slice, without ".slice", and the first part of every unit: chatd.slice and chatd-<id>.service.
+	// A hyphen becomes an underscore in the slice, where it would mean a slice inside another
+	// (systemd.slice(5)).
 	Name string
-	// StateFile keeps the base directories in use, so that a chatd that is started
+	// StateFile keeps the base directories in use of cgroupfs, so that a chatd that is started
 	// again from another cgroup finds its sessions. Its directory must be there and
 	// root's. Empty keeps nothing.
 	StateFile string
+	// PAM is the service name under /etc/pam.d that the units of sessions open; empty is none.
+	PAM string
 	// Dirs are the directories on whose disks block I/O is bounded.
 	Dirs []string
 	// Without names limits that are not set. It is for tests, which show by it that
@@ -39,7 +45,7 @@ type FS struct {
 	o      Options
 	mode   string
 	bases  bases
-	legacy *legacy  // nil under cgroup v2
+	legacy legacy   // nil under cgroup v2
 	base   *os.File // holds the lock
 	// beside is the cgroup2 directory that the front's is in; empty, crowded says why there is
 	// none.
@@ -57,16 +63,16 @@ type FS struct {
 	lent map[chat.ID]time.Time
 	// limits are the last limits of each chat.
 	limits map[chat.ID]chat.Limits
-	// refusals are those of runs that were removed, which kernels before 6.11 count there.
-	refusals map[chat.ID]uint64
-	gates    map[chat.ID]*gate
+	// removed are hits of limits: see removedHits.
+	removed map[chat.ID]uint64
+	gates   map[chat.ID]*gate
 }
 
 // newFS knows of no chat yet.
 func newFS(o Options) *FS {
 	return &FS{
 		o: o, dead: map[string]bool{}, births: map[chat.ID]birth{},
-		lent: map[chat.ID]time.Time{}, limits: map[chat.ID]chat.Limits{}, refusals: map[chat.ID]uint64{},
+		lent: map[chat.ID]time.Time{}, limits: map[chat.ID]chat.Limits{}, removed: map[chat.ID]uint64{},
 		gates: map[chat.ID]*gate{},
 	}
 }
@@ -109,7 +115,7 @@ func OpenFS(o Options) (*FS, error) {
 		return nil, err
 	}
 	if f.mode == modeV1 {
-		f.legacy = &legacy{bases: f.bases.Legacy, oom: map[chat.ID]uint64{}}
+		f.legacy = f.bases.Legacy
 	}
 	if err := f.bases.save(o.StateFile); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -123,17 +129,14 @@ func (f *FS) Mode() string { return f.mode }
 // IDs lists the chats that have a tree, in no order. A tree that is not named like a chat is not
 // chatd's and is left out.
 func (f *FS) IDs() ([]chat.ID, error) {
-	entries, err := os.ReadDir(f.bases.Unified)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list cgroups: %w", err)
-	}
+	names, err := cgroupfs.Below(f.bases.Unified)
 	var ids []chat.ID
-	for _, e := range entries {
-		if id, ok := f.idOf(e.Name()); ok && e.IsDir() {
+	for _, name := range names {
+		if id, ok := f.idOf(name); ok {
 			ids = append(ids, id)
 		}
 	}
-	return ids, nil
+	return ids, err
 }
 
 func (f *FS) without(l chat.LayerName) bool { return slices.Contains(f.o.Without, l) }

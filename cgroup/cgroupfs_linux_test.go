@@ -23,19 +23,10 @@ import (
 // generous bounds waits that end much earlier unless something is broken.
 const generous = 3 * time.Minute
 
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Getuid() == 0 {
-		return
-	}
-	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root: cgroups are made and removed")
-	t.Skip("needs root: cgroups are made and removed")
-}
-
 // open gives a backend of its own, whose base goes with the test.
 func open(t testing.TB, without ...chat.LayerName) *FS {
 	t.Helper()
-	needRoot(t)
+	must.Root(t, "cgroups are made and removed")
 	f := must.Get(OpenFS(Options{Name: fmt.Sprintf("chatd-test-%d", os.Getpid()), Without: without}))(t)
 	t.Cleanup(func() { clean(t, f) })
 	return f
@@ -118,8 +109,7 @@ func await(t testing.TB, what string, ok func() bool) {
 func paths(t testing.TB, pid int) map[string]string {
 	t.Helper()
 	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)))(t)
-	own := must.Get(parseOwn(string(b)))(t)
-	return own
+	return must.Get(parseOwn(string(b)))(t)
 }
 
 func TestLife(t *testing.T) {

@@ -33,8 +33,8 @@ func (f *FS) boundsDisks() bool {
 		offered, err := words(filepath.Join(f.bases.Unified, "cgroup.controllers"))
 		return err == nil && slices.Contains(offered, "io")
 	}
-	_, err := os.Stat(filepath.Join(f.bases.Legacy["blkio"], "blkio.throttle.read_bps_device"))
-	return f.bases.Legacy["blkio"] != "" && err == nil
+	_, err := os.Stat(filepath.Join(f.legacy["blkio"], "blkio.throttle.read_bps_device"))
+	return f.legacy["blkio"] != "" && err == nil
 }
 
 // diskLines are the disks that have a line in a file of a cgroup; none without the file.

@@ -30,74 +30,41 @@ func (f *FS) Drift(id chat.ID, l chat.Limits) (keys []string, err error) {
 	if _, err := os.Stat(f.dir(id)); err != nil {
 		return nil, cgroupfs.NotFound(err)
 	}
-	for _, d := range []struct {
-		layer chat.LayerName
-		look  func(chat.ID, chat.Limits) ([]string, error)
+	swap := l.SwapMax
+	if f.legacy != nil { // there it is memory and swap together
+		swap = uint64(*signed(l.MemoryMax)) + uint64(*signed(l.SwapMax))
+	}
+	page := uint64(os.Getpagesize())
+	for _, n := range []struct {
+		layer      chat.LayerName
+		key, file  string
+		want, unit uint64 // the kernel keeps whole units, and has one largest value
 	}{
-		{chat.LayerMemory, f.driftMemory}, {chat.LayerPids, f.driftPids},
-		{chat.LayerCPU, f.driftCPU}, {"", f.driftIO},
+		{chat.LayerMemory, "memory_max", "memory.max", l.MemoryMax, page},
+		{chat.LayerMemory, "swap_max", "memory.swap.max", swap, page},
+		{chat.LayerPids, "pids_max", "pids.max", l.PidsMax, 1},
 	} {
-		if f.without(d.layer) {
+		if f.without(n.layer) {
 			continue
 		}
-		found, lerr := d.look(id, l)
-		keys, err = append(keys, found...), errors.Join(err, lerr)
+		has, rerr := cgroupfs.ReadNumber(f.file(id, "", n.file))
+		switch {
+		case n.key == "swap_max" && errors.Is(rerr, chat.ErrNotFound): // without swap accounting
+		case rerr != nil:
+			err = errors.Join(err, rerr)
+		case min(has, math.MaxInt64)/n.unit != min(n.want, math.MaxInt64)/n.unit:
+			keys = append(keys, n.key)
+		}
 	}
-	return keys, err
-}
-
-func (f *FS) driftMemory(id chat.ID, l chat.Limits) (keys []string, err error) {
-	dir, memory, swap, swapMax := f.dir(id), "memory.max", "memory.swap.max", l.SwapMax
-	if f.legacy != nil { // there it is memory and swap together
-		dir = f.legacy.dir("memory", id, "")
-		memory, swap = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
-		swapMax = uint64(*signed(l.MemoryMax)) + uint64(*signed(l.SwapMax))
+	if !f.without(chat.LayerCPU) {
+		quota, period, rerr := f.quota(id)
+		err = errors.Join(err, rerr)
+		if rerr == nil && !isShare(quota, period, l) {
+			keys = append(keys, "cpu_quota")
+		}
 	}
-	has, err := cgroupfs.ReadNumber(dir, memory)
-	if err == nil && pages(has) != pages(l.MemoryMax) {
-		keys = append(keys, "memory_max")
-	}
-	both, serr := cgroupfs.ReadNumber(dir, swap)
-	switch {
-	case errors.Is(serr, chat.ErrNotFound): // without swap accounting
-	case serr != nil:
-		err = errors.Join(err, serr)
-	case pages(both) != pages(swapMax):
-		keys = append(keys, "swap_max")
-	}
-	return keys, err
-}
-
-// pages is a limit as the kernel keeps it: in whole pages, and with one largest value.
-func pages(n uint64) uint64 { return min(n, math.MaxInt64) / uint64(os.Getpagesize()) }
-
-func (f *FS) driftPids(id chat.ID, l chat.Limits) (keys []string, err error) {
-	dir := f.dir(id)
-	if f.legacy != nil {
-		dir = f.legacy.dir("pids", id, "")
-	}
-	has, err := cgroupfs.ReadNumber(dir, "pids.max")
-	if err == nil && has != l.PidsMax {
-		keys = append(keys, "pids_max")
-	}
-	return keys, err
-}
-
-func (f *FS) driftCPU(id chat.ID, l chat.Limits) (keys []string, err error) {
-	dir, file := f.quotaFile(id)
-	text, err := cgroupfs.Read(dir, file)
-	quota, period, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-	if f.legacy != nil && err == nil {
-		text, err = cgroupfs.Read(dir, "cpu.cfs_period_us")
-		period = strings.TrimSpace(string(text))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !isShare(quota, period, l) {
-		keys = append(keys, "cpu_quota")
-	}
-	return keys, nil
+	found, rerr := f.driftIO(id, l)
+	return append(keys, found...), errors.Join(err, rerr)
 }
 
 // isShare compares shares, within the hundredth part by which systemd rounds.
@@ -146,7 +113,7 @@ func sameBounds(has, want map[string]string) bool {
 func (f *FS) ioBoundsOf(id chat.ID, b ioBound) (map[string]string, error) {
 	dir, file := f.dir(id), "io.max"
 	if f.legacy != nil {
-		if f.bases.Legacy["blkio"] == "" || !f.legacy.has("blkio", id) {
+		if !f.legacy.has("blkio", id) {
 			return nil, nil
 		}
 		dir, file = f.legacy.dir("blkio", id, ""), b.legacy
@@ -166,21 +133,4 @@ func (f *FS) ioBoundsOf(id chat.ID, b ioBound) (map[string]string, error) {
 		}
 	}
 	return all, err
-}
-
-// Unreclaimable is the memory of a chat, in bytes, that the kernel cannot take back without ending
-// processes: all but its cache of files.
-func (f *FS) Unreclaimable(id chat.ID) (uint64, error) {
-	if err := checkID(id); err != nil {
-		return 0, err
-	}
-	dir, current, inactive, active := f.dir(id), "memory.current", "inactive_file", "active_file"
-	if f.legacy != nil { // whose statistics are of one cgroup, and with total_ of those below too
-		dir, current = f.legacy.dir("memory", id, ""), "memory.usage_in_bytes"
-		inactive, active = "total_inactive_file", "total_active_file"
-	}
-	r := reader{}
-	all := r.number(dir, current)
-	cache := r.flat(dir, "memory.stat", inactive) + r.flat(dir, "memory.stat", active)
-	return all - min(all, cache), r.done("chat " + string(id))
 }

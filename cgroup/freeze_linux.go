@@ -47,25 +47,26 @@ func (f *FS) ThawAll(_ context.Context, id chat.ID) error { return f.writeFreeze
 // Frozen says what stands still of a chat, by the kernel's own files: they are the only record. A
 // chat without a session has nothing frozen, and one that is paused will go on.
 func (f *FS) Frozen(id chat.ID) (chat.Frozen, error) {
-	for _, level := range []struct {
-		leaf []string
-		is   chat.Frozen
-	}{{nil, chat.FrozenUntilThawed}, {[]string{sessionLeaf}, chat.FrozenUntilUsed}} {
-		text, err := cgroupfs.Read(f.dir(id, level.leaf...), "cgroup.freeze")
-		if errors.Is(err, chat.ErrNotFound) {
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
-		if strings.TrimSpace(string(text)) != "0" {
-			if level.leaf != nil && f.paused(id) {
-				return "", nil
-			}
-			return level.is, nil
-		}
+	switch all, err := f.freezes(id); {
+	case err != nil:
+		return "", err
+	case all:
+		return chat.FrozenUntilThawed, nil
 	}
-	return "", nil
+	session, err := f.freezes(id, sessionLeaf)
+	if err != nil || !session || f.paused(id) {
+		return "", err
+	}
+	return chat.FrozenUntilUsed, nil
+}
+
+// freezes reports what cgroup.freeze of a cgroup of the chat says; one that is gone is not frozen.
+func (f *FS) freezes(id chat.ID, leaf ...string) (bool, error) {
+	text, err := cgroupfs.Read(f.dir(id, leaf...), "cgroup.freeze")
+	if errors.Is(err, chat.ErrNotFound) {
+		return false, nil
+	}
+	return strings.TrimSpace(string(text)) == "1", err
 }
 
 func (f *FS) writeFreeze(id chat.ID, value string, leaf ...string) error {
@@ -91,14 +92,12 @@ func (f *FS) awaitFrozen(ctx context.Context, id chat.ID, leaf ...string) error 
 		if err != nil || frozen != 0 {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			if err := context.Cause(caller); err != nil {
-				return fmt.Errorf("cannot wait until chat %s stands still: %w", id, err)
-			}
+		switch err := chat.Sleep(ctx, wait); {
+		case caller.Err() != nil:
+			return fmt.Errorf("cannot wait until chat %s stands still: %w", id, context.Cause(caller))
+		case err != nil:
 			return fmt.Errorf("cannot stop every process of chat %s yet: some are in the kernel, "+
 				"and stop when they leave it: %w", id, chat.ErrBusy)
-		case <-time.After(wait):
 		}
 	}
 }

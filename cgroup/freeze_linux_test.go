@@ -44,6 +44,23 @@ func counts(t *testing.T, file string) bool {
 	return false
 }
 
+// counting starts a session and a run that count; both checks whether they do, and lines is how far
+// they are.
+func counting(t *testing.T, f *FS) (both func(what string, wantSession, wantRun bool), lines func() int64) {
+	t.Helper()
+	inSession, session := counter(t, "session")
+	inRun, run := counter(t, "run")
+	start(t, f, idA, "session", inSession)
+	must.Do(t, f.CreateRun(idA, "counts"))
+	start(t, f, idA, "runs/counts", inRun)
+	return func(what string, wantSession, wantRun bool) {
+		t.Helper()
+		if s, r := counts(t, session), counts(t, run); s != wantSession || r != wantRun {
+			t.Errorf("%s: the session counts %t, the run %t", what, s, r)
+		}
+	}, func() int64 { return size(t, session) + size(t, run) }
+}
+
 func frozenIs(t *testing.T, f *FS, want chat.Frozen) {
 	t.Helper()
 	is, err := f.Frozen(idA)
@@ -65,17 +82,7 @@ func TestFreeze(t *testing.T) {
 	f := open(t)
 	must.Do(t, f.Create(idA, limits()))
 	frozenIs(t, f, "")
-	inSession, session := counter(t, "session")
-	inRun, run := counter(t, "run")
-	start(t, f, idA, "session", inSession)
-	must.Do(t, f.CreateRun(idA, "counts"))
-	start(t, f, idA, "runs/counts", inRun)
-	both := func(what string, wantSession, wantRun bool) {
-		t.Helper()
-		if s, r := counts(t, session), counts(t, run); s != wantSession || r != wantRun {
-			t.Errorf("%s: the session counts %t, the run %t", what, s, r)
-		}
-	}
+	both, lines := counting(t, f)
 	both("at first", true, true)
 	must.Do(t, f.Freeze(idA))
 	standsStill(t, f, sessionLeaf)
@@ -100,10 +107,10 @@ func TestFreeze(t *testing.T) {
 	both("thawed", true, true)
 	start(t, f, idA, "runs/late", "exit 0")
 	must.Do(t, f.FreezeAll(t.Context(), idA))
-	was := size(t, session) + size(t, run)
+	was := lines()
 	must.Do(t, f.KillRun(killCtx(t), idA, "counts"))
 	must.Do(t, f.Kill(killCtx(t), idA))
-	now := size(t, session) + size(t, run)
+	now := lines()
 	expect.True(t, now == was, "what was killed ran before: %d lines more", now-was)
 	must.Do(t, f.Remove(idA))
 	frozenIs(t, f, "")
@@ -234,20 +241,10 @@ func TestMemoryOfAFrozenChat(t *testing.T) {
 func TestPause(t *testing.T) {
 	f := open(t)
 	must.Do(t, f.Create(idA, limits()))
-	inSession, session := counter(t, "session")
-	inRun, run := counter(t, "run")
-	start(t, f, idA, "session", inSession)
-	must.Do(t, f.CreateRun(idA, "counts"))
-	start(t, f, idA, "runs/counts", inRun)
-	is := func(what string, want bool) {
-		t.Helper()
-		if s, r := counts(t, session), counts(t, run); s != want || r != want {
-			t.Errorf("%s: the session counts %t, the run %t", what, s, r)
-		}
-	}
+	both, _ := counting(t, f)
+	is := func(what string, want bool) { t.Helper(); both(what, want, want) }
 	is("at first", true)
-	goOn, err := f.Pause(t.Context(), idA)
-	must.Do(t, err)
+	goOn := must.Get(f.Pause(t.Context(), idA))(t)
 	is("paused", false)
 	frozenIs(t, f, "")
 	must.Do(t, f.CreateRun(idA, "late"))
@@ -266,7 +263,7 @@ func TestPause(t *testing.T) {
 
 	left, leave := context.WithCancel(t.Context())
 	leave()
-	goOn, err = f.Pause(left, idA)
+	goOn, err := f.Pause(left, idA)
 	switch {
 	case err == nil: // it stood still at the first look
 		must.Do(t, goOn())

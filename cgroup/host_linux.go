@@ -38,19 +38,24 @@ func readHost() (host, error) {
 	if err != nil {
 		return host{}, fmt.Errorf("cannot read the mounts: %w", err)
 	}
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return host{}, fmt.Errorf("cannot read the own cgroups: %w", err)
-	}
 	mounts, err := parseMounts(string(info))
 	if err != nil {
 		return host{}, err
 	}
-	own, err := parseOwn(string(text))
+	own, err := cgroupsOf("self")
 	if err != nil {
 		return host{}, err
 	}
 	return findHost(mounts, own)
+}
+
+// cgroupsOf reads where a process is; see [parseOwn].
+func cgroupsOf(pid string) (map[string]string, error) {
+	text, err := os.ReadFile("/proc/" + pid + "/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("cannot see which cgroups process %s is in: %w", pid, err)
+	}
+	return parseOwn(string(text))
 }
 
 func findHost(mounts []mount, own map[string]string) (host, error) {

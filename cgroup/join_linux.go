@@ -21,7 +21,7 @@ const joinTries = 100
 // join moves the processes that list names into the chat's cgroup of a v1 controller, until a list
 // names no process outside but those that were ending before it was read: any other may have
 // forked between the list and its move, and its child is outside too.
-func (g *legacy) join(controller string, id chat.ID, list func() ([]int, error)) error {
+func (g legacy) join(controller string, id chat.ID, list func() ([]int, error)) error {
 	ending := map[int]uint64{} // start times, by pid
 	for try := range joinTries {
 		moved, err := joinOnce(g.dir(controller, id, ""), list, ending)

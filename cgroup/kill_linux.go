@@ -3,7 +3,6 @@ package cgroup
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,16 +42,11 @@ func (f *FS) Kill(ctx context.Context, id chat.ID) error {
 // doom remembers the chat's runs as killed.
 func (f *FS) doom(id chat.ID) error {
 	defer f.lock(id).Unlock()
-	runs, err := os.ReadDir(f.dir(id, runsDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot list the runs of chat %s: %w", id, err)
+	runs, err := f.Runs(id)
+	for _, run := range runs {
+		f.markKilled(f.dir(id, runsDir, run))
 	}
-	for _, r := range runs {
-		if r.IsDir() {
-			f.markKilled(f.dir(id, runsDir, r.Name()))
-		}
-	}
-	return nil
+	return err
 }
 
 // KillRun ends every process of one run as [FS.Kill] does. The leaf stays for [FS.RunUsage], until
@@ -124,7 +118,7 @@ func (f *FS) forget(dir string) {
 		delete(f.births, id)
 		delete(f.lent, id)
 		delete(f.limits, id)
-		delete(f.refusals, id)
+		delete(f.removed, id)
 		delete(f.gates, id)
 	}
 }

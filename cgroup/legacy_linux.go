@@ -1,13 +1,10 @@
 package cgroup
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
@@ -17,16 +14,10 @@ import (
 // chat has a bound on block I/O, and below memory one leaf a run. The session's processes are in
 // <id> itself, which v1 allows, and so are the tasks of runs in the others. v1 counts a refused
 // fork where the forking process is.
-type legacy struct {
-	bases map[string]string
+type legacy map[string]string // base by controller
 
-	mu sync.Mutex
-	// oom keeps the OOM kills of removed runs, which v1 counts in the leaf only.
-	oom map[chat.ID]uint64
-}
-
-func (g *legacy) dir(controller string, id chat.ID, run string) string {
-	dir := filepath.Join(g.bases[controller], string(id))
+func (g legacy) dir(controller string, id chat.ID, run string) string {
+	dir := filepath.Join(g[controller], string(id))
 	if run != "" {
 		dir = filepath.Join(dir, runsDir, run)
 	}
@@ -34,7 +25,7 @@ func (g *legacy) dir(controller string, id chat.ID, run string) string {
 }
 
 // create makes the chat's v1 cgroups if need be.
-func (g *legacy) create(id chat.ID) error {
+func (g legacy) create(id chat.ID) error {
 	for _, dir := range []string{
 		g.dir("memory", id, ""), g.dir("pids", id, ""), g.dir("cpu", id, ""),
 		filepath.Join(g.dir("memory", id, ""), runsDir),
@@ -47,62 +38,37 @@ func (g *legacy) create(id chat.ID) error {
 }
 
 // set writes one limit of a controller.
-func (g *legacy) set(id chat.ID, controller, file string, value int64) error {
+func (g legacy) set(id chat.ID, controller, file string, value int64) error {
 	return cgroupfs.Write(g.dir(controller, id, ""), file, strconv.FormatInt(value, 10))
 }
 
 // has reports whether the chat has a cgroup of a controller.
-func (g *legacy) has(controller string, id chat.ID) bool {
-	if g.bases[controller] == "" {
-		return false
-	}
+func (g legacy) has(controller string, id chat.ID) bool {
 	_, err := os.Stat(g.dir(controller, id, ""))
-	return err == nil
+	return g[controller] != "" && err == nil
 }
 
-func (g *legacy) remove(id chat.ID) error {
-	for _, c := range allLegacy() {
-		if g.bases[c] == "" {
-			continue
-		}
+func (g legacy) remove(id chat.ID) error {
+	for c := range g {
 		if err := cgroupfs.RemoveTree(g.dir(c, id, "")); err != nil {
 			return err
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.oom, id)
 	return nil
 }
 
-func (g *legacy) createRun(id chat.ID, run string) error {
+func (g legacy) createRun(id chat.ID, run string) error {
 	if err := cgroupfs.Make(g.dir("memory", id, run)); err != nil {
 		return fmt.Errorf("cannot create the v1 cgroup of run %s: %w", run, err)
 	}
 	return g.inheritSocketMemory(id, run)
 }
 
-func (g *legacy) removeRun(id chat.ID, run string) error {
-	kills, err := cgroupfs.ReadFlat(g.dir("memory", id, run), "memory.oom_control", "oom_kill")
-	if err != nil && !errors.Is(err, chat.ErrNotFound) {
-		return err
-	}
-	if err := cgroupfs.Remove(g.dir("memory", id, run)); err != nil {
-		return err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if kills > 0 {
-		g.oom[id] += kills
-	}
-	return nil
-}
-
 // lendThread moves the calling thread, so that what it clones is born in the chat's cgroups of
 // these controllers. "0" in a tasks file means the writer. To move itself a thread needs no lock
 // against forks of its process. For any other pid the kernel takes that lock and waits for an RCU
 // grace period. That is 10 to 20 ms on an idle machine.
-func (g *legacy) lendThread(id chat.ID, run string, controllers []string) error {
+func (g legacy) lendThread(id chat.ID, run string, controllers []string) error {
 	for _, c := range controllers {
 		dir := g.dir(c, id, "")
 		if c == "memory" && run != "" {
@@ -114,13 +80,4 @@ func (g *legacy) lendThread(id chat.ID, run string, controllers []string) error 
 		}
 	}
 	return nil
-}
-
-// hasQuota reports whether the chat's CPU time is bounded now.
-func (g *legacy) hasQuota(id chat.ID) (bool, error) {
-	b, err := cgroupfs.Read(g.dir("cpu", id, ""), "cpu.cfs_quota_us")
-	if err != nil {
-		return false, err
-	}
-	return strings.TrimSpace(string(b)) != "-1", nil
 }

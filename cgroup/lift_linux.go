@@ -90,103 +90,77 @@ const (
 	lendEvery = 10 * time.Second
 )
 
-// lendCPU raises a chat's quota to one CPU for a moment, unless that was done lately. To set a
-// quota also ends the throttling that there is.
+// lendCPU raises a chat's quota to one CPU for a moment, and lifts what else the dying would wait
+// for, unless that was done lately. To set a quota also ends the throttling that there is.
 func (f *FS) lendCPU(id chat.ID) error {
 	defer f.lock(id).Unlock()
 	f.mu.Lock()
-	last, lately := f.lent[id]
-	if lately = lately && time.Since(last) < lendEvery; !lately {
+	lately := time.Since(f.lent[id]) < lendEvery
+	if !lately {
 		f.lent[id] = time.Now()
 	}
 	f.mu.Unlock()
 	if lately {
 		return nil
 	}
-	if err := f.lendOthers(id); err != nil {
+	if err := f.lift(id, isEarly); err != nil {
 		return err
 	}
-	dir, file := f.quotaFile(id)
 	own, whole, err := f.quotas(id)
-	if err != nil || own == "" {
-		return err
-	}
-	if err := cgroupfs.Write(dir, file, whole); err != nil {
-		return err
+	if err == nil && own != "" {
+		dir, file := f.file(id, "", "cpu.max")
+		err = cgroupfs.Write(dir, file, whole)
 	}
 	time.AfterFunc(lendTime, func() { f.endLoan(id, own, whole) })
-	return nil
+	return err
 }
 
-// endLoan sets the chat's own quota again, unless somebody has set another or the chat is being
-// ended.
+// endLoan sets the chat's bounds again, unless the chat is being ended, and its quota, unless
+// somebody has set another. What it writes fails where the chat's tree is gone by now.
 func (f *FS) endLoan(id chat.ID, own, whole string) {
 	defer f.lock(id).Unlock()
 	f.mu.Lock()
 	_, lent := f.lent[id]
+	l, known := f.limits[id]
 	f.mu.Unlock()
-	dir, file := f.quotaFile(id)
-	now, err := cgroupfs.Read(dir, file)
-	if err != nil || strings.TrimSpace(string(now)) != whole || !lent {
-		return // the chat's tree is gone, or has its limits
+	if !lent {
+		return
 	}
-	_ = cgroupfs.Write(dir, file, own) // it fails where the tree is gone by now
+	if known {
+		_ = f.setBounds(id, l, func(b bound) bool { return !b.late && b.lift != nil })
+	}
+	dir, file := f.file(id, "", "cpu.max")
+	if now, err := cgroupfs.Read(dir, file); err == nil && strings.TrimSpace(string(now)) == whole {
+		_ = cgroupfs.Write(dir, file, own)
+	}
 }
 
-// lendOthers lifts for the same moment what else the dying would wait for.
-func (f *FS) lendOthers(id chat.ID) error {
-	lent := func(b bound) bool { return !b.late && b.lift != nil }
-	if err := f.lift(id, lent); err != nil {
-		return err
+// quota is the chat's CPU quota and its period, as the kernel has them: "max" or -1 is none.
+func (f *FS) quota(id chat.ID) (quota, period string, err error) {
+	dir, file := f.file(id, "", "cpu.max")
+	text, err := cgroupfs.Read(dir, file)
+	quota, period, _ = strings.Cut(strings.TrimSpace(string(text)), " ")
+	if f.legacy != nil && err == nil {
+		text, err = cgroupfs.Read(dir, "cpu.cfs_period_us")
+		period = strings.TrimSpace(string(text))
 	}
-	time.AfterFunc(lendTime, func() {
-		defer f.lock(id).Unlock()
-		f.mu.Lock()
-		_, still := f.lent[id]
-		l, known := f.limits[id]
-		f.mu.Unlock()
-		if still && known {
-			_ = f.setBounds(id, l, lent) // it fails where the tree is gone by now
-		}
-	})
-	return nil
-}
-
-// quotaFile is the file of the chat's CPU quota.
-func (f *FS) quotaFile(id chat.ID) (dir, file string) {
-	if f.legacy != nil {
-		return f.legacy.dir("cpu", id, ""), "cpu.cfs_quota_us"
-	}
-	return f.dir(id), "cpu.max"
+	return quota, period, err
 }
 
 // quotas are the chat's own quota as its file has it, and one of a whole CPU; empty where the chat
 // has none, or as much already.
 func (f *FS) quotas(id chat.ID) (own, whole string, err error) {
-	dir, file := f.quotaFile(id)
-	b, err := cgroupfs.Read(dir, file)
-	if err != nil {
+	quota, period, err := f.quota(id)
+	if err != nil || quota == "-1" || quota == "max" {
 		return "", "", err
 	}
-	own = strings.TrimSpace(string(b))
-	quota, period, _ := strings.Cut(own, " ")
-	whole = period + " " + period
-	if f.legacy != nil {
-		if b, err = cgroupfs.Read(dir, "cpu.cfs_period_us"); err != nil {
-			return "", "", err
-		}
-		period = strings.TrimSpace(string(b))
-		whole = period
-	}
-	if quota == "-1" || quota == "max" {
-		return "", "", nil
-	}
 	has, err := cgroupfs.Number(quota)
-	if err == nil {
-		var all uint64
-		if all, err = cgroupfs.Number(period); has >= all {
-			return "", "", err
-		}
+	all, perr := cgroupfs.Number(period)
+	if err = errors.Join(err, perr); err != nil || has >= all {
+		return "", "", err
 	}
-	return own, whole, err
+	if f.legacy != nil {
+		return quota, period, nil
+	}
+	return quota + " " + period, period + " " + period, nil
 }

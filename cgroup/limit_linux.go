@@ -21,9 +21,9 @@ type bound struct {
 	layer chat.LayerName // with it in Options.Without, nothing is set; it may have none
 	late  bool           // LimitCPU sets it, not Create
 
-	unified func(f *FS, id chat.ID, l chat.Limits) error
-	unit    func(f *FS, id chat.ID, l chat.Limits) []systemd.Property
-	legacy  func(f *FS, id chat.ID, l chat.Limits) error
+	// set writes the files of the host's mode; unit is the properties.
+	set  func(f *FS, id chat.ID, l chat.Limits) error
+	unit func(f *FS, id chat.ID, l chat.Limits) []systemd.Property
 	// lift takes the bound from a chat that is being ended, if it would wait for it.
 	lift func(f *FS, id chat.ID) error
 	// unkept says what of it this host does not keep.
@@ -31,15 +31,18 @@ type bound struct {
 }
 
 var bounds = []bound{
-	{layer: chat.LayerPids, unified: unifiedPids, unit: unitPids, legacy: legacyPids},
-	{layer: chat.LayerMemory, unified: unifiedMemory, unit: unitMemory, legacy: legacyMemory},
-	{layer: chat.LayerCPU, late: true, unified: unifiedCPU, unit: unitCPU, legacy: legacyCPU, lift: liftCPU},
-	{unified: unifiedIO, unit: unitIO, legacy: legacyIO, lift: liftIO, unkept: unkeptIO},
+	{layer: chat.LayerPids, set: setPids, unit: unitPids},
+	{layer: chat.LayerMemory, set: setMemory, unit: unitMemory},
+	{layer: chat.LayerCPU, late: true, set: setCPU, unit: unitCPU, lift: liftCPU},
+	{set: setIO, unit: unitIO, lift: liftIO, unkept: unkeptIO},
 }
 
 // memory and swap
 
-func unifiedMemory(f *FS, id chat.ID, l chat.Limits) error {
+func setMemory(f *FS, id chat.ID, l chat.Limits) error {
+	if f.legacy != nil {
+		return f.legacy.limitMemory(id, l)
+	}
 	m := cgroup2.Memory{Max: signed(l.MemoryMax)}
 	// Without swap accounting (swapaccount=0) the file is not there; Probe tells.
 	if _, err := os.Stat(filepath.Join(f.dir(id), "memory.swap.max")); err == nil {
@@ -54,27 +57,28 @@ func unitMemory(_ *FS, _ chat.ID, l chat.Limits) []systemd.Property {
 	}
 }
 
-func legacyMemory(f *FS, id chat.ID, l chat.Limits) error { return f.legacy.limitMemory(id, l) }
-
 // number of tasks
 
-func unifiedPids(f *FS, id chat.ID, l chat.Limits) error {
-	return f.update(id, &cgroup2.Resources{Pids: &cgroup2.Pids{Max: *signed(l.PidsMax)}})
+func setPids(f *FS, id chat.ID, l chat.Limits) error {
+	dir, file := f.file(id, "", "pids.max")
+	return cgroupfs.Write(dir, file, strconv.FormatUint(l.PidsMax, 10))
 }
 
 func unitPids(_ *FS, _ chat.ID, l chat.Limits) []systemd.Property {
 	return []systemd.Property{systemd.Prop("TasksMax", l.PidsMax)}
 }
 
-func legacyPids(f *FS, id chat.ID, l chat.Limits) error {
-	return f.legacy.set(id, "pids", "pids.max", *signed(l.PidsMax))
-}
-
 // CPU time
 
-func unifiedCPU(f *FS, id chat.ID, l chat.Limits) error {
-	quota, period := cpuMicros(l)
-	return f.update(id, &cgroup2.Resources{CPU: &cgroup2.CPU{Max: cgroup2.NewCPUMax(&quota, &period)}})
+func setCPU(f *FS, id chat.ID, l chat.Limits) error {
+	quota, period := l.CPUQuota.D().Microseconds(), uint64(l.CPUPeriod.D().Microseconds())
+	if f.legacy == nil {
+		return f.update(id, &cgroup2.Resources{CPU: &cgroup2.CPU{Max: cgroup2.NewCPUMax(&quota, &period)}})
+	}
+	if err := f.legacy.set(id, "cpu", "cpu.cfs_period_us", int64(period)); err != nil {
+		return err
+	}
+	return f.legacy.set(id, "cpu", "cpu.cfs_quota_us", quota)
 }
 
 // unitCPU is the quota as systemd counts it: in microseconds a second.
@@ -86,25 +90,12 @@ func unitCPU(_ *FS, _ chat.ID, l chat.Limits) []systemd.Property {
 	}
 }
 
-func legacyCPU(f *FS, id chat.ID, l chat.Limits) error {
-	quota, period := cpuMicros(l)
-	if err := f.legacy.set(id, "cpu", "cpu.cfs_period_us", int64(period)); err != nil {
-		return err
-	}
-	return f.legacy.set(id, "cpu", "cpu.cfs_quota_us", quota)
-}
-
 // liftCPU: the dying need CPU time to die.
 func liftCPU(f *FS, id chat.ID) error {
 	if f.legacy == nil {
 		return f.update(id, &cgroup2.Resources{CPU: &cgroup2.CPU{Max: cgroup2.NewCPUMax(nil, nil)}})
 	}
 	return f.legacy.set(id, "cpu", "cpu.cfs_quota_us", -1)
-}
-
-// cpuMicros is the quota and the period in the kernel's unit.
-func cpuMicros(l chat.Limits) (quota int64, period uint64) {
-	return l.CPUQuota.D().Microseconds(), uint64(l.CPUPeriod.D().Microseconds())
 }
 
 // signed fits a limit into the library's type; beyond it there is no memory.
@@ -140,10 +131,21 @@ func (f *FS) ioDisks(l chat.Limits) []string {
 	return disks
 }
 
-func unifiedIO(f *FS, id chat.ID, l chat.Limits) error {
-	return errors.Join(f.setIOMax(id, l),
-		cgroupfs.WriteIfThere(f.dir(id), "io.weight", strconv.FormatUint(l.IOWeight, 10)),
-		cgroupfs.WriteIfThere(f.dir(id), "io.bfq.weight", bfqWeight(l.IOWeight)))
+// setIO lets a chat under cgroup v1 join the controller for its first bound.
+func setIO(f *FS, id chat.ID, l chat.Limits) error {
+	if f.legacy == nil {
+		return errors.Join(f.setIOMax(id, l),
+			cgroupfs.WriteIfThere(f.dir(id), "io.weight", strconv.FormatUint(l.IOWeight, 10)),
+			cgroupfs.WriteIfThere(f.dir(id), "io.bfq.weight", bfqWeight(l.IOWeight)))
+	}
+	if f.legacy["blkio"] == "" || !l.AsksIO() && !f.legacy.has("blkio", id) {
+		return nil
+	}
+	if err := f.joinFurther("blkio", id); err != nil {
+		return err
+	}
+	weight := cgroupfs.WriteIfThere(f.legacy.dir("blkio", id, ""), "blkio.bfq.weight", bfqWeight(l.IOWeight))
+	return errors.Join(f.setThrottle(id, l), weight)
 }
 
 // setIOMax sets the bounds, all of a disk in one line.
@@ -187,18 +189,6 @@ func unitIO(f *FS, id chat.ID, l chat.Limits) []systemd.Property {
 type unitBound struct {
 	Disk  string
 	Value uint64
-}
-
-// legacyIO lets a chat join the controller for its first bound.
-func legacyIO(f *FS, id chat.ID, l chat.Limits) error {
-	if f.bases.Legacy["blkio"] == "" || !l.AsksIO() && !f.legacy.has("blkio", id) {
-		return nil
-	}
-	if err := f.joinFurther("blkio", id); err != nil {
-		return err
-	}
-	weight := cgroupfs.WriteIfThere(f.legacy.dir("blkio", id, ""), "blkio.bfq.weight", bfqWeight(l.IOWeight))
-	return errors.Join(f.setThrottle(id, l), weight)
 }
 
 // setThrottle sets the bounds, each in a file of its own; 0 takes one away.

@@ -16,7 +16,7 @@ import (
 
 // limitMemory keeps memory+swap at or above memory in between, or the kernel says
 // EINVAL.
-func (g *legacy) limitMemory(id chat.ID, l chat.Limits) error {
+func (g legacy) limitMemory(id chat.ID, l chat.Limits) error {
 	type step struct {
 		file  string
 		value int64
@@ -45,7 +45,7 @@ func (g *legacy) limitMemory(id chat.ID, l chat.Limits) error {
 // 256 MiB (tried on 6.18). The file is named for TCP and counts every protocol.
 const socketMemory = "memory.kmem.tcp.limit_in_bytes"
 
-func (g *legacy) limitSocketMemory(id chat.ID, l chat.Limits) error {
+func (g legacy) limitSocketMemory(id chat.ID, l chat.Limits) error {
 	dir := g.dir("memory", id, "")
 	if _, err := os.Stat(filepath.Join(dir, socketMemory)); err != nil {
 		return nil // a kernel built without it
@@ -55,7 +55,7 @@ func (g *legacy) limitSocketMemory(id chat.ID, l chat.Limits) error {
 
 // inheritSocketMemory gives a run's leaf the chat's limit. The sum is bounded
 // anyway, but the kernel counts only for a cgroup that has had a limit written.
-func (g *legacy) inheritSocketMemory(id chat.ID, run string) error {
+func (g legacy) inheritSocketMemory(id chat.ID, run string) error {
 	text, err := cgroupfs.Read(g.dir("memory", id, ""), socketMemory)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil
@@ -68,8 +68,8 @@ func (g *legacy) inheritSocketMemory(id chat.ID, run string) error {
 
 // memorySwap is the limit of memory and swap together, as v1 has it; nil without
 // swap accounting, when the kernel has no such file.
-func (g *legacy) memorySwap(l chat.Limits) *int64 {
-	if _, err := os.Stat(filepath.Join(g.bases["memory"], "memory.memsw.limit_in_bytes")); err != nil {
+func (g legacy) memorySwap(l chat.Limits) *int64 {
+	if _, err := os.Stat(filepath.Join(g["memory"], "memory.memsw.limit_in_bytes")); err != nil {
 		return nil
 	}
 	return signed(uint64(*signed(l.MemoryMax)) + uint64(*signed(l.SwapMax)))

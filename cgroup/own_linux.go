@@ -84,7 +84,7 @@ func (f *FS) ownLimits(own Own) []ownLimit {
 		}}}
 	}
 	legacy := func(controller string) string {
-		return filepath.Join(filepath.Dir(f.bases.Legacy[controller]), f.o.Name+"."+string(own))
+		return filepath.Join(filepath.Dir(f.legacy[controller]), f.o.Name+"."+string(own))
 	}
 	// With a swappiness of 0 it is not swapped out where memory and swap are not counted together.
 	return []ownLimit{

@@ -3,10 +3,8 @@ package cgroup
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 
-	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
 )
 
@@ -50,6 +48,6 @@ func (f *FS) EndPause(id chat.ID) error {
 }
 
 func (f *FS) paused(id chat.ID) bool {
-	text, err := cgroupfs.Read(f.dir(id, runsDir), "cgroup.freeze")
-	return err == nil && strings.TrimSpace(string(text)) == "1"
+	is, err := f.freezes(id, runsDir)
+	return is && err == nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -126,11 +127,7 @@ func (p probe) birth(_ context.Context, id chat.ID) (err error) {
 		return errors.Join(err, in.Close())
 	}
 	defer func() { err = errors.Join(err, in.Close(), waitAny(cmd)) }()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", cmd.Process.Pid))
-	if err != nil {
-		return fmt.Errorf("cannot see where a probe was born: %w", err)
-	}
-	own, err := parseOwn(string(text))
+	own, err := cgroupsOf(strconv.Itoa(cmd.Process.Pid))
 	if err != nil {
 		return err
 	}

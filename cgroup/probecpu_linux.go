@@ -84,10 +84,8 @@ func (p probe) watchSpin(ctx context.Context, id chat.ID) (spin, error) {
 		if s.throttled = u.Throttled > 0; err != nil || s.throttled {
 			return s, err
 		}
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, 5*time.Millisecond) != nil {
 			return s, nil
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }

@@ -69,11 +69,7 @@ func (f *FS) setBounds(id chat.ID, l chat.Limits, which func(bound) bool) (err e
 		if !which(b) || f.without(b.layer) {
 			continue
 		}
-		set := b.unified
-		if f.legacy != nil {
-			set = b.legacy
-		}
-		if serr := set(f, id, l); serr != nil {
+		if serr := b.set(f, id, l); serr != nil {
 			err = errors.Join(err, limitError(id, serr))
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -130,7 +130,7 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd, prepare 
 	case f.legacy != nil:
 		err = f.legacyStart(id, run, dir.Name(), cmd, prepare)
 	case prepare != nil:
-		err = prepared(prepare, func() error { return f.startLifted(id, cmd) })
+		err = startOnThread(prepare, func() error { return f.startLifted(id, cmd) })
 	default:
 		err = f.startLifted(id, cmd)
 	}
@@ -149,10 +149,11 @@ func (f *FS) start(id chat.ID, run string, dir *os.File, cmd *exec.Cmd, prepare 
 // quota, as when its session starts, that is so for all controllers. Otherwise the child joins the
 // cpu cgroup once it has exec'd. A child that cannot be bounded is killed.
 func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Prepare) error {
-	bounded, err := f.legacy.hasQuota(id)
+	quota, _, err := f.quota(id)
 	if err != nil {
 		return err
 	}
+	bounded := quota != "-1"
 	controllers := []string{"pids", "memory", "cpu"}
 	if bounded {
 		controllers = controllers[:2]
@@ -162,7 +163,14 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Pre
 			controllers = append(controllers, c)
 		}
 	}
-	if err := f.startOnThread(id, run, controllers, cmd, prepare); err != nil || !bounded {
+	err = startOnThread(func(int) error {
+		err := f.legacy.lendThread(id, run, controllers)
+		if err == nil && prepare != nil {
+			err = prepare(0) // last: the thread may not see the host's cgroups after it
+		}
+		return err
+	}, cmd.Start)
+	if err != nil || !bounded {
 		return err
 	}
 	if err = f.legacy.join("cpu", id, func() ([]int, error) { return cgroupfs.Processes(dir) }); err == nil {
@@ -172,56 +180,15 @@ func (f *FS) legacyStart(id chat.ID, run, dir string, cmd *exec.Cmd, prepare Pre
 	defer stop()
 	err = errors.Join(err, cgroupfs.Kill(ctx, dir, nil, nil))
 	f.markKilled(dir)
-	var exit *exec.ExitError
-	if werr := cmd.Wait(); !errors.As(werr, &exit) {
-		err = errors.Join(err, werr)
-	}
-	return err
+	return errors.Join(err, waitAny(cmd))
 }
 
-// startOnThread lends one thread to the chat. It never comes back: the goroutine
-// ends with the thread locked, and the runtime ends the thread.
-func (f *FS) startOnThread(
-	id chat.ID, run string, controllers []string, cmd *exec.Cmd, prepare Prepare,
-) error {
-	return prepared(func(int) error {
-		err := f.legacy.lendThread(id, run, controllers)
-		if err == nil && prepare != nil {
-			err = prepare(0) // last: the thread may not see the host's cgroups after it
+// startOnThread calls prepare and then start, both on a thread that dies afterwards.
+func startOnThread(prepare Prepare, start func() error) error {
+	return sys.OnThread(func() error {
+		if err := prepare(0); err != nil {
+			return err
 		}
-		return err
-	}, cmd.Start)
-}
-
-// prepared calls prepare, if there is one, and then start, both on one spare thread.
-func prepared(prepare Prepare, start func() error) error {
-	done := make(chan error)
-	go lockSpareThread(func() {
-		var err error
-		if prepare != nil {
-			err = prepare(0)
-		}
-		if err == nil {
-			err = start()
-		}
-		done <- err
+		return start()
 	})
-	return <-done
-}
-
-// lockSpareThread runs fn on a thread that dies afterwards, which the main thread
-// cannot: the runtime would park it for ever in the chat's cgroups.
-func lockSpareThread(fn func()) {
-	runtime.LockOSThread()
-	if unix.Gettid() != os.Getpid() {
-		fn()
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		lockSpareThread(fn)
-	}()
-	<-ended
-	runtime.UnlockOSThread()
 }

@@ -296,8 +296,7 @@ func TestJoinFindsChildren(t *testing.T) {
 	}
 	create(t, f, idA)
 	fork, said := exec.Command("sh", "-c", `read x; sleep 1000 >/dev/null & echo $!`), bytes.Buffer{}
-	in, err := fork.StdinPipe()
-	must.Do(t, err)
+	in := must.Get(fork.StdinPipe())(t)
 	fork.Stdout = &said
 	must.Do(t, fork.Start())
 	child := 0
@@ -311,14 +310,12 @@ func TestJoinFindsChildren(t *testing.T) {
 			return err == nil && st.State == 'Z'
 		})
 		must.Do(t, fork.Wait())
-		child, err = strconv.Atoi(strings.TrimSpace(said.String()))
-		must.Do(t, err)
+		child = must.Get(strconv.Atoi(strings.TrimSpace(said.String())))(t)
 		return []int{fork.Process.Pid}, nil
 	}
 	must.Do(t, f.legacy.join("cpu", idA, lists))
 	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
-	inside, err := cgroupfs.Processes(f.legacy.dir("cpu", idA, ""))
-	must.Do(t, err)
+	inside := must.Get(cgroupfs.Processes(f.legacy.dir("cpu", idA, "")))(t)
 	expect.True(t, slices.Contains(inside, child), "the child %d is not among %v", child, inside)
 	must.Do(t, syscall.Kill(child, syscall.SIGKILL))
 	await(t, "the child's end", func() bool { return syscall.Kill(child, 0) != nil })
@@ -344,7 +341,7 @@ func TestLendCPU(t *testing.T) {
 	must.Do(t, f.Create(idA, limits()))
 	must.Do(t, f.LimitCPU(idA, limits()))
 	quota := func() string {
-		b := must.Get(cgroupfs.Read(f.quotaFile(idA)))(t)
+		b := must.Get(cgroupfs.Read(f.file(idA, "", "cpu.max")))(t)
 		return strings.TrimSpace(string(b))
 	}
 	own, whole, err := f.quotas(idA)

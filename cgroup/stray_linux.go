@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
@@ -17,20 +16,12 @@ import (
 // frozen unit does nothing and loses nothing; an operator looks at it (systemctl status) and thaws
 // or stops it.
 func (u *Units) Quarantine(ctx context.Context, known func(chat.ID) bool) ([]string, error) {
-	entries, err := os.ReadDir(u.bases.Unified)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot list %s: %w", u.slice, err)
+	names, err := cgroupfs.Below(u.bases.Unified)
+	names = slices.DeleteFunc(names, func(name string) bool { return u.isOwn(name, known) })
+	for _, name := range names {
+		err = errors.Join(err, u.freeze(ctx, name))
 	}
-	var names []string
-	var errs []error
-	for _, e := range entries {
-		if !e.IsDir() || u.isOwn(e.Name(), known) {
-			continue
-		}
-		names = append(names, e.Name())
-		errs = append(errs, u.freeze(ctx, e.Name()))
-	}
-	return names, errors.Join(errs...)
+	return names, err
 }
 
 // Quarantine finds nobody: below a base that only root of this daemon enters,
@@ -59,16 +50,12 @@ func (u *Units) freeze(ctx context.Context, unit string) error {
 
 // endProbes ends the units of probes that a crash left.
 func (u *Units) endProbes(ctx context.Context) error {
-	entries, err := os.ReadDir(u.bases.Unified)
-	if err != nil {
-		return fmt.Errorf("cannot list %s: %w", u.slice, err)
-	}
-	var errs []error
-	for _, e := range entries {
-		id, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), unitSuffix), u.o.Name+"-")
-		if ok && e.IsDir() && strings.HasPrefix(id, probePrefix) && checkID(chat.ID(id)) == nil {
-			errs = append(errs, u.FS.Kill(ctx, chat.ID(id)), u.stop(ctx, chat.ID(id)))
+	names, err := cgroupfs.Below(u.bases.Unified)
+	for _, name := range names {
+		id, ok := strings.CutPrefix(strings.TrimSuffix(name, unitSuffix), u.o.Name+"-")
+		if ok && strings.HasPrefix(id, probePrefix) && checkID(chat.ID(id)) == nil {
+			err = errors.Join(err, u.FS.Kill(ctx, chat.ID(id)), u.stop(ctx, chat.ID(id)))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }

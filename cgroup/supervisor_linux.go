@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,17 +21,7 @@ func (f *FS) Runs(id chat.ID) ([]string, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(f.dir(id, runsDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot list the runs of chat %s: %w", id, err)
-	}
-	var runs []string
-	for _, e := range entries {
-		if e.IsDir() {
-			runs = append(runs, e.Name())
-		}
-	}
-	return runs, nil
+	return cgroupfs.Below(f.dir(id, runsDir))
 }
 
 // OpenKill opens the cgroup.kill of a run, for a process of chatd's own that may write to nothing
@@ -56,11 +45,9 @@ func (f *FS) TakeOut(_ context.Context, pid int) error {
 	if err != nil {
 		return err
 	}
-	var dirs []string
-	if f.legacy != nil {
-		if dirs, err = f.legacyLeft(pid, h); err != nil {
-			return err
-		}
+	dirs, err := f.legacyLeft(pid, h)
+	if err != nil {
+		return err
 	}
 	// The one by which it is found comes last: a chatd that comes after a crash in between moves it
 	// again.
@@ -70,17 +57,12 @@ func (f *FS) TakeOut(_ context.Context, pid int) error {
 // legacyLeft are the v1 cgroups of chatd that a process left for those of a chat. A move from one
 // that it is in would be no less work for the kernel.
 func (f *FS) legacyLeft(pid int, h host) (dirs []string, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		return nil, fmt.Errorf("cannot see which cgroups process %d is in: %w", pid, err)
-	}
-	own, err := parseOwn(string(text))
+	own, err := cgroupsOf(strconv.Itoa(pid))
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range allLegacy() {
-		base := f.bases.Legacy[c]
-		if base != "" && strings.Contains(own[c]+"/", "/"+filepath.Base(base)+"/") {
+	for c, base := range f.legacy {
+		if strings.Contains(own[c]+"/", "/"+filepath.Base(base)+"/") {
 			dirs = append(dirs, h.legacy[c])
 		}
 	}

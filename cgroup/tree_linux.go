@@ -134,21 +134,23 @@ func (f *FS) RemoveRun(id chat.ID, run string) error {
 	}
 	defer f.lock(id).Unlock()
 	dir := f.dir(id, runsDir, run)
+	counters, file, key := dir, "pids.events", "max"
 	if f.legacy != nil {
-		if err := f.legacy.removeRun(id, run); err != nil {
-			return err
-		}
+		counters, file, key = f.legacy.dir("memory", id, run), "memory.oom_control", "oom_kill"
 	}
 	r := reader{}
-	refused := r.passing(cgroupfs.ReadFlat(dir, "pids.events", "max"))
-	if err := errors.Join(r.err, cgroupfs.Remove(dir)); err != nil {
+	hits := r.passing(cgroupfs.ReadFlat(counters, file, key))
+	if err := errors.Join(r.err, cgroupfs.Remove(counters)); err != nil {
+		return err
+	}
+	if hits > 0 {
+		f.mu.Lock()
+		f.removed[id] += hits
+		f.mu.Unlock()
+	}
+	if err := cgroupfs.Remove(dir); err != nil {
 		return err
 	}
 	f.forget(dir)
-	if refused > 0 {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.refusals[id] += refused
-	}
 	return nil
 }

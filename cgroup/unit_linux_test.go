@@ -135,9 +135,9 @@ func TestOpenUnitsNeedsSystemd(t *testing.T) {
 		t.Log("systemd is PID 1 here; test/vagrant tries the rest")
 		return
 	}
-	_, err := OpenUnits(t.Context(), UnitOptions{Name: "chatd"})
+	_, err := OpenUnits(t.Context(), Options{Name: "chatd"})
 	expect.True(t, err != nil && strings.Contains(err.Error(), "systemd"), "OpenUnits gave %v without systemd", err)
-	expect.True(t, expect.Err(OpenUnits(t.Context(), UnitOptions{Name: "../x"})) != nil,
+	expect.True(t, expect.Err(OpenUnits(t.Context(), Options{Name: "../x"})) != nil,
 		"OpenUnits took ../x for a name")
 }
 
@@ -148,9 +148,9 @@ func TestUnitIOOnSystemd(t *testing.T) {
 		t.Log("systemd is not PID 1 here: only a machine of test/vagrant has it")
 		return
 	}
-	needRoot(t)
+	must.Root(t, "cgroups are made and removed")
 	name := fmt.Sprintf("chatd-test-io-%d", os.Getpid())
-	u := must.Get(OpenUnits(t.Context(), UnitOptions{Name: name, Dirs: []string{"/var/tmp"}}))(t)
+	u := must.Get(OpenUnits(t.Context(), Options{Name: name, Dirs: []string{"/var/tmp"}}))(t)
 	disks, lacking := u.disks()
 	bounded := limits()
 	bounded.IOWeight, bounded.IOReadBPS, bounded.IOWriteIOPS = 300, 8<<20, 1000

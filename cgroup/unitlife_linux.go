@@ -110,11 +110,9 @@ func (u *Units) awaitGone(ctx context.Context, id chat.ID) error {
 		if err := cgroupfs.RemoveTree(u.dir(id)); err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if err := chat.Sleep(ctx, wait); err != nil {
 			return fmt.Errorf("cannot end unit %s: its cgroup is still there: %w", u.group(id),
-				errors.Join(chat.ErrBusy, context.Cause(ctx)))
-		case <-time.After(wait):
+				errors.Join(chat.ErrBusy, err))
 		}
 	}
 }

@@ -23,25 +23,11 @@ const (
 	stopTime = 30 * time.Second
 )
 
-// UnitOptions say how the systemd backend makes units.
-type UnitOptions struct {
-	// Name is the slice, without ".slice", and the first part of every unit:
-	// "chatd" is chatd.slice and chatd-<id>.service. A hyphen becomes an underscore
-	// in the slice, where it would mean a slice inside another (systemd.slice(5)).
-	Name string
-	// PAM is the service name under /etc/pam.d that sessions open; empty is none.
-	PAM string
-	// Dirs and Without are as in [Options].
-	Dirs    []string
-	Without []chat.LayerName
-}
-
 // Units is the systemd backend: each session is a transient service that PID 1 owns, so that it
 // outlives chatd, and whose limits systemd sets. Below a unit everything (leaves, runs, usage,
 // killing) is as with [FS] under cgroup v2.
 type Units struct {
 	*FS
-	pam     string
 	version string
 	slice   string
 
@@ -68,7 +54,7 @@ func isUnified(dir string) bool {
 // OpenUnits connects to systemd and starts the slice. The error is
 // [chat.ErrUnsupported] on a host that is not [Booted], [chat.ErrBusy] when
 // another daemon holds the slice. The caller closes it.
-func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
+func OpenUnits(ctx context.Context, o Options) (*Units, error) {
 	if err := chat.CheckName("cgroup name", o.Name); err != nil {
 		return nil, err
 	}
@@ -78,9 +64,8 @@ func OpenUnits(ctx context.Context, o UnitOptions) (*Units, error) {
 	}
 	slice := strings.ReplaceAll(o.Name, "-", "_") + ".slice"
 	u := &Units{
-		FS: newUnitsFS(Options{Name: o.Name, Dirs: o.Dirs, Without: o.Without},
-			filepath.Join(unifiedRoot, slice)),
-		pam: o.PAM, slice: slice, handshakes: map[chat.ID]*systemd.Handshake{},
+		FS: newUnitsFS(o, filepath.Join(unifiedRoot, slice)), slice: slice,
+		handshakes: map[chat.ID]*systemd.Handshake{},
 	}
 	if err := u.open(ctx); err != nil {
 		return nil, errors.Join(err, u.Close())

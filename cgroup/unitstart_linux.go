@@ -50,7 +50,7 @@ func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prep
 		return fmt.Errorf("no user is named: %w", chat.ErrInvalid)
 	}
 	d, err := u.bus.StartSession(systemd.Session{
-		Unit: u.group(id), Slice: u.slice, Chat: id, UID: cmd.SysProcAttr.Credential.Uid, PAM: u.pam,
+		Unit: u.group(id), Slice: u.slice, Chat: id, UID: cmd.SysProcAttr.Credential.Uid, PAM: u.o.PAM,
 		Argv: append([]string{cmd.Path}, cmd.Args[1:]...), Limits: u.earlyProperties(id, limits),
 	}, cmd.ExtraFiles, prepare)
 	if err != nil {

@@ -3,48 +3,25 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/chatd/chatd/cgroup/cgroupfs"
 	"github.com/chatd/chatd/chat"
-	"github.com/containerd/cgroups/v3/cgroup2"
-	"github.com/containerd/cgroups/v3/cgroup2/stats"
-	"golang.org/x/sys/unix"
 )
 
 // Usage reads what the chat takes now and how often a limit said no, counted
-// since Create. [chat.ErrNotFound] without the chat's tree. MemoryPeak is 0 on
-// kernels before 5.19 in cgroup v2.
+// since Create. [chat.ErrNotFound] without the chat's tree.
 func (f *FS) Usage(id chat.ID) (chat.Usage, error) {
 	if err := checkID(id); err != nil {
 		return chat.Usage{}, err
 	}
-	r := reader{}
+	r := reader{f: f, id: id}
+	u := r.usage(f.dir(id))
+	u.Pids, u.Throttled = r.number("pids.current"), r.flat("cpu.stat", "nr_throttled")
 	if f.legacy != nil {
-		return f.legacyUsage(id)
+		u.OOMKills += r.inRuns("memory.events", "oom_kill") + f.removedHits(id)
 	}
-	u := r.stat(f.bases.Unified, f.group(id))
-	u.PidsRefused = r.refused(f.dir(id)) + f.removedRefusals(id)
-	return u, r.done("chat " + string(id))
-}
-
-func (f *FS) removedRefusals(id chat.ID) uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.refusals[id]
-}
-
-func (f *FS) legacyUsage(id chat.ID) (chat.Usage, error) {
-	r := reader{}
-	u := chat.Usage{CPU: r.cpu(f.dir(id))}
-	mem, cpu := f.legacy.dir("memory", id, ""), f.legacy.dir("cpu", id, "")
-	r.legacyMemory(&u, mem)
-	u.OOMKills += r.legacyKills(f.legacy, id, mem)
-	pids := f.legacy.dir("pids", id, "")
-	u.Pids, u.PidsRefused = r.number(pids, "pids.current"), r.flat(pids, "pids.events", "max")
-	u.Throttled = r.flat(cpu, "cpu.stat", "nr_throttled")
+	u.PidsRefused = r.refused()
 	return u, r.done("chat " + string(id))
 }
 
@@ -56,15 +33,14 @@ func (f *FS) RunUsage(id chat.ID, run string) (chat.Usage, error) {
 		return chat.Usage{}, err
 	}
 	dir := f.dir(id, runsDir, run)
-	r := reader{}
+	r := reader{f: f, id: id, run: run}
+	u := r.usage(dir)
 	if f.legacy != nil {
-		u := chat.Usage{CPU: r.cpu(dir), Pids: r.members(dir)}
-		r.legacyMemory(&u, f.legacy.dir("memory", id, run))
-		return u, r.done("run " + run)
+		pids, err := cgroupfs.Members(dir)
+		u.Pids = r.keep(uint64(len(pids)), err)
+	} else {
+		u.Pids, u.PidsRefused = r.number("pids.current"), r.flat("pids.events", "max")
 	}
-	u := r.stat(f.dir(id, runsDir), run)
-	u.Throttled = 0 // the quota is the chat's
-	u.PidsRefused = r.flat(dir, "pids.events", "max")
 	return u, r.done("run " + run)
 }
 
@@ -75,20 +51,67 @@ func (f *FS) Hits(id chat.ID) (chat.LimitHits, error) {
 	if err := checkID(id); err != nil {
 		return chat.LimitHits{}, err
 	}
-	r := reader{}
-	h := chat.LimitHits{}
-	if f.legacy != nil {
-		h.OOMKills = r.flat(f.legacy.dir("memory", id, ""), "memory.oom_control", "oom_kill")
-		h.PidsRefused = r.flat(f.legacy.dir("pids", id, ""), "pids.events", "max")
+	r := reader{f: f, id: id}
+	h := chat.LimitHits{PidsRefused: r.refused()}
+	if f.legacy != nil { // there the session is in the chat's own cgroup
+		h.OOMKills = r.flat("memory.events", "oom_kill")
 	} else {
-		h.OOMKills = r.flat(f.dir(id, sessionLeaf), "memory.events", "oom_kill")
-		h.PidsRefused = r.refused(f.dir(id)) + f.removedRefusals(id)
+		h.OOMKills = r.keep(cgroupfs.ReadFlat(f.dir(id, sessionLeaf), "memory.events", "oom_kill"))
 	}
 	return h, r.done("chat " + string(id))
 }
 
-// reader reads many files and keeps the first error.
-type reader struct{ err error }
+// Unreclaimable is the memory of a chat, in bytes, that the kernel cannot take back without ending
+// processes: all but its cache of files.
+func (f *FS) Unreclaimable(id chat.ID) (uint64, error) {
+	if err := checkID(id); err != nil {
+		return 0, err
+	}
+	of := ""
+	if f.legacy != nil { // whose statistics are of one cgroup, and with total_ of those below too
+		of = "total_"
+	}
+	r := reader{f: f, id: id}
+	all := r.number("memory.current")
+	cache := r.flat("memory.stat", of+"inactive_file") + r.flat("memory.stat", of+"active_file")
+	return all - min(all, cache), r.done("chat " + string(id))
+}
+
+// legacyFiles are the files of cgroup v1 that have what those of v2 have.
+var legacyFiles = map[string]struct{ controller, file string }{
+	"memory.max":      {"memory", "memory.limit_in_bytes"},
+	"memory.swap.max": {"memory", "memory.memsw.limit_in_bytes"}, // memory and swap together
+	"memory.current":  {"memory", "memory.usage_in_bytes"},
+	"memory.peak":     {"memory", "memory.max_usage_in_bytes"},
+	"memory.events":   {"memory", "memory.oom_control"},
+	"memory.stat":     {"memory", "memory.stat"},
+	"pids.max":        {"pids", "pids.max"},
+	"pids.current":    {"pids", "pids.current"},
+	"pids.events":     {"pids", "pids.events"},
+	"cpu.max":         {"cpu", "cpu.cfs_quota_us"}, // the period has a file of its own
+	"cpu.stat":        {"cpu", "cpu.stat"},
+}
+
+// file is where the chat, or its run if one is named, has what cgroup v2 calls name.
+func (f *FS) file(id chat.ID, run, name string) (dir, file string) {
+	if f.legacy != nil {
+		l := legacyFiles[name]
+		return f.legacy.dir(l.controller, id, run), l.file
+	}
+	if run != "" {
+		return f.dir(id, runsDir, run), name
+	}
+	return f.dir(id), name
+}
+
+// reader reads many files of a chat, or of its run if one is named, and keeps the first error. The
+// files have their names of cgroup v2.
+type reader struct {
+	f   *FS
+	id  chat.ID
+	run string
+	err error
+}
 
 func (r *reader) keep(v uint64, err error) uint64 {
 	if r.err == nil {
@@ -104,72 +127,46 @@ func (r *reader) done(of string) error {
 	return fmt.Errorf("cannot read the usage of %s: %w", of, r.err)
 }
 
-func (r *reader) flat(dir, file, key string) uint64 { return r.keep(cgroupfs.ReadFlat(dir, file, key)) }
-
-func (r *reader) number(dir, file string) uint64 { return r.keep(cgroupfs.ReadNumber(dir, file)) }
-
-// cpu reads the cgroup2 tree, which counts CPU time with or without a controller.
-func (r *reader) cpu(dir string) chat.Duration {
-	return chat.Duration(time.Duration(r.flat(dir, "cpu.stat", "usage_usec")) * time.Microsecond)
+func (r *reader) flat(name, key string) uint64 {
+	dir, file := r.f.file(r.id, r.run, name)
+	return r.keep(cgroupfs.ReadFlat(dir, file, key))
 }
 
-// stat reads what the kernel counts and the events of one cgroup below parent.
-// The library takes a missing file for an empty one, but no events at all are
-// those of a cgroup that is gone.
-func (r *reader) stat(parent, group string) chat.Usage {
-	m, err := cgroup2.Load("/"+group, cgroup2.WithMountpoint(parent))
-	var s *stats.Metrics
-	if err == nil {
-		s, err = m.StatFiltered(cgroup2.StatPids | cgroup2.StatCPU | cgroup2.StatMemory | cgroup2.StatMemoryEvents)
-	}
-	if err == nil && s.MemoryEvents == nil || errors.Is(err, unix.ENODEV) {
-		err = errors.Join(chat.ErrNotFound, err)
-	}
-	if r.keep(0, err); err != nil {
-		return chat.Usage{}
-	}
+func (r *reader) number(name string) uint64 {
+	return r.keep(cgroupfs.ReadNumber(r.f.file(r.id, r.run, name)))
+}
+
+// usage is CPU time and memory. The cgroup2 tree at dir counts CPU time with or without a
+// controller.
+func (r *reader) usage(dir string) chat.Usage {
+	cpu := r.keep(cgroupfs.ReadFlat(dir, "cpu.stat", "usage_usec"))
 	return chat.Usage{
-		CPU:         chat.Duration(time.Duration(s.CPU.UsageUsec) * time.Microsecond),
-		MemoryBytes: s.Memory.Usage, MemoryPeak: s.Memory.MaxUsage, OOMKills: s.MemoryEvents.OomKill,
-		Pids: s.Pids.Current, Throttled: s.CPU.NrThrottled,
+		CPU:         chat.Duration(time.Duration(cpu) * time.Microsecond),
+		MemoryBytes: r.number("memory.current"), MemoryPeak: r.number("memory.peak"),
+		OOMKills: r.flat("memory.events", "oom_kill"),
 	}
 }
 
-func (r *reader) legacyMemory(u *chat.Usage, dir string) {
-	u.MemoryBytes = r.number(dir, "memory.usage_in_bytes")
-	u.MemoryPeak = r.number(dir, "memory.max_usage_in_bytes")
-	u.OOMKills = r.flat(dir, "memory.oom_control", "oom_kill")
-}
-
-// legacyKills sums the kills of the runs, those that are there and those removed.
-func (r *reader) legacyKills(g *legacy, id chat.ID, dir string) uint64 {
-	entries, err := os.ReadDir(filepath.Join(dir, runsDir))
-	r.keep(0, cgroupfs.NotFound(err))
-	g.mu.Lock()
-	sum := g.oom[id]
-	g.mu.Unlock()
-	for _, e := range entries {
-		if e.IsDir() {
-			sum += r.passing(cgroupfs.ReadFlat(g.dir("memory", id, e.Name()), "memory.oom_control",
-				"oom_kill"))
-		}
+// inRuns sums a counter over the runs that are there.
+func (r *reader) inRuns(name, key string) (sum uint64) {
+	runs, err := r.f.Runs(r.id)
+	r.keep(0, err)
+	for _, run := range runs {
+		dir, file := r.f.file(r.id, run, name)
+		sum += r.passing(cgroupfs.ReadFlat(dir, file, key))
 	}
 	return sum
 }
 
-// refused sums pids.events over the tree: kernels before 6.11 count a refused
-// fork in the leaf of who forked, later ones where the limit is.
-func (r *reader) refused(dir string) uint64 {
-	sum := r.flat(dir, "pids.events", "max")
-	sum += r.passing(cgroupfs.ReadFlat(filepath.Join(dir, sessionLeaf), "pids.events", "max"))
-	runs, err := os.ReadDir(filepath.Join(dir, runsDir))
-	r.keep(0, cgroupfs.NotFound(err))
-	for _, e := range runs {
-		if e.IsDir() {
-			sum += r.passing(cgroupfs.ReadFlat(filepath.Join(dir, runsDir, e.Name()), "pids.events", "max"))
-		}
+// refused counts the forks refused to a chat. Under cgroup v2 kernels before 6.11 count one in the
+// leaf of who forked, later ones where the limit is.
+func (r *reader) refused() uint64 {
+	sum := r.flat("pids.events", "max")
+	if r.f.legacy != nil {
+		return sum
 	}
-	return sum
+	sum += r.passing(cgroupfs.ReadFlat(r.f.dir(r.id, sessionLeaf), "pids.events", "max"))
+	return sum + r.inRuns("pids.events", "max") + r.f.removedHits(r.id)
 }
 
 // passing takes no offence at a leaf that went away while it was read.
@@ -180,7 +177,10 @@ func (r *reader) passing(v uint64, err error) uint64 {
 	return r.keep(v, err)
 }
 
-func (r *reader) members(dir string) uint64 {
-	pids, err := cgroupfs.Members(dir)
-	return r.keep(uint64(len(pids)), err)
+// removedHits are those of runs that were removed, as far as the kernel counts them only there: OOM
+// kills under cgroup v1, and under v2 the forks refused by kernels before 6.11.
+func (f *FS) removedHits(id chat.ID) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.removed[id]
 }

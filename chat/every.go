@@ -19,3 +19,13 @@ func Every(ctx context.Context, interval time.Duration, act func()) {
 		}
 	}
 }
+
+// Sleep waits, unless ctx ends before: then it returns the cause.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -21,23 +21,19 @@ const commandTimeout = time.Minute
 // exitLocked is iptables' RESOURCE_PROBLEM: another program holds the xtables lock.
 const exitLocked = 4
 
-// command runs one program and returns what it printed. The program's complaint becomes part of
-// the error, which is [chat.ErrBusy] if the program waited for too long.
+// command runs one program. The program's complaint becomes part of the error, which is
+// [chat.ErrBusy] if the program waited for too long.
 //
 // The owner match takes each uid for a name first, and asks every name service for it
 // (libxt_owner.c): the wall would wait for a directory on another host. So the program sees an
 // empty nsswitch.conf, with which there are the files in /etc alone.
-func command(
-	ctx context.Context, stdin string, name string, args ...string,
-) (out string, err error) {
+func command(ctx context.Context, stdin string, name string, args ...string) error {
 	ctx, stop := context.WithTimeout(ctx, commandTimeout)
 	defer stop()
-	err = sys.OnThread(func() error {
+	return sys.OnThread(func() error {
 		_ = hideNameServices() // where it is not possible the program asks them, within its bound
-		out, err = execute(ctx, stdin, name, args...)
-		return err
+		return execute(ctx, stdin, name, args...)
 	})
-	return out, err
 }
 
 // hideNameServices empties nsswitch.conf for the programs that this thread starts.
@@ -51,20 +47,20 @@ func hideNameServices() error {
 	return unix.Mount("/dev/null", "/etc/nsswitch.conf", "", unix.MS_BIND, "")
 }
 
-func execute(ctx context.Context, stdin string, name string, args ...string) (string, error) {
+func execute(ctx context.Context, stdin string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdin = strings.NewReader(stdin)
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
 	err := cmd.Run()
 	if err == nil {
-		return out.String(), nil
+		return nil
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == exitLocked || ctx.Err() != nil {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if ended && exit.ExitCode() == exitLocked || ctx.Err() != nil {
 		err = errors.Join(chat.ErrBusy, err, context.Cause(ctx))
 	}
-	return out.String(), fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err,
+	return fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err,
 		strings.TrimSpace(complaint.String()))
 }

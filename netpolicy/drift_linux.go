@@ -17,13 +17,12 @@ type snapshot [2]map[string][]string
 
 // look lists both families at the same time.
 func (t *Table) look() (*snapshot, error) {
-	var s snapshot
-	var errs [2]error
-	t.each(func(i int, side half) { s[i], errs[i] = side.look() })
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
-	}
-	return &s, nil
+	var all snapshot
+	err := t.each(func(i int, s half) (err error) {
+		all[i], err = s.look()
+		return err
+	})
+	return &all, err
 }
 
 // look lists OUTPUT and chatd's chains with their rules, as iptables -S prints them, by one
@@ -55,11 +54,11 @@ func chainsIn(lines []string) map[string][]string {
 	return chains
 }
 
-// rules lists the rules of one chain. One that is gone, as after "nft flush ruleset", has none.
-func (s half) rules(chain string) ([]string, error) {
-	list, err := s.ipt.List("filter", chain)
+// output lists the rules of OUTPUT. One that is gone, as after "nft flush ruleset", has none.
+func (s half) output() ([]string, error) {
+	list, err := s.ipt.List("filter", "OUTPUT")
 	if err != nil && !isNotExist(err) {
-		return nil, fmt.Errorf("cannot list the %s chain %s: %w", s.name, chain, locked(err))
+		return nil, fmt.Errorf("cannot list the %s chain OUTPUT: %w", s.name, locked(err))
 	}
 	return slices.DeleteFunc(list, func(line string) bool { return !strings.HasPrefix(line, "-A ") }), nil
 }

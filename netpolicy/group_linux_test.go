@@ -121,20 +121,17 @@ func groupFailures(all []groupTry) (bad []string) {
 
 // TestGroup: with a policy's gid a uid reaches what is listed, and without it nothing.
 func TestGroup(t *testing.T) {
-	needsRoot(t)
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table, s := newTable(t, set), newGroupStage(t)
-			policies := groupPolicy(t, s.opened.port)
-			must.Do(t, table.Apply(t.Context(), policies))
-			if drift, err := table.Drift(); err != nil || len(drift) > 0 {
-				t.Errorf("drift: %q, %v", drift, err)
-			}
-			for _, f := range groupFailures(s.groupTries()) {
-				t.Error(f)
-			}
-		})
-	}
+	eachBackend(t, func(t *testing.T, set tools) {
+		table, s := newTable(t, set), newGroupStage(t)
+		policies := groupPolicy(t, s.opened.port)
+		must.Do(t, table.Apply(t.Context(), policies))
+		if drift, err := table.Drift(); err != nil || len(drift) > 0 {
+			t.Errorf("drift: %q, %v", drift, err)
+		}
+		for _, f := range groupFailures(s.groupTries()) {
+			t.Error(f)
+		}
+	})
 }
 
 // TestGroupTriesCanFail breaks one rule at a time: some try, and Drift, must notice it.

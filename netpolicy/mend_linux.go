@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 )
 
 // Mend restores rules that were changed since the last successful Apply, and returns the changes as
@@ -19,15 +17,16 @@ func (t *Table) Mend(ctx context.Context) (found []string, err error) {
 		return nil, errors.New("cannot mend the network policy: it has not been applied since chatd started")
 	}
 	var lost [2][]string
-	var errs [2]error
-	t.each(func(i int, s half) {
-		lost[i], errs[i] = s.mendJump(ctx, t.last, flatten(t.opts, t.last), t.opts.Range)
+	segments := flatten(t.opts, t.last)
+	err = t.each(func(i int, s half) (err error) {
+		lost[i], err = s.mendJump(ctx, t.last, segments, t.opts.Range)
+		return err
 	})
 	found = append(lost[0], lost[1]...)
-	if errors.Join(errs[:]...) == nil {
-		drift, derr := t.drift()
+	if err == nil {
+		drift, err := t.drift()
 		found = append(found, drift...)
-		if derr == nil && len(drift) == 0 {
+		if err == nil && len(drift) == 0 {
 			return found, nil
 		}
 	}
@@ -38,42 +37,18 @@ func (t *Table) Mend(ctx context.Context) (found []string, err error) {
 	return found, nil
 }
 
-// each does something for both families at the same time.
-func (t *Table) each(do func(i int, s half)) {
-	var all sync.WaitGroup
-	for i, s := range t.sides {
-		all.Go(func() { do(i, s) })
-	}
-	all.Wait()
-}
-
 // mendJump looks at OUTPUT alone, which is one program, and writes everything of this family
 // where its jump does not stand.
 func (s half) mendJump(
 	ctx context.Context, policies []Policy, segments []segment, r Range,
 ) (found []string, err error) {
-	output, err := s.rules("OUTPUT")
+	output, err := s.output()
 	if err != nil || jumpStands(output, r) {
 		return nil, err
 	}
-	text := strings.TrimSuffix(restoreText(s.family, policies, segments, nil), "COMMIT\n") + jumpText(r,
-		jumps(output)) + "COMMIT\n"
-	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
-		return nil, fmt.Errorf("cannot write the %s chains and their jump: %w", s.name, err)
+	text := restoreText(s.family, policies, segments, nil, jumpRules(r, jumps(output))...)
+	if err := s.transact(ctx, "write the %s chains and their jump", text); err != nil {
+		return nil, err
 	}
 	return jumpDrift(s.name, output, r), nil
-}
-
-// jumpText takes rules out of OUTPUT and puts the jump at its head.
-func jumpText(r Range, out []string) string {
-	return deleteText(out) + "-I OUTPUT 1 " + strings.Join(jumpSpec(r), " ") + "\n"
-}
-
-// deleteText takes these rules, as iptables -S prints them, out of their chain.
-func deleteText(out []string) string {
-	var text strings.Builder
-	for _, rule := range out {
-		text.WriteString(strings.Replace(rule, "-A ", "-D ", 1) + "\n")
-	}
-	return text.String()
 }

@@ -21,7 +21,7 @@ import (
 // TestMendJumpFirst: whatever took the wall away, what comes back first is all that a packet of
 // a chat meets, after one look at OUTPUT and nothing else. What was started is written down.
 func TestMendJumpFirst(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	logged, started := logStarts(t, hostTools)
 	table := must.Get(open(Options{Range: Range{Low: 70000, High: 70999}, ProbeUID: 70999}, logged))(t)
 	policies := []Policy{{Profile: "a", Blocks: []Range{{70000, 70099}}}}
@@ -78,7 +78,7 @@ func logStarts(t *testing.T, set tools) (logged tools, started func() []string) 
 
 // TestWatch changes the rules as a stranger would, and not at all.
 func TestWatch(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	ctx, stop := context.WithCancel(t.Context())
 	var seen, heard atomic.Int32
 	ended := make(chan error, 1)
@@ -137,25 +137,22 @@ func TestChainDrift(t *testing.T) {
 // TestLooksOnce: however many chains there are, one program of each family lists them, and
 // says of each what iptables -S CHAIN says.
 func TestLooksOnce(t *testing.T) {
-	needsRoot(t)
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			logged, started := logStarts(t, set)
-			table := newTable(t, logged)
-			apply(t, table, manyPolicies(t, 40))
-			want := []map[string][]string{chainByChain(t, set.iptables), chainByChain(t, set.ip6tables)}
-			before := len(started())
-			s := must.Get(table.look())(t)
-			if lines := started()[before:]; len(lines) != 2 {
-				t.Errorf("one look started %d programs, want 2:\n%s", len(lines), strings.Join(lines, ""))
+	eachBackend(t, func(t *testing.T, set tools) {
+		logged, started := logStarts(t, set)
+		table := newTable(t, logged)
+		apply(t, table, manyPolicies(t, 40))
+		want := []map[string][]string{chainByChain(t, set.iptables), chainByChain(t, set.ip6tables)}
+		before := len(started())
+		s := must.Get(table.look())(t)
+		if lines := started()[before:]; len(lines) != 2 {
+			t.Errorf("one look started %d programs, want 2:\n%s", len(lines), strings.Join(lines, ""))
+		}
+		for i, chains := range s {
+			if !maps.EqualFunc(chains, want[i], slices.Equal) || len(chains) < 40 {
+				t.Errorf("%s: %d chains:\n%q\nwant %d:\n%q", table.sides[i].name, len(chains), chains, len(want[i]), want[i])
 			}
-			for i, chains := range s {
-				if !maps.EqualFunc(chains, want[i], slices.Equal) || len(chains) < 40 {
-					t.Errorf("%s: %d chains:\n%q\nwant %d:\n%q", table.sides[i].name, len(chains), chains, len(want[i]), want[i])
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // chainByChain are the rules of OUTPUT and of chatd's chains, each listed by itself.

@@ -1,9 +1,10 @@
 package netpolicy
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net/netip"
+	"net"
 	"strings"
 	"time"
 
@@ -34,9 +35,9 @@ func (t *Table) Probe() chat.Layer {
 		return l
 	}
 	l.State, l.Fix = chat.LayerUnknown, "give the host a route, or lo its address: nothing was refused"
-	for _, try := range []attempt{{"192.0.2.1", 443, false}, {"192.0.2.1", 53, true},
-		{"2001:db8::1", 443, false}, {"2001:db8::1", 53, true}} {
-		tried(&l, try.String(), sys.AsUID(t.opts.ProbeUID, try.send))
+	for _, to := range []string{"192.0.2.1", "2001:db8::1"} {
+		tried(&l, to+" by TCP", t.send("tcp", net.JoinHostPort(to, "443")))
+		tried(&l, to+" by UDP", t.send("udp", net.JoinHostPort(to, "53")))
 	}
 	t.probeLoopback(&l)
 	return l
@@ -66,111 +67,27 @@ const fixAccept = "look for a rule that accepts chats before the chain CHATD"
 
 // probeListener connects as ProbeUID to a fresh listener of root.
 func (t *Table) probeListener(host string) error {
-	addr := netip.MustParseAddr(host)
-	fd, port, err := listen(addr)
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return err
 	}
-	err = sys.AsUID(t.opts.ProbeUID, attempt{host, port, false}.send)
-	return errors.Join(err, unix.Close(fd))
+	defer l.Close()
+	return t.send("tcp", l.Addr().String())
 }
 
-func listen(addr netip.Addr) (fd, port int, err error) {
-	fd, err = socket(addr, false)
-	if err != nil {
-		return -1, 0, err
-	}
-	if err = errors.Join(unix.Bind(fd, sockaddr(addr, 0)), unix.Listen(fd, 4)); err != nil {
-		return -1, 0, errors.Join(fmt.Errorf("cannot listen on %s: %w", addr, err), unix.Close(fd))
-	}
-	name, err := unix.Getsockname(fd)
-	switch a := name.(type) {
-	case *unix.SockaddrInet4:
-		return fd, a.Port, nil
-	case *unix.SockaddrInet6:
-		return fd, a.Port, nil
-	}
-	return -1, 0, errors.Join(fmt.Errorf("cannot learn the port of a listener on %s: %w", addr, err),
-		unix.Close(fd))
-}
-
-func socket(addr netip.Addr, udp bool) (int, error) {
-	domain, kind := unix.AF_INET6, unix.SOCK_STREAM
-	if addr.Is4() {
-		domain = unix.AF_INET
-	}
-	if udp {
-		kind = unix.SOCK_DGRAM
-	}
-	fd, err := unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("cannot make a socket for %s: %w", addr, err)
-	}
-	return fd, nil
-}
-
-func sockaddr(addr netip.Addr, port int) unix.Sockaddr {
-	if addr.Is4() {
-		return &unix.SockaddrInet4{Addr: addr.As4(), Port: port}
-	}
-	return &unix.SockaddrInet6{Addr: addr.As16(), Port: port}
-}
-
-// attempt is one thing to send, by the calling thread's uid.
-type attempt struct {
-	host string
-	port int
-	udp  bool
-}
-
-func (a attempt) String() string {
-	if a.udp {
-		return a.host + " by UDP"
-	}
-	return a.host + " by TCP"
-}
-
-// send connects, or sends one empty datagram. nil is an answer, or with UDP that
-// the datagram left.
-func (a attempt) send() (err error) {
-	addr := netip.MustParseAddr(a.host)
-	fd, err := socket(addr, a.udp)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	if a.udp {
-		return unix.Sendto(fd, nil, 0, sockaddr(addr, a.port))
-	}
-	err = unix.Connect(fd, sockaddr(addr, a.port))
-	if !errors.Is(err, unix.EINPROGRESS) {
-		return err
-	}
-	return await(fd)
-}
-
-// await is what became of a connection under way; ETIMEDOUT after its timeout.
-func await(fd int) error {
-	ready, deadline := 0, time.Now().Add(probeTimeout)
-	for ready == 0 {
-		left := time.Until(deadline)
-		if left <= 0 {
-			return unix.ETIMEDOUT
+// send connects as ProbeUID, or sends one empty datagram. nil is an answer, or with UDP that the
+// datagram left.
+func (t *Table) send(network, address string) error {
+	return sys.AsUID(t.opts.ProbeUID, func() error {
+		c, err := net.DialTimeout(network, address, probeTimeout)
+		if err != nil {
+			return err
 		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(left.Milliseconds())+1)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("cannot wait for a connection: %w", err)
+		if network == "udp" {
+			_, err = c.Write(nil)
 		}
-		ready = max(n, 0)
-	}
-	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err != nil {
-		return fmt.Errorf("cannot ask what became of a connection: %w", err)
-	}
-	if code != 0 {
-		return unix.Errno(code)
-	}
-	return nil
+		return errors.Join(err, c.Close())
+	})
 }
 
 // refused are the answers of a wall: a reset for TCP, EPERM for the rest, or the
@@ -193,7 +110,7 @@ func answer(err error) string {
 		return "refused"
 	case nowhere(err):
 		return "has no route"
-	case errors.Is(err, unix.ETIMEDOUT):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, unix.ETIMEDOUT):
 		return "got no answer"
 	}
 	return err.Error()

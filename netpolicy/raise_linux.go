@@ -20,15 +20,13 @@ import (
 func (t *Table) Raise(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var errs []error
-	for _, s := range t.sides {
-		err := s.raiseChains(ctx)
-		if err == nil {
-			err = s.raiseJump(ctx, t.opts.Range)
+	err := t.each(func(_ int, s half) error {
+		if err := s.raiseChains(ctx); err != nil {
+			return err
 		}
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
+		return s.raiseJump(ctx, t.opts.Range)
+	})
+	if err != nil {
 		return fmt.Errorf("cannot raise the wall for uids %s: %w", t.opts.Range, err)
 	}
 	return nil
@@ -44,13 +42,13 @@ func (s half) raiseChains(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot look for the %s chain %s: %w", s.name, whoChain, locked(err))
 		}
-		if _, err = command(ctx, raiseText(s.family, !known), s.restore, "-w", s.wait,
-			"--noflush"); err == nil {
+		err = s.transact(ctx, "write the %s chains", raiseText(s.family, !known))
+		if err == nil {
 			return nil
 		}
 		errs = append(errs, err)
 	}
-	return fmt.Errorf("cannot write the %s chains: %w", s.name, errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
 // raiseText is the transaction of raiseChains.
@@ -66,7 +64,7 @@ func raiseText(f family, newWho bool) string {
 // raiseJump puts this range's jump at the head of OUTPUT. A jump of another range
 // stays, behind it: the chats of that range have no other wall.
 func (s half) raiseJump(ctx context.Context, r Range) error {
-	output, err := s.rules("OUTPUT")
+	output, err := s.output()
 	if err != nil {
 		return err
 	}

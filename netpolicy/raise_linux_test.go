@@ -29,42 +29,36 @@ func listing(t testing.TB, set tools) string {
 
 // Where nothing stands, Raise writes what Apply without policies writes.
 func TestRaiseIsTheClosedWall(t *testing.T) {
-	needsRoot(t)
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table := newTable(t, set)
-			apply(t, table, nil)
-			want := listing(t, set)
-			must.Do(t, table.Remove(t.Context()))
-			for range 2 { // once, and again
-				raise(t, table)
-				got := listing(t, set)
-				expect.True(t, got == want, "Raise wrote\n%s\nwant\n%s", got, want)
-			}
-		})
-	}
+	eachBackend(t, func(t *testing.T, set tools) {
+		table := newTable(t, set)
+		apply(t, table, nil)
+		want := listing(t, set)
+		must.Do(t, table.Remove(t.Context()))
+		for range 2 { // once, and again
+			raise(t, table)
+			got := listing(t, set)
+			expect.True(t, got == want, "Raise wrote\n%s\nwant\n%s", got, want)
+		}
+	})
 }
 
 // Beside a daemon Raise changes nothing that the daemon would notice.
 func TestRaiseKeepsPolicies(t *testing.T) {
-	needsRoot(t)
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table, beside := newTable(t, set), newTable(t, set)
-			apply(t, table, manyPolicies(t, 40))
-			want := listing(t, set)
-			raise(t, beside)
-			got := listing(t, set)
-			expect.True(t, got == want, "Raise made\n%s\nof\n%s", got, want)
-			found := drift(t, table)
-			expect.True(t, len(found) == 0, "the daemon finds %q", found)
-		})
-	}
+	eachBackend(t, func(t *testing.T, set tools) {
+		table, beside := newTable(t, set), newTable(t, set)
+		apply(t, table, manyPolicies(t, 40))
+		want := listing(t, set)
+		raise(t, beside)
+		got := listing(t, set)
+		expect.True(t, got == want, "Raise made\n%s\nof\n%s", got, want)
+		found := drift(t, table)
+		expect.True(t, len(found) == 0, "the daemon finds %q", found)
+	})
 }
 
 // Raise mends what others broke and keeps the allows that are left.
 func TestRaiseMends(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for _, c := range []struct {
 		name, line string
 		left       string // of the drift, what only the daemon can mend
@@ -93,7 +87,7 @@ func TestRaiseMends(t *testing.T) {
 
 // A jump for other uids stays: it is the only wall of chats of that range.
 func TestRaiseKeepsAnotherRange(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	table := newTable(t, hostTools)
 	run(t, "iptables -N CHATD; iptables -I OUTPUT -m owner --uid-owner 70000-80000 -j CHATD")
 	for range 2 {
@@ -106,7 +100,7 @@ func TestRaiseKeepsAnotherRange(t *testing.T) {
 
 // The lock is waited for as long as the options say.
 func TestRaiseWaitsForTheLock(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	o := testOptions
 	for wait, want := range map[time.Duration]string{0: "-w 10 ", time.Minute: "-w 60 "} {
 		o.LockWait = wait
@@ -122,7 +116,7 @@ func TestRaiseWaitsForTheLock(t *testing.T) {
 
 // A family that cannot be raised is an error that names it; the other stands.
 func TestRaiseWithoutAFamily(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	table := newTable(t, hostTools)
 	whole := table.sides[1]
 	t.Cleanup(func() { table.sides[1] = whole })
@@ -164,7 +158,7 @@ func closed(t *testing.T, host string, port int, proto string) {
 // TestClaim: of one network namespace one process has the rules, until it ends; another is told
 // its pid. A flush of all rules takes nothing away.
 func TestClaim(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	expect.NoError(t, sys.OnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
@@ -173,8 +167,8 @@ func TestClaim(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if out, err := execute(t.Context(), "", "nft", "flush", "ruleset"); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+		if err := execute(t.Context(), "", "nft", "flush", "ruleset"); err != nil {
+			return err
 		}
 		second, err := Claim()
 		if !errors.Is(err, chat.ErrBusy) ||

@@ -87,14 +87,14 @@ func deniedOf(is func(netip.Addr) bool) []netip.Prefix {
 }
 
 // restoreText is the whole content of chatd's chains for one family, as
-// iptables-restore(8) reads it. Each ":CHAIN" line empties that chain in the
-// same transaction that fills it again, so no packet sees a half-written wall.
-func restoreText(f family, policies []Policy, segments []segment, stale []string) string {
+// iptables-restore(8) reads it, and last some rules of other chains. Each ":CHAIN" line empties that
+// chain in the same transaction that fills it again, so no packet sees a half-written wall.
+func restoreText(f family, policies []Policy, segments []segment, stale []string, last ...string) string {
 	rules := append(baseRules(f), treeRules(segments, policies)...)
 	for i, p := range policies {
 		rules = append(rules, policyRules(f, chainOf(i), p)...)
 	}
-	return transaction(chainsOf(rules, policies), rules, stale)
+	return transaction(chainsOf(rules, policies), append(rules, last...), stale)
 }
 
 // baseRules are what the wall has whatever the policies are. Without anything

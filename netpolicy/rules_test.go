@@ -17,8 +17,7 @@ var pureOptions = Options{Range: Range{1000, 99999}, ProbeUID: 99999}
 
 func mustAllow(t testing.TB, s string) chat.Allow {
 	t.Helper()
-	a := must.Get(chat.ParseAllow(s))(t)
-	return a
+	return must.Get(chat.ParseAllow(s))(t)
 }
 
 func manyPolicies(t testing.TB, n int) []Policy {

@@ -97,37 +97,52 @@ func (t *Table) Apply(ctx context.Context, policies []Policy) error {
 
 func (t *Table) test(ctx context.Context, policies []Policy) error {
 	segments := flatten(t.opts, policies)
-	var errs [2]error
-	t.each(func(i int, s half) {
-		text := restoreText(s.family, policies, segments, nil)
-		if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush", "--test"); err != nil {
-			errs[i] = fmt.Errorf("cannot use the %s rules: %w", s.name, err)
-		}
+	return t.each(func(_ int, s half) error {
+		return s.transact(ctx, "use the %s rules", restoreText(s.family, policies, segments, nil), "--test")
 	})
-	return errors.Join(errs[:]...)
 }
 
 func (t *Table) write(ctx context.Context, policies []Policy) error {
 	segments := flatten(t.opts, policies)
 	var there [2]map[string][]string
-	var errs [2]error
-	t.each(func(i int, s half) {
-		if there[i], errs[i] = s.look(); errs[i] == nil {
-			errs[i] = s.writeChains(ctx, policies, segments, there[i])
+	err := t.each(func(i int, s half) (err error) {
+		if there[i], err = s.look(); err == nil {
+			err = s.writeChains(ctx, policies, segments, there[i])
 		}
+		return err
 	})
-	if err := errors.Join(errs[:]...); err != nil {
-		return err
-	}
-	t.each(func(i int, s half) { errs[i] = s.writeJump(ctx, t.opts.Range, there[i]["OUTPUT"]) })
-	if err := errors.Join(errs[:]...); err != nil {
-		return err
-	}
-	saved, err := t.look()
 	if err != nil {
 		return err
 	}
-	t.saved = saved
+	err = t.each(func(i int, s half) error { return s.writeJump(ctx, t.opts.Range, there[i]["OUTPUT"]) })
+	if err != nil {
+		return err
+	}
+	saved, err := t.look()
+	if err == nil {
+		t.saved = saved
+	}
+	return err
+}
+
+// each does something for both families at the same time.
+func (t *Table) each(do func(i int, s half) error) error {
+	var errs [2]error
+	var all sync.WaitGroup
+	for i, s := range t.sides {
+		all.Go(func() { errs[i] = do(i, s) })
+	}
+	all.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// transact changes the rules that a restore text names, all or none; what, with the family's name,
+// says for what.
+func (s half) transact(ctx context.Context, what, text string, options ...string) error {
+	args := append([]string{"-w", s.wait, "--noflush"}, options...)
+	if err := command(ctx, text, s.restore, args...); err != nil {
+		return fmt.Errorf("cannot "+what+": %w", s.name, err)
+	}
 	return nil
 }
 
@@ -144,11 +159,7 @@ func (s half) writeChains(
 		}
 	}
 	slices.Sort(stale)
-	text := restoreText(s.family, policies, segments, stale)
-	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
-		return fmt.Errorf("cannot write the %s chains: %w", s.name, err)
-	}
-	return nil
+	return s.transact(ctx, "write the %s chains", restoreText(s.family, policies, segments, stale))
 }
 
 func jumpSpec(r Range) []string {
@@ -181,46 +192,20 @@ func (s half) writeJump(ctx context.Context, r Range, output []string) error {
 // replaceJumps takes rules of OUTPUT out and puts the jump at its head, in one
 // transaction.
 func (s half) replaceJumps(ctx context.Context, r Range, out []string) error {
-	text := "*filter\n" + jumpText(r, out) + "COMMIT\n"
-	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
-		return fmt.Errorf("cannot put the %s jump at the head of OUTPUT: %w", s.name, err)
-	}
-	return nil
+	return s.transact(ctx, "put the %s jump at the head of OUTPUT", transaction(nil, jumpRules(r, out), nil))
 }
 
-// removeJump takes every jump to CHATD out of OUTPUT.
-func (s half) removeJump(ctx context.Context) error {
-	output, err := s.rules("OUTPUT")
-	if err != nil {
-		return err
-	}
-	out := jumps(output)
-	if len(out) == 0 {
-		return nil
-	}
-	text := "*filter\n" + deleteText(out) + "COMMIT\n"
-	if _, err := command(ctx, text, s.restore, "-w", s.wait, "--noflush"); err != nil {
-		return fmt.Errorf("cannot take the %s jump out of OUTPUT: %w", s.name, err)
-	}
-	return nil
+// jumpRules take rules out of OUTPUT and put the jump at its head.
+func jumpRules(r Range, out []string) []string {
+	return append(deletions(out), "-I OUTPUT 1 "+strings.Join(jumpSpec(r), " "))
 }
 
-// removeChains empties and deletes every chain of chatd in one transaction.
-func (s half) removeChains(ctx context.Context) error {
-	there, err := s.look()
-	if err != nil {
-		return err
+// deletions take these rules, as iptables -S prints them, out of their chain.
+func deletions(out []string) (rules []string) {
+	for _, rule := range out {
+		rules = append(rules, strings.Replace(rule, "-A ", "-D ", 1))
 	}
-	delete(there, "OUTPUT")
-	chains := slices.Sorted(maps.Keys(there))
-	if len(chains) == 0 {
-		return nil
-	}
-	if _, err := command(ctx, transaction(nil, nil, chains), s.restore, "-w", s.wait,
-		"--noflush"); err != nil {
-		return fmt.Errorf("cannot delete the %s chains: %w", s.name, err)
-	}
-	return nil
+	return rules
 }
 
 // Remove takes every rule and chain of chatd away; after it chats are not
@@ -228,16 +213,20 @@ func (s half) removeChains(ctx context.Context) error {
 func (t *Table) Remove(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var errs []error
-	for _, s := range t.sides {
-		if err := s.removeJump(ctx); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, s.removeChains(ctx))
-	}
 	t.last, t.saved = nil, nil
-	return errors.Join(errs...)
+	return t.each(func(_ int, s half) error {
+		there, err := s.look()
+		if err != nil {
+			return err
+		}
+		jumps := jumps(there["OUTPUT"])
+		delete(there, "OUTPUT")
+		if len(there)+len(jumps) == 0 {
+			return nil
+		}
+		chains := slices.Sorted(maps.Keys(there))
+		return s.transact(ctx, "remove the %s rules", transaction(nil, deletions(jumps), chains))
+	})
 }
 
 func isOurs(chain string) bool {

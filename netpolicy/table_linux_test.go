@@ -29,8 +29,7 @@ func apply(t testing.TB, table *Table, policies []Policy) {
 
 func drift(t testing.TB, table *Table) []string {
 	t.Helper()
-	found := must.Get(table.Drift())(t)
-	return found
+	return must.Get(table.Drift())(t)
 }
 
 // ours is every trace of chatd in the kernel's rules.
@@ -39,30 +38,27 @@ func ours(t testing.TB, set tools) string {
 }
 
 func TestApplyTwiceAndRemove(t *testing.T) {
-	needsRoot(t)
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table := newTable(t, set)
-			found := drift(t, table)
-			expect.True(t, len(found) == 1, "before Apply: %q", found)
-			many := manyPolicies(t, 40)
-			apply(t, table, many)
-			once := ours(t, set)
-			apply(t, table, many)
-			twice := ours(t, set)
-			expect.True(t, twice == once, "a second Apply left\n%s\nafter\n%s", twice, once)
-			found = drift(t, table)
-			expect.True(t, len(found) == 0, "after Apply: %q", found)
-			apply(t, table, many[:1])
-			if left := ours(t, set); strings.Contains(left, "CHATD-P1 ") || strings.Contains(left, "CHATD-T") {
-				t.Errorf("chains of policies that are gone: %s", left)
-			}
-			for range 2 {
-				expect.NoError(t, table.Remove(t.Context()))
-			}
-			expect.Equal(t, ours(t, set), "", "Remove left")
-		})
-	}
+	eachBackend(t, func(t *testing.T, set tools) {
+		table := newTable(t, set)
+		found := drift(t, table)
+		expect.True(t, len(found) == 1, "before Apply: %q", found)
+		many := manyPolicies(t, 40)
+		apply(t, table, many)
+		once := ours(t, set)
+		apply(t, table, many)
+		twice := ours(t, set)
+		expect.True(t, twice == once, "a second Apply left\n%s\nafter\n%s", twice, once)
+		found = drift(t, table)
+		expect.True(t, len(found) == 0, "after Apply: %q", found)
+		apply(t, table, many[:1])
+		if left := ours(t, set); strings.Contains(left, "CHATD-P1 ") || strings.Contains(left, "CHATD-T") {
+			t.Errorf("chains of policies that are gone: %s", left)
+		}
+		for range 2 {
+			expect.NoError(t, table.Remove(t.Context()))
+		}
+		expect.Equal(t, ours(t, set), "", "Remove left")
+	})
 }
 
 // A second Table, as after a restart of chatd, must take the wall over without an open connection
@@ -135,29 +131,26 @@ func TestTightenedPolicyCutsConnections(t *testing.T) {
 }
 
 func TestDriftIsFoundAndMended(t *testing.T) {
-	needsRoot(t)
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table := newTable(t, set)
-			for _, line := range []string{
-				"IPT -F", "IP6 -F", "IPT -D OUTPUT 1", "IP6 -D OUTPUT 1", "IPT -I OUTPUT 1 -o lo -j ACCEPT", "IP6 -I OUTPUT 1 -o lo -j ACCEPT",
-				"IPT -F CHATD-NO", "IPT -I CHATD 1 -j ACCEPT", "IPT -D CHATD-META 1", "IP6 -A CHATD-DENY -j ACCEPT", "IPT -N CHATD-X",
-				"IPT -I OUTPUT 2 -m owner --uid-owner 1879048192-1895825407 -j CHATD", "IPT -I OUTPUT 1 -m owner --uid-owner 5 -j CHATD",
-			} {
-				apply(t, table, testPolicy(t, 7777))
-				good := ours(t, set)
-				run(t, strings.NewReplacer("IPT", set.iptables, "IP6", set.ip6tables).Replace(line))
-				found := drift(t, table)
-				expect.True(t, len(found) != 0, "%s: not found", line)
-				apply(t, table, testPolicy(t, 7777))
-				if again := drift(t, table); len(again) != 0 || ours(t, set) != good {
-					t.Errorf("%s: not mended: %q\n%s", line, again, ours(t, set))
-				}
-				t.Logf("%s: %s", line, strings.Join(found, " "))
-				run(t, set.iptables+" -F OUTPUT; "+set.ip6tables+" -F OUTPUT")
+	eachBackend(t, func(t *testing.T, set tools) {
+		table := newTable(t, set)
+		for _, line := range []string{
+			"IPT -F", "IP6 -F", "IPT -D OUTPUT 1", "IP6 -D OUTPUT 1", "IPT -I OUTPUT 1 -o lo -j ACCEPT", "IP6 -I OUTPUT 1 -o lo -j ACCEPT",
+			"IPT -F CHATD-NO", "IPT -I CHATD 1 -j ACCEPT", "IPT -D CHATD-META 1", "IP6 -A CHATD-DENY -j ACCEPT", "IPT -N CHATD-X",
+			"IPT -I OUTPUT 2 -m owner --uid-owner 1879048192-1895825407 -j CHATD", "IPT -I OUTPUT 1 -m owner --uid-owner 5 -j CHATD",
+		} {
+			apply(t, table, testPolicy(t, 7777))
+			good := ours(t, set)
+			run(t, strings.NewReplacer("IPT", set.iptables, "IP6", set.ip6tables).Replace(line))
+			found := drift(t, table)
+			expect.True(t, len(found) != 0, "%s: not found", line)
+			apply(t, table, testPolicy(t, 7777))
+			if again := drift(t, table); len(again) != 0 || ours(t, set) != good {
+				t.Errorf("%s: not mended: %q\n%s", line, again, ours(t, set))
 			}
-		})
-	}
+			t.Logf("%s: %s", line, strings.Join(found, " "))
+			run(t, set.iptables+" -F OUTPUT; "+set.ip6tables+" -F OUTPUT")
+		}
+	})
 }
 
 func TestNeitherFamilyWhenOneFails(t *testing.T) {
@@ -237,7 +230,7 @@ func TestProbe(t *testing.T) {
 // TestProbeWithoutRoute: where nothing can be sent, nothing says that the wall stands; what lo
 // refuses does.
 func TestProbeWithoutRoute(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	if os.Getenv("CHATD_TEST_NO_ROUTE") == "" { // other tests make routes
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestProbeWithoutRoute$")
 		cmd.Env = append(os.Environ(), "CHATD_TEST_NO_ROUTE=1")
@@ -264,7 +257,7 @@ func TestProbeWithoutRoute(t *testing.T) {
 // TestProbeTries: what the probe sends gets through where nothing refuses it, so that its answer
 // says something.
 func TestProbeTries(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	table := newTable(t, hostTools)
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		expect.Is(t, table.probeListener(host), nil, "without rules %s", host)
@@ -278,7 +271,7 @@ func TestProbeTries(t *testing.T) {
 // ownMounts mounts dir over a directory for this process alone. It is called once for each.
 func ownMounts(t *testing.T, over string) {
 	t.Helper()
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	for _, act := range []func() error{
 		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
 		func() error { return unix.Mount("tmpfs", over, "tmpfs", 0, "mode=755") },
@@ -314,7 +307,7 @@ func TestSilentNameService(t *testing.T) {
 // TestHeldLock: while another program holds the xtables lock, a call fails as busy, says why and
 // changes nothing; when it is free again, the same call is done.
 func TestHeldLock(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	set, ok := backends()["legacy"]
 	if !ok {
 		t.Skip("no iptables-legacy, or it is the host's own")

@@ -13,8 +13,7 @@ import (
 
 func allow(t testing.TB, s string) chat.Allow {
 	t.Helper()
-	a := must.Get(chat.ParseAllow(s))(t)
-	return a
+	return must.Get(chat.ParseAllow(s))(t)
 }
 
 // testPolicy is what A and B have: one public and one private address, and one service of the host.
@@ -148,22 +147,19 @@ func failures(all []try) []string {
 }
 
 func TestWall(t *testing.T) {
-	needsRoot(t)
-	for name, set := range backends() {
-		t.Run(name, func(t *testing.T) {
-			table, s := newTable(t, set), newStage(t)
-			policies := testPolicy(t, s.opened.port)
-			must.Do(t, table.Apply(t.Context(), policies))
-			all := append(s.loopbackTries(), s.outsideTries()...)
-			for _, f := range failures(all) {
-				t.Error(f)
-			}
-			for who, srv := range map[string]*server{"B": s.b, "B's UDP": s.bUDP, "root": s.guarded} {
-				expect.Equal(t, srv.heard(), "", "%s heard", who)
-			}
-			t.Logf("%d probes", len(all))
-		})
-	}
+	eachBackend(t, func(t *testing.T, set tools) {
+		table, s := newTable(t, set), newStage(t)
+		policies := testPolicy(t, s.opened.port)
+		must.Do(t, table.Apply(t.Context(), policies))
+		all := append(s.loopbackTries(), s.outsideTries()...)
+		for _, f := range failures(all) {
+			t.Error(f)
+		}
+		for who, srv := range map[string]*server{"B": s.b, "B's UDP": s.bUDP, "root": s.guarded} {
+			expect.Equal(t, srv.heard(), "", "%s heard", who)
+		}
+		t.Logf("%d probes", len(all))
+	})
 }
 
 // Without rules, and with one rule broken, the same tries must come out

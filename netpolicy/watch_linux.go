@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // nfnlgrpNftables is NFNLGRP_NFTABLES of <linux/netfilter/nfnetlink.h>: every
@@ -43,9 +45,7 @@ func Watch(ctx context.Context, touched func(), changed func(context.Context)) e
 	heard, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() { ended <- hear(events, touched, heard) }()
 	for wait := time.Duration(0); ; wait = pause { // changes since the caller's last look were not observed
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if chat.Sleep(ctx, wait) != nil {
 			return watchEnd(ctx, <-ended)
 		}
 		changed(ctx)

@@ -66,16 +66,6 @@ const (
 
 var testOptions = Options{Range: Range{rangeLow, rangeHigh}, ProbeUID: probeUID}
 
-// needsRoot skips loudly, or fails where everything should be there.
-func needsRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root: network namespaces and iptables")
-	t.Skip("needs root: network namespaces and iptables")
-}
-
 // place is a network namespace: nil is the one the test runs in.
 type place struct{ fd int }
 
@@ -89,7 +79,7 @@ var world = struct {
 // a veth pair. It is made once and ends with the test process.
 func outside(t testing.TB) *place {
 	t.Helper()
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	world.Do(func() { world.outside, world.err = makeOutside() })
 	must.True(t, world.err == nil, "%v", world.err)
 	return world.outside
@@ -378,6 +368,15 @@ func backends() map[string]tools {
 	return all
 }
 
+// eachBackend runs a test with each.
+func eachBackend(t *testing.T, test func(*testing.T, tools)) {
+	t.Helper()
+	must.Root(t, "network namespaces and iptables")
+	for name, set := range backends() {
+		t.Run(name, func(t *testing.T) { test(t, set) })
+	}
+}
+
 // programOf is the file that is run by that name; "" where there is none.
 func programOf(name string) string {
 	path, err := exec.LookPath(name)
@@ -393,8 +392,15 @@ func programOf(name string) string {
 // newTable opens a wall that is taken away again when the test ends.
 func newTable(t testing.TB, set tools) *Table {
 	t.Helper()
-	needsRoot(t)
+	must.Root(t, "network namespaces and iptables")
 	table := must.Get(open(testOptions, set))(t)
 	t.Cleanup(func() { expect.NoError(t, table.Remove(context.Background())) })
 	return table
+}
+
+func sockaddr(addr netip.Addr, port int) unix.Sockaddr {
+	if addr.Is4() {
+		return &unix.SockaddrInet4{Addr: addr.As4(), Port: port}
+	}
+	return &unix.SockaddrInet6{Addr: addr.As16(), Port: port}
 }

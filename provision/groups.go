@@ -75,17 +75,15 @@ func (g *cgroups) ownUnits() bool { return g.dirs.units && os.Getenv("INVOCATION
 func (g *cgroups) open(ctx context.Context, opt Options) error {
 	// Chats write to these disks, and read the programs in /usr.
 	dirs := []string{g.dirs.Homes, g.dirs.Tmp, g.dirs.VarTmp, "/usr"}
+	o := cgroup.Options{Name: opt.Cgroup, PAM: pamService, Dirs: dirs, Without: opt.Without,
+		StateFile: filepath.Join(opt.Run, "cgroup.json")}
 	if !g.dirs.units {
-		fs, err := cgroup.OpenFS(cgroup.Options{
-			Name: opt.Cgroup, StateFile: filepath.Join(opt.Run, "cgroup.json"), Dirs: dirs,
-			Without: opt.Without,
-		})
+		fs, err := cgroup.OpenFS(o)
 		if err == nil { // or a nil pointer would become a backend
 			g.groups = fs
 		}
 		return err
 	}
-	o := cgroup.UnitOptions{Name: opt.Cgroup, PAM: pamService, Dirs: dirs, Without: opt.Without}
 	if slices.Contains(opt.Without, chat.LayerTmp) {
 		o.PAM = "" // pam_namespace implements that layer
 	}

@@ -61,7 +61,7 @@ type line struct {
 	Tx      uint64            `json:"tx,omitempty"`
 	Action  string            `json:"action"`
 	Outcome string            `json:"outcome"`
-	Chat    string            `json:"chat,omitempty"`
+	Chat    chat.ID           `json:"chat,omitempty"`
 	UID     uint32            `json:"uid,omitempty"`
 	Caller  chat.Caller       `json:"caller"`
 	Argv    []string          `json:"argv,omitempty"`
@@ -74,7 +74,7 @@ func (e Event) line(now time.Time, tx uint64) line {
 	l := line{
 		Time: now.UTC().Format(time.RFC3339Nano), Tx: tx,
 		Action: cut(e.Action, maxWord), Outcome: cut(e.Outcome, maxWord),
-		Chat: cut(string(e.Chat), maxWord), UID: e.UID,
+		Chat: chat.ID(cut(string(e.Chat), maxWord)), UID: e.UID,
 		Caller: chat.Caller{Name: cut(e.Caller.Name, maxValue), UID: e.Caller.UID,
 			Role: chat.Role(cut(string(e.Caller.Role), maxWord))},
 	}
@@ -190,17 +190,11 @@ func (a *auditLog) append(l line) error {
 	return a.write(l)
 }
 
-// post queues committed lines and writes as many as it can.
+// post queues committed lines, if any, and writes as many as it can.
 func (a *auditLog) post(lines []line) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending = append(a.pending, lines...)
-	return a.drainLocked()
-}
-
-func (a *auditLog) drain() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return a.drainLocked()
 }
 

@@ -2,11 +2,11 @@ package state
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,23 +34,10 @@ func (s *Store) Backup(ctx context.Context) (b chat.Backup, err error) {
 	if err != nil {
 		return b, fmt.Errorf("cannot back up: %w", err)
 	}
-	draft := b.Path + ".new"
-	if err = s.writeParts(ctx, draft, parts, b.At); err == nil {
-		err = errors.Join(os.Rename(draft, b.Path), syncDir(s.opts.Dir))
-	}
-	if err != nil {
-		return b, errors.Join(fmt.Errorf("cannot back up to %s: %w", b.Path, err), s.removeDraft())
+	if err = s.writeParts(ctx, b, parts); err != nil {
+		return b, fmt.Errorf("cannot back up to %s: %w", b.Path, err)
 	}
 	return b, nil
-}
-
-// removeDraft removes what a backup left that did not come to its end.
-func (s *Store) removeDraft() error {
-	err := os.Remove(filepath.Join(s.opts.Dir, backupName+".new"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // parts are the open files of a backup: all of a log but the last, of which length bytes count.
@@ -85,54 +72,55 @@ func (s *Store) openParts(b *chat.Backup) (p parts, err error) {
 	return p, err
 }
 
-func (s *Store) writeParts(ctx context.Context, path string, p parts, at time.Time) error {
-	size := uint64(p.db.Size()) + keySize
-	for _, f := range p.logs {
-		if fi, err := f.Stat(); err == nil {
-			size += uint64(fi.Size())
+// part is one file of the archive.
+type part struct {
+	name  string
+	size  int64
+	write func(io.Writer) (int64, error)
+}
+
+// list returns the files with their sizes: the key first, the database last.
+func (p parts) list(key []byte) ([]part, error) {
+	all := []part{{keyName, keySize, bytes.NewReader(key).WriteTo}}
+	for i, log := range p.logs {
+		fi, err := log.Stat()
+		if err != nil {
+			return nil, err
 		}
+		size := fi.Size()
+		if i == len(p.logs)-1 {
+			size = p.length
+		}
+		all = append(all, part{filepath.Base(log.Name()), size, func(w io.Writer) (int64, error) {
+			return io.Copy(w, io.NewSectionReader(log, 0, size))
+		}})
+	}
+	return append(all, part{dbName, p.db.Size(), p.db.WriteTo}), nil
+}
+
+func (s *Store) writeParts(ctx context.Context, b chat.Backup, p parts) error {
+	all, err := p.list(s.key)
+	if err != nil {
+		return err
+	}
+	size := uint64(0)
+	for _, part := range all {
+		size += uint64(part.size)
 	}
 	if free, ok := freeBytes(s.opts.Dir); ok && free < size+leastFree {
 		return fmt.Errorf("it has %d bytes, and %d are free: %w", size, free, chat.ErrBusy)
 	}
-	if err := s.removeDraft(); err != nil {
-		return err
-	}
-	f, err := openPrivate(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if err != nil {
-		return err
-	}
-	out := tar.NewWriter(f)
-	put := func(name string, size int64, write func(io.Writer) (int64, error)) error {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: at}
-		if err := errors.Join(ctx.Err(), out.WriteHeader(h)); err != nil {
-			return err
+	return replaceFile(b.Path, func(f *os.File) error {
+		out := tar.NewWriter(f)
+		for _, part := range all {
+			h := &tar.Header{Name: part.name, Size: part.size, Mode: 0o600, ModTime: b.At}
+			if err := errors.Join(ctx.Err(), out.WriteHeader(h)); err != nil {
+				return err
+			}
+			if _, err := part.write(out); err != nil {
+				return err
+			}
 		}
-		_, err := write(out)
-		return err
-	}
-	err = put(keyName, keySize, func(w io.Writer) (int64, error) {
-		n, err := w.Write(s.key)
-		return int64(n), err
+		return out.Close()
 	})
-	for i, log := range p.logs {
-		fi, serr := log.Stat()
-		if err = errors.Join(err, serr); err != nil {
-			break
-		}
-		length := fi.Size()
-		if i == len(p.logs)-1 {
-			length = p.length
-		}
-		err = put(filepath.Base(log.Name()), length, func(w io.Writer) (int64, error) {
-			return io.Copy(w, io.NewSectionReader(log, 0, length))
-		})
-	}
-	if err == nil {
-		err = put(dbName, p.db.Size(), p.db.WriteTo)
-	}
-	if err == nil {
-		err = errors.Join(out.Close(), f.Sync())
-	}
-	return errors.Join(err, f.Close())
 }

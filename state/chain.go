@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 )
 
@@ -59,6 +60,18 @@ func readLine(r *bufio.Reader) (rawLine, error) {
 	return l, nil
 }
 
+// linesOf reads all lines. After an error there are no more.
+func linesOf(r io.Reader) iter.Seq2[rawLine, error] {
+	return func(yield func(rawLine, error) bool) {
+		for in := bufio.NewReaderSize(r, 64<<10); ; {
+			raw, err := readLine(in)
+			if errors.Is(err, io.EOF) || !yield(raw, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // chain verifies the lines of a log, each against the one before.
 type chain struct {
 	seq  uint64
@@ -68,7 +81,7 @@ type chain struct {
 // next takes one line. After an error the chain continues from this line as if it were valid, so
 // that a caller may read on.
 func (c *chain) next(raw rawLine) (line, error) {
-	l, err := parseLine(raw)
+	l, err := parseLine[line](raw)
 	switch {
 	case err != nil:
 	case l.Seq != c.seq+1:
@@ -81,23 +94,16 @@ func (c *chain) next(raw rawLine) (line, error) {
 	return l, err
 }
 
-func parseLine(raw rawLine) (l line, err error) {
-	if err := strictLine(raw, &l); err != nil {
-		return line{}, err
-	}
-	return l, nil
-}
-
-// strictLine reads one whole line into v.
-func strictLine(raw rawLine, v any) error {
+// parseLine reads one whole line as an event.
+func parseLine[T line | AuditLine](raw rawLine) (l T, err error) {
 	switch {
 	case !raw.whole:
-		return errors.New("it has no end")
+		return l, errors.New("it has no end")
 	case raw.size > maxLine:
-		return fmt.Errorf("it has %d bytes, want at most %d", raw.size, maxLine)
+		return l, fmt.Errorf("it has %d bytes, want at most %d", raw.size, maxLine)
 	}
-	if err := json.Unmarshal(raw.text, v); err != nil {
-		return fmt.Errorf("it is no event: %w", err)
+	if err := json.Unmarshal(raw.text, &l); err != nil {
+		return *new(T), fmt.Errorf("it is no event: %w", err)
 	}
-	return nil
+	return l, nil
 }

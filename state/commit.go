@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +29,7 @@ func (s *Store) commit(events []Event, change func(*bbolt.Tx) error, apply func(
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.log.drain(); err != nil {
+	if err := s.log.post(nil); err != nil {
 		return err
 	}
 	lines := make([]line, len(events))
@@ -93,11 +92,7 @@ func (s *Store) commitFailed(id int, err error) error {
 }
 
 func (s *Store) reload() error {
-	x, blocks, err := load(s.db)
-	if err != nil {
-		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
-	}
-	owners, err := loadOwners(s.db, x)
+	x, blocks, owners, err := load(s.db)
 	if err != nil {
 		return fmt.Errorf("cannot read %s again: %w", s.db.Path(), err)
 	}
@@ -143,9 +138,6 @@ func (s *Store) putBack(dirty []Record) {
 func (s *Store) Flush() error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
-	if s.broken != nil {
-		return s.broken
-	}
 	return s.flush()
 }
 
@@ -155,7 +147,7 @@ func (s *Store) flush() error {
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.log.drain(); err != nil {
+	if err := s.log.post(nil); err != nil {
 		return err
 	}
 	head, moved, err := s.log.sync()
@@ -177,34 +169,24 @@ func (s *Store) flush() error {
 	return s.rotate()
 }
 
-// background flushes about a second after a write was delayed, and is idle while none is. It
-// retries a flush that fails.
-func (s *Store) background() {
-	defer close(s.done)
-	for {
-		select {
-		case <-s.stop:
+// stirUp flushes about a second after a write was delayed, and again while that fails.
+func (s *Store) stirUp() {
+	if s.stirred.Swap(true) {
+		return
+	}
+	time.AfterFunc(flushDelay, func() {
+		s.writer.Lock()
+		s.stirred.Store(false)
+		err := s.flush()
+		s.writer.Unlock()
+		if errors.Is(err, errClosed) {
 			return
-		case <-s.stir:
 		}
-		select {
-		case <-s.stop:
-			return
-		case <-time.After(flushDelay):
-		}
-		err := s.Flush()
 		s.setBehind(err)
 		if err != nil {
 			s.stirUp()
 		}
-	}
-}
-
-func (s *Store) stirUp() {
-	select {
-	case s.stir <- struct{}{}:
-	default:
-	}
+	})
 }
 
 func (s *Store) setBehind(err error) {
@@ -221,18 +203,11 @@ func (s *Store) Behind() error {
 	return s.behind
 }
 
-func putOutbox(tx *bbolt.Tx, lines []line) error {
-	b := tx.Bucket(outboxBucket)
+func putOutbox(tx *bbolt.Tx, lines []line) (err error) {
 	for _, l := range lines {
-		v, err := json.Marshal(l)
-		if err != nil {
-			return err
-		}
-		if err := b.Put(binary.BigEndian.AppendUint64(nil, l.Tx), v); err != nil {
-			return err
-		}
+		err = errors.Join(err, put(tx, outboxBucket, binary.BigEndian.AppendUint64(nil, l.Tx), l))
 	}
-	return nil
+	return err
 }
 
 func emptyOutbox(tx *bbolt.Tx, upTo uint64) error {

@@ -24,19 +24,21 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open lock %s: %w", path, err)
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	for end := time.Now().Add(lockTimeout); errors.Is(err, syscall.EWOULDBLOCK) && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
+	end := time.Now().Add(lockTimeout)
+	for {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("cannot lock %s: another chatd holds it: %w", path,
-			chat.ErrBusy), f.Close())
+	switch {
+	case err == nil:
+		err = checkSame(f, path)
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		err = fmt.Errorf("another chatd holds it: %w", chat.ErrBusy)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", path, err), f.Close())
-	}
-	if err := checkSame(f, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", path, err), f.Close())
 	}
 	return f, nil

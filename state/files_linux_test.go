@@ -107,7 +107,7 @@ func TestOpenRefusesWhatWasMeddledWith(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			if c.root {
-				needRoot(t)
+				must.Root(t, "changes owners or mounts")
 			}
 			s := fresh(t)
 			must.Do(t, s.Close())
@@ -141,13 +141,4 @@ func TestKeyDraftOfACrash(t *testing.T) {
 	if s := open(t, Options{Dir: dir}); len(s.key) != keySize {
 		t.Errorf("key of %d bytes", len(s.key))
 	}
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
-	t.Skip("needs root: changes owners or mounts")
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -126,28 +125,27 @@ func (x *index) remove(r *Record) {
 
 // load reads the whole database into memory and refuses an inconsistent one, which could give a uid
 // twice.
-func load(db *bbolt.DB) (x *index, blocks []*block, err error) {
+func load(db *bbolt.DB) (x *index, blocks []*block, owners map[string]OwnerUse, err error) {
 	err = db.View(func(tx *bbolt.Tx) error {
 		if blocks, err = loadBlocks(tx); err != nil {
 			return err
 		}
-		bucket := tx.Bucket(recordBucket)
-		x = newIndex(bucket.Stats().KeyN)
-		return bucket.ForEach(func(k, v []byte) error { return x.load(k, v, blocks) })
+		x = newIndex(tx.Bucket(recordBucket).Stats().KeyN)
+		err = each(tx, recordBucket, "record", func(k []byte, r *Record) error { return x.load(k, r, blocks) })
+		if err == nil {
+			owners, err = countOwners(tx, x)
+		}
+		return err
 	})
-	return x, blocks, err
+	return x, blocks, owners, err
 }
 
-func (x *index) load(k, v []byte, blocks []*block) error {
-	r := new(Record)
-	if err := json.Unmarshal(v, r); err != nil {
-		return fmt.Errorf("cannot read the record under key %x: %w", k, err)
-	}
+func (x *index) load(k []byte, r *Record, blocks []*block) error {
 	if string(k) != string(uidKey(r.UID)) {
 		return fmt.Errorf("cannot use the record of chat %s: uid %d lies under key %x: %w", r.ID, r.UID, k,
 			chat.ErrInvalid)
 	}
-	if b := blockOf(blocks, r.UID); b == nil || r.UID >= b.Next {
+	if !isGiven(blocks, r.UID) {
 		return fmt.Errorf("cannot use the record of chat %s: uid %d was never given: %w", r.ID, r.UID,
 			chat.ErrInvalid)
 	}
@@ -158,12 +156,11 @@ func (x *index) load(k, v []byte, blocks []*block) error {
 	return nil
 }
 
-// take has r become after in what may change of a record, except for its last use.
+// take makes r what it is after a change, except for its last use.
 func (r *Record) take(after *Record) {
-	r.Phase, r.Account, r.Labels = after.Phase, after.Account, after.Labels
-	r.Unarchives = after.Unarchives
-	r.EgressAdd, r.EgressRemove = after.EgressAdd, after.EgressRemove
-	r.Profile, r.Env, r.Limits, r.Patched = after.Profile, after.Env, after.Limits, after.Patched
+	used := r.UsedAt
+	*r = *after
+	r.UsedAt = used
 	r.intern()
 }
 

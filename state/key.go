@@ -28,7 +28,7 @@ func installKey(dir string, db *bbolt.DB) ([]byte, error) {
 		return nil, err
 	}
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) && want == nil {
-		if err := createKey(dir, path); err != nil {
+		if err := createKey(path); err != nil {
 			return nil, err
 		}
 	}
@@ -48,12 +48,10 @@ func installKey(dir string, db *bbolt.DB) ([]byte, error) {
 	return key, nil
 }
 
-func keyPrint(db *bbolt.DB) (print []byte, err error) {
-	err = db.View(func(tx *bbolt.Tx) error {
-		print = bytes.Clone(tx.Bucket(metaBucket).Get(keyPrintKey))
-		return nil
+func keyPrint(db *bbolt.DB) ([]byte, error) {
+	return view(db, func(tx *bbolt.Tx) ([]byte, error) {
+		return bytes.Clone(tx.Bucket(metaBucket).Get(keyPrintKey)), nil
 	})
-	return print, err
 }
 
 func readKey(path string) ([]byte, error) {
@@ -72,31 +70,41 @@ func readKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// createKey writes a draft and renames it, so that a crash leaves no key or a whole one. The caller
-// holds the lock: no other process creates one simultaneously.
-func createKey(dir, path string) error {
-	aside := path + ".new"
-	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot create install key: %w", err)
-	}
+// createKey makes a new key. The caller holds the lock: no other process creates one simultaneously.
+func createKey(path string) error {
 	key := make([]byte, keySize)
 	rand.Read(key) // never fails, says crypto/rand
-	f, err := openPrivate(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	err := replaceFile(path, func(f *os.File) error {
+		_, err := f.Write(key)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("cannot create install key: %w", err)
-	}
-	_, err = f.Write(key)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(aside, path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("cannot create install key: %w", err), os.Remove(aside))
-	}
-	if err := syncDir(dir); err != nil {
 		return fmt.Errorf("cannot create install key: %w", err)
 	}
 	return nil
+}
+
+// replaceFile writes a private file aside and renames it, so that a crash leaves what was there or
+// all of it.
+func replaceFile(path string, write func(*os.File) error) error {
+	draft := path + ".new"
+	if err := removeIfThere(draft); err != nil {
+		return err
+	}
+	f, err := openPrivate(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	if err = write(f); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(draft, path)
+	}
+	if err != nil {
+		return errors.Join(err, removeIfThere(draft))
+	}
+	return syncDir(filepath.Dir(path))
 }
 
 // DeriveKey returns a key for another purpose than ids, derived of the install key. No id is: the

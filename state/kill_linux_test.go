@@ -177,7 +177,7 @@ func (w *witness) compare(t *testing.T, s *Store) {
 // TestFullDisk: on a full disk no change is half done or confirmed, and changes succeed when there
 // is room again.
 func TestFullDisk(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "changes owners or mounts")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fullDir+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -251,7 +251,7 @@ func (s *Store) fillAndGoOn(junk string) error {
 		}
 	}
 	delete(acknowledged, 0)
-	x, _, err := load(s.db)
+	x, _, _, err := load(s.db)
 	if err != nil || len(x.byID) != s.Len() || s.Len() != len(acknowledged) {
 		return fmt.Errorf("%d chats on disk, %d in memory, %d told: %v", len(x.byID), s.Len(), len(acknowledged), err)
 	}

@@ -27,7 +27,7 @@ func TestLazyIsFlushedByCloseAndByTime(t *testing.T) {
 	}
 	s.Touch(b.ID, used)
 	waitClean(t, s)
-	x, _, err := load(s.db)
+	x, _, _, err := load(s.db)
 	expect.True(t, err == nil && x.byID[b.ID].UsedAt.Equal(used),
 		"not written in the background: %v", err)
 }

@@ -153,6 +153,5 @@ func TestOwnersCount(t *testing.T) {
 
 func admitFor(t testing.TB, s *Store, owner, externalID string) Record {
 	t.Helper()
-	r := must.First(s.Admit(chat.Spec{ExternalID: externalID, Owner: owner}, event("create", "intent")))(t)
-	return r
+	return must.First(s.Admit(chat.Spec{ExternalID: externalID, Owner: owner}, event("create", "intent")))(t)
 }

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,22 +12,13 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"go.etcd.io/bbolt"
 )
 
 // AuditLine is one line of the audit log as it was written. It holds text of callers and chats
 // unchanged: escape it before printing it on a terminal.
 type AuditLine struct {
-	Seq     uint64            `json:"seq"`
-	Time    time.Time         `json:"time"`
-	Action  string            `json:"action"`
-	Outcome string            `json:"outcome"`
-	Chat    chat.ID           `json:"chat"`
-	UID     uint32            `json:"uid"`
-	Caller  chat.Caller       `json:"caller"`
-	Argv    []string          `json:"argv"`
-	ArgvCut int               `json:"argv_cut"`
-	Detail  map[string]string `json:"detail"`
+	line
+	Time time.Time `json:"time"`
 	// Text is the line itself, ASCII without a newline.
 	Text []byte `json:"-"`
 }
@@ -125,10 +115,8 @@ func (r *auditReader) follow(
 		if read += n; err != nil || turned || !follow {
 			return turned, err
 		}
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, followEvery) != nil {
 			return false, nil
-		case <-time.After(followEvery):
 		}
 	}
 }
@@ -136,27 +124,24 @@ func (r *auditReader) follow(
 // lines passes on the complete new lines of in, and returns how many bytes it read in complete
 // lines.
 func (r *auditReader) lines(in io.Reader) (size int64, err error) {
-	for b := bufio.NewReaderSize(in, 64<<10); ; {
-		raw, err := readLine(b)
-		if err == io.EOF || err == nil && !raw.whole {
-			return size, nil
-		}
-		if err != nil {
+	for raw, err := range linesOf(in) {
+		if err != nil || !raw.whole {
 			return size, err
 		}
 		size += raw.size
-		l := AuditLine{Text: raw.text}
-		if err := strictLine(raw, &l); err != nil {
+		l, err := parseLine[AuditLine](raw)
+		if err != nil {
 			return size, fmt.Errorf("the line after seq %d: %w: %w", r.seq, err, chat.ErrInvalid)
 		}
 		if l.Seq <= r.seq {
 			continue // of a log that was rotated while it was read
 		}
-		r.seq = l.Seq
+		r.seq, l.Text = l.Seq, raw.text
 		if err := r.each(l); err != nil {
 			return size, err
 		}
 	}
+	return size, nil
 }
 
 // CheckAudit verifies the log in a state directory without a daemon: that its lines form a chain
@@ -190,15 +175,13 @@ func keptHead(path string) (h head, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return h, fmt.Errorf("cannot read the database beside the audit log: %w", err)
 	}
-	db, err := openReadOnly(path, 100*time.Millisecond)
+	db, _, err := openDB(path, true, 100*time.Millisecond)
 	if err != nil {
 		return h, err
 	}
-	err = guarded(path, func() error {
-		return db.View(func(tx *bbolt.Tx) (err error) {
-			h, err = getHead(tx)
-			return err
-		})
+	err = guarded(path, func() (err error) {
+		h, err = view(db, getHead)
+		return err
 	})
 	return h, errors.Join(err, db.Close())
 }

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -9,29 +8,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The buckets of chatd.db and the keys of meta.
-var (
-	metaBucket   = []byte("meta")
-	recordBucket = []byte("records") // uid, 4 bytes big-endian → Record
-	blockBucket  = []byte("blocks")  // first uid → block
-	ownerBucket  = []byte("owners")  // owner → uids ever given, 8 bytes big-endian
-	outboxBucket = []byte("outbox")  // tx, 8 bytes big-endian → audit line without seq and prev
-
-	buckets = [][]byte{metaBucket, recordBucket, blockBucket, outboxBucket, scheduleBucket, ownerBucket}
-
-	formatKey   = []byte("format") // Version, in decimal
-	keyPrintKey = []byte("install_key_sha256")
-	headKey     = []byte("audit_head")
-)
-
 func putRecord(tx *bbolt.Tx, r *Record) error {
-	v, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	b := tx.Bucket(recordBucket)
-	b.FillPercent = 0.9 // keys only ever grow
-	return b.Put(uidKey(r.UID), v)
+	tx.Bucket(recordBucket).FillPercent = 0.9 // keys only ever grow
+	return put(tx, recordBucket, uidKey(r.UID), r)
 }
 
 // Admit returns the record of (owner, external id), and makes it if there is none: a derived id,
@@ -202,8 +181,8 @@ func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
 		return fmt.Errorf("cannot change chat %s: %w", id, err)
 	}
 	return s.change("change", id, by, true, func(r *Record) error {
-		if r.Phase == chat.Reaping {
-			return fmt.Errorf("it is being reaped: %w", chat.ErrWrongPhase)
+		if err := notReaping(r); err != nil {
+			return err
 		}
 		return r.Patch(p)
 	})
@@ -212,19 +191,40 @@ func (s *Store) Patch(id chat.ID, p chat.Patch, by Event) error {
 // change edits one record and writes the event: in one commit when durable,
 // else the event to the log and the record to memory.
 func (s *Store) change(verb string, id chat.ID, by Event, durable bool, edit func(*Record) error) error {
+	return s.act(verb, id, func(r *Record) error {
+		after := s.current(r)
+		if err := errors.Join(by.check(), edit(&after)); err != nil {
+			return err
+		}
+		return s.keep(r, &after, by.about(r), durable)
+	})
+}
+
+// act does something to a chat, whose error names both. do is called with writer held.
+func (s *Store) act(verb string, id chat.ID, do func(*Record) error) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
 	r := s.index.byID[id]
 	if r == nil {
 		return fmt.Errorf("cannot %s chat %s: %w", verb, chat.Quote(string(id)), chat.ErrNotFound)
 	}
-	after := s.current(r)
-	err := errors.Join(by.check(), edit(&after))
-	if err == nil {
-		err = s.keep(r, &after, by.about(r), durable)
-	}
-	if err != nil {
+	if err := do(r); err != nil {
 		return fmt.Errorf("cannot %s chat %s: %w", verb, id, err)
+	}
+	return nil
+}
+
+// commitAbout is commit with one event, about a chat.
+func (s *Store) commitAbout(r *Record, by Event, put func(*bbolt.Tx) error, apply func()) error {
+	if err := by.check(); err != nil {
+		return err
+	}
+	return s.commit([]Event{by.about(r)}, put, apply)
+}
+
+func notReaping(r *Record) error {
+	if r.Phase == chat.Reaping {
+		return fmt.Errorf("it is being reaped: %w", chat.ErrWrongPhase)
 	}
 	return nil
 }
@@ -254,26 +254,15 @@ func (s *Store) keep(r, after *Record, by Event, durable bool) error {
 // on return and in one commit with the event. Its uid is spent from then on. A ready chat cannot be
 // forgotten ([chat.ErrWrongPhase]): it would stay on the host without a record.
 func (s *Store) Forget(id chat.ID, by Event) error {
-	s.writer.Lock()
-	defer s.writer.Unlock()
-	r := s.index.byID[id]
-	if r == nil {
-		return fmt.Errorf("cannot forget chat %s: %w", chat.Quote(string(id)), chat.ErrNotFound)
-	}
-	if r.Phase == chat.Ready {
-		return fmt.Errorf("cannot forget chat %s: it is ready, not reaping: %w", id, chat.ErrWrongPhase)
-	}
-	err := by.check()
-	if err == nil {
-		err = s.commit([]Event{by.about(r)}, func(tx *bbolt.Tx) error {
+	return s.act("forget", id, func(r *Record) error {
+		if r.Phase == chat.Ready {
+			return fmt.Errorf("it is ready, not reaping: %w", chat.ErrWrongPhase)
+		}
+		return s.commitAbout(r, by, func(tx *bbolt.Tx) error {
 			return errors.Join(tx.Bucket(recordBucket).Delete(uidKey(r.UID)), forgetSchedules(tx, r.UID))
 		}, func() {
 			s.index.remove(r)
 			s.removeOwned(r.Owner)
 		})
-	}
-	if err != nil {
-		return fmt.Errorf("cannot forget chat %s: %w", id, err)
-	}
-	return nil
+	})
 }

@@ -1,7 +1,7 @@
 package state
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -77,7 +77,7 @@ func (s *Store) replay(kept head, outbox []line) error {
 		}
 	}
 	s.stirUp()
-	return s.log.drain()
+	return s.log.post(nil)
 }
 
 // end describes the file's contents after the head that the database names.
@@ -113,18 +113,13 @@ func readEnd(f *os.File, kept head) (end, error) {
 }
 
 func (e *end) scan(f *os.File, c *chain, trusted bool) error {
-	in := bufio.NewReaderSize(io.NewSectionReader(f, e.head.Offset, 1<<62), 64<<10)
-	for {
-		raw, err := readLine(in)
-		if err == io.EOF {
-			return nil
-		}
+	for raw, err := range linesOf(io.NewSectionReader(f, e.head.Offset, 1<<62)) {
 		if err != nil {
 			return err
 		}
 		if !raw.whole {
 			e.torn = raw.size
-			return nil
+			break
 		}
 		e.head.Offset += raw.size
 		l, err := c.next(raw)
@@ -136,6 +131,7 @@ func (e *end) scan(f *os.File, c *chain, trusted bool) error {
 			e.seen[l.Tx] = true
 		}
 	}
+	return nil
 }
 
 // hasHead reports whether the line that ends at the head's offset is the head's.
@@ -155,11 +151,7 @@ func hasHead(f *os.File, h head) (bool, error) {
 		return false, nil
 	}
 	b = b[:len(b)-1]
-	from := len(b)
-	for from > 0 && b[from-1] != '\n' {
-		from--
-	}
-	return hashLine(b[from:]) == h.Hash, nil
+	return hashLine(b[bytes.LastIndexByte(b, '\n')+1:]) == h.Hash, nil
 }
 
 func getHead(tx *bbolt.Tx) (head, error) {
@@ -177,26 +169,16 @@ func getHead(tx *bbolt.Tx) (head, error) {
 	return h, nil
 }
 
-func putHead(tx *bbolt.Tx, h head) error {
-	v, err := json.Marshal(h)
-	if err != nil {
-		return err
-	}
-	return tx.Bucket(metaBucket).Put(headKey, v)
-}
+func putHead(tx *bbolt.Tx, h head) error { return put(tx, metaBucket, headKey, h) }
 
 func getOutbox(tx *bbolt.Tx) ([]line, error) {
 	var lines []line
-	err := tx.Bucket(outboxBucket).ForEach(func(k, v []byte) error {
-		var l line
-		if err := json.Unmarshal(v, &l); err != nil {
-			return fmt.Errorf("cannot read the outbox event under key %x: %w", k, err)
-		}
+	err := each(tx, outboxBucket, "outbox event", func(k []byte, l *line) error {
 		if len(k) != 8 || binary.BigEndian.Uint64(k) != l.Tx {
 			return fmt.Errorf("cannot use the outbox event of tx %d under key %x: %w", l.Tx, k,
 				chat.ErrInvalid)
 		}
-		lines = append(lines, l)
+		lines = append(lines, *l)
 		return nil
 	})
 	return lines, err

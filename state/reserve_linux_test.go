@@ -17,7 +17,7 @@ import (
 // chat can be reaped, acts that have begun can record their outcome, and a restarted chatd opens
 // its state.
 func TestAttackFull(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "changes owners or mounts")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), reserveDir+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}

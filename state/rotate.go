@@ -239,7 +239,7 @@ func baseOf(path string) (chain, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return chain{}, fmt.Errorf("cannot read the first line of %s: %w", path, err)
 	}
-	l, err := parseLine(raw)
+	l, err := parseLine[line](raw)
 	if err != nil || l.Seq == 0 {
 		return chain{}, errors.Join(fmt.Errorf("cannot use the first line of %s", path), err)
 	}

@@ -13,12 +13,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// scheduleBucket has the schedules of all chats: uid, 4 bytes big-endian, and the schedule's id →
-// Schedule. They are read from the database on demand, and take no memory.
-var scheduleBucket = []byte("schedules")
-
 // Schedule is the stored state of a schedule: the API's fields, its creator, and the last of its
-// times that was taken.
+// times that was taken. Schedules are read from the database on demand, and take no memory.
 type Schedule struct {
 	chat.Schedule
 	By    chat.Caller `json:"by"`
@@ -33,32 +29,21 @@ func scheduleKey(uid uint32, id string) []byte { return append(uidKey(uid), id..
 // At most [chat.MaxSchedules] are kept; beyond that the oldest that is never due again is replaced,
 // and without one AddSchedule returns [chat.ErrBusy].
 func (s *Store) AddSchedule(id chat.ID, sched Schedule, by Event) error {
-	s.writer.Lock()
-	defer s.writer.Unlock()
-	r, err := s.readyFor("add a schedule to", id)
-	if err != nil {
-		return err
-	}
-	gives, err := s.givesWay(r.UID)
-	if err = errors.Join(err, s.Room()); err == nil {
-		err = s.commitAbout(r, by, func(tx *bbolt.Tx) error {
+	return s.act("add a schedule to", id, func(r *Record) error {
+		gives, err := s.givesWay(r.UID)
+		if err = errors.Join(notReaping(r), err, s.Room()); err != nil {
+			return err
+		}
+		return s.commitAbout(r, by, func(tx *bbolt.Tx) error {
 			return errors.Join(tx.Bucket(scheduleBucket).Delete(gives), putSchedule(tx, r.UID, &sched))
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("cannot add a schedule to chat %s: %w", id, err)
-	}
-	return nil
+		}, func() {})
+	})
 }
 
 // givesWay is the key of the schedule that a new one replaces; a key without a schedule if there is
 // room.
 func (s *Store) givesWay(uid uint32) ([]byte, error) {
-	var old []Schedule
-	err := s.db.View(func(tx *bbolt.Tx) (err error) {
-		old, err = schedulesOf(tx, uid)
-		return err
-	})
+	old, err := s.schedulesOf(uid)
 	if err != nil || len(old) < chat.MaxSchedules {
 		return scheduleKey(uid, ""), err
 	}
@@ -69,57 +54,34 @@ func (s *Store) givesWay(uid uint32) ([]byte, error) {
 	return scheduleKey(uid, old[i].ID), nil
 }
 
-// readyFor is the record of a chat that is not being reaped; the caller holds writer.
-func (s *Store) readyFor(verb string, id chat.ID) (*Record, error) {
-	r := s.index.byID[id]
-	switch {
-	case r == nil:
-		return nil, fmt.Errorf("cannot %s chat %s: %w", verb, chat.Quote(string(id)), chat.ErrNotFound)
-	case r.Phase == chat.Reaping:
-		return nil, fmt.Errorf("cannot %s chat %s: it is reaping: %w", verb, id, chat.ErrWrongPhase)
-	}
-	return r, nil
-}
-
-func (s *Store) commitAbout(r *Record, by Event, put func(*bbolt.Tx) error) error {
-	if err := by.check(); err != nil {
-		return err
-	}
-	return s.commit([]Event{by.about(r)}, put, func() {})
-}
-
 // RemoveSchedule removes a schedule, durable on return and in one commit with the event;
 // [chat.ErrNotFound] if there is none.
 func (s *Store) RemoveSchedule(id chat.ID, schedule string, by Event) error {
-	s.writer.Lock()
-	defer s.writer.Unlock()
-	r, err := s.readyFor("remove a schedule of", id)
-	if err != nil {
-		return err
-	}
-	if _, err := s.Schedule(id, schedule); err != nil {
-		return err
-	}
-	return s.commitAbout(r, by, func(tx *bbolt.Tx) error {
-		return tx.Bucket(scheduleBucket).Delete(scheduleKey(r.UID, schedule))
+	return s.act("remove a schedule of", id, func(r *Record) error {
+		_, err := s.Schedule(id, schedule)
+		if err = errors.Join(notReaping(r), err); err != nil {
+			return err
+		}
+		return s.commitAbout(r, by, func(tx *bbolt.Tx) error {
+			return tx.Bucket(scheduleBucket).Delete(scheduleKey(r.UID, schedule))
+		}, func() {})
 	})
 }
 
 // ChangeSchedule edits a schedule, durable on return. Its runs are audited, the change is not.
 // [chat.ErrNotFound] means that the chat or the schedule is gone.
-func (s *Store) ChangeSchedule(id chat.ID, schedule string, edit func(*Schedule)) (Schedule, error) {
-	s.writer.Lock()
-	defer s.writer.Unlock()
-	r, err := s.readyFor("change a schedule of", id)
-	if err != nil {
-		return Schedule{}, err
-	}
-	after, err := s.Schedule(id, schedule)
-	if err != nil {
-		return after, err
-	}
-	edit(&after)
-	return after, s.commit(nil, func(tx *bbolt.Tx) error { return putSchedule(tx, r.UID, &after) }, func() {})
+func (s *Store) ChangeSchedule(
+	id chat.ID, schedule string, edit func(*Schedule),
+) (after Schedule, err error) {
+	err = s.act("change a schedule of", id, func(r *Record) error {
+		after, err = s.Schedule(id, schedule)
+		if err = errors.Join(notReaping(r), err); err != nil {
+			return err
+		}
+		edit(&after)
+		return s.commit(nil, func(tx *bbolt.Tx) error { return putSchedule(tx, r.UID, &after) }, func() {})
+	})
+	return after, err
 }
 
 // Schedules are those of a chat, in the order in which they were made.
@@ -128,11 +90,7 @@ func (s *Store) Schedules(id chat.ID) (all []Schedule, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		all, err = schedulesOf(tx, r.UID)
-		return err
-	})
-	return all, err
+	return s.schedulesOf(r.UID)
 }
 
 // Schedule is one of a chat's, or [chat.ErrNotFound].
@@ -141,25 +99,17 @@ func (s *Store) Schedule(id chat.ID, schedule string) (out Schedule, err error) 
 	if err != nil {
 		return out, err
 	}
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		out, err = getSchedule(tx, r.UID, schedule)
-		return err
-	})
-	return out, err
+	return view(s.db, func(tx *bbolt.Tx) (Schedule, error) { return getSchedule(tx, r.UID, schedule) })
 }
 
 // EachSchedule calls visit for every schedule of every chat, in any order. visit must not change
 // the state.
 func (s *Store) EachSchedule(visit func(Record, Schedule)) error {
 	return s.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(scheduleBucket).ForEach(func(k, v []byte) error {
-			var sched Schedule
-			if err := json.Unmarshal(v, &sched); err != nil {
-				return fmt.Errorf("cannot read the schedule under key %x: %w", k, err)
-			}
+		return each(tx, scheduleBucket, "schedule", func(k []byte, sched *Schedule) error {
 			// A schedule of no chat is passed over.
 			if r, err := s.GetUID(uidOf(k)); err == nil && string(k) == string(scheduleKey(r.UID, sched.ID)) {
-				visit(r, sched)
+				visit(r, *sched)
 			}
 			return nil
 		})
@@ -175,11 +125,7 @@ func uidOf(key []byte) uint32 {
 }
 
 func putSchedule(tx *bbolt.Tx, uid uint32, sched *Schedule) error {
-	v, err := json.Marshal(sched)
-	if err != nil {
-		return err
-	}
-	return tx.Bucket(scheduleBucket).Put(scheduleKey(uid, sched.ID), v)
+	return put(tx, scheduleBucket, scheduleKey(uid, sched.ID), sched)
 }
 
 func getSchedule(tx *bbolt.Tx, uid uint32, id string) (sched Schedule, err error) {
@@ -193,30 +139,28 @@ func getSchedule(tx *bbolt.Tx, uid uint32, id string) (sched Schedule, err error
 	return sched, nil
 }
 
-func schedulesOf(tx *bbolt.Tx, uid uint32) (all []Schedule, err error) {
-	c := tx.Bucket(scheduleBucket).Cursor()
-	for k, v := c.Seek(uidKey(uid)); k != nil && bytes.HasPrefix(k, uidKey(uid)); k, v = c.Next() {
-		var sched Schedule
-		if err := json.Unmarshal(v, &sched); err != nil {
-			return nil, fmt.Errorf("cannot read the schedule under key %x: %w", k, err)
+func (s *Store) schedulesOf(uid uint32) ([]Schedule, error) {
+	return view(s.db, func(tx *bbolt.Tx) (all []Schedule, err error) {
+		c := tx.Bucket(scheduleBucket).Cursor()
+		for k, v := c.Seek(uidKey(uid)); bytes.HasPrefix(k, uidKey(uid)); k, v = c.Next() {
+			var sched Schedule
+			if err := json.Unmarshal(v, &sched); err != nil {
+				return nil, fmt.Errorf("cannot read the schedule under key %x: %w", k, err)
+			}
+			all = append(all, sched)
 		}
-		all = append(all, sched)
-	}
-	slices.SortStableFunc(all, func(a, b Schedule) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	return all, nil
+		slices.SortStableFunc(all, func(a, b Schedule) int { return a.CreatedAt.Compare(b.CreatedAt) })
+		return all, nil
+	})
 }
 
 // forgetSchedules removes the schedules of a chat that is being forgotten.
 func forgetSchedules(tx *bbolt.Tx, uid uint32) error {
-	b := tx.Bucket(scheduleBucket)
-	c := b.Cursor()
-	var keys [][]byte
-	for k, _ := c.Seek(uidKey(uid)); k != nil && bytes.HasPrefix(k, uidKey(uid)); k, _ = c.Next() {
-		keys = append(keys, bytes.Clone(k))
+	c, key := tx.Bucket(scheduleBucket).Cursor(), uidKey(uid)
+	for k, _ := c.Seek(key); bytes.HasPrefix(k, key); k, _ = c.Seek(key) {
+		if err := c.Delete(); err != nil {
+			return err
+		}
 	}
-	var errs []error
-	for _, k := range keys {
-		errs = append(errs, b.Delete(k))
-	}
-	return errors.Join(errs...)
+	return nil
 }

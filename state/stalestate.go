@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -37,7 +37,7 @@ func Peek(dir string) (func(uid uint32) bool, error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return func(uint32) bool { return false }, nil
 	}
-	db, _, err := openDB(path, true)
+	db, _, err := openDB(path, true, time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -50,15 +50,12 @@ func Peek(dir string) (func(uid uint32) bool, error) {
 // older copy, would give uids again that files on the host still have. A record is written before
 // its first line, so that no crash causes this.
 func (s *Store) checkLogged(kept head) error {
-	files := []string{filepath.Join(s.opts.Dir, auditName)}
-	if kept.Seq == 0 { // it never wrote a line: any log there belongs to another database
-		names, err := archives(s.opts.Dir)
-		if err != nil {
-			return fmt.Errorf("cannot list the audit logs in %s: %w", s.opts.Dir, err)
-		}
-		for _, name := range names {
-			files = append(files, filepath.Join(s.opts.Dir, name))
-		}
+	files, err := AuditFiles(s.opts.Dir)
+	if err != nil {
+		return err
+	}
+	if kept.Seq > 0 { // else it never wrote a line: any log there belongs to another database
+		files = files[len(files)-1:]
 	}
 	for _, file := range files {
 		uid, err := s.firstUnknown(file, kept.Offset)
@@ -86,12 +83,7 @@ func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 	if fi, err := f.Stat(); err != nil || fi.Size() < offset {
 		offset = 0
 	}
-	in := bufio.NewReaderSize(io.NewSectionReader(f, offset, 1<<62), 64<<10)
-	for {
-		raw, err := readLine(in)
-		if errors.Is(err, io.EOF) {
-			return 0, nil
-		}
+	for raw, err := range linesOf(io.NewSectionReader(f, offset, 1<<62)) {
 		if err != nil {
 			return 0, err
 		}
@@ -103,6 +95,7 @@ func (s *Store) firstUnknown(file string, offset int64) (uint32, error) {
 			return l.UID, nil
 		}
 	}
+	return 0, nil
 }
 
 // CheckGiven refuses a database in dir that never gave a uid of the range which owns a path in

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -100,12 +101,9 @@ type Store struct {
 	blocks []*block
 	owners map[string]OwnerUse
 	dirty  map[uint32]bool // uids whose record in memory is newer than on disk
-	closed bool
-	behind error // the error of the last background flush
+	behind error           // the error of the last background flush
 
-	stir chan struct{}
-	stop chan struct{}
-	done chan struct{}
+	stirred atomic.Bool // a background flush is due
 }
 
 // Open locks the state directory for this process and reads it. [chat.ErrBusy] means that another
@@ -115,38 +113,34 @@ func Open(o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if err := prepareDir(o.Dir); err != nil {
+	if err := os.MkdirAll(o.Dir, 0o711); err != nil {
+		return nil, fmt.Errorf("cannot create state directory %s: %w", o.Dir, err)
+	}
+	if err := checkDir(o.Dir); err != nil {
 		return nil, err
 	}
 	lock, err := lockFile(filepath.Join(o.Dir, lockName))
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{opts: o, lock: lock, dirty: map[uint32]bool{},
-		stir: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	s := &Store{opts: o, lock: lock, dirty: map[uint32]bool{}}
 	if err := s.read(); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
-	go s.background()
 	return s, nil
-}
-
-func prepareDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return fmt.Errorf("cannot create state directory %s: %w", dir, err)
-	}
-	return checkDir(dir)
 }
 
 // read opens everything under the lock: database, key, memory, audit log.
 func (s *Store) read() error {
 	var err error
 	s.readOnly = isReadOnly(s.opts.Dir)
-	if s.db, s.dbFile, err = openDB(filepath.Join(s.opts.Dir, dbName), s.readOnly); err != nil {
+	if s.db, s.dbFile, err = openDB(filepath.Join(s.opts.Dir, dbName), s.readOnly, time.Second); err != nil {
 		return err
 	}
-	if err := guarded(s.db.Path(), s.bringUp); err != nil {
-		return err
+	if !s.readOnly {
+		if err := guarded(s.db.Path(), func() error { return s.db.Update(begin) }); err != nil {
+			return fmt.Errorf("cannot use %s: %w", s.db.Path(), err)
+		}
 	}
 	s.setAside()
 	if s.key, err = installKey(s.opts.Dir, s.db); err != nil {
@@ -160,44 +154,13 @@ func (s *Store) read() error {
 
 // load reads the database into memory.
 func (s *Store) load() (err error) {
-	if s.index, s.blocks, err = load(s.db); err == nil {
-		s.owners, err = loadOwners(s.db, s.index)
-	}
+	s.index, s.blocks, s.owners, err = load(s.db)
 	return err
 }
 
-// bringUp begins a new database. One that cannot be written is read as it is.
-func (s *Store) bringUp() error {
-	if s.readOnly {
-		return nil
-	}
-	if err := s.db.Update(begin); err != nil {
-		return fmt.Errorf("cannot use %s: %w", s.db.Path(), err)
-	}
-	return nil
-}
-
-func loadOwners(db *bbolt.DB, x *index) (owners map[string]OwnerUse, err error) {
-	err = db.View(func(tx *bbolt.Tx) (err error) {
-		owners, err = countOwners(tx, x)
-		return err
-	})
-	return owners, err
-}
-
 // openDB never sets NoSync, with which a power cut could leave pages of two commits. It changes
-// nothing in a database that exists.
-func openDB(path string, readOnly bool) (*bbolt.DB, *os.File, error) {
-	return openWithin(path, readOnly, time.Second)
-}
-
-// openReadOnly waits no longer than patience for a process that writes the database.
-func openReadOnly(path string, patience time.Duration) (*bbolt.DB, error) {
-	db, _, err := openWithin(path, true, patience)
-	return db, err
-}
-
-func openWithin(path string, readOnly bool, patience time.Duration) (db *bbolt.DB, file *os.File, err error) {
+// nothing in a database that exists, and waits no longer than patience for a process that has it.
+func openDB(path string, readOnly bool, patience time.Duration) (db *bbolt.DB, file *os.File, err error) {
 	err = guarded(path, func() (err error) {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 			Timeout:         patience,
@@ -242,17 +205,11 @@ func (s *Store) setAside() {
 // Close flushes delayed writes and releases the directory. Reads still answer from memory
 // afterwards; writes fail. A second Close does nothing.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	again := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if again {
-		return nil
-	}
-	close(s.stop)
-	<-s.done
 	s.writer.Lock()
 	defer s.writer.Unlock()
+	if errors.Is(s.broken, errClosed) {
+		return nil
+	}
 	var err error
 	if !s.readOnly {
 		err = s.flush()

@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,11 +53,7 @@ func blockOf(blocks []*block, uid uint32) *block {
 
 func loadBlocks(tx *bbolt.Tx) ([]*block, error) {
 	var blocks []*block
-	err := tx.Bucket(blockBucket).ForEach(func(k, v []byte) error {
-		b := new(block)
-		if err := json.Unmarshal(v, b); err != nil {
-			return fmt.Errorf("cannot read the uid block under key %x: %w", k, err)
-		}
+	err := each(tx, blockBucket, "uid block", func(k []byte, b *block) error {
 		if string(k) != string(uidKey(b.Low)) || b.Next < b.Low || b.Next > b.High+1 {
 			return fmt.Errorf("cannot use the uid block %s with next %d under key %x: %w", b.Range, b.Next, k,
 				chat.ErrInvalid)
@@ -69,13 +64,7 @@ func loadBlocks(tx *bbolt.Tx) ([]*block, error) {
 	return blocks, err
 }
 
-func putBlock(tx *bbolt.Tx, b block) error {
-	v, err := json.Marshal(b)
-	if err != nil {
-		return err
-	}
-	return tx.Bucket(blockBucket).Put(uidKey(b.Low), v)
-}
+func putBlock(tx *bbolt.Tx, b block) error { return put(tx, blockBucket, uidKey(b.Low), b) }
 
 // uidKey encodes uid so that keys sort by number.
 func uidKey(uid uint32) []byte { return binary.BigEndian.AppendUint32(nil, uid) }
@@ -133,14 +122,15 @@ func (s *Store) EnsureBlock(profile string) (blocks []Range, added bool, err err
 		return blocks, false, nil
 	}
 	r, ok := s.freeBlock()
-	if !ok && left > 0 {
+	switch {
+	case !ok && left > 0:
 		return blocks, false, nil
+	case !ok:
+		err = fmt.Errorf("the range %s is used up: %w", s.opts.UIDs, chat.ErrBusy)
+	default:
+		err = s.addBlock(block{Profile: profile, Range: r, Next: r.Low})
 	}
-	if !ok {
-		return nil, false, fmt.Errorf("cannot give profile %s a uid block: the range %s is used up: %w",
-			profile, s.opts.UIDs, chat.ErrBusy)
-	}
-	if err := s.addBlock(block{Profile: profile, Range: r, Next: r.Low}); err != nil {
+	if err != nil {
 		return nil, false, fmt.Errorf("cannot give profile %s a uid block: %w", profile, err)
 	}
 	blocks, _ = s.profileBlocks(profile)
@@ -198,26 +188,13 @@ func (s *Store) take(after block) {
 func (s *Store) Spent(uid uint32) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	b := blockOf(s.blocks, uid)
-	return b != nil && uid < b.Next && s.index.byUID[uid] == nil
-}
-
-// Tombstones counts the spent uids; which chat had one is in the audit log.
-func (s *Store) Tombstones() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.given() - len(s.index.byUID)
+	return isGiven(s.blocks, uid) && s.index.byUID[uid] == nil
 }
 
 // Given counts the uids that were ever given.
-func (s *Store) Given() int {
+func (s *Store) Given() (given int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.given()
-}
-
-func (s *Store) given() int {
-	given := 0
 	for _, b := range s.blocks {
 		given += int(b.Next - b.Low)
 	}

@@ -110,8 +110,8 @@ func TestRandomLives(t *testing.T) {
 			}
 			uids[got.UID], ids[ext], live[ext] = true, got.ID, got
 		}
-		if s.Len() != len(live) || s.Tombstones() != len(uids)-len(live) {
-			t.Fatalf("%d records, want %d; %d tombstones, want %d", s.Len(), len(live), s.Tombstones(), len(uids)-len(live))
+		if s.Len() != len(live) || s.Given()-s.Len() != len(uids)-len(live) {
+			t.Fatalf("%d records, want %d; %d were given, want %d", s.Len(), len(live), s.Given(), len(uids))
 		}
 	}
 	verified(t, s)

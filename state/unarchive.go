@@ -59,27 +59,18 @@ func (r *Record) spec() chat.Spec {
 // Unarchived makes a chat of an archive ready, with its variables and its schedules, in one durable
 // commit with the event.
 func (s *Store) Unarchived(id chat.ID, env map[string]string, schedules []Schedule, by Event) error {
-	s.writer.Lock()
-	defer s.writer.Unlock()
-	r := s.index.byID[id]
-	if r == nil || r.Phase != chat.Creating || r.Unarchives == "" {
-		return fmt.Errorf("cannot finish the unarchive of chat %s: none is under way: %w", id,
-			chat.ErrWrongPhase)
-	}
-	if err := by.check(); err != nil {
-		return err
-	}
-	after := s.current(r)
-	after.Phase, after.Unarchives, after.Env = chat.Ready, "", env
-	err := s.commit([]Event{by.about(r)}, func(tx *bbolt.Tx) error {
-		errs := []error{putRecord(tx, &after)}
-		for _, sched := range schedules[:min(len(schedules), chat.MaxSchedules)] {
-			errs = append(errs, putSchedule(tx, r.UID, &sched))
+	return s.act("finish the unarchive of", id, func(r *Record) error {
+		if r.Phase != chat.Creating || r.Unarchives == "" {
+			return fmt.Errorf("none is under way: %w", chat.ErrWrongPhase)
 		}
-		return errors.Join(errs...)
-	}, func() { r.take(&after) })
-	if err != nil {
-		return fmt.Errorf("cannot finish the unarchive of chat %s: %w", id, err)
-	}
-	return nil
+		after := s.current(r)
+		after.Phase, after.Unarchives, after.Env = chat.Ready, "", env
+		return s.commitAbout(r, by, func(tx *bbolt.Tx) error {
+			errs := []error{putRecord(tx, &after)}
+			for _, sched := range schedules[:min(len(schedules), chat.MaxSchedules)] {
+				errs = append(errs, putSchedule(tx, r.UID, &sched))
+			}
+			return errors.Join(errs...)
+		}, func() { r.take(&after) })
+	})
 }

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -39,11 +38,7 @@ func (v *reading) verdict(err error) (int, error) {
 
 // file verifies the next file.
 func (v *reading) file(r io.Reader) error {
-	for in := bufio.NewReaderSize(r, 64<<10); ; v.lines++ {
-		raw, err := readLine(in)
-		if err == io.EOF {
-			return nil
-		}
+	for raw, err := range linesOf(r) {
 		if err != nil {
 			return err
 		}
@@ -54,14 +49,16 @@ func (v *reading) file(r io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("line %d: %w: %w", v.lines+1, err, chat.ErrInvalid)
 		}
+		v.lines++
 		v.removed = v.removed || v.says(l)
 		v.found = v.found || v.seq == v.want.Seq && v.hash == v.want.Hash
 	}
+	return nil
 }
 
 // begin accepts, for now, what the first line states about the line before it.
 func (v *reading) begin(raw rawLine) {
-	if l, err := parseLine(raw); err == nil && l.Seq > 1 {
+	if l, err := parseLine[line](raw); err == nil && l.Seq > 1 {
 		v.chain = chain{l.Seq - 1, l.Prev}
 		v.gone = v.chain
 	}

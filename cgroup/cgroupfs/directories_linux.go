@@ -50,17 +50,26 @@ func Remove(dir string) error {
 // RemoveTree removes a cgroup and those below it, the deepest first. Only
 // directories: the files of a cgroup go with it.
 func RemoveTree(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot list a cgroup: %w", err)
+	below, err := Below(dir)
+	for _, name := range below {
+		err = errors.Join(err, RemoveTree(filepath.Join(dir, name)))
 	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		if err := RemoveTree(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	return Remove(dir)
+}
+
+// Below are the names of the cgroups right below dir; none if that is gone.
+func Below(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot list a cgroup: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
 }

@@ -36,9 +36,6 @@ func ReadNumber(dir, file string) (uint64, error) {
 // (ENODEV), is [chat.ErrNotFound].
 func Read(dir, file string) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(dir, file))
-	if errors.Is(err, unix.ENODEV) {
-		err = errors.Join(chat.ErrNotFound, err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a cgroup file: %w", NotFound(err))
 	}

@@ -30,13 +30,10 @@ func Kill(ctx context.Context, dir string, after, slow func() error) error {
 	defer events.Close()
 	for {
 		if err := Write(dir, "cgroup.kill", "1"); err != nil {
-			if errors.Is(err, chat.ErrNotFound) || errors.Is(err, unix.ENODEV) {
-				return nil
-			}
-			return err
+			return skipNotFound(err)
 		}
 		if after != nil {
-			if err := after(); err != nil && !errors.Is(err, chat.ErrNotFound) {
+			if err := skipNotFound(after()); err != nil {
 				return err
 			}
 			after = nil
@@ -51,11 +48,18 @@ func Kill(ctx context.Context, dir string, after, slow func() error) error {
 			return nil
 		}
 		if slow != nil {
-			if err := slow(); err != nil && !errors.Is(err, chat.ErrNotFound) {
+			if err := skipNotFound(slow()); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+func skipNotFound(err error) error {
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // waitEmpty waits at most d, and less when ctx ends, for populated 0 in an open cgroup.events. The

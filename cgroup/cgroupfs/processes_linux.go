@@ -3,13 +3,9 @@ package cgroupfs
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 )
@@ -26,15 +22,12 @@ func Members(dir string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot list a cgroup: %w", err)
+	below, err := Below(dir)
+	if err != nil {
+		return nil, err
 	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		more, err := Members(filepath.Join(dir, e.Name()))
+	for _, name := range below {
+		more, err := Members(filepath.Join(dir, name))
 		if err != nil && !errors.Is(err, chat.ErrNotFound) {
 			return nil, err
 		}
@@ -45,12 +38,9 @@ func Members(dir string) ([]int, error) {
 
 // Processes reads cgroup.procs of dir itself.
 func Processes(dir string) ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if errors.Is(err, unix.ENODEV) {
-		err = errors.Join(chat.ErrNotFound, err)
-	}
+	b, err := Read(dir, "cgroup.procs")
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the processes of a cgroup: %w", NotFound(err))
+		return nil, err
 	}
 	var pids []int
 	for s := range strings.FieldsSeq(string(b)) {

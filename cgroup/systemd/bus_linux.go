@@ -54,18 +54,13 @@ func (b *Bus) Version(ctx context.Context) (string, error) {
 // asks starts a job of systemd over a connection; see [dbus.Conn.StartUnitContext].
 type asks func(ctx context.Context, c *dbus.Conn, done chan<- string) (int, error)
 
-// job makes a call that starts a job of systemd and waits for the job's result, which is "done" or
-// an error.
+// job makes a call that starts a job of systemd and waits for the job's result.
 func (b *Bus) job(ctx context.Context, call asks) error {
 	conn, done, err := b.begin(ctx, call)
 	if err != nil {
 		return err
 	}
-	said, err := result(ctx, conn, done)
-	if err == nil && said != "done" {
-		err = fmt.Errorf("systemd says %s", said)
-	}
-	return err
+	return result(ctx, conn, done)
 }
 
 // begin starts a job, and returns what its result comes over.

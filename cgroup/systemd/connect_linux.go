@@ -113,13 +113,8 @@ func repeated(ctx context.Context, do func(context.Context) error) error {
 	defer stop()
 	for i, pause := 1, 50*time.Millisecond; ; i, pause = i+1, 2*pause {
 		err := do(ctx)
-		if i == tries || !errors.Is(err, errLost) {
+		if i == tries || !errors.Is(err, errLost) || chat.Sleep(ctx, pause) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
 		}
 	}
 }
@@ -163,19 +158,22 @@ func silent(ctx context.Context) error {
 }
 
 // result waits for what becomes of a job. The library tells nobody that its connection has ended.
-func result(ctx context.Context, conn *dbus.Conn, done <-chan string) (string, error) {
+func result(ctx context.Context, conn *dbus.Conn, done <-chan string) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for conn.Connected() {
 		select {
 		case said := <-done:
-			return said, nil
+			if said != "done" {
+				return fmt.Errorf("systemd says %s", said)
+			}
+			return nil
 		case <-ctx.Done():
-			return "", silent(ctx)
+			return silent(ctx)
 		case <-tick.C:
 		}
 	}
-	return "", errLost
+	return errLost
 }
 
 // named adds the sentinel of package chat to an answer of systemd's, or of the bus in its place.

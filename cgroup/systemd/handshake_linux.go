@@ -3,7 +3,7 @@ package systemd
 import (
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"os"
 	"strconv"
 	"time"
@@ -25,30 +25,28 @@ const (
 // other end as stdin. systemd passes no other descriptors before version 256.
 // It is closed before any code of the chat runs: a socket made here keeps root's uid.
 type Handshake struct {
-	ours, theirs *os.File
+	ours   *net.UnixConn
+	theirs *os.File // whose reads block
 	// first is the sender of the last message, as the kernel names it.
 	first int
 }
 
 func newHandshake() (*Handshake, error) {
-	kind := unix.SOCK_SEQPACKET | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
-	fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a socket for a unit: %w", err)
 	}
-	// The first process uses blocking reads.
-	if err := unix.SetNonblock(fds[1], false); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot make a socket for a unit: %w", err),
-			unix.Close(fds[0]), unix.Close(fds[1]))
+	theirs := os.NewFile(uintptr(fds[1]), "handshake")
+	err = unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
+	ours := os.NewFile(uintptr(fds[0]), "handshake")
+	var conn net.Conn
+	if err == nil {
+		conn, err = net.FileConn(ours)
 	}
-	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot learn who is at a unit's socket: %w", err),
-			unix.Close(fds[0]), unix.Close(fds[1]))
+	if err = errors.Join(err, ours.Close()); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot learn who is at a unit's socket: %w", err), theirs.Close())
 	}
-	return &Handshake{
-		ours:   os.NewFile(uintptr(fds[0]), "handshake"),
-		theirs: os.NewFile(uintptr(fds[1]), "handshake"),
-	}, nil
+	return &Handshake{ours: conn.(*net.UnixConn), theirs: theirs}, nil
 }
 
 // Close ends the handshake, and with it a unit that is not settled.
@@ -82,22 +80,10 @@ func (d *Handshake) hear(timeout time.Duration) (string, error) {
 	if err := d.ours.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return "", fmt.Errorf("cannot wait for the first process: %w", err)
 	}
-	raw, err := d.ours.SyscallConn()
+	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	n, oobn, _, _, err := d.ours.ReadMsgUnix(buf, oob)
 	if err != nil {
 		return "", fmt.Errorf("cannot hear from the first process: %w", err)
-	}
-	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
-	var n, oobn int
-	var got error
-	err = raw.Read(func(fd uintptr) bool {
-		n, oobn, _, _, got = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
-		return !errors.Is(got, unix.EAGAIN)
-	})
-	if err := errors.Join(err, got); err != nil {
-		return "", fmt.Errorf("cannot hear from the first process: %w", err)
-	}
-	if n == 0 {
-		return "", fmt.Errorf("cannot hear from the first process: %w", io.EOF)
 	}
 	d.first = senderOf(oob[:oobn])
 	return string(buf[:n]), nil
@@ -143,17 +129,7 @@ func (d *Handshake) hand(files []*os.File) error {
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
-	raw, err := d.ours.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("cannot hand files over: %w", err)
-	}
-	var sent error
-	err = raw.Write(func(fd uintptr) bool {
-		rights := unix.UnixRights(fds...)
-		sent = unix.Sendmsg(int(fd), []byte(wordFiles), rights, nil, unix.MSG_NOSIGNAL)
-		return !errors.Is(sent, unix.EAGAIN)
-	})
-	if err := errors.Join(err, sent); err != nil {
+	if _, _, err := d.ours.WriteMsgUnix([]byte(wordFiles), unix.UnixRights(fds...), nil); err != nil {
 		return fmt.Errorf("cannot hand %d files over: %w", len(files), err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func (s Session) properties(stdin int) []Property {
 	if s.PAM != "" {
 		props = append(props, Prop("PAMName", s.PAM))
 	}
-	return append(props, groupProperties(s.Limits)...)
+	return append(append(props, Prop("Delegate", true)), groupProperties(s.Limits)...)
 }
 
 // groupProperties are those of every unit with a cgroup like a session's: the
@@ -67,7 +67,6 @@ func (s Session) properties(stdin int) []Property {
 // SIGTERM. An OOM must end the process that used the memory and not the whole unit.
 func groupProperties(limits []Property) []Property {
 	return append([]Property{
-		Prop("Delegate", true),
 		Prop("KillMode", "control-group"),
 		Prop("KillSignal", int32(syscall.SIGKILL)),
 		Prop("SuccessExitStatus", exitStatusSet{Signals: []int32{int32(syscall.SIGKILL)}}),
@@ -90,8 +89,5 @@ func Service(description, slice string, argv []string) []Property {
 
 // LikeSession is a [Service] that ends as a session does, with the limits of one.
 func LikeSession(description, slice string, argv []string, limits []Property) []Property {
-	return append([]Property{
-		dbus.PropDescription(description), dbus.PropSlice(slice), dbus.PropType("exec"),
-		dbus.PropExecStart(argv, false),
-	}, groupProperties(limits)...)
+	return append(Service(description, slice, argv), groupProperties(limits)...)
 }

@@ -37,32 +37,18 @@ func (b *Bus) StartSession(
 	return d, nil
 }
 
-// outcome is what became of the job that starts a unit.
-type outcome struct {
-	result string
-	err    error
-}
-
 // startUnit requests the unit and returns what becomes of its job. It waits for a unit of the same
 // name that is about to end.
-func (b *Bus) startUnit(ctx context.Context, unit string, props []Property) (<-chan outcome, error) {
+func (b *Bus) startUnit(ctx context.Context, unit string, props []Property) (<-chan error, error) {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		conn, done, err := b.begin(ctx, transient(unit, props))
 		if err == nil {
-			ended := make(chan outcome, 1)
-			go func() {
-				said, err := result(ctx, conn, done)
-				ended <- outcome{said, err}
-			}()
+			ended := make(chan error, 1)
+			go func() { ended <- result(ctx, conn, done) }()
 			return ended, nil
 		}
-		if !errors.Is(err, chat.ErrExists) {
+		if !errors.Is(err, chat.ErrExists) || chat.Sleep(ctx, wait) != nil {
 			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(wait):
 		}
 	}
 }
@@ -70,7 +56,7 @@ func (b *Bus) startUnit(ctx context.Context, unit string, props []Property) (<-c
 // letIn waits for the first process, prepares it, gives it the files, and waits until
 // systemd says that the unit is up.
 func (d *Handshake) letIn(
-	ctx context.Context, s Session, files []*os.File, ended <-chan outcome, prepare func(int) error,
+	ctx context.Context, s Session, files []*os.File, ended <-chan error, prepare func(int) error,
 ) error {
 	here := make(chan error, 1)
 	go func() { here <- d.await(wordHere, startTime) }()
@@ -79,8 +65,8 @@ func (d *Handshake) letIn(
 		if err != nil {
 			return errors.Join(refused(s, <-ended), err)
 		}
-	case job := <-ended:
-		return refused(s, job)
+	case err := <-ended:
+		return refused(s, err)
 	}
 	if prepare != nil {
 		if err := prepare(d.first); err != nil {
@@ -90,20 +76,20 @@ func (d *Handshake) letIn(
 	if err := d.hand(files); err != nil {
 		return err
 	}
-	switch job := <-ended; {
-	case job.err != nil:
-		return errors.Join(fmt.Errorf("it does not come up: %w", job.err), d.complaint())
-	case job.result != "done":
-		return errors.Join(fmt.Errorf("systemd says %s", job.result), d.complaint())
+	if err := <-ended; err != nil {
+		return errors.Join(fmt.Errorf("it does not come up: %w", err), d.complaint())
 	}
 	return nil
 }
 
 // refused is systemd's reason for a unit whose first process did not start.
-func refused(s Session, job outcome) error {
-	if job.err != nil {
-		return job.err
+func refused(s Session, err error) error {
+	switch {
+	case errors.Is(err, chat.ErrBusy): // systemd gave none
+		return err
+	case err == nil:
+		err = errors.New("systemd says done")
 	}
-	return fmt.Errorf("systemd says %s before its first process, %s, was there; "+
-		"PAM service %q may refuse it: see journalctl", job.result, s.Argv[0], s.PAM)
+	return fmt.Errorf("%w before its first process, %s, was there; "+
+		"PAM service %q may refuse it: see journalctl", err, s.Argv[0], s.PAM)
 }

@@ -96,8 +96,7 @@ func TestHandshake(t *testing.T) {
 
 // TestSettle: the first process is told which process stays, and answers.
 func TestSettle(t *testing.T) {
-	d, err := newHandshake()
-	must.Do(t, err)
+	d := must.Get(newHandshake())(t)
 	defer d.Close()
 	theirs := int(d.theirs.Fd())
 	must.Get(unix.Write(theirs, []byte(wordMainSet)))(t)
@@ -107,7 +106,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("the first process reads %q, %v", buf[:n], err)
 	}
 	must.Get(unix.Write(theirs, []byte("cannot tell systemd")))(t)
-	err = d.SetMainPID(4711)
+	err := d.SetMainPID(4711)
 	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "cannot tell systemd"),
 		"Settle gave %v, want what was said", err)
 }

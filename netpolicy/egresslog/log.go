@@ -2,7 +2,6 @@ package egresslog
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -46,7 +45,11 @@ func New(opt Options) *Log { return &Log{opt: opt, chats: map[chat.ID]*kept{}} }
 
 // Add counts events of a chat, and audits the refusals among them.
 func (l *Log) Add(id chat.ID, events []chat.EgressEvent) {
-	for _, detail := range l.add(id, events) {
+	l.audit(id, l.add(id, events))
+}
+
+func (l *Log) audit(id chat.ID, lines []map[string]string) {
+	for _, detail := range lines {
 		l.opt.Audit(id, detail)
 	}
 }
@@ -133,9 +136,7 @@ func (l *Log) Forget(id chat.ID) {
 	l.all -= len(k.entries)
 	lines := k.audited.end(l.opt.Now())
 	l.mu.Unlock()
-	for _, detail := range lines {
-		l.opt.Audit(id, detail)
-	}
+	l.audit(id, lines)
 }
 
 // Run audits what is still to be said of each window that is over, until ctx ends.
@@ -146,29 +147,22 @@ func (l *Log) Run(ctx context.Context) {
 // Flush audits how many refusals of each chat no line tells of, once its window is over;
 // immediately if all is set.
 func (l *Log) Flush(all bool) {
-	for _, id := range l.ids() {
-		for _, detail := range l.flush(id, all) {
-			l.opt.Audit(id, detail)
-		}
+	for id, lines := range l.due(all) {
+		l.audit(id, lines)
 	}
 }
 
-func (l *Log) ids() []chat.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.chats))
-}
-
-func (l *Log) flush(id chat.ID, all bool) []map[string]string {
+func (l *Log) due(all bool) map[chat.ID][]map[string]string {
 	now := l.opt.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.chats[id]
-	switch {
-	case k == nil:
-		return nil
-	case all:
-		return k.audited.end(now)
+	due := map[chat.ID][]map[string]string{}
+	for id, k := range l.chats {
+		if all {
+			due[id] = k.audited.end(now)
+		} else {
+			due[id] = k.audited.turn(now)
+		}
 	}
-	return k.audited.turn(now)
+	return due
 }

@@ -2,6 +2,8 @@ package egresslog
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -121,7 +123,7 @@ func TestAllEntriesAreBounded(t *testing.T) {
 	if n != maxAll || w.all != n {
 		t.Errorf("%d entries are kept, %d are counted", n, w.all)
 	}
-	for _, id := range w.ids() {
+	for _, id := range slices.Collect(maps.Keys(w.chats)) {
 		w.Forget(id)
 	}
 	if w.all != 0 {

@@ -17,21 +17,21 @@ import (
 // answer answers a call of chatd-egress, which may be taken over: it gets sockets of chats that are
 // open, of DNS servers that chatd-root named, and inside a chat's own network, and no others.
 func (g *Gateway) answer(_ context.Context, c uplink.Call, files []*os.File) ([]*os.File, uplink.Answer) {
-	if c.Verb == uplink.Events {
-		if err := errors.Join(g.takeEvents(c), uplink.CloseFiles(files)); err != nil {
-			return nil, uplink.Answer{Error: err.Error()}
-		}
-		return nil, uplink.Answer{}
-	}
-	f, err := g.socketFor(c)
-	if err = errors.Join(err, uplink.CloseFiles(files)); err != nil {
+	f, err := g.fileFor(c)
+	switch err = errors.Join(err, uplink.CloseFiles(files)); {
+	case err != nil:
 		return nil, uplink.Answer{Error: err.Error()}
+	case f == nil:
+		return nil, uplink.Answer{}
 	}
 	return []*os.File{f}, uplink.Answer{}
 }
 
-func (g *Gateway) socketFor(c uplink.Call) (*os.File, error) {
+// fileFor is what a call is answered with; nil for a report.
+func (g *Gateway) fileFor(c uplink.Call) (*os.File, error) {
 	switch c.Verb {
+	case uplink.Events:
+		return nil, g.takeEvents(c)
 	case uplink.Socket, uplink.Upstream:
 		h, err := g.chatOf(c.Chat)
 		if err == nil {
@@ -71,9 +71,7 @@ func socketOf(uid, gid uint32, c uplink.Call) (*os.File, error) {
 // upstream makes a socket to a DNS server. Its uid has packet rules of its own, for it may be
 // disconnected and connected elsewhere (connect(2), AF_UNSPEC).
 func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
-	g.mu.Lock()
-	servers := g.servers
-	g.mu.Unlock()
+	servers := g.dnsServers()
 	if c.Server < 0 || c.Server >= len(servers) {
 		return nil, fmt.Errorf("cannot ask DNS server %d: there are %d: %w",
 			c.Server, len(servers), chat.ErrInvalid)

@@ -21,8 +21,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func made(t testing.TB, seed string, at time.Time) *Authority {
 	t.Helper()
-	a := must.Get(NewAuthority([]byte(seed), at))(t)
-	return a
+	return must.Get(NewAuthority([]byte(seed), at))(t)
 }
 
 func issued(t testing.TB, a *Authority, host string, at time.Time) *x509.Certificate {

@@ -118,17 +118,11 @@ func (g *Gateway) closed() {
 
 // Connections are what of a chat is carried now; nothing of a chat that is not open.
 func (g *Gateway) Connections(ctx context.Context, id chat.ID) chat.EgressOpen {
-	g.mu.Lock()
-	h, conn := g.chats[id], g.conn
-	g.mu.Unlock()
+	h, conn := g.look(id)
 	if h == nil {
 		return chat.NewEgressOpen(nil)
 	}
-	err := uplink.ErrGone
-	var a uplink.Answer
-	if conn != nil {
-		a, err = ask(ctx, conn, askTimeout, uplink.Call{Verb: uplink.Connections, Chat: id})
-	}
+	a, err := call(ctx, conn, askTimeout, uplink.Call{Verb: uplink.Connections, Chat: id})
 	if err == nil && a.Open == nil {
 		err = fmt.Errorf("cannot use an answer without connections: %w", chat.ErrInvalid)
 	}
@@ -148,7 +142,7 @@ func (g *Gateway) Connections(ctx context.Context, id chat.ID) chat.EgressOpen {
 // Resolve reports why a name that a chat lists leads to no address now. It is nil for a chat that
 // is not open: nobody looks a name up for it. While chatd-egress starts it waits.
 func (g *Gateway) Resolve(ctx context.Context, id chat.ID, to chat.Destination) error {
-	h, _ := g.asked(id)
+	h, _ := g.look(id)
 	if h == nil {
 		return nil
 	}
@@ -172,45 +166,23 @@ func (g *Gateway) Resolve(ctx context.Context, id chat.ID, to chat.Destination) 
 	for {
 		err := g.resolve(ctx, id, to)
 		begins := errors.Is(err, uplink.ErrGone) || errors.Is(err, chat.ErrNotFound)
-		if !begins {
+		if !begins || chat.Sleep(ctx, resolveAgain) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(resolveAgain):
 		}
 	}
 }
 
-// asked is a chat that is open, nil if it is not, and who is asked about it.
-func (g *Gateway) asked(id chat.ID) (*openChat, *uplink.Conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.chats[id], g.conn
-}
-
 func (g *Gateway) resolve(ctx context.Context, id chat.ID, to chat.Destination) error {
-	h, conn := g.asked(id)
+	h, conn := g.look(id)
 	if h == nil {
 		return nil // it has ended
 	}
 	if conn == nil {
 		return fmt.Errorf("cannot ask chatd-egress: %w", uplink.ErrGone)
 	}
-	_, err := ask(ctx, conn, resolveTimeout, uplink.Call{Verb: uplink.Resolve, Chat: id,
+	_, err := call(ctx, conn, resolveTimeout, uplink.Call{Verb: uplink.Resolve, Chat: id,
 		Host: to.Name(), Port: to.Port, UDP: to.UDP})
 	return err
-}
-
-// ask makes a call about which nothing changes.
-func ask(
-	ctx context.Context, conn *uplink.Conn, timeout time.Duration, c uplink.Call,
-) (uplink.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	a, files, err := conn.Call(ctx, c)
-	return a, errors.Join(err, uplink.CloseFiles(files))
 }
 
 // tellLost tells of the connections of a chat that ended with chatd-egress, whose number alone is

@@ -34,7 +34,7 @@ func refusedEvent(id chat.ID, f func(*chat.EgressEvent)) uplink.Event {
 func heardEvents(chats ...chat.ID) (g *Gateway, heard func() []string) {
 	var mu sync.Mutex
 	var all []string
-	g = New(Options{Events: func(id chat.ID, events []chat.EgressEvent) {
+	g = gatewayOf(Options{Events: func(id chat.ID, events []chat.EgressEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, e := range events {
@@ -133,11 +133,11 @@ func TestCarriedRefused(t *testing.T) {
 // TestCarriedIsLost: the connections that ended with chatd-egress are told as cut, once; those of
 // one that is still there are not.
 func TestCarriedIsLost(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var lost []chat.EgressEvent
-	g := follow(t, New(Options{Dir: dir, Program: dir + "/none",
+	g := follow(t, gatewayOf(Options{Dir: dir, Program: dir + "/none",
 		Events: func(id chat.ID, events []chat.EgressEvent) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -191,7 +191,7 @@ func TestCarriedIsLost(t *testing.T) {
 	report(2)
 	must.Do(t, egress.listener.Close())
 	egress.end()
-	until(t, func() bool { return !g.Answers() })
+	until(t, func() bool { return !answers(g) })
 	must.Do(t, g.Close(t.Context(), a))
 	heard(5, 2)
 }
@@ -199,7 +199,6 @@ func TestCarriedIsLost(t *testing.T) {
 // TestConnections: what is open is asked of chatd-egress alone, and what it cannot say is not
 // known.
 func TestConnections(t *testing.T) {
-	needsRoot(t)
 	dir := t.TempDir()
 	g := followed(t, dir)
 	o := g.Connections(t.Context(), a)
@@ -208,7 +207,7 @@ func TestConnections(t *testing.T) {
 	o = g.Connections(t.Context(), a)
 	expect.True(t, o.Unknown != "" && o.Connections != nil, "without chatd-egress: %+v", o)
 	egress := newCarrier(t, dir)
-	until(t, g.Answers)
+	until(t, func() bool { return answers(g) })
 	egress.heard("hello", "open "+string(a)+" +++")
 	set := func(o *chat.EgressOpen) {
 		egress.mu.Lock()
@@ -231,7 +230,6 @@ func TestConnections(t *testing.T) {
 
 // TestResolve: chatd-egress looks up for open chats, and its error is the answer.
 func TestResolve(t *testing.T) {
-	needsRoot(t)
 	dir := t.TempDir()
 	g := followed(t, dir)
 	to := chat.Destination{Host: "a.example", Port: 443}
@@ -274,11 +272,11 @@ func TestReportsRate(t *testing.T) {
 
 // TestLastReport: what chatd-egress reports while it closes a chat is heard.
 func TestLastReport(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
 	var mu sync.Mutex
 	var heard []chat.ID
-	g := follow(t, New(Options{Dir: dir, Events: func(id chat.ID, _ []chat.EgressEvent) {
+	g := follow(t, gatewayOf(Options{Dir: dir, Events: func(id chat.ID, _ []chat.EgressEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		heard = append(heard, id)
@@ -350,7 +348,6 @@ func waits(function string) bool {
 // TestSlowIntroduction: a chatd-egress that is slow to hear of chats holds up the others, which
 // sleep meanwhile and change, for one of them alone.
 func TestSlowIntroduction(t *testing.T) {
-	needsRoot(t)
 	dir := t.TempDir()
 	g := followed(t, dir)
 	var ids []chat.ID

@@ -46,10 +46,7 @@ func (g *Gateway) Follow(ctx context.Context) {
 		if g.report(err) {
 			g.opt.Log.Error("chatd-egress is started again", "why", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = chat.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
 }
@@ -188,18 +185,17 @@ func (g *Gateway) endHung() error {
 	return nil
 }
 
-// Answers reports whether chatd-egress answers.
-func (g *Gateway) Answers() bool {
+// look returns a chat, nil if it is not open, and who is told and asked about it, nil while
+// chatd-egress does not answer.
+func (g *Gateway) look(id chat.ID) (*openChat, *uplink.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.conn != nil
+	return g.chats[id], g.conn
 }
 
 // chatOf returns an open chat.
 func (g *Gateway) chatOf(id chat.ID) (*openChat, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	h := g.chats[id]
+	h, _ := g.look(id)
 	if h == nil {
 		return nil, fmt.Errorf("cannot act for chat %s: it is not open: %w",
 			chat.Quote(string(id)), chat.ErrNotFound)

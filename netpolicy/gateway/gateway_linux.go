@@ -34,15 +34,14 @@ type Options struct {
 	Servers []netip.AddrPort
 	// Secrets tells what chats may use and not read.
 	Secrets SecretOptions
-	// Bound gives the started process a cgroup of its own; may be nil.
+	// Bound gives the started process a cgroup of its own.
 	Bound func(pid int) error
 	// Report is told what keeps chatd-egress from answering, or from carrying for a chat, and nil
-	// when it does; may be nil.
+	// when it does.
 	Report func(error)
-	// Events gets what chatd-egress reports of an open chat, from several goroutines; may be nil.
+	// Events gets what chatd-egress reports of an open chat, from several goroutines.
 	Events func(chat.ID, []chat.EgressEvent)
-	// Log may be nil.
-	Log *slog.Logger
+	Log    *slog.Logger
 }
 
 // Gateway is chatd-root's side of chatd-egress. Its methods are safe for concurrent use.
@@ -75,18 +74,6 @@ type Gateway struct {
 
 // New returns a gateway. It does nothing before its methods are called.
 func New(opt Options) *Gateway {
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
-	if opt.Report == nil {
-		opt.Report = func(error) {}
-	}
-	if opt.Events == nil {
-		opt.Events = func(chat.ID, []chat.EgressEvent) {}
-	}
-	if opt.Bound == nil {
-		opt.Bound = func(int) error { return nil }
-	}
 	return &Gateway{opt: opt, servers: opt.Servers, chats: map[chat.ID]*openChat{},
 		resolving: make(chan struct{}, maxResolving), flows: newFlows(opt.MaxFlows, time.Now),
 		issues: quota.NewAllowance(issuesAtOnce, issueEvery, time.Now),
@@ -152,21 +139,16 @@ func (g *Gateway) Adopt(c Chat, init *sys.ProcessHandle) error {
 func (g *Gateway) Change(ctx context.Context, id chat.ID, allow []chat.Allow) error {
 	g.telling.Lock()
 	defer g.telling.Unlock()
-	g.mu.Lock()
-	h, conn := g.chats[id], g.conn
-	if h != nil {
-		h.Allow = allow
-	}
-	g.mu.Unlock()
+	h, conn := g.look(id)
 	if h == nil {
 		return nil
 	}
+	h.Allow = allow
 	err := uplink.ErrGone
 	switch {
-	case conn == nil:
 	case h.lost == nil:
 		err = g.tell(ctx, conn, g.changed(id, allow))
-	case errors.Is(h.lost, errNotYet):
+	case conn != nil && errors.Is(h.lost, errNotYet):
 		h.lost = g.renew(ctx, conn, h)
 		err = h.lost
 	}
@@ -194,11 +176,7 @@ func (g *Gateway) Close(ctx context.Context, id chat.ID) error {
 		return err
 	}
 	err = errors.Join(err, h.close())
-	why := uplink.ErrGone
-	if conn != nil {
-		why = g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id})
-	}
-	if why != nil {
+	if why := g.tell(ctx, conn, uplink.Call{Verb: uplink.Close, Chat: id}); why != nil {
 		g.tellLost(h)
 		g.opt.Log.Warn("chatd-egress hears later that a session has ended", "chat", id, "why", why)
 	}
@@ -238,9 +216,7 @@ func (g *Gateway) keep(h *openChat) error {
 // hand gives the sockets of a chat to chatd-egress. If that fails, Follow does it for the next one.
 // The caller holds telling.
 func (g *Gateway) hand(ctx context.Context, h *openChat) {
-	g.mu.Lock()
-	conn := g.conn
-	g.mu.Unlock()
+	_, conn := g.look(h.ID)
 	if conn == nil {
 		return
 	}
@@ -260,7 +236,7 @@ func (g *Gateway) tryAgain() {
 
 func (g *Gateway) open(ctx context.Context, conn *uplink.Conn, h *openChat) error {
 	call := uplink.Call{Verb: uplink.Open, Chat: h.ID, Owner: h.Owner, Allow: h.Allow,
-		Grants: g.grants(h.ID)}
+		Grants: g.opt.Secrets.Grants(h.ID)}
 	err := g.tell(ctx, conn, call, h.tcp, h.udp, h.names)
 	h.handed = err == nil
 	return err
@@ -269,16 +245,27 @@ func (g *Gateway) open(ctx context.Context, conn *uplink.Conn, h *openChat) erro
 // tell makes one call. A chatd-egress that does not answer in time is given up: what it was told is
 // unknown, and Follow begins again.
 func (g *Gateway) tell(ctx context.Context, conn *uplink.Conn, c uplink.Call, files ...*os.File) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
-	defer cancel()
-	_, passed, err := conn.Call(ctx, c, files...)
-	if err != nil && ctx.Err() != nil {
+	_, err := call(context.WithoutCancel(ctx), conn, tellTimeout, c, files...)
+	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.Join(err, conn.Close())
 	}
-	if err = errors.Join(err, uplink.CloseFiles(passed)); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot tell chatd-egress to %s chat %s: %w", c.Verb, c.Chat, err)
 	}
 	return nil
+}
+
+// call makes one call within a time. conn is nil while chatd-egress does not answer.
+func call(
+	ctx context.Context, conn *uplink.Conn, timeout time.Duration, c uplink.Call, files ...*os.File,
+) (uplink.Answer, error) {
+	if conn == nil {
+		return uplink.Answer{}, uplink.ErrGone
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	a, passed, err := conn.Call(ctx, c, files...)
+	return a, errors.Join(err, uplink.CloseFiles(passed))
 }
 
 // Shut gives up what is held. chatd-egress goes on.

@@ -67,8 +67,8 @@ func TestEgressEnds(t *testing.T) {
 func TestRootEnds(t *testing.T) {
 	dir := t.TempDir()
 	egress := newCarrier(t, dir, a, b)
-	needsRoot(t)
-	g := New(Options{Dir: dir})
+	must.Root(t, "to join network namespaces")
+	g := gatewayOf(Options{Dir: dir})
 	must.Do(t, g.Adopt(Chat{a, "", 70001, allow(t, "192.0.2.1:80")}, session(t)))
 	follow(t, g)
 	egress.heard("hello", "close "+string(b), "change "+string(a)+" 192.0.2.1:80")
@@ -137,12 +137,12 @@ func TestSocketsFor(t *testing.T) {
 func TestNoProgram(t *testing.T) {
 	dir := t.TempDir()
 	reports := make(chan error, 16)
-	needsRoot(t)
-	g := follow(t, New(Options{Dir: dir, Program: filepath.Join(dir, "none"),
+	must.Root(t, "to join network namespaces")
+	g := follow(t, gatewayOf(Options{Dir: dir, Program: filepath.Join(dir, "none"),
 		Report: func(err error) { reports <- err }}))
 	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	expect.Is(t, <-reports, os.ErrNotExist, "")
-	expect.True(t, !g.Answers(), "nobody is there")
+	expect.True(t, !answers(g), "nobody is there")
 	egress := newCarrier(t, dir)
 	egress.heard("hello", "open "+string(a)+" +++")
 	expect.NoError(t, <-reports)
@@ -152,8 +152,8 @@ func TestNoProgram(t *testing.T) {
 // replaces it.
 func TestSessionsMeetHello(t *testing.T) {
 	dir := t.TempDir()
-	g := New(Options{Dir: dir})
-	needsRoot(t)
+	g := gatewayOf(Options{Dir: dir})
+	must.Root(t, "to join network namespaces")
 	must.Do(t, g.Adopt(Chat{a, "", 70001, nil}, session(t)))
 	must.Do(t, g.Close(t.Context(), a), g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	egress := newCarrier(t, dir, a)
@@ -163,7 +163,7 @@ func TestSessionsMeetHello(t *testing.T) {
 
 // TestChangeWithoutEgress: nobody is told that connections are cut while they may live.
 func TestChangeWithoutEgress(t *testing.T) {
-	g := New(Options{Dir: t.TempDir()})
+	g := gatewayOf(Options{Dir: t.TempDir()})
 	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
 	defer func() { must.Do(t, g.Shut()) }()
 	expect.Is(t, g.Change(t.Context(), a, nil), chat.ErrBusy, "")
@@ -190,7 +190,7 @@ func TestPortIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	init := session(t)
 	reports := make(chan error, 16)
-	g := New(Options{Dir: dir, Report: func(err error) { reports <- err }})
+	g := gatewayOf(Options{Dir: dir, Report: func(err error) { reports <- err }})
 	must.Do(t, g.Adopt(Chat{a, "", 70001, nil}, init))
 	ns := must.Get(netns.Open(init))(t)
 	defer ns.Close()
@@ -208,9 +208,9 @@ func TestPortIsTaken(t *testing.T) {
 
 // TestNamesOfTheNextSession: what still writes names of a session does not write them to the next.
 func TestNamesOfTheNextSession(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	dir := t.TempDir()
-	g := New(Options{Dir: dir})
+	g := gatewayOf(Options{Dir: dir})
 	defer func() { must.Do(t, g.Shut()) }()
 	name := filepath.Join(dir, "names-"+string(a))
 	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)))
@@ -225,7 +225,7 @@ func TestNamesOfTheNextSession(t *testing.T) {
 
 // TestLogHasRoom: a log that has come near the limit of files begins anew.
 func TestLogHasRoom(t *testing.T) {
-	g := New(Options{Dir: t.TempDir()})
+	g := gatewayOf(Options{Dir: t.TempDir()})
 	name := filepath.Join(g.opt.Dir, "log")
 	for size, want := range map[int64]int64{10: 10, maxLog: maxLog, 2 * maxLog: 0} {
 		must.Do(t, os.WriteFile(name, nil, 0o600), os.Truncate(name, size))

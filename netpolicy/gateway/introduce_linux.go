@@ -82,13 +82,11 @@ func (g *Gateway) dnsServers() []netip.AddrPort {
 
 // hello makes the first call, and returns the chats that chatd-egress carries for.
 func hello(ctx context.Context, conn *uplink.Conn, servers []netip.AddrPort) ([]chat.ID, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	a, passed, err := conn.Call(ctx, uplink.Call{Verb: uplink.Hello, Upstreams: servers})
-	if ctx.Err() == context.DeadlineExceeded {
+	a, err := call(ctx, conn, dialTimeout, uplink.Call{Verb: uplink.Hello, Upstreams: servers})
+	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.Join(err, errHung)
 	}
-	return a.Chats, errors.Join(err, uplink.CloseFiles(passed))
+	return a.Chats, err
 }
 
 // renew tells chatd-egress of a chat that it may know. The caller holds telling.

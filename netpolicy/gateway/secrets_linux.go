@@ -14,7 +14,7 @@ import (
 	"github.com/chatd/chatd/internal/uplink"
 )
 
-// SecretOptions are the part of [Options] about secrets. Without secrets they may be zero.
+// SecretOptions are the part of [Options] about secrets.
 type SecretOptions struct {
 	// Grants are those that a chat may use.
 	Grants func(chat.ID) []secret.Grant
@@ -83,17 +83,9 @@ func (g *Gateway) tellSecrets(ctx context.Context, conn *uplink.Conn) error {
 	return errors.Join(g.tell(ctx, conn, uplink.Call{Verb: uplink.Secrets}, f, r), f.Close(), r.Close())
 }
 
-// grants are the secrets that a chat may use.
-func (g *Gateway) grants(id chat.ID) []secret.Grant {
-	if g.opt.Secrets.Grants == nil {
-		return nil
-	}
-	return g.opt.Secrets.Grants(id)
-}
-
 // changed is what chatd-egress is told of a chat that it has.
 func (g *Gateway) changed(id chat.ID, allow []chat.Allow) uplink.Call {
-	return uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow, Grants: g.grants(id)}
+	return uplink.Call{Verb: uplink.Change, Chat: id, Allow: allow, Grants: g.opt.Secrets.Grants(id)}
 }
 
 // sealed is a file of memory whose size is fixed.
@@ -115,11 +107,20 @@ func (g *Gateway) certificate(c uplink.Call) (*os.File, error) {
 	if _, err := g.chatOf(c.Chat); err != nil {
 		return nil, err
 	}
-	if !g.hasSecretFor(c.Chat, c.Host) {
-		const why = "cannot issue a certificate for %s: chat %s has no secret for it: %w"
-		return nil, fmt.Errorf(why, chat.Quote(c.Host), c.Chat, chat.ErrDenied)
-	}
-	if !g.mayIssue() { // chatd-egress keeps them
+	grants := g.opt.Secrets.Grants(c.Chat)
+	g.mu.Lock()
+	has := slices.ContainsFunc(g.secrets.all, func(k secret.Known) bool {
+		named := func(a secret.Grant) bool { return a.Name == k.Name }
+		matches := func(a chat.Allow) bool { return a.MatchesHost(c.Host) }
+		return slices.ContainsFunc(grants, named) && slices.ContainsFunc(k.Hosts, matches)
+	})
+	may := has && g.issues.Take() // chatd-egress keeps them
+	g.mu.Unlock()
+	switch {
+	case !has:
+		return nil, fmt.Errorf("cannot issue a certificate for %s: chat %s has no secret for it: %w",
+			chat.Quote(c.Host), c.Chat, chat.ErrDenied)
+	case !may:
 		return nil, fmt.Errorf("cannot issue a certificate for %s: too many were asked for: %w",
 			chat.Quote(c.Host), chat.ErrBusy)
 	}
@@ -128,21 +129,4 @@ func (g *Gateway) certificate(c uplink.Call) (*os.File, error) {
 		return nil, err
 	}
 	return sealed("certificate", b)
-}
-
-func (g *Gateway) mayIssue() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.issues.Take()
-}
-
-func (g *Gateway) hasSecretFor(id chat.ID, host string) bool {
-	grants := g.grants(id)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.secrets.all, func(k secret.Known) bool {
-		named := func(a secret.Grant) bool { return a.Name == k.Name }
-		matches := func(a chat.Allow) bool { return a.MatchesHost(host) }
-		return slices.ContainsFunc(grants, named) && slices.ContainsFunc(k.Hosts, matches)
-	})
 }

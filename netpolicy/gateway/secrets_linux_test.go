@@ -27,8 +27,8 @@ func known(t testing.TB, name, value string) secret.Known {
 // withSecrets is a gateway whose chat a has the secret api.
 func withSecrets(t *testing.T, dir string) *Gateway {
 	t.Helper()
-	needsRoot(t)
-	return follow(t, New(Options{Dir: dir, UID: 60999, GID: 60998, Secrets: SecretOptions{
+	must.Root(t, "to join network namespaces")
+	return follow(t, gatewayOf(Options{Dir: dir, UID: 60999, GID: 60998, Secrets: SecretOptions{
 		Grants: func(id chat.ID) []secret.Grant {
 			if id == b {
 				return nil
@@ -120,9 +120,9 @@ func TestSecretsRefused(t *testing.T) {
 
 // TestIssues: certificates are not issued without end.
 func TestIssues(t *testing.T) {
-	g := New(Options{})
+	g := gatewayOf(Options{})
 	n := 0
-	for g.mayIssue() && n < 2*issuesAtOnce {
+	for g.issues.Take() && n < 2*issuesAtOnce {
 		n++
 	}
 	expect.True(t, n >= issuesAtOnce && n != 2*issuesAtOnce, "%d certificates are issued at once", n)
@@ -141,7 +141,7 @@ func TestCertificate(t *testing.T) {
 	egress := newCarrier(t, dir)
 	must.Do(t, g.Open(t.Context(), Chat{a, "", 70001, nil}, session(t)),
 		g.Open(t.Context(), Chat{b, "", 70002, nil}, session(t)))
-	until(t, g.Answers)
+	until(t, func() bool { return answers(g) })
 	for _, x := range []struct {
 		chat chat.ID
 		host string

@@ -21,22 +21,29 @@ func (g *Gateway) Prepare() error { return safefs.MakeRoot(g.opt.Dir, 0o700) }
 // start starts chatd-egress with a socket that listens, as its own user and in an empty network
 // namespace. It outlives this process, and ends by itself when nobody needs it.
 func (g *Gateway) start() error {
+	if err := g.launch(); err != nil {
+		return fmt.Errorf("cannot start chatd-egress: %w", err)
+	}
+	return nil
+}
+
+func (g *Gateway) launch() error {
 	if err := safefs.CheckProgram(g.opt.Program); err != nil {
-		return cannotStart(err)
+		return err
 	}
 	listener, err := g.listen()
 	if err != nil {
-		return cannotStart(err)
+		return err
 	}
 	defer listener.Close()
 	log, err := g.openLog()
 	if err != nil {
-		return cannotStart(err)
+		return err
 	}
 	defer log.Close()
 	program, err := os.Open(g.opt.Program)
 	if err != nil {
-		return cannotStart(err)
+		return err
 	}
 	defer program.Close()
 	// By descriptor: the directory of the program may be root's alone.
@@ -50,7 +57,7 @@ func (g *Gateway) start() error {
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
 	}
 	if err := cmd.Start(); err != nil {
-		return cannotStart(err)
+		return err
 	}
 	if err := g.opt.Bound(cmd.Process.Pid); err != nil {
 		g.opt.Log.Warn("chatd-egress has no cgroup of its own", "why", err)
@@ -96,5 +103,3 @@ func (g *Gateway) listen() (*os.File, error) {
 	}
 	return f, nil
 }
-
-func cannotStart(err error) error { return fmt.Errorf("cannot start chatd-egress: %w", err) }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -17,30 +18,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/uplink"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
-func needsRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
-	t.Skip("SKIPPED: needs root, to join network namespaces")
-}
-
 // session is a process with a network of its own, as a session's.
 func session(t testing.TB) *sys.ProcessHandle {
 	t.Helper()
-	needsRoot(t)
+	must.Root(t, "to join network namespaces")
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
 	}
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
@@ -171,11 +163,30 @@ func until(t testing.TB, done func() bool) {
 	}
 }
 
+// gatewayOf is a gateway that tells nobody where the options have nobody to tell.
+func gatewayOf(opt Options) *Gateway {
+	opt.Log = slog.New(slog.DiscardHandler)
+	opt.Bound = func(int) error { return nil }
+	if opt.Report == nil {
+		opt.Report = func(error) {}
+	}
+	if opt.Events == nil {
+		opt.Events = func(chat.ID, []chat.EgressEvent) {}
+	}
+	if opt.Secrets.Grants == nil {
+		opt.Secrets.Grants = func(chat.ID) []secret.Grant { return nil }
+	}
+	return New(opt)
+}
+
+// answers reports whether chatd-egress answers.
+func answers(g *Gateway) bool { _, conn := g.look(""); return conn != nil }
+
 // followed is a gateway that follows until the test ends.
 func followed(t *testing.T, dir string) *Gateway {
 	t.Helper()
-	needsRoot(t)
-	g := New(Options{Dir: dir, UID: 60999, GID: 60998, DNSUID: 60997, Program: filepath.Join(dir, "none"),
+	must.Root(t, "to join network namespaces")
+	g := gatewayOf(Options{Dir: dir, UID: 60999, GID: 60998, DNSUID: 60997, Program: filepath.Join(dir, "none"),
 		Servers: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53"),
 			netip.MustParseAddrPort("[::1]:53")}})
 	return follow(t, g)

@@ -24,15 +24,11 @@ import (
 // namespace is the network of a process as a session has it: in a user namespace of its own.
 func namespace(t testing.TB) *Namespace {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
-		t.Skip("SKIPPED: needs root, to join network namespaces")
-	}
+	must.Root(t, "to join network namespaces")
 	cmd := exec.Command("sleep", "600")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65534, Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
 	}
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })

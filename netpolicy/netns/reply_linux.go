@@ -48,22 +48,13 @@ func answering(kind, proto int, local, remote netip.AddrPort) (int, error) {
 	if local.Addr().Is6() { // here a local route is not enough for bind(2)
 		domain, any = unix.AF_INET6, socketOption{unix.SOL_IPV6, unix.IPV6_FREEBIND, 1}
 	}
-	s, err := unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+	// Several programs talk to one address, and so does the socket of all datagrams.
+	several := socketOption{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}
+	s, err := opened(domain, kind, proto, local, []socketOption{several, any})
 	if err != nil {
 		return -1, err
 	}
-	// Several programs talk to one address, and so does the socket of all datagrams.
-	err = unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if err == nil {
-		err = unix.SetsockoptInt(s, any.level, any.name, any.value)
-	}
-	if err == nil {
-		err = unix.Bind(s, Sockaddr(local))
-	}
-	if err == nil {
-		err = unix.Connect(s, Sockaddr(remote))
-	}
-	if err != nil {
+	if err := unix.Connect(s, Sockaddr(remote)); err != nil {
 		return -1, errors.Join(err, unix.Close(s))
 	}
 	return s, nil

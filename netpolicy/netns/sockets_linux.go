@@ -33,41 +33,41 @@ func (n *Namespace) Listen() (tcp, udp *os.File, err error) {
 	return tcp, udp, nil
 }
 
-// bound returns a socket on [Port] of all addresses.
+// bound returns a socket on [Port] of all addresses, of IPv4 alone where the kernel has no IPv6.
 func bound(kind int) (*os.File, error) {
-	s, v6, err := anySocket(kind)
+	s, err := opened(unix.AF_INET6, kind, 0, netip.AddrPortFrom(netip.IPv6Unspecified(), Port),
+		socketOptions(kind, true))
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		s, err = opened(unix.AF_INET, kind, 0, netip.AddrPortFrom(netip.IPv4Unspecified(), Port),
+			socketOptions(kind, false))
+	}
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range socketOptions(kind, v6) {
-		if err := unix.SetsockoptInt(s, o.level, o.name, o.value); err != nil {
-			return nil, errors.Join(fmt.Errorf("socket option %d of level %d: %w",
-				o.name, o.level, err), unix.Close(s))
+	if kind == unix.SOCK_STREAM {
+		if err := unix.Listen(s, backlog); err != nil {
+			return nil, errors.Join(err, unix.Close(s))
 		}
-	}
-	any := netip.IPv4Unspecified()
-	if v6 {
-		any = netip.IPv6Unspecified()
-	}
-	err = unix.Bind(s, Sockaddr(netip.AddrPortFrom(any, Port)))
-	if err == nil && kind == unix.SOCK_STREAM {
-		err = unix.Listen(s, backlog)
-	}
-	if err != nil {
-		return nil, errors.Join(err, unix.Close(s))
 	}
 	return os.NewFile(uintptr(s), "outside"), nil
 }
 
-// anySocket returns a socket of IPv6, or of IPv4 where the kernel has no other.
-func anySocket(kind int) (s int, v6 bool, err error) {
-	kind |= unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
-	s, err = unix.Socket(unix.AF_INET6, kind, 0)
-	if err == nil {
-		return s, true, nil
+// opened returns a socket that is bound to an address after the options were set.
+func opened(domain, kind, proto int, at netip.AddrPort, options []socketOption) (int, error) {
+	s, err := unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+	if err != nil {
+		return -1, err
 	}
-	s, err = unix.Socket(unix.AF_INET, kind, 0)
-	return s, false, err
+	for _, o := range options {
+		if err := unix.SetsockoptInt(s, o.level, o.name, o.value); err != nil {
+			return -1, errors.Join(fmt.Errorf("socket option %d of level %d: %w",
+				o.name, o.level, err), unix.Close(s))
+		}
+	}
+	if err := unix.Bind(s, Sockaddr(at)); err != nil {
+		return -1, errors.Join(err, unix.Close(s))
+	}
+	return s, nil
 }
 
 type socketOption struct{ level, name, value int }

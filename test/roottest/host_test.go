@@ -156,7 +156,7 @@ func endDaemons(dir string) error {
 }
 
 // sliceOf is where the units of a daemon are that calls its cgroup so; see
-// cgroup.UnitOptions.
+// cgroup.Options.
 func sliceOf(name string) string { return strings.ReplaceAll(name, "-", "_") + ".slice" }
 
 // stopUnits ends all units of daemons whose cgroup has a name that begins so. A
