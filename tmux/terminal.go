@@ -77,22 +77,25 @@ func (t *Terminal) Screen(ctx context.Context, form Form, history int) (Screen, 
 
 func parseScreen(out []byte) (Screen, error) {
 	head, text, _ := bytes.Cut(out, []byte("\n"))
-	var s Screen
-	words := strings.SplitN(string(head), " ", 6)
-	for i, n := range []*int{&s.Rows, &s.Cols, &s.CursorRow, &s.CursorCol, &s.HistorySize} {
-		var err error
-		if len(words) != 6 {
-			err = errors.New("too few words")
-		} else {
-			*n, err = strconv.Atoi(words[i])
-		}
-		if err != nil {
-			return Screen{}, fmt.Errorf("cannot read the screen: tmux answered %.80q", head)
-		}
+	s := Screen{Text: strings.TrimRight(string(text), "\n")}
+	var err error
+	s.Program, err = numbers(string(head), &s.Rows, &s.Cols, &s.CursorRow, &s.CursorCol, &s.HistorySize)
+	if err != nil {
+		return Screen{}, fmt.Errorf("cannot read the screen: tmux answered %.80q", head)
 	}
-	s.Program = words[5]
-	s.Text = strings.TrimRight(string(text), "\n")
 	return s, nil
+}
+
+// numbers reads numbers with a blank after each, and returns the rest of the line.
+func numbers(line string, into ...*int) (rest string, err error) {
+	for _, n := range into {
+		word, rest, found := strings.Cut(line, " ")
+		if *n, err = strconv.Atoi(word); err != nil || !found {
+			return "", errors.Join(err, errors.New("too few words"))
+		}
+		line = rest
+	}
+	return line, nil
 }
 
 func (t *Terminal) client(ctx context.Context, stdin []byte, args []string) ([]byte, error) {
@@ -101,4 +104,27 @@ func (t *Terminal) client(ctx context.Context, stdin []byte, args []string) ([]b
 		return nil, fmt.Errorf("cannot reach the terminal: %w", err)
 	}
 	return out, nil
+}
+
+// Keep lets the server write the state of the terminal to a file of the chat's, for the next shell:
+// its size in columns and rows, a line end, the working directory of the shell in front, a null
+// byte, and its text with colours, up to [HistoryLimit] lines of it before the screen.
+// file is a word for sh. All of it is the chat's. The caller bounds how long it takes.
+//
+// The server runs it, not a client: a client comes from outside of the session, and Landlock does
+// not show it the working directory of a process inside.
+func (t *Terminal) Keep(ctx context.Context, file string) error {
+	_, err := t.client(ctx, nil, []string{"run-shell", "-t", target, keepScript(file)})
+	return err
+}
+
+// keepScript has no # but those of tmux's formats, which are numbers and the socket's path.
+func keepScript(file string) string {
+	return `umask 077
+{
+	cd -P /proc/#{pane_pid}/cwd && dir=$(pwd -P; echo .) &&
+	printf '%s %s\n%s\000' #{window_width} #{window_height} "${dir%?.}" &&
+	` + Program + ` -S #{socket_path} capture-pane -p -e -t #{pane_id} -S -` +
+		strconv.Itoa(HistoryLimit) + `
+} 2>/dev/null >` + file + ` || :`
 }
