@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -151,20 +152,17 @@ func (r *Run) order(what byte) error {
 // Drop forgets a background run and removes its files.
 func (a *Runs) Drop(r *Run) error {
 	a.Forget(r)
-	err := safefs.Remove(filepath.Dir(r.dir), r.Info.ID)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if err := safefs.Remove(filepath.Dir(r.dir), r.Info.ID); !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // Surplus returns the oldest background runs of a chat that have ended, as far as they hold more
 // than [chat.MaxRetainedOutput], or are more than [chat.MaxRuns]. The caller drops them.
 func (a *Runs) Surplus(id chat.ID) (surplus []*Run) {
-	all := a.Of(id)
 	kept, n := int64(0), 0
-	for i := len(all) - 1; i >= 0; i-- {
-		r := all[i]
+	for _, r := range slices.Backward(a.Of(id)) {
 		if !r.Info.Background || !r.IsOver() {
 			continue
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // Signal sends a valid signal to every process of the run, and SIGCONT after it; s.TTY sets the
@@ -77,13 +79,7 @@ func (r *Run) WriteStdin(
 	}
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		defer cancel()
-		select {
-		case <-r.over:
-		case <-within.Done():
-		}
-	}()
+	defer context.AfterFunc(r.over, cancel)()
 	err = write(within, stream.Input{W: w, Framed: r.Info.TTY != nil})
 	switch {
 	case ctx.Err() != nil && !r.IsOver(): // a body of net/http that is closed ends its context too
@@ -140,15 +136,10 @@ func (r *Run) openStdin() (*os.File, error) {
 
 // reopen opens a pipe once more, for writing.
 func reopen(w *os.File) (f *os.File, err error) {
-	raw, err := w.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	if raw.Control(func(fd uintptr) {
+	err = sys.OnDescriptor(w, func(fd int) error {
 		f, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_WRONLY|unix.O_NONBLOCK, 0)
-	}) != nil {
-		return nil, os.ErrClosed
-	}
+		return err
+	})
 	return f, err
 }
 
@@ -171,7 +162,7 @@ func (r *Run) closeStdin(ctx context.Context) error {
 		_, err = w.Write(stream.EndFrame())
 		return r.inputError(err)
 	case r.Info.Background:
-		return errors.Join(r.order(plan.OrderClose), removeFile(r.fifo()))
+		return errors.Join(r.order(plan.OrderClose), safefs.Remove(r.dir, "stdin"))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,10 +178,3 @@ func (r *Run) closeStdin(ctx context.Context) error {
 
 // fifo is the fifo of a background run's standard input.
 func (r *Run) fifo() string { return filepath.Join(r.dir, "stdin") }
-
-func removeFile(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot remove %s: %w", name, err)
-	}
-	return nil
-}

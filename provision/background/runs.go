@@ -75,10 +75,9 @@ type Run struct {
 	About
 	in  *Runs
 	dir string
-	// ctx ends when the run is told to end; over is closed when it has ended.
-	ctx  context.Context
-	end  context.CancelFunc
-	over chan struct{}
+	// ctx ends when the run is told to end, over when it has ended.
+	ctx, over     context.Context
+	end, markOver context.CancelFunc
 	// supervisor is that of a background run under way; [Run.Watch] closes it.
 	supervisor *sys.ProcessHandle
 	// adopted: an earlier chatd started it.
@@ -95,9 +94,10 @@ type Run struct {
 }
 
 func (a *Runs) newRun(about About) *Run {
-	r := &Run{About: about, in: a, over: make(chan struct{})}
+	r := &Run{About: about, in: a}
 	r.dir = filepath.Join(a.opt.Dir, string(about.Chat), about.Info.ID)
 	r.ctx, r.end = context.WithCancel(context.Background())
+	r.over, r.markOver = context.WithCancel(context.Background())
 	return r
 }
 
