@@ -34,29 +34,27 @@ type Files struct {
 	barrier *os.File
 	raise   func(context.Context, *sys.ProcessHandle) error
 	prepare cgroup.Prepare // runs before the child is started; may be nil
-	// childEndsAreClosed: the child has its descriptors.
-	childEndsAreClosed bool
 }
 
 // Pipe gives the write end to the child and returns the read end.
 func (b *Files) Pipe() *os.File {
+	r, w := b.pipe()
+	b.Child, b.mine = append(b.Child, w), append(b.mine, r)
+	return r
+}
+
+func (b *Files) pipe() (r, w *os.File) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		b.Err = errors.Join(b.Err, fmt.Errorf("cannot make a pipe: %w", err))
-		return nil
 	}
-	b.Child, b.mine = append(b.Child, w), append(b.mine, r)
-	return r
+	return r, w
 }
 
 // Data gives the child a file without a name that holds content.
 func (b *Files) Data(name string, content []byte) *os.File {
 	f, err := sys.MemFile(name, content)
-	if err != nil {
-		b.Err = errors.Join(b.Err, err)
-		return nil
-	}
-	b.Child = append(b.Child, f)
+	b.Child, b.Err = append(b.Child, f), errors.Join(b.Err, err)
 	return f
 }
 
@@ -67,21 +65,13 @@ func (b *Files) Output(name string) *os.File {
 	if err == nil {
 		err = sys.SealAt(f, 64<<10)
 	}
-	if err != nil {
-		b.Err = errors.Join(b.Err, err)
-		return nil
-	}
-	b.mine = append(b.mine, f)
+	b.mine, b.Err = append(b.mine, f), errors.Join(b.Err, err)
 	return f
 }
 
 // addBarrier gives the child the read end of the start barrier, where it waits.
 func (b *Files) addBarrier() {
-	r, w, err := os.Pipe()
-	if err != nil {
-		b.Err = errors.Join(b.Err, fmt.Errorf("cannot make a pipe: %w", err))
-		return
-	}
+	r, w := b.pipe()
 	b.Child, b.mine, b.barrier = append(b.Child, r), append(b.mine, w), w
 }
 
@@ -131,22 +121,10 @@ func (b *Files) plan(p plan.Plan) {
 
 // CloseChildEnds closes chatd's copies of the child's descriptors, after the start or instead of
 // it.
-func (b *Files) CloseChildEnds() {
-	if !b.childEndsAreClosed {
-		for _, f := range b.Child {
-			f.Close()
-		}
-	}
-	b.childEndsAreClosed = true
-}
+func (b *Files) CloseChildEnds() { ClosePipes(b.Child...) }
 
 // Close closes every descriptor, of both ends.
-func (b *Files) Close() {
-	b.CloseChildEnds()
-	for _, f := range b.mine {
-		f.Close()
-	}
-}
+func (b *Files) Close() { ClosePipes(append(b.mine, b.Child...)...) }
 
 // ClosePipes closes ends of pipes, those that are not nil, closed or not.
 func ClosePipes(all ...*os.File) {

@@ -61,24 +61,10 @@ func (r *Stdio) Join() error {
 }
 
 // CloseChildEnds closes chatd's copies of the command's ends, after its start.
-func (r *Stdio) CloseChildEnds() {
-	for _, f := range []**os.File{&r.Stdin, &r.OutW, &r.ErrW} {
-		if *f != nil {
-			(*f).Close()
-			*f = nil
-		}
-	}
-}
+func (r *Stdio) CloseChildEnds() { ClosePipes(r.Stdin, r.OutW, r.ErrW) }
 
 // Close closes the ends that were not given away.
-func (r *Stdio) Close() {
-	r.CloseChildEnds()
-	for _, f := range []*os.File{r.StdinW, r.OutR, r.ErrR} {
-		if f != nil {
-			f.Close()
-		}
-	}
-}
+func (r *Stdio) Close() { ClosePipes(r.Stdin, r.StdinW, r.OutR, r.OutW, r.ErrR, r.ErrW) }
 
 // captures are the kept output of two streams while they are read.
 type captures struct {
