@@ -58,17 +58,6 @@ func (d *Disks) bounds(dir string) (bool, error) {
 // isForbidden is what a container gets whose file systems are the host's to bound.
 func isForbidden(err error) bool { return errors.Is(err, fs.ErrPermission) }
 
-// Enforces reports whether the file system of dir enforces limits that chatd can set; if not, why
-// says what it lacks.
-func (d *Disks) Enforces(dir string) (yes bool, why error) {
-	yes, why = d.bounds(dir)
-	if !yes && why == nil {
-		why = fmt.Errorf("the file system of %s counts and does not enforce: "+
-			"mount it with usrquota", dir)
-	}
-	return yes, why
-}
-
 // Enable makes each file system enforce limits that counts already, and returns a directory on
 // each such. The others stay as they are.
 func (d *Disks) Enable() (enabled []string, err error) {

@@ -141,7 +141,7 @@ func TestForbiddenQuotas(t *testing.T) {
 	if got := fmt.Sprint(d.Unbounded()); got != "[homes tmp vartmp not made yet]" {
 		t.Errorf("%s are without a bound", got)
 	}
-	if on, why := d.Enforces("homes"); on || !errors.Is(why, fs.ErrPermission) {
+	if on, why := d.bounds("homes"); on || !errors.Is(why, fs.ErrPermission) {
 		t.Errorf("homes enforces: %t, %v", on, why)
 	}
 	why, derr := d.Drift(uid, limit)
@@ -244,7 +244,7 @@ func TestTryNeedsAQuota(t *testing.T) {
 // it is mounted so.
 func TestKernel(t *testing.T) {
 	d := New(t.TempDir(), filepath.Join(t.TempDir(), "missing"))
-	if on, why := d.Enforces("/proc"); on || !errors.Is(why, errors.ErrUnsupported) {
+	if on, why := d.bounds("/proc"); on || !errors.Is(why, errors.ErrUnsupported) {
 		t.Errorf("/proc enforces quotas: %t, %v", on, why)
 	}
 	if err := d.Set(uid, Amount{1 << 20, 10}); os.Geteuid() == 0 && err != nil {
