@@ -33,7 +33,7 @@ func TestClosedPaths(t *testing.T) {
 		if by := rules.KeptBy(v, closed, closed); !slices.Equal(by, want) {
 			t.Errorf("%s is kept by %q, want %q", name, by, want)
 		}
-		if kernel := rules.byKernel(name, false); kernel.Denied() != (want != nil) {
+		if kernel := rules.byKernel(name); kernel.Denied() != (want != nil) {
 			t.Errorf("%s: the kernel denies it by %+v", name, kernel)
 		}
 	}
