@@ -3,11 +3,13 @@ package homedir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/state"
 )
@@ -100,4 +102,29 @@ func (d *Dirs) Strays(has func(chat.ID) bool) (strays []string, err error) {
 		}
 	}
 	return strays, nil
+}
+
+// Owners returns the owners of the entries of dirs, which need not exist, with one path of each.
+// It leaves out the home of a [Try].
+func Owners(dirs ...string) (map[uint32]string, error) {
+	owners := map[uint32]string{}
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("cannot list %s: %w", dir, err)
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			fi, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) || e.Name() == triedName {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("cannot look at %s: %w", path, err)
+			}
+			uid, _ := sys.OwnerOf(fi)
+			owners[uid] = path
+		}
+	}
+	return owners, nil
 }
