@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRemoveKeys leaves a user keyring and a persistent one, each with a key in it, as a login as
@@ -30,15 +32,11 @@ func TestRemoveKeys(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if has, err := hasKeys(uid); err != nil || !has {
 		t.Fatalf("the key is not seen: %v, %v", has, err)
 	}
-	if err := removeKeys(t.Context(), uid); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, removeKeys(t.Context(), uid))
 	if has, err := hasKeys(uid); err != nil || has {
 		t.Errorf("keys are left: %v, %v", has, err)
 	}
@@ -62,7 +60,5 @@ func TestKillPidThatEnded(t *testing.T) {
 	if _, err := unix.PidfdOpen(tid, 0); err == nil {
 		t.Fatal("the kernel opens a thread: this test would show nothing")
 	}
-	if err := killPid(tid, uint32(os.Getuid())+1); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, killPid(tid, uint32(os.Getuid())+1))
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOnlyRootsProgram: a program that a user besides root can write to is refused, with the
@@ -28,17 +30,14 @@ func TestOnlyRootsProgram(t *testing.T) {
 		{0o755, 0, ""},
 	} {
 		err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o600)
-		if err := errors.Join(err, os.Chown(file, c.uid, 0), os.Chmod(file, c.mode)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, os.Chown(file, c.uid, 0), os.Chmod(file, c.mode)))
 		copied := filepath.Join(t.TempDir(), "copy")
 		for what, err := range map[string]error{
 			"checked": CheckProgram(file), "installed": InstallProgram(file, copied),
 		} {
 			refused := c.want != ""
-			if (err != nil) != refused || refused && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: mode %v of uid %d: %v, want %q", what, c.mode, c.uid, err, c.want)
-			}
+			expect.True(t, (err != nil) == refused && (!refused || strings.Contains(err.Error(), c.want)),
+				"%s: mode %v of uid %d: %v, want %q", what, c.mode, c.uid, err, c.want)
 		}
 		if _, err := os.Stat(copied); (err == nil) != (c.want == "") {
 			t.Errorf("mode %v of uid %d: the copy: %v", c.mode, c.uid, err)
@@ -53,13 +52,10 @@ func TestNoProgram(t *testing.T) {
 		dir: "want a file that may be executed", dir + "/none": "no such file", "": "no such file",
 	} {
 		err := CheckProgram(program)
-		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", program, err, want)
-		}
+		expect.True(t, errors.Is(err, chat.ErrUnsupported) && strings.Contains(err.Error(), want),
+			"%q: %v, want %q", program, err, want)
 	}
-	if err := CheckProgram("/bin/sh"); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, CheckProgram("/bin/sh"))
 }
 
 func needsRoot(t *testing.T) {
@@ -67,9 +63,7 @@ func needsRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 	t.Skip("SKIPPED: needs root: the program must be root's")
 }
 
@@ -83,28 +77,16 @@ func TestInstallAgain(t *testing.T) {
 		fi, err := os.Stat(to)
 		err = errors.Join(err, InstallProgram(from, to))
 		now, nerr := os.Stat(to)
-		if err := errors.Join(err, nerr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, nerr))
 		if b, err := os.ReadFile(to); err != nil || string(b) != "program" || now.Mode() != 0o755 {
 			t.Errorf("the copy is %q with mode %v, %v", b, now.Mode(), err)
 		}
 		return os.SameFile(fi, now)
 	}
 	err := os.WriteFile(from, []byte("program"), 0o755)
-	if err := errors.Join(err, os.WriteFile(to, []byte("older"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	if install() {
-		t.Error("the file of sessions that live was written to")
-	}
-	if !install() {
-		t.Error("a copy that is good was made anew")
-	}
-	if err := os.Chmod(to, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if install() {
-		t.Error("a copy that anybody may write to was kept")
-	}
+	must.Do(t, errors.Join(err, os.WriteFile(to, []byte("older"), 0o755)))
+	expect.True(t, !install(), "the file of sessions that live was written to")
+	expect.True(t, install(), "a copy that is good was made anew")
+	must.Do(t, os.Chmod(to, 0o777))
+	expect.True(t, !install(), "a copy that anybody may write to was kept")
 }

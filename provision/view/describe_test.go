@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
 )
 
 var exposing = plan.View{User: "chat-x", UID: 7, Home: "/srv/h", Tmp: "/t", VarTmp: "/v", Shim: "/s", ShimDir: "/sd", BinDir: "/bd",
@@ -29,9 +30,8 @@ func TestDescribeConfinement(t *testing.T) {
 		t.Errorf("namespaces %q", got.Namespaces)
 	}
 	for _, call := range []string{"ioctl", "socket", "clone", "mknodat"} {
-		if !slices.Contains(got.SeccompConditional, call) {
-			t.Errorf("%s is not checked: %q", call, got.SeccompConditional)
-		}
+		expect.True(t, slices.Contains(got.SeccompConditional, call),
+			"%s is not checked: %q", call, got.SeccompConditional)
 	}
 	if !slices.Contains(got.Seccomp, "mount") || !slices.Contains(got.Landlock, chat.PathRight{Right: "exec", Path: "/opt/tools"}) || len(got.Mounts) != len(exposing.Mounts()) {
 		t.Errorf("%+v", got)
