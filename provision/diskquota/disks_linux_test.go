@@ -145,7 +145,7 @@ func TestForbiddenQuotas(t *testing.T) {
 	why, derr := d.Drift(uid, limit)
 	_, _, known, herr := d.Used(uid, limit)
 	tried, terr := d.Try("try", uid)
-	expect.True(t, !known && why == "" && len(tried) <= 0,
+	expect.True(t, !known && why == "" && len(tried) == 0,
 		"held is known: %t, drift %q, tried %q", known, why, tried)
 	expect.NoError(t, errors.Join(d.Set(uid, limit), d.Clear(uid), derr, herr, terr))
 }

@@ -149,7 +149,7 @@ func TestCountIsBounded(t *testing.T) {
 	w.Forget("a")
 	h.quota[1] = true
 	w.CountSmall(t.Context())
-	expect.True(t, len(w.chats) <= 0, "a bounded chat was walked")
+	expect.True(t, len(w.chats) == 0, "a bounded chat was walked")
 }
 
 // TestOverByPresentLimit: a chat is bound to clean up by what it may have now, and not where the

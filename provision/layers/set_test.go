@@ -87,7 +87,7 @@ func TestAwaitFirst(t *testing.T) {
 	if err := s.Await(ctx); !errors.Is(err, chat.ErrBusy) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	expect.True(t, !s.Tried() && !s.Fit() && len(s.Missing()) <= 0, "a layer that was not tried counts")
+	expect.True(t, !s.Tried() && !s.Fit() && len(s.Missing()) == 0, "a layer that was not tried counts")
 	err := s.Await(t.Context())
 	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "just started"), "%v", err)
 }

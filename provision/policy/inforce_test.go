@@ -38,7 +38,7 @@ func TestRulesAfterReload(t *testing.T) {
 	expect.True(t, !denied(t, p, late, "old") && denied(t, p, late, "new"),
 		"a late compilation has left old rules behind")
 	p.SetRules(nil)
-	expect.True(t, !denied(t, p, c, "new") && !p.Enforced(c) && len(p.Closed(c)) <= 0,
+	expect.True(t, !denied(t, p, c, "new") && !p.Enforced(c) && len(p.Closed(c)) == 0,
 		"rules that were taken away hold")
 }
 

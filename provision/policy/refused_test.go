@@ -52,7 +52,7 @@ func TestRefusalsAreHeard(t *testing.T) {
 		if rules == terse {
 			want = chat.Denied{Op: "open"}
 		}
-		expect.True(t, len(w.denied) == 1 && w.denied[0] == want && len(w.lines) <= 0,
+		expect.True(t, len(w.denied) == 1 && w.denied[0] == want && len(w.lines) == 0,
 			"by %s: %+v, and %q is audited", rules, w.denied, w.lines)
 	}
 }

@@ -65,6 +65,6 @@ func checkEntry(t *testing.T, cmd, bwrap *exec.Cmd) {
 	text, err := io.ReadAll(io.NewSectionReader(cmd.ExtraFiles[0], 0, 1<<16))
 	var e plan.Entry
 	must.Do(t, errors.Join(err, json.Unmarshal(text, &e)))
-	expect.True(t, e.Stdin && slices.Equal(e.Argv[1:], bwrap.Args[1:]) && len(e.Own) <= 0,
+	expect.True(t, e.Stdin && slices.Equal(e.Argv[1:], bwrap.Args[1:]) && len(e.Own) == 0,
 		"the entry is %s", text)
 }

@@ -273,7 +273,7 @@ func TestWakeCountsOnce(t *testing.T) {
 	must.Do(t, err)
 	_, err = h.Wake(bob, "bob")
 	must.Do(t, err)
-	expect.True(t, len(h.asked) <= 0, "room was made by %q", h.asked)
+	expect.True(t, len(h.asked) == 0, "room was made by %q", h.asked)
 }
 
 // TestWakeForgets: owners of whom nobody wakes take no memory.
@@ -282,7 +282,7 @@ func TestWakeForgets(t *testing.T) {
 	done, err := h.Wake(as(t, "ada", chat.RoleBridge), "ada")
 	must.Do(t, err)
 	done()
-	expect.True(t, len(h.waking) <= 0, "nobody wakes, and these are known: %v", h.waking)
+	expect.True(t, len(h.waking) == 0, "nobody wakes, and these are known: %v", h.waking)
 }
 
 // TestRun: what background runs keep is bounded for a bridge, and a refusal is audited.

@@ -266,7 +266,7 @@ func TestTooLargeForTheIdle(t *testing.T) {
 		time.Sleep(minIdle)
 		began := time.Now()
 		err := h.wake(ctx, "large", Place{"bob", 3 * each})
-		expect.True(t, errors.Is(err, chat.ErrBusy) && len(h.slept) <= 0 && time.Since(began) <= 0,
+		expect.True(t, errors.Is(err, chat.ErrBusy) && len(h.slept) == 0 && time.Since(began) <= 0,
 			"%v after %s, asleep are %q", err, time.Since(began), h.slept)
 		must.Do(t, h.wake(ctx, "fits", Place{"bob", 2 * each}))
 		expect.True(t, len(h.slept) == 2 && h.memory <= 4*each, "asleep are %q", h.slept)
@@ -341,7 +341,7 @@ func TestGrow(t *testing.T) {
 			t.Errorf("too much: %v, asleep are %q", err, h.slept)
 		}
 		done, err := h.Grow(ctx, "grows", Place{"ada", 2 * each})
-		must.True(t, err == nil && len(h.slept) <= 0, "what fits: %v, asleep are %q", err, h.slept)
+		must.True(t, err == nil && len(h.slept) == 0, "what fits: %v, asleep are %q", err, h.slept)
 		h.works["idle"] = true
 		expect.Is(t, h.wake(ctx, "other", Place{"bob", each}), chat.ErrBusy, "beside it")
 		h.works["idle"] = false

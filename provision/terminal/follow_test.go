@@ -61,7 +61,7 @@ func TestFollowEnds(t *testing.T) {
 	err := logs.Follow(ctx, "a", -1, func(chat.Log) error { return nil })
 	expect.True(t, errors.Is(err, context.Canceled), "a caller that is gone: %v", err)
 	expect.Is(t, expect.Err(logs.Piece("a", 1)), chat.ErrInvalid, "a cursor after the end")
-	expect.True(t, len(logs.books) <= 0, "logs that nobody uses: %v", logs.books)
+	expect.True(t, len(logs.books) == 0, "logs that nobody uses: %v", logs.books)
 }
 
 // TestRemoveWhatIsNoLog: what stands in the place of a log goes, too, or the chat could not.

@@ -34,7 +34,7 @@ func TestLastOutputIsKept(t *testing.T) {
 	if p, err := logs.Piece("a", 0); err != nil || p.Text != "bye" || p.Recording {
 		t.Errorf("%+v is kept, %v", p, err)
 	}
-	expect.True(t, len(logs.books) <= 0, "logs that nobody uses: %v", logs.books)
+	expect.True(t, len(logs.books) == 0, "logs that nobody uses: %v", logs.books)
 }
 
 // TestPrintedCounts: what is printed all the time counts as use every few seconds, and not at the

@@ -27,16 +27,33 @@ type Start struct {
 	Notes []string
 }
 
-// Describe tells what the session sees, and how it is confined.
+// Describe tells what the session sees, and how it is confined: the entries behind bwrap's arguments,
+// and the rules and the names of the environment to which its first process confines itself.
 func (s Start) Describe() chat.Plan {
-	out := describe(s.View, s.Plan)
-	out.ID, out.Profile = s.Chat, s.Profile
-	out.Notes = append(out.Notes, s.Notes...)
+	v, p := s.View, s.Plan
+	out := chat.Plan{
+		ID: s.Chat, Profile: s.Profile,
+		User: v.User, UID: v.UID, Mounts: v.Mounts(), Landlock: []chat.PathRight{},
+		LandlockABI: p.MinABI, Env: make([]string, len(p.Env)),
+		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: []string{}, SeccompConditional: []string{},
+		Without: append([]chat.LayerName{}, p.Without...), Notes: append([]string{}, s.Notes...),
+	}
+	for i, e := range p.Env {
+		out.Env[i], _, _ = strings.Cut(e, "=")
+	}
+	slices.Sort(out.Env)
+	if !p.LeavesOut(chat.LayerSeccomp) {
+		out.Seccomp = slices.Sorted(slices.Values(plan.RefusedCalls))
+		out.SeccompConditional = plan.CheckedCalls(p.Opened)
+	}
+	if !p.LeavesOut(chat.LayerLandlock) {
+		out.Landlock = append(out.Landlock, rightsOf(p.Landlock)...)
+	}
 	if s.Apart {
 		out.Notes = append(out.Notes, "what is read-only and shared with other sessions is seen "+
 			"through overlays of this one's own")
 	}
-	if !slices.Contains(s.View.Without, chat.LayerProc) {
+	if !v.LeavesOut(chat.LayerProc) {
 		out.Notes = append(out.Notes, "what /proc counts for the whole host is covered where "+
 			"ordinary programs do not need it")
 	}
@@ -66,38 +83,6 @@ func (s Start) Begin(log *slog.Logger) chat.Plan {
 		"namespaces", plan.Namespaces, "seccomp", len(plan.Seccomp), "without", plan.Without,
 		"notes", plan.Notes)
 	return plan
-}
-
-// describe returns the plan of a session of v: the entries behind bwrap's arguments, and the rules
-// and the names of the environment of p, to which its first process confines itself. The caller
-// fills in the rest.
-func describe(v plan.View, p plan.Plan) chat.Plan {
-	env := []string{}
-	for _, e := range p.Env {
-		name, _, _ := strings.Cut(e, "=")
-		env = append(env, name)
-	}
-	slices.Sort(env)
-	out := chat.Plan{
-		User: v.User, UID: v.UID, Mounts: v.Mounts(), Landlock: pathRights(p),
-		LandlockABI: p.MinABI, Env: env,
-		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: []string{}, SeccompConditional: []string{},
-		Without: append([]chat.LayerName{}, p.Without...), Notes: []string{},
-	}
-	if !p.LeavesOut(chat.LayerSeccomp) {
-		out.Seccomp = slices.Sorted(slices.Values(plan.RefusedCalls))
-		out.SeccompConditional = plan.CheckedCalls(p.Opened)
-	}
-	return out
-}
-
-// pathRights are the rules that p enforces.
-func pathRights(p plan.Plan) []chat.PathRight {
-	out := []chat.PathRight{}
-	if p.LeavesOut(chat.LayerLandlock) {
-		return out
-	}
-	return append(out, rightsOf(p.Landlock)...)
 }
 
 func rightsOf(r landlock.Rules) (out []chat.PathRight) {

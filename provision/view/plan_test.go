@@ -39,7 +39,7 @@ func TestDescribe(t *testing.T) {
 		o.Layers = layers.New(layers.Options{Without: []chat.LayerName{chat.LayerProc}})
 	})
 	plan = startOf(p, c).Describe()
-	expect.True(t, plan.Notes != nil && len(plan.Notes) <= 0,
+	expect.True(t, plan.Notes != nil && len(plan.Notes) == 0,
 		"a view with nothing over it has the notes %q", plan.Notes)
 }
 

@@ -93,7 +93,7 @@ func TestNext(t *testing.T) {
 		{Source: "/usr/share", Target: "~/share", Mode: chat.ReadOnly},
 	}
 	v, notes, err := p.Next(c)
-	must.True(t, err == nil && len(notes) <= 0 && len(v.Exposed) == 1, "%+v, %q, %v", v.Exposed, notes, err)
+	must.True(t, err == nil && len(notes) == 0 && len(v.Exposed) == 1, "%+v, %q, %v", v.Exposed, notes, err)
 	if e := v.Exposed[0]; e.Source != "/usr/share" || e.Target != c.Home+"/share" || e.File {
 		t.Errorf("%+v", e)
 	}
