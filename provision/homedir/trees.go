@@ -32,9 +32,10 @@ func (d *Dirs) Home(id chat.ID) string { return filepath.Join(d.Homes, string(id
 // unarchived home gets what the archive has, and nothing else.
 func (d *Dirs) CreateHome(rec state.Record, skeleton string) error {
 	if rec.Unarchives != "" {
-		return MakeOwned(d.Homes, string(rec.ID), rec.UID, d.HomeMode, "")
+		skeleton = ""
 	}
-	if err := MakeOwned(d.Homes, string(rec.ID), rec.UID, d.HomeMode, skeleton); err != nil {
+	err := MakeOwned(d.Homes, string(rec.ID), rec.UID, d.HomeMode, skeleton)
+	if err != nil || rec.Unarchives != "" {
 		return err
 	}
 	return d.MakeInstanceDirs(rec)
@@ -52,14 +53,11 @@ func (d *Dirs) DriftHome(rec state.Record) (string, error) {
 
 // RemoveHome removes the home, and its clone if there is one.
 func (d *Dirs) RemoveHome(rec state.Record) error {
-	err := safefs.Remove(d.Homes, string(rec.ID), safefs.AsideName(string(rec.ID)))
-	return errors.Join(err, d.RemoveClone(rec.ID))
+	return errors.Join(RemoveOwned(d.Homes, string(rec.ID)), d.RemoveClone(rec.ID))
 }
 
 // RemoveClone removes the clone of a home.
-func (d *Dirs) RemoveClone(id chat.ID) error {
-	return safefs.Remove(d.Snapshots, string(id), safefs.AsideName(string(id)))
-}
+func (d *Dirs) RemoveClone(id chat.ID) error { return RemoveOwned(d.Snapshots, string(id)) }
 
 // CreateTmp makes the directories that the session sees as /tmp and /var/tmp. Their names are
 // those that pam_namespace(8) gives a user's instances.
@@ -79,8 +77,7 @@ func (d *Dirs) DriftTmp(rec state.Record) (string, error) {
 
 // RemoveTmp removes both.
 func (d *Dirs) RemoveTmp(rec state.Record) error {
-	err := safefs.Remove(d.Tmp, rec.ID.User(), safefs.AsideName(rec.ID.User()))
-	return errors.Join(err, safefs.Remove(d.VarTmp, rec.ID.User(), safefs.AsideName(rec.ID.User())))
+	return errors.Join(RemoveOwned(d.Tmp, rec.ID.User()), RemoveOwned(d.VarTmp, rec.ID.User()))
 }
 
 // Strays are the trees that belong to no chat. They are not removed: after a loss of the state

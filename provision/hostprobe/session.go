@@ -13,7 +13,6 @@ import (
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/homedir"
-	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
 )
 
@@ -81,12 +80,9 @@ func (p *Prober) create(ctx context.Context) error {
 func (p *Prober) remove(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	u := p.user()
-	errs := []error{p.end(ctx)}
-	for _, parent := range []string{p.opt.TmpParent, p.opt.VarTmpParent} {
-		errs = append(errs, safefs.Remove(parent, u.Name, safefs.AsideName(u.Name)))
-	}
-	errs = append(errs, safefs.Remove(p.opt.HomeParent, string(ID), safefs.AsideName(string(ID))))
-	return errors.Join(append(errs, p.account.Remove(ctx, u))...)
+	return errors.Join(p.end(ctx), homedir.RemoveOwned(p.opt.TmpParent, u.Name),
+		homedir.RemoveOwned(p.opt.VarTmpParent, u.Name), homedir.RemoveOwned(p.opt.HomeParent, string(ID)),
+		p.account.Remove(ctx, u))
 }
 
 // end ends every process of the probes by their cgroup, and removes that.
