@@ -72,8 +72,7 @@ func TestAdded(t *testing.T) {
 		chat.LayerOn: "pam_namespace, bind", chat.LayerWeaker: "pam_namespace, bind",
 		chat.LayerOff: "bind", chat.LayerUnknown: "bind",
 	} {
-		f := of([]chat.Layer{layer(chat.LayerTmp, state, "bind"),
-			layer(chat.LayerProc, state, "pidns")})
+		f := probed(layer(chat.LayerTmp, state, "bind"), layer(chat.LayerProc, state, "pidns"))
 		f.AddPAM()
 		f.AddProc(1879113728)
 		if got := f.layers[chat.LayerTmp].By; got != want {

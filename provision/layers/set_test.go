@@ -16,10 +16,7 @@ import (
 
 // probed is a probe that found every layer on but some.
 func probed(but ...chat.Layer) Result {
-	f := of(nil)
-	for _, name := range chat.LayerNames() {
-		f.keep(layer(name, chat.LayerOn, "a wall"))
-	}
+	f := every(func(l chat.Layer) chat.Layer { return layer(l.Name, chat.LayerOn, "a wall") })
 	for _, l := range but {
 		f.layers[l.Name] = l
 	}
