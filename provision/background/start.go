@@ -60,7 +60,11 @@ func (r *Run) Start(
 	if err != nil {
 		return err
 	}
-	return awaitConfined(b)
+	_, err = b.AwaitReport(time.Now().Add(session.StartTimeout))
+	if err != nil && !errors.Is(err, session.ErrNotConfined) { // without a report, it does not run
+		err = fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
+	}
+	return err
 }
 
 func (r *Run) leaf() session.Leaf {
@@ -171,17 +175,4 @@ func (r *Run) endSupervisor() error {
 	case <-time.After(time.Second):
 	}
 	return errors.Join(err, l.Close())
-}
-
-// awaitConfined waits for chatd-shim's report: without one, the command does not run.
-func awaitConfined(b *session.Files) error {
-	var report plan.Report
-	deadline := time.Now().Add(session.StartTimeout)
-	if err := session.ReadJSON(b.Report, deadline, &report); err != nil {
-		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
-	}
-	if report.Error != "" {
-		return &session.NotConfinedError{Message: report.Error}
-	}
-	return nil
 }

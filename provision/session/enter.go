@@ -65,11 +65,11 @@ func (s *Starter) enterLeaf(
 	kept := stdio.readOwn(e)
 	w := leaf.wait(ctx, e.Grace, cmd)
 	out.Late, out.Left = w.late, w.left
-	came, err := b.arrival(arrived)
-	if err != nil {
-		return out, errors.Join(err, w.err)
+	if err := b.Report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		return out, errors.Join(fmt.Errorf("cannot bound the wait for a report: %w", err), w.err)
 	}
-	if kept == nil && came.err != nil {
+	came := <-arrived
+	if kept == nil && came != nil && !errors.Is(came, ErrNotConfined) {
 		kept = stdio.read(maxWords)
 	}
 	if err := stdio.endReads(w.over); err != nil {
@@ -83,7 +83,7 @@ func (s *Starter) enterLeaf(
 	if err != nil {
 		return out, err
 	}
-	return out, came.confinedOr(out)
+	return out, out.confined(came)
 }
 
 // exitOf reads how a command ended; an error that is no exit is chatd's.
@@ -102,59 +102,36 @@ func exitOf(err error) (code int, signal string, _ error) {
 	return exit.ExitCode(), "", nil
 }
 
-// arrival is chatd-shim's report of its walls, or the reason why there is none.
-type arrival struct {
-	report plan.Report
-	err    error
-}
-
-// awaitArrival reads the report beside the run, and calls begin once the walls are up.
-func (b *Files) awaitArrival(begin func()) <-chan arrival {
-	arrived := make(chan arrival, 1)
+// awaitArrival reads the report beside the run, and calls begin once the walls are up. It sets no
+// deadline: its caller does, when the run is over.
+func (b *Files) awaitArrival(begin func()) <-chan error {
+	arrived := make(chan error, 1)
 	go func() {
-		var a arrival
-		if a.err = readReport(b.Report, &a.report); a.err == nil && a.report.Error == "" {
+		_, err := b.AwaitReport(time.Time{})
+		if err == nil {
 			begin()
 		}
-		arrived <- a
+		arrived <- err
 	}()
 	return arrived
 }
 
-// arrival returns the arrival of a run that has ended, or whose processes do not end.
-func (b *Files) arrival(arrived <-chan arrival) (arrival, error) {
-	if err := b.Report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
-		return arrival{}, fmt.Errorf("cannot bound the wait for a report: %w", err)
-	}
-	return <-arrived, nil
-}
-
-// confinedOr checks the report: without one, the walls were not up and the command did not run,
-// whatever the exit code.
-func (a arrival) confinedOr(out CommandResult) error {
+// confined checks the end of a command by its arrival: without a report, the walls were not up and
+// the command did not run, whatever the exit code.
+func (out CommandResult) confined(arrived error) error {
 	switch {
-	case a.err == nil && a.report.Error == "":
-		return nil
-	case a.report.Error != "":
-		return &NotConfinedError{Message: a.report.Error}
+	case arrived == nil || errors.Is(arrived, ErrNotConfined):
+		return arrived
 	case out.Signal != "" || out.TimedOut:
 		return nil // it ended before it was confined
 	}
 	return fmt.Errorf("cannot run in the session: exit %d on the way in%s: %w",
-		out.Exit, said(out), ErrNotConfined)
+		out.Exit, complaint(out.Stderr), ErrNotConfined)
 }
 
 // maxWords bounds the kept messages of an nsenter that could not start its command. The chat has
 // written nothing to the streams by then.
 const maxWords = 4 << 10
-
-// said returns nsenter's messages.
-func said(out CommandResult) string {
-	if out.Stderr == "" {
-		return ""
-	}
-	return ": " + chat.QuoteOutput(out.Stderr)
-}
 
 // ErrNotConfined is the error of a command that never started: chatd-shim could not apply the
 // walls, or could not start the program. The failure is chatd's, not the command's.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/chatd/chatd/cgroup"
@@ -77,12 +78,12 @@ func (b *Files) addBarrier() {
 
 // openBarrier waits until the child waits at the barrier, calls raise, and lets it go on.
 func (b *Files) openBarrier(ctx context.Context, l *sys.ProcessHandle, deadline time.Time) error {
-	var report plan.Report
-	if err := ReadJSON(b.Report, deadline, &report); err != nil {
-		return fmt.Errorf("cannot confine the session: %w", err)
+	report, err := b.AwaitReport(deadline)
+	if err == nil && !report.Waiting {
+		err = errors.New("it does not wait")
 	}
-	if !report.Waiting {
-		return fmt.Errorf("cannot confine the session: it does not wait: %s", report.Error)
+	if err != nil {
+		return fmt.Errorf("cannot confine the session: %w", err)
 	}
 	if err := b.raise(ctx, l); err != nil {
 		return err
@@ -91,6 +92,15 @@ func (b *Files) openBarrier(ctx context.Context, l *sys.ProcessHandle, deadline 
 		return fmt.Errorf("cannot let the session go on: %w", err)
 	}
 	return nil
+}
+
+// AwaitReport returns chatd-shim's next report. The error is a [NotConfinedError] where the report
+// says that it could not apply the walls.
+func (b *Files) AwaitReport(deadline time.Time) (report plan.Report, err error) {
+	if err = ReadJSON(b.Report, deadline, &report); err == nil && report.Error != "" {
+		err = &NotConfinedError{Message: report.Error}
+	}
+	return report, err
 }
 
 // AwaitInit returns bubblewrap's pid 1 once the file rules are applied to it and its program may
@@ -142,24 +152,27 @@ func (b *Files) Complaint() string {
 	}
 	buf := make([]byte, 1<<10)
 	n, _ := b.Stderr.ReadAt(buf, 0)
-	text := bytes.TrimSpace(bytes.TrimRight(buf[:n], "\x00"))
-	if len(text) == 0 {
+	return complaint(string(bytes.TrimRight(buf[:n], "\x00")))
+}
+
+// complaint is what a program printed, as the end of an error message.
+func complaint(text string) string {
+	if text = strings.TrimSpace(text); text == "" {
 		return ""
 	}
-	return ": " + chat.QuoteOutput(string(text))
+	return ": " + chat.QuoteOutput(text)
 }
 
-// ReadJSON reads one JSON value of at most 64 KiB, until deadline: a process of the chat may
-// hold the pipe.
-func ReadJSON(f *os.File, deadline time.Time, v any) error {
-	if err := f.SetReadDeadline(deadline); err != nil {
-		return fmt.Errorf("cannot read its report: %w", err)
+// ReadJSON reads one JSON value of at most 64 KiB, until deadline, or until that of f if it is zero:
+// a process of the chat may hold the pipe.
+func ReadJSON(f *os.File, deadline time.Time, v any) (err error) {
+	if !deadline.IsZero() {
+		err = f.SetReadDeadline(deadline)
 	}
-	return readReport(f, v)
-}
-
-func readReport(f *os.File, v any) error {
-	if err := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(v); err != nil {
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(v)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot read its report: %w", err)
 	}
 	return nil

@@ -100,14 +100,9 @@ func (in *Session) awaitStart(
 	if in.Init, err = b.AwaitInit(ctx, timeout); err != nil {
 		return err
 	}
-	var report plan.Report
-	if err := ReadJSON(b.Report, time.Now().Add(timeout), &report); err != nil {
+	if in.Report, err = b.AwaitReport(time.Now().Add(timeout)); err != nil {
 		return fmt.Errorf("cannot confine the session: %w", err)
 	}
-	if report.Error != "" {
-		return fmt.Errorf("cannot confine the session: %s", report.Error)
-	}
-	in.Report = report
 	return in.awaitPrompt(ctx, prompt, time.Now().Add(promptTimeout))
 }
 
