@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,10 +16,7 @@ import (
 // TestPackingDiffers: what is read again must be what was packed, by the key of the check where
 // there are recipients; otherwise there is no archive.
 func TestPackingDiffers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root")
-		t.Skip("needs root: archives are root's")
-	}
+	must.Root(t, "archives are root's")
 	good := Result{Entries: 1, Bytes: 2, SHA256: hashOf([]byte("rest")), CheckIdentity: "key"}
 	for name, c := range map[string]struct {
 		recipients string

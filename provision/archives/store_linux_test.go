@@ -22,10 +22,7 @@ const first = chat.ArchiveName("0123456789abcdef-20261125T160000Z")
 // opened is a store in a new directory; change may be nil.
 func opened(t *testing.T, change func(*Options)) *Store {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root")
-		t.Skip("needs root: archives are root's")
-	}
+	must.Root(t, "archives are root's")
 	o := Options{Dir: filepath.Join(t.TempDir(), "archives"), Key: []byte("key")}
 	if change != nil {
 		change(&o)

@@ -207,7 +207,7 @@ func TestRoom(t *testing.T) {
 // TestTryNeedsAQuota: where no file system enforces limits nothing is tried. With a kernel that
 // only claims to, a try fails, and leaves nothing.
 func TestTryNeedsAQuota(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "it changes owners")
 	dir := t.TempDir()
 	must.Do(t, os.Chmod(dir, 0o711))
 	h := newHost()
@@ -239,13 +239,4 @@ func TestKernel(t *testing.T) {
 	if err := d.Clear(uid); os.Geteuid() == 0 && err != nil {
 		t.Error(err)
 	}
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root")
-	t.Skip("needs root")
 }

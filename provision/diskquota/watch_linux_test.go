@@ -244,7 +244,7 @@ func TestOrderOfCounts(t *testing.T) {
 // TestWalk counts blocks and not sizes, a file with two names once, and what belongs to the uid
 // alone; it follows no link and stops at a bound.
 func TestWalk(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "it changes owners")
 	parent := t.TempDir()
 	home := filepath.Join(parent, "home")
 	deep := filepath.Join(home, strings.Repeat("d/", 64+20))

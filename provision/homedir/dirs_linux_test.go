@@ -29,10 +29,7 @@ func (h ownedHome) makeInstanceDirs() error { return MakeInstanceDirs(h.parent, 
 // ownHome makes a home below a parent of root's.
 func ownHome(t *testing.T) ownedHome {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root")
-		t.Skip("needs root: it becomes a chat's uid")
-	}
+	must.Root(t, "it becomes a chat's uid")
 	dir := must.Get(os.MkdirTemp("/srv", "chatd-home-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := ownedHome{parent: filepath.Join(dir, "homes"), name: "0123456789abcdef", uid: 1895825321}

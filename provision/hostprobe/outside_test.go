@@ -22,10 +22,7 @@ import (
 // TestChooseAccount: auto takes userdb only where the host finds what is written there, which it
 // does not in a directory that nss-systemd(8) does not read.
 func TestChooseAccount(t *testing.T) {
-	if os.Geteuid() != 0 {
-		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root")
-		t.Skip("needs root: the directory must be root's")
-	}
+	must.Root(t, "the directory must be root's")
 	var log bytes.Buffer
 	p := New(Options{UID: 4000000003, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	db, useradd := &account.Userdb{Dir: t.TempDir()}, &account.Useradd{}

@@ -11,14 +11,6 @@ import (
 	"github.com/chatd/chatd/test/must"
 )
 
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
-		t.Skip("SKIPPED: needs root")
-	}
-}
-
 func exists(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil

@@ -15,7 +15,7 @@ import (
 // TestRemoveKeys leaves a user keyring and a persistent one, each with a key in it, as a login as
 // the chat would, and takes them away.
 func TestRemoveKeys(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it acts as a uid")
 	uid := 2000000000 + uint32(os.Getpid())
 	err := sys.AsUID(uid, func() error {
 		_, err := unix.AddKey("user", "chatd-test", []byte("secret"), unix.KEY_SPEC_USER_KEYRING)

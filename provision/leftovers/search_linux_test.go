@@ -13,7 +13,7 @@ import (
 // TestSearch: a search names a chat's files once, also in directories that lie in each other, and
 // follows no link that another chat can make there. It says that it did not see all of too many.
 func TestSearch(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it acts as a uid")
 	const uid = 1999990000
 	top, other := t.TempDir(), t.TempDir()
 	owned := func(name string) string {

@@ -15,7 +15,7 @@ import (
 
 // TestReadPrivate: a file that is not root's alone is refused, and none of it is in the error.
 func TestReadPrivate(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "the program must be root's")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestReadPrivate(t *testing.T) {
 
 // TestReadPrivateLinks: each directory on the way counts, whether a link or what it leads to.
 func TestReadPrivateLinks(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "the program must be root's")
 	root := t.TempDir()
 	in := func(name string) string { return filepath.Join(root, name) }
 	for _, dir := range []string{"open", "own/deep", "theirs", "sticky"} {

@@ -16,7 +16,7 @@ import (
 // TestOnlyRootsProgram: a program that a user besides root can write to is refused, with the
 // reason, and not installed.
 func TestOnlyRootsProgram(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "the program must be root's")
 	file := filepath.Join(t.TempDir(), "program")
 	for _, c := range []struct {
 		mode fs.FileMode
@@ -58,19 +58,10 @@ func TestNoProgram(t *testing.T) {
 	expect.NoError(t, CheckProgram("/bin/sh"))
 }
 
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
-	t.Skip("SKIPPED: needs root: the program must be root's")
-}
-
 // TestInstallAgain: a copy that is as the program stays; one that another could write to, or with
 // other content, is made anew.
 func TestInstallAgain(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "the program must be root's")
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 	install := func() (kept bool) {

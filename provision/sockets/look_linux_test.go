@@ -12,14 +12,6 @@ import (
 	"github.com/chatd/chatd/test/must"
 )
 
-func needsRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root")
-		t.Skip("needs root")
-	}
-}
-
 func ownRoom(t testing.TB) *room {
 	t.Helper()
 	r := must.Get(open(os.Getpid()))(t)
@@ -29,7 +21,7 @@ func ownRoom(t testing.TB) *room {
 
 // The list has the data in a uid's sockets under that uid, and no other's.
 func TestProbe(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it joins a network")
 	const uid = 1879113728
 	said, err := Probe(os.Getpid(), uid)
 	if err != nil || !strings.HasPrefix(said, "65536 bytes") {
@@ -43,7 +35,7 @@ func TestProbe(t *testing.T) {
 // A socket that was unbound again is in no list, but is counted, and found by the process that
 // has it open.
 func TestUnlisted(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it joins a network")
 	r := ownRoom(t)
 	before := must.Get(r.look())(t)
 	const many = 50
@@ -69,7 +61,7 @@ func TestUnlisted(t *testing.T) {
 
 // TestUnlistedHold: a socket that was disconnected holds what came before.
 func TestUnlistedHold(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it joins a network")
 	r := ownRoom(t)
 	fd := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)

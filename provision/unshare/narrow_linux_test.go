@@ -20,10 +20,7 @@ import (
 // paths or lie below them. Where the small tree would show something else, as over a link in a
 // mount that no other path needs, all mounts stay.
 func TestStageNarrows(t *testing.T) {
-	if os.Geteuid() != 0 {
-		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
-		t.Skip("SKIPPED: needs root, to mount")
-	}
+	must.Root(t, "it mounts")
 	for name, tt := range map[string]struct {
 		shared, through string
 		want            string // of used, used/in, other, and what is shared

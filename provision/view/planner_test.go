@@ -36,15 +36,6 @@ func planned(change func(*Options)) (*Planner, *bytes.Buffer, Chat) {
 	return New(o), &log, c
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
-	t.Skip("SKIPPED: needs root")
-}
-
 // TestOf: a session has its chat's own directories and its profile's PATH and limits, and the
 // chat's own variables come over those of the profile.
 func TestOf(t *testing.T) {
@@ -143,7 +134,7 @@ func TestCheckOwn(t *testing.T) {
 
 // TestReached: a path counts as exposed only if the chat itself can reach it.
 func TestReached(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "it becomes a chat's uid")
 	dir := must.Get(os.MkdirTemp("/srv", "chatd-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	p, _, c := planned(nil)
@@ -165,7 +156,7 @@ func TestReached(t *testing.T) {
 // TestMakeMountPoints: the outermost exposed paths in the home get their mount points, of the
 // chat's uid; what the chat had there is moved aside, and that is logged.
 func TestMakeMountPoints(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "it becomes a chat's uid")
 	homes := must.Get(os.MkdirTemp("/srv", "chatd-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(homes) })
 	const uid = 70001

@@ -8,6 +8,7 @@ package must
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"testing"
 )
@@ -47,5 +48,18 @@ func True(t testing.TB, ok bool, format string, args ...any) {
 	t.Helper()
 	if !ok {
 		t.Fatalf(format, args...)
+	}
+}
+
+// Root skips a test of another user, which needs root for that; where nothing may be left out, it
+// fails.
+func Root(t testing.TB, why string) {
+	t.Helper()
+	switch {
+	case os.Geteuid() == 0:
+	case os.Getenv("CHATD_TEST_REQUIRE") == "all":
+		t.Fatal("needs root: " + why)
+	default:
+		t.Skip("SKIPPED: needs root: " + why)
 	}
 }
