@@ -91,17 +91,16 @@ func (r *Run) stdinFromFIFO(stdio *session.Stdio) error {
 	if err := sys.MakeFIFO(name, r.UID); err != nil {
 		return err
 	}
-	in, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", name, err)
-	}
 	stdio.Stdin.Close()
-	stdio.Stdin = in
-	// The command expects blocking reads.
-	if err := unix.SetNonblock(int(in.Fd()), false); err != nil {
-		return fmt.Errorf("cannot open %s: %w", name, err)
+	const flags = unix.O_NONBLOCK | unix.O_NOFOLLOW
+	var err error
+	stdio.Stdin, err = os.OpenFile(name, os.O_RDONLY|flags, 0)
+	if err == nil { // the command expects blocking reads
+		err = unix.SetNonblock(int(stdio.Stdin.Fd()), false)
 	}
-	stdio.StdinW, err = os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		stdio.StdinW, err = os.OpenFile(name, os.O_WRONLY|flags, 0)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot open %s: %w", name, err)
 	}
@@ -139,11 +138,11 @@ func (r *Run) order(what byte) error {
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
 		return r.notRunning("reach")
 	}
-	if err != nil {
-		return fmt.Errorf("cannot reach the supervisor of run %s: %w", r.Info.ID, err)
+	if err == nil {
+		_, err = f.Write([]byte{what})
+		err = errors.Join(err, f.Close())
 	}
-	_, err = f.Write([]byte{what})
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot reach the supervisor of run %s: %w", r.Info.ID, err)
 	}
 	return nil

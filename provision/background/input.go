@@ -45,15 +45,20 @@ func (r *Run) resize(size chat.TTY) error {
 	if r.Info.TTY == nil {
 		return fmt.Errorf("cannot resize run %s: it has no tty: %w", r.Info.ID, chat.ErrWrongPhase)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return r.writeFrame(ctx, stream.SizeFrame(size.Rows, size.Cols))
+}
+
+// writeFrame writes one frame to the terminal of the run, unless ctx ends first.
+func (r *Run) writeFrame(ctx context.Context, frame []byte) error {
 	w, err := r.openStdin()
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	if err := w.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-		return fmt.Errorf("cannot resize run %s: %w", r.Info.ID, err)
-	}
-	_, err = w.Write(stream.SizeFrame(size.Rows, size.Cols))
+	defer context.AfterFunc(ctx, func() { _ = w.SetWriteDeadline(time.Unix(1, 0)) })()
+	_, err = w.Write(frame)
 	return r.inputError(err)
 }
 
@@ -153,14 +158,7 @@ func (r *Run) noStdin() error {
 func (r *Run) closeStdin(ctx context.Context) error {
 	switch {
 	case r.Info.TTY != nil:
-		w, err := r.openStdin()
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		defer context.AfterFunc(ctx, func() { _ = w.SetWriteDeadline(time.Unix(1, 0)) })()
-		_, err = w.Write(stream.EndFrame())
-		return r.inputError(err)
+		return r.writeFrame(ctx, stream.EndFrame())
 	case r.Info.Background:
 		return errors.Join(r.order(plan.OrderClose), safefs.Remove(r.dir, "stdin"))
 	}
