@@ -74,7 +74,7 @@ func TestAdopt(t *testing.T) {
 				held.Start = c.start
 			}
 			masked := []string{"/masked"}
-			written := &Session{Chat: d.Chat, UID: d.UID, Init: &held, Invocation: "a"}
+			written := &Session{Chat: d.Chat, UID: d.UID, Init: &held, saved: saved{Invocation: "a"}}
 			written.Masked.Store(&masked)
 			must.Do(t, written.Write(d))
 			if c.version != "" {

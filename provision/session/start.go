@@ -69,7 +69,7 @@ func (s *Starter) Start(ctx context.Context, p Spec, prompt *os.File) (*Session,
 	b.CloseChildEnds()
 	go Collect(cmd)
 	s.opt.Log.Debug("session", "chat", p.Chat, "born", time.Since(began))
-	in := &Session{Chat: p.Chat, UID: p.View.UID, Exposed: p.View.Exposed}
+	in := &Session{Chat: p.Chat, UID: p.View.UID, saved: saved{Exposed: p.View.Exposed}}
 	if err := s.await(ctx, in, p, &b, prompt); err != nil {
 		err = fmt.Errorf("%w%s", err, b.Complaint())
 		return nil, errors.Join(err, s.Abandon(in.Chat, in.UID, in.Init))
