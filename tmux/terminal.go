@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // Exec runs one command inside the session, as the chat, with stdin, and
@@ -30,15 +32,10 @@ func New(socket string, exec Exec) *Terminal {
 	return &Terminal{socket: socket, exec: exec}
 }
 
-// Screen is what the active pane shows: Rows × Cols cells, the visible lines
-// without trailing blank ones, and the cursor counted from 0. The first History lines of Text
-// were scrolled away.
+// Screen is what the active pane shows, with how many lines were scrolled away of it.
 type Screen struct {
-	History, HistorySize int // those in Text, and all that there are
-	Rows, Cols           int
-	CursorRow, CursorCol int
-	Program              string // the name of the program in front
-	Text                 string
+	chat.Screen
+	HistorySize int
 }
 
 const screenFormat = "#{pane_height} #{pane_width} #{cursor_y} #{cursor_x} #{history_size} #{pane_current_command}"
@@ -77,8 +74,9 @@ func (t *Terminal) Screen(ctx context.Context, form Form, history int) (Screen, 
 
 func parseScreen(out []byte) (Screen, error) {
 	head, text, _ := bytes.Cut(out, []byte("\n"))
-	s := Screen{Text: strings.TrimRight(string(text), "\n")}
+	var s Screen
 	var err error
+	s.Text = strings.TrimRight(string(text), "\n")
 	s.Program, err = numbers(string(head), &s.Rows, &s.Cols, &s.CursorRow, &s.CursorCol, &s.HistorySize)
 	if err != nil {
 		return Screen{}, fmt.Errorf("cannot read the screen: tmux answered %.80q", head)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,12 +26,9 @@ const (
 
 // savedRun is the data by which a later chatd finds a run again.
 type savedRun struct {
-	Run        chat.Run      `json:"run"`
-	Taken      time.Time     `json:"taken,omitzero"`
-	Grace      time.Duration `json:"grace"`
-	NSEnter    int           `json:"nsenter"`
-	Supervisor sys.Process   `json:"minder"`
-	Refused    uint64        `json:"refused,omitempty"`
+	About
+	NSEnter    int         `json:"nsenter"`
+	Supervisor sys.Process `json:"minder"`
 }
 
 // makeFiles makes the run's directory, and the streams of its command.

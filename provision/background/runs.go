@@ -58,16 +58,16 @@ func New(o Options) *Runs {
 
 // About are the properties of a run that are fixed when it begins.
 type About struct {
-	Chat  chat.ID
-	Owner string
-	UID   uint32
+	Chat  chat.ID `json:"-"`
+	Owner string  `json:"-"`
+	UID   uint32  `json:"-"`
 	// Info is the run as it began; Info.ID names its leaf too.
-	Info  chat.Run
-	Grace time.Duration // between SIGTERM and SIGKILL
+	Info  chat.Run      `json:"run"`
+	Grace time.Duration `json:"grace"` // between SIGTERM and SIGKILL
 	// Taken is when its schedule took the time that it runs for; zero if no schedule began it.
-	Taken time.Time
+	Taken time.Time `json:"taken,omitzero"`
 	// Refused is how many forks the chat had been refused when the run began.
-	Refused uint64
+	Refused uint64 `json:"refused,omitempty"`
 }
 
 // Run is one run.

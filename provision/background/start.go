@@ -144,11 +144,7 @@ func (r *Run) startSupervisor(ctx context.Context, pid int, ready *os.File) erro
 		return err
 	}
 	r.Began(said.PID, nil)
-	err = r.save(runFile, savedRun{
-		Run: r.Info, Taken: r.Taken, Grace: r.Grace, NSEnter: said.PID,
-		Supervisor: l.Process, Refused: r.Refused,
-	})
-	if err != nil {
+	if err := r.save(runFile, savedRun{r.About, said.PID, l.Process}); err != nil {
 		return err
 	}
 	return r.releaseSupervisor(ctx)

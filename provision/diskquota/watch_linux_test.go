@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
@@ -27,7 +28,7 @@ func watched(h *host, c *Chat, dirs ...string) (w *Watch, told *[]string) {
 	}
 	w = NewWatch(Options{
 		Disks: d, Chats: func() []Chat { return []Chat{*c} }, Log: slog.New(slog.DiscardHandler),
-		Report: func(_ Chat, _ Use, level int) { *told = append(*told, fmt.Sprint(level)) },
+		Report: func(_ Chat, _ chat.DiskUsage, level int) { *told = append(*told, fmt.Sprint(level)) },
 		Over:   func(_ Chat, why string) { *told = append(*told, why) },
 	})
 	w.free = func(string) int { return 50 }
@@ -104,7 +105,7 @@ func TestFarOver(t *testing.T) {
 	expect.True(t, w.Over(c.ID, c.Limit) != "", "a chat with twice its limit is not over it")
 	count(4, 1)
 	u, err := w.Of(*c)
-	expect.True(t, err == nil && u.Held.Bytes >= 4<<20 && !u.CountedAt.IsZero() && u.Percent >= 400,
+	expect.True(t, err == nil && u.Bytes >= 4<<20 && u.CountedAt != nil && u.Percent >= 400,
 		"it has %+v, %v", u, err)
 	count(1, 0)
 	if why := w.Over(c.ID, c.Limit); why != "" {
@@ -174,7 +175,7 @@ func TestOverByPresentLimit(t *testing.T) {
 		t.Errorf("with a quota: %s", why)
 	}
 	u, err := w.Of(*c)
-	expect.True(t, err == nil && u.Held.Bytes == 5<<20 && u.CountedAt.IsZero(),
+	expect.True(t, err == nil && u.Bytes == 5<<20 && u.CountedAt == nil,
 		"with a quota it has %+v, %v", u, err)
 }
 
