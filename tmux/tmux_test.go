@@ -19,7 +19,8 @@ func TestKeyName(t *testing.T) {
 		"enter": "Enter", "return": "Enter", "tab": "Tab", "esc": "Escape", "backspace": "BSpace", "delete": "DC", "up": "Up",
 		"pgdn": "PgDn", "pageup": "PgUp", "f1": "F1", "f12": "F12", "ctrl-x": "C-x", "alt-x": "M-x", "shift-tab": "S-Tab",
 		"ctrl-alt-left": "C-M-Left", "C-up": "C-Up", "ctrl-;": "C-;", "ctrl--": "C--", "C-c": "C-c", "Up": "Up", "x": "x",
-		"F1": "F1", "F12": "F12", "M-x": "M-x", "C-M-Left": "C-M-Left", "Enter": "Enter", ";": ";", "-": "-", "C-;": "C-;", "S-Tab": "S-Tab", "C--": "C--",
+		"F1": "F1", "F12": "F12", "M-x": "M-x", "C-M-Left": "C-M-Left", "Enter": "Enter",
+		";": ";", "-": "-", "C-;": "C-;", "S-Tab": "S-Tab", "C--": "C--",
 	} {
 		got, known := KeyName(name)
 		expect.True(t, got == want && known, "KeyName(%q) = %q, %v, want %q", name, got, known, want)

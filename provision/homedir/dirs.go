@@ -51,7 +51,9 @@ func Inside(parent, name string, uid uint32, act func(home int) error) error {
 // makeDirBeneath makes one directory in an existing parent. A parent that the chat has replaced,
 // and a name that is taken, stay as they are.
 func makeDirBeneath(home int, rel string) error {
-	return beneath(home, rel, func(parent int, name string) error { return unix.Mkdirat(parent, name, 0o700) })
+	return beneath(home, rel, func(parent int, name string) error {
+		return unix.Mkdirat(parent, name, 0o700)
+	})
 }
 
 // makeLinkBeneath gives a directory of a home its second name, as the chat. A file of the chat's

@@ -13,7 +13,8 @@ import (
 // compared with the list and not looked up.
 func explainEgress(p chat.Profile, to chat.Destination) chat.Explained {
 	e := chat.Explained{
-		Verdict: string(filerules.Deny), Layer: string(chat.LayerEgress), Name: to.String(), Paths: []string{},
+		Verdict: string(filerules.Deny), Layer: string(chat.LayerEgress), Name: to.String(),
+		Paths: []string{},
 	}
 	by, listed := opens(p, to)
 	own := isOwn(to) && !to.UDP

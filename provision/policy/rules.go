@@ -53,7 +53,9 @@ func (r *Rules) explain(
 
 // ask checks q against the same rules with to as their Resolve. Like those of runs, few commands are
 // checked simultaneously.
-func (r *Rules) ask(ctx context.Context, q chat.Question, to func(name string) string) (filerules.Verdict, error) {
+func (r *Rules) ask(
+	ctx context.Context, q chat.Question, to func(name string) string,
+) (filerules.Verdict, error) {
 	scope := r.Scope()
 	scope.Resolve = to
 	rs, err := r.Policy().For(scope)
