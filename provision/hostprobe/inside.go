@@ -136,8 +136,8 @@ func awaitLayers(out io.ReaderAt, alive func() bool, timeout time.Duration) (
 func (p *Prober) await(ctx context.Context, cmd *exec.Cmd, init *sys.ProcessHandle) error {
 	err := p.opt.Groups.Kill(context.WithoutCancel(ctx), ID)
 	if cmd.Process != nil {
-		var exit *exec.ExitError
-		if werr := cmd.Wait(); !errors.As(werr, &exit) { // it was killed
+		werr := cmd.Wait()
+		if _, killed := errors.AsType[*exec.ExitError](werr); !killed {
 			err = errors.Join(err, werr)
 		}
 	}

@@ -20,8 +20,7 @@ func checkPlaces(ctx context.Context, p *filerules.Policy, home string, trees []
 	if err == nil {
 		err = pathclass.CheckTrees(ctx, p, home, looked(trees))
 	}
-	var refused pathclass.Unenforceable
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[pathclass.Unenforceable](err); ok {
 		return filerules.Faults(refused)
 	}
 	return err

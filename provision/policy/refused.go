@@ -71,8 +71,7 @@ func (p *InForce) refusedFile(c Chat, r enforcer.Refusal) (detail map[string]str
 // redact leaves the rule, its place and the path out of a denial by rules or by the kernel, if the
 // caller may know no more than that it is denied.
 func redact(err error, terse bool) error {
-	var d *filewire.Denial
-	if terse && errors.As(err, &d) && (byRules(d) || d.Errno != "") {
+	if d, ok := errors.AsType[*filewire.Denial](err); ok && terse && (byRules(d) || d.Errno != "") {
 		d.Path, d.Rule, d.Place, d.Layer = "", "", "", ""
 	}
 	return err
