@@ -79,7 +79,7 @@ type boundedDraft struct {
 	size, next int64
 }
 
-// lookEvery is after how many bytes roomy looks how much is free.
+// lookEvery is after how many bytes a draft looks how much is free.
 const lookEvery = 16 << 20
 
 func (r *boundedDraft) Write(b []byte) (int, error) {

@@ -24,12 +24,11 @@ func (p *InForce) refused(ctx context.Context) func(enforcer.Refusal) {
 				return // reaped meanwhile
 			}
 			var rule string
-			if detail, rule = p.refusedFile(c, r); p.File(c.Profile).Terse {
-				p.opt.Denied(r.Chat, chat.Denied{Op: "open"})
-			} else {
-				p.opt.Denied(r.Chat, chat.Denied{Op: "open", Path: r.Path, Rule: rule})
+			denied := chat.Denied{Op: "open"}
+			if detail, rule = p.refusedFile(c, r); !p.File(c.Profile).Terse {
+				denied.Path, denied.Rule = r.Path, rule
 			}
-			if r.Unsaid {
+			if p.opt.Denied(r.Chat, denied); r.Unsaid {
 				return
 			}
 		}

@@ -62,7 +62,10 @@ func (s *Starter) enterLeaf(
 		e.Started(cmd.Process.Pid, stdio.StdinW)
 	}
 	arrived := b.awaitArrival(func() { stdio.giveAway(e) })
-	kept := stdio.readOwn(e)
+	var kept *captures
+	if e.Begun == nil { // a program of chatd's own
+		kept = stdio.read(maxOwn)
+	}
 	w := leaf.wait(ctx, e.Grace, cmd)
 	out.Late, out.Left = w.late, w.left
 	if err := b.Report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {

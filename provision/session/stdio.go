@@ -85,15 +85,6 @@ func (r *Stdio) read(max int64) *captures {
 	return c
 }
 
-// readOwn calls read for a program of chatd's own; it is nil for a run whose streams are given
-// away.
-func (r *Stdio) readOwn(e Entry) *captures {
-	if e.Begun != nil {
-		return nil
-	}
-	return r.read(maxOwn)
-}
-
 // into waits for the end of the streams, and puts the kept output into out.
 func (c *captures) into(out *CommandResult) {
 	if c != nil {
