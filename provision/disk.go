@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/diskquota"
@@ -93,28 +92,16 @@ func (d *disk) of(rec subject) *chat.DiskUsage {
 		d.log.Debug("cannot look at the disk of a chat", "chat", rec.ID, "error", err)
 		return nil
 	}
-	if !u.Known {
-		return nil
-	}
-	return diskUsage(u)
-}
-
-func diskUsage(u diskquota.Use) *chat.DiskUsage {
-	d := &chat.DiskUsage{Bytes: u.Held.Bytes, Inodes: u.Held.Inodes, Percent: u.Percent}
-	if !u.CountedAt.IsZero() {
-		at := u.CountedAt.UTC().Truncate(time.Second)
-		d.CountedAt = &at
-	}
-	return d
+	return u
 }
 
 // reportFull writes that a chat's disk fills into its terminal's log, chatd's and the audit log.
-func (d *disk) reportFull(c diskquota.Chat, u diskquota.Use, level int) {
+func (d *disk) reportFull(c diskquota.Chat, u chat.DiskUsage, level int) {
 	rec, err := d.chats.get(c.ID)
 	if err != nil {
 		return // reaped meanwhile
 	}
-	words := chat.DiskWords(*diskUsage(u), rec.profile.Limits.DiskLimits)
+	words := chat.DiskWords(u, rec.profile.Limits.DiskLimits)
 	d.log.Warn("a chat fills its disk", "chat", c.ID, "level", level, "why", words)
 	err = d.trail.End(context.Background(), rec.Record, "limit", map[string]string{"why": words}, nil)
 	if err != nil {

@@ -135,8 +135,8 @@ func (m *Manager) ScreenWith(ctx context.Context, id chat.ID, spec chat.ScreenSp
 	if err != nil {
 		return chat.Screen{}, err
 	}
-	return chat.Screen{Rows: sc.Rows, Cols: sc.Cols, CursorRow: sc.CursorRow, CursorCol: sc.CursorCol,
-		History: sc.History, Program: strings.ToValidUTF8(sc.Program, "\uFFFD"), Text: sc.Text}, nil
+	sc.Program = strings.ToValidUTF8(sc.Program, "\uFFFD")
+	return sc.Screen, nil
 }
 
 func noScreen(id chat.ID, why error) error {

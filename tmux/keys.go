@@ -2,7 +2,6 @@ package tmux
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -10,52 +9,44 @@ import (
 var namedKeys = []string{
 	"BSpace", "BTab", "DC", "Delete", "Down", "End", "Enter", "Escape", "Home", "IC", "Insert",
 	"Left", "NPage", "PageDown", "PgDn", "PageUp", "PgUp", "PPage", "Right", "Space", "Tab", "Up",
+	"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12",
 }
 
-// spelled maps common names of keys to those of tmux(1).
+// spelled maps common names of keys to those of tmux(1), where these are not theirs in lower case.
 var spelled = map[string]string{
-	"backspace": "BSpace", "del": "DC", "delete": "DC", "down": "Down", "end": "End", "enter": "Enter",
-	"esc": "Escape", "escape": "Escape", "home": "Home", "ins": "IC", "insert": "IC", "left": "Left",
-	"pagedown": "PgDn", "pageup": "PgUp", "pgdn": "PgDn", "pgup": "PgUp", "return": "Enter", "right": "Right",
-	"space": "Space", "tab": "Tab", "up": "Up",
-	"f1": "F1", "f2": "F2", "f3": "F3", "f4": "F4", "f5": "F5", "f6": "F6",
-	"f7": "F7", "f8": "F8", "f9": "F9", "f10": "F10", "f11": "F11", "f12": "F12",
+	"backspace": "BSpace", "del": "DC", "delete": "DC", "esc": "Escape", "ins": "IC", "insert": "IC",
+	"pagedown": "PgDn", "pageup": "PgUp", "return": "Enter",
 }
 
-// KeyName returns tmux(1)'s name of a key. It accepts that name itself, and common ones in lower
+// modifiers are what may be before a key's name and a "-", each once.
+var modifiers = map[string]string{
+	"ctrl": "C-", "alt": "M-", "shift": "S-", "C": "C-", "M": "M-", "S": "S-",
+}
+
+// KeyName returns tmux(1)'s name of a key: a special one, F1 to F12, or one printable ASCII
+// character, behind any of the modifiers. It accepts that name itself, and common ones in lower
 // case, as ctrl-x, alt-x, shift-tab, esc or f1. known is false for any other name.
 func KeyName(name string) (key string, known bool) {
-	for again := true; again; {
-		again = false
-		for long, short := range map[string]string{"ctrl-": "C-", "alt-": "M-", "shift-": "S-", "C-": "C-",
-			"M-": "M-", "S-": "S-"} {
-			if rest, ok := strings.CutPrefix(name, long); ok && rest != "" {
-				key, name, again = key+short, rest, true
-			}
+	for {
+		head, rest, _ := strings.Cut(name, "-")
+		m := modifiers[head]
+		if m == "" || rest == "" {
+			break
 		}
-	}
-	if s, ok := spelled[name]; ok {
-		name = s
-	}
-	return key + name, KnownKey(key + name)
-}
-
-// KnownKey reports whether name is a key that tmux(1) knows: any of the
-// prefixes C-, M-, S- once each, and then a named key, F1 to F12, or one
-// printable ASCII character.
-func KnownKey(name string) bool {
-	for seen := ""; len(name) > 2 && name[1] == '-'; name = name[2:] {
-		if !strings.ContainsRune("CMS", rune(name[0])) || strings.ContainsRune(seen, rune(name[0])) {
-			return false
+		if strings.Contains(key, m) {
+			return key, false
 		}
-		seen += name[:1]
+		key, name = key+m, rest
 	}
 	if len(name) == 1 {
-		return name[0] > ' ' && name[0] < 0x7f
+		return key + name, name[0] > ' ' && name[0] < 0x7f
 	}
-	if f, ok := strings.CutPrefix(name, "F"); ok {
-		n, err := strconv.Atoi(f)
-		return err == nil && n >= 1 && n <= 12 && f == strconv.Itoa(n)
+	if s, ok := spelled[name]; ok {
+		return key + s, true
 	}
-	return slices.Contains(namedKeys, name)
+	i := slices.IndexFunc(namedKeys, func(k string) bool { return k == name || strings.ToLower(k) == name })
+	if i < 0 {
+		return key + name, false
+	}
+	return key + namedKeys[i], true
 }

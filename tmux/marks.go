@@ -29,43 +29,23 @@ var markIntro = []byte("\x1b]133;")
 // shells may add after the code is not used.
 const longestMark = 128
 
-// Read returns the marks that end in p.
+// Read returns the marks that end in p. Both ways to end a mark begin with BEL or ESC; the \ after
+// ESC is text to it.
 func (m *Marks) Read(p []byte) (marks []Mark) {
-	for len(p) > 0 {
-		if len(m.held) == 0 {
-			i := bytes.IndexByte(p, markIntro[0])
-			if i < 0 {
-				return marks
-			}
-			m.held, p = append(m.held, markIntro[0]), p[i+1:]
+	for _, b := range p {
+		n := len(m.held)
+		intro := n < len(markIntro)
+		if intro && b == markIntro[n] || !intro && b >= ' ' && n < longestMark {
+			m.held = append(m.held, b)
 			continue
 		}
-		b := p[0]
-		if n := len(m.held); n < len(markIntro) {
-			if b != markIntro[n] {
-				m.held = m.held[:0]
-				if b == markIntro[0] {
-					m.held = append(m.held, b)
-				}
-			} else {
-				m.held = append(m.held, b)
-			}
-			p = p[1:]
-			continue
-		}
-		// Both ways to end a string begin with one of these; the \ after ESC is text to us.
-		if b == '\a' || b == 0x1b {
+		if !intro && (b == '\a' || b == markIntro[0]) {
 			marks = appendMark(marks, m.held[len(markIntro):])
-			m.held = m.held[:0]
-			if b == 0x1b {
-				m.held = append(m.held, b)
-			}
-		} else if len(m.held) == longestMark || b < ' ' {
-			m.held = m.held[:0]
-		} else {
+		}
+		m.held = m.held[:0]
+		if b == markIntro[0] {
 			m.held = append(m.held, b)
 		}
-		p = p[1:]
 	}
 	return marks
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // Exec runs one command inside the session, as the chat, with stdin, and
@@ -30,15 +32,10 @@ func New(socket string, exec Exec) *Terminal {
 	return &Terminal{socket: socket, exec: exec}
 }
 
-// Screen is what the active pane shows: Rows × Cols cells, the visible lines
-// without trailing blank ones, and the cursor counted from 0. The first History lines of Text
-// were scrolled away.
+// Screen is what the active pane shows, with how many lines were scrolled away of it.
 type Screen struct {
-	History, HistorySize int // those in Text, and all that there are
-	Rows, Cols           int
-	CursorRow, CursorCol int
-	Program              string // the name of the program in front
-	Text                 string
+	chat.Screen
+	HistorySize int
 }
 
 const screenFormat = "#{pane_height} #{pane_width} #{cursor_y} #{cursor_x} #{history_size} #{pane_current_command}"
@@ -78,21 +75,25 @@ func (t *Terminal) Screen(ctx context.Context, form Form, history int) (Screen, 
 func parseScreen(out []byte) (Screen, error) {
 	head, text, _ := bytes.Cut(out, []byte("\n"))
 	var s Screen
-	words := strings.SplitN(string(head), " ", 6)
-	for i, n := range []*int{&s.Rows, &s.Cols, &s.CursorRow, &s.CursorCol, &s.HistorySize} {
-		var err error
-		if len(words) != 6 {
-			err = errors.New("too few words")
-		} else {
-			*n, err = strconv.Atoi(words[i])
-		}
-		if err != nil {
-			return Screen{}, fmt.Errorf("cannot read the screen: tmux answered %.80q", head)
-		}
-	}
-	s.Program = words[5]
+	var err error
 	s.Text = strings.TrimRight(string(text), "\n")
+	s.Program, err = numbers(string(head), &s.Rows, &s.Cols, &s.CursorRow, &s.CursorCol, &s.HistorySize)
+	if err != nil {
+		return Screen{}, fmt.Errorf("cannot read the screen: tmux answered %.80q", head)
+	}
 	return s, nil
+}
+
+// numbers reads numbers with a blank after each, and returns the rest of the line.
+func numbers(line string, into ...*int) (rest string, err error) {
+	for _, n := range into {
+		word, rest, found := strings.Cut(line, " ")
+		if *n, err = strconv.Atoi(word); err != nil || !found {
+			return "", errors.Join(err, errors.New("too few words"))
+		}
+		line = rest
+	}
+	return line, nil
 }
 
 func (t *Terminal) client(ctx context.Context, stdin []byte, args []string) ([]byte, error) {
@@ -101,4 +102,27 @@ func (t *Terminal) client(ctx context.Context, stdin []byte, args []string) ([]b
 		return nil, fmt.Errorf("cannot reach the terminal: %w", err)
 	}
 	return out, nil
+}
+
+// Keep lets the server write the state of the terminal to a file of the chat's, for the next shell:
+// its size in columns and rows, a line end, the working directory of the shell in front, a null
+// byte, and its text with colours, up to [HistoryLimit] lines of it before the screen.
+// file is a word for sh. All of it is the chat's. The caller bounds how long it takes.
+//
+// The server runs it, not a client: a client comes from outside of the session, and Landlock does
+// not show it the working directory of a process inside.
+func (t *Terminal) Keep(ctx context.Context, file string) error {
+	_, err := t.client(ctx, nil, []string{"run-shell", "-t", target, keepScript(file)})
+	return err
+}
+
+// keepScript has no # but those of tmux's formats, which are numbers and the socket's path.
+func keepScript(file string) string {
+	return `umask 077
+{
+	cd -P /proc/#{pane_pid}/cwd && dir=$(pwd -P; echo .) &&
+	printf '%s %s\n%s\000' #{window_width} #{window_height} "${dir%?.}" &&
+	` + Program + ` -S #{socket_path} capture-pane -p -e -t #{pane_id} -S -` +
+		strconv.Itoa(HistoryLimit) + `
+} 2>/dev/null >` + file + ` || :`
 }

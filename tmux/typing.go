@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,15 +52,10 @@ const MaxProgram = 64
 // ValidProgram reports a name that [If] can hold: letters, digits and . _ + - alone, none of
 // which a format of tmux reads.
 func ValidProgram(name string) bool {
-	for i := range len(name) {
-		b := name[i] | 0x20
-		if (b < 'a' || b > 'z') && (name[i] < '0' || name[i] > '9') &&
-			!strings.ContainsRune("._+-", rune(name[i])) {
-			return false
-		}
-	}
-	return name != "" && len(name) <= MaxProgram
+	return len(name) <= MaxProgram && programName.MatchString(name)
 }
+
+var programName = regexp.MustCompile(`^[A-Za-z0-9._+-]+$`)
 
 // Front is the terminal's active pane when something was typed or refused, in the server's word.
 type Front struct {
@@ -195,28 +191,25 @@ func (t *Terminal) typeIf(ctx context.Context, stdin []byte, argv []string) (Fro
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	var f Front
-	words := strings.SplitN(lines[0], " ", 5)
-	for i, n := range []*int{&f.History, &f.Rows, &f.Cols} {
-		if len(words) == 5 && err == nil {
-			*n, err = strconv.Atoi(words[i+1])
-		}
-	}
-	if len(words) < 5 || err != nil {
+	pane, rest, _ := strings.Cut(lines[0], " ")
+	if f.Pane = pane; !validPane(pane) {
 		return Front{}, fmt.Errorf("cannot type: tmux answered %.80q", out)
 	}
-	f.Pane, f.Program = words[0], words[4]
+	if f.Program, err = numbers(rest, &f.History, &f.Rows, &f.Cols); err != nil {
+		return Front{}, fmt.Errorf("cannot type: tmux answered %.80q", out)
+	}
 	for _, line := range lines[1:] {
 		if line == typedMark {
 			f.Done++
-		} else if program, ok := strings.CutPrefix(line, unmetMark+" "); ok && validPane(f.Pane) {
+		} else if program, ok := strings.CutPrefix(line, unmetMark+" "); ok {
 			f.Program = program
 			return f, ErrUnmet
 		}
 	}
-	if validPane(f.Pane) && f.Done > 0 {
-		return f, nil
+	if f.Done == 0 {
+		return Front{}, fmt.Errorf("cannot type: tmux answered %.80q", out)
 	}
-	return Front{}, fmt.Errorf("cannot type: tmux answered %.80q", out)
+	return f, nil
 }
 
 // validPane reports an id of a pane as tmux has it: "%0".

@@ -70,8 +70,7 @@ func runTool(ctx context.Context, ok []int, name string, args ...string) error {
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	err := c.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && slices.Contains(ok, exit.ExitCode()) {
+	if exit, is := errors.AsType[*exec.ExitError](err); is && slices.Contains(ok, exit.ExitCode()) {
 		return nil
 	}
 	if err != nil && ctx.Err() != nil {

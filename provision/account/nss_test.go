@@ -1,6 +1,10 @@
 package account
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+)
 
 // TestUnknownToNSS: an account that resolves by its name alone, or by its number alone, is known.
 func TestUnknownToNSS(t *testing.T) {
@@ -13,8 +17,7 @@ func TestUnknownToNSS(t *testing.T) {
 		{"chat-of-nobody", 0, false},
 		{"chat-of-nobody", 4000000001, true},
 	} {
-		if got := unknownToNSS(t.Context(), User{Name: c.name, ID: c.id}); got != c.want {
-			t.Errorf("%s, %d: %v, want %v", c.name, c.id, got, c.want)
-		}
+		expect.Equal(t, unknownToNSS(t.Context(), User{Name: c.name, ID: c.id}), c.want,
+			"%s, %d", c.name, c.id)
 	}
 }

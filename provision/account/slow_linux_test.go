@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // slowHost has programs in PATH that never end, and short bounds.
@@ -17,10 +19,7 @@ func slowHost(t *testing.T, programs ...string) {
 	dir := t.TempDir()
 	for _, name := range programs {
 		script := []byte("#!/bin/sh\nexec /bin/sleep 1234\n")
-		err := os.WriteFile(filepath.Join(dir, name), script, 0o755)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), script, 0o755))
 	}
 	t.Setenv("PATH", dir)
 	lookup, tool := lookupTimeout, toolTimeout
@@ -45,13 +44,10 @@ func TestSilentNameService(t *testing.T) {
 		"Useradd.Remove": func() error { return useradd.Remove(ctx, a) },
 	} {
 		err := ask()
-		if !errors.Is(err, chat.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v, want %v", name, err, chat.ErrBusy)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy) && errors.Is(err, context.DeadlineExceeded),
+			"%s: %v, want %v", name, err, chat.ErrBusy)
 	}
-	if ctx.Err() != nil {
-		t.Error("a lookup ended with its caller's time alone")
-	}
+	expect.True(t, ctx.Err() == nil, "a lookup ended with its caller's time alone")
 	if left, err := os.ReadDir(u.Dir); err != nil || len(left) > 0 {
 		t.Errorf("Try leaves %v, %v", left, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -148,8 +149,8 @@ func (u *Userdb) Remove(_ context.Context, a User) error {
 		return err
 	}
 	var errs []error
-	for i := len(entries) - 1; i >= 0; i-- {
-		for _, name := range []string{entries[i].name, safefs.AsideName(entries[i].name)} {
+	for _, e := range slices.Backward(entries) {
+		for _, name := range []string{e.name, safefs.AsideName(e.name)} {
 			if err := os.Remove(filepath.Join(u.Dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("cannot remove account %s: %w", a.Name, err))
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestUserdb: what Create wrote has not drifted, a change is found and written again, and Remove
@@ -15,29 +16,21 @@ func TestUserdb(t *testing.T) {
 	u := &Userdb{Dir: t.TempDir()}
 	a := User{Name: "chat-of-nobody", ID: 4000000001, Home: "/nonexistent"}
 	for range 2 {
-		if err := u.Create(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, u.Create(t.Context(), a))
 		if why, err := u.Drift(a); why != "" || err != nil {
 			t.Fatalf("drift right after Create: %q, %v", why, err)
 		}
 		recorded, err := u.Recorded()
 		number := filepath.Join(u.Dir, "4000000001.user")
-		if err != nil || len(recorded) != 1 || recorded[a.ID] != number {
-			t.Fatalf("%v, %v", recorded, err)
-		}
+		must.True(t, err == nil && len(recorded) == 1 && recorded[a.ID] == number, "%v, %v", recorded, err)
 		changed := filepath.Join(u.Dir, "4000000001.user")
-		if err := errors.Join(os.Remove(changed), os.Symlink("root.user", changed)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Remove(changed), os.Symlink("root.user", changed)))
 		if why, err := u.Drift(a); why == "" || err != nil {
 			t.Fatalf("drift of a changed link: %q, %v", why, err)
 		}
 	}
 	for range 2 {
-		if err := u.Remove(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, u.Remove(t.Context(), a))
 	}
 	if none, err := u.Recorded(); err != nil || len(none) > 0 {
 		t.Errorf("after Remove: %v, %v", none, err)

@@ -66,13 +66,15 @@ func (a *Activity) Keeps(id chat.ID) bool {
 
 // Beside gives a group of its own, which is not a chat's, to a command beside a session, until end.
 func (a *Activity) Beside(of chat.ID, taken func(chat.ID) bool) (group chat.ID, end func()) {
-	for is := true; is; {
+	for {
 		group = chat.ID(fmt.Sprintf("%016x", rand.Uint64()))
-		if is = taken(group); !is {
-			_, is = a.groups.LoadOrStore(group, of)
+		if taken(group) {
+			continue
+		}
+		if _, is := a.groups.LoadOrStore(group, of); !is {
+			return group, func() { a.groups.Delete(group) }
 		}
 	}
-	return group, func() { a.groups.Delete(group) }
 }
 
 // IsBeside reports whether a group was given by Beside.
@@ -92,20 +94,18 @@ func (a *Activity) Besides(id chat.ID) (groups []chat.ID) {
 	return groups
 }
 
-// SetProgress sets how far the archive of a chat is; nil is none.
+// SetProgress sets how far the archive of a chat is; nil is none. The caller does not change p later.
 func (a *Activity) SetProgress(id chat.ID, p *chat.ArchiveProgress) {
 	if p == nil {
 		a.under.Delete(id)
 		return
 	}
-	a.under.Store(id, *p)
+	a.under.Store(id, p)
 }
 
 // Progress is how far the archive of a chat is; nil if none is made.
 func (a *Activity) Progress(id chat.ID) *chat.ArchiveProgress {
-	if p, is := a.under.Load(id); is {
-		p := p.(chat.ArchiveProgress)
-		return &p
-	}
-	return nil
+	p, _ := a.under.Load(id)
+	now, _ := p.(*chat.ArchiveProgress)
+	return now
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const theirs = 4242 // whom commands run as
@@ -23,9 +25,7 @@ func commands(t *testing.T, script string) func(*Options) {
 		t.Skip("SKIPPED: needs root")
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := errors.Join(os.Chmod(dir, 0o711), os.Chown(dir, theirs, theirs)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Chmod(dir, 0o711), os.Chown(dir, theirs, theirs)))
 	return func(o *Options) {
 		o.Command = []string{"/bin/sh", "-c", "cd " + dir + " && " + script}
 		o.UID, o.GID = theirs, theirs
@@ -61,9 +61,7 @@ func TestCommand(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(s.opt.Dir, string(first)+end), text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if _, err := s.Verify(t.Context(), first); err != nil {
 		t.Errorf("brought back: %v", err)
@@ -107,10 +105,6 @@ func TestCommandHangs(t *testing.T) {
 		}
 	}()
 	d := begun(t, s, first)
-	if _, err := d.Commit(ctx, chat.Archive{}, []byte("{}")); !errors.Is(err, context.Canceled) {
-		t.Errorf("committed: %v", err)
-	}
-	if err := d.Discard(); err != nil {
-		t.Error(err)
-	}
+	expect.Is(t, expect.Err(d.Commit(ctx, chat.Archive{}, []byte("{}"))), context.Canceled, "committed")
+	expect.NoError(t, d.Discard())
 }

@@ -53,7 +53,7 @@ func (s *Store) Begin(name chat.ArchiveName) (*Draft, error) {
 // file system free.
 func (d *Draft) write(p Part, in io.Reader) (err error) {
 	file := partName(d.name, p) + partEnd
-	f, err := d.store.root.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	f, err := d.store.create(file)
 	if err != nil {
 		return fmt.Errorf("cannot write archive %s: %w", d.name, err)
 	}
@@ -69,13 +69,17 @@ func (d *Draft) write(p Part, in io.Reader) (err error) {
 	return nil
 }
 
+func (s *Store) create(file string) (*os.File, error) {
+	return s.root.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+}
+
 // boundedDraft writes to a file, and leaves a part of its file system free.
 type boundedDraft struct {
 	file       *os.File
 	size, next int64
 }
 
-// lookEvery is after how many bytes roomy looks how much is free.
+// lookEvery is after how many bytes a draft looks how much is free.
 const lookEvery = 16 << 20
 
 func (r *boundedDraft) Write(b []byte) (int, error) {
@@ -161,7 +165,7 @@ func (d *Draft) manifest(m *Manifest) (err error) {
 		return err
 	}
 	file := string(d.name) + manifestEnd + partEnd
-	f, err := d.store.root.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+	f, err := d.store.create(file)
 	if err != nil {
 		return err
 	}
@@ -200,19 +204,18 @@ func (d *Draft) rename(ctx context.Context) error {
 	return s.sync()
 }
 
-func (d *Draft) done() {
+// done ends the draft, and reports whether it was one.
+func (d *Draft) done() (was bool) {
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
+	was = d.store.drafts[d.name]
 	delete(d.store.drafts, d.name)
+	return was
 }
 
 // Discard removes what was written. After a Commit it does nothing.
 func (d *Draft) Discard() error {
-	d.store.mu.Lock()
-	open := d.store.drafts[d.name]
-	delete(d.store.drafts, d.name)
-	d.store.mu.Unlock()
-	if !open {
+	if !d.done() {
 		return nil
 	}
 	return d.store.tidy(d.name)

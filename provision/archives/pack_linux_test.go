@@ -4,23 +4,19 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPackingDiffers: what is read again must be what was packed, by the key of the check where
 // there are recipients; otherwise there is no archive.
 func TestPackingDiffers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: archives are root's")
-	}
+	must.Root(t, "archives are root's")
 	good := Result{Entries: 1, Bytes: 2, SHA256: hashOf([]byte("rest")), CheckIdentity: "key"}
 	for name, c := range map[string]struct {
 		recipients string
@@ -37,24 +33,15 @@ func TestPackingDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, done := packing(t, c.recipients, good, c.again, c.text)
 			_, err := p.Home(t.Context(), "/home")
-			if (err == nil) != c.ok || err != nil && !errors.Is(err, chat.ErrConflict) {
-				t.Errorf("home: %v", err)
-			}
-			if !done("check", c.recipients) {
-				t.Error("it was not checked by the key of the check")
-			}
+			expect.True(t, (err == nil) == c.ok && (err == nil || errors.Is(err, chat.ErrConflict)),
+				"home: %v", err)
+			expect.True(t, done("check", c.recipients), "it was not checked by the key of the check")
 		})
 	}
 	p, done := packing(t, "age1", good, good, "best")
-	if err := p.Rest(t.Context(), []byte("rest")); !errors.Is(err, chat.ErrConflict) {
-		t.Errorf("another rest: %v", err)
-	}
-	if !done("open", "age1") {
-		t.Error("it was not opened by the key of the check")
-	}
-	if err := p.Rest(t.Context(), make([]byte, maxRest+1)); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("too much: %v", err)
-	}
+	expect.Is(t, p.Rest(t.Context(), []byte("rest")), chat.ErrConflict, "another rest")
+	expect.True(t, done("open", "age1"), "it was not opened by the key of the check")
+	expect.Is(t, p.Rest(t.Context(), make([]byte, maxRest+1)), chat.ErrInvalid, "too much")
 }
 
 // packing writes "stream" and reads it again as again, or as text. done reports whether verb was
@@ -62,15 +49,9 @@ func TestPackingDiffers(t *testing.T) {
 func packing(
 	t *testing.T, recipients string, first, again Result, text string,
 ) (p Packing, done func(verb, recipients string) bool) {
-	s, err := Open(Options{Dir: filepath.Join(t.TempDir(), "a")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(Options{Dir: filepath.Join(t.TempDir(), "a")}))(t)
 	t.Cleanup(func() { s.Close() })
-	draft, err := s.Begin("0123456789abcdef-20261125T160000Z")
-	if err != nil {
-		t.Fatal(err)
-	}
+	draft := must.Get(s.Begin("0123456789abcdef-20261125T160000Z"))(t)
 	if recipients == "" {
 		first.CheckIdentity = "" // there is none
 	}

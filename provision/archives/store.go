@@ -110,33 +110,23 @@ func (s *Store) List(f chat.ArchiveFilter) (all []Manifest, err error) {
 
 // names are those of the manifests.
 func (s *Store) names() (names []chat.ArchiveName, err error) {
-	err = s.each(func(file string) error {
-		if stem, ok := strings.CutSuffix(file, manifestEnd); ok {
+	files, err := s.files()
+	for _, file := range files {
+		if stem, ok := strings.CutSuffix(file.Name(), manifestEnd); ok {
 			if name, err := chat.ParseArchiveName(stem); err == nil {
 				names = append(names, name)
 			}
 		}
-		return nil
-	})
+	}
 	return names, err
 }
 
-// each calls act with the name of each file.
-func (s *Store) each(act func(file string) error) error {
-	dir, err := s.root.Open(".")
+func (s *Store) files() ([]fs.DirEntry, error) {
+	files, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
-		return fmt.Errorf("cannot list the archives: %w", err)
+		return nil, fmt.Errorf("cannot list the archives: %w", err)
 	}
-	files, err := dir.Readdirnames(-1)
-	if err = errors.Join(err, dir.Close()); err != nil {
-		return fmt.Errorf("cannot list the archives: %w", err)
-	}
-	for _, file := range files {
-		if err := act(file); err != nil {
-			return err
-		}
-	}
-	return nil
+	return files, nil
 }
 
 // OpenPart opens a file of an archive.
@@ -205,21 +195,21 @@ func (s *Store) Tidy() error { return s.tidy("") }
 func (s *Store) tidy(only chat.ArchiveName) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.each(func(file string) error {
-		stem, end, _ := strings.Cut(file, ".")
+	files, err := s.files()
+	for _, f := range files {
+		stem, end, _ := strings.Cut(f.Name(), ".")
 		name, err := chat.ParseArchiveName(stem)
 		if err != nil || s.drafts[name] || !ours(end) || only != "" && only != name {
-			return nil
+			continue
 		}
-		if _, err := s.root.Lstat(stem + manifestEnd); err == nil &&
-			!strings.HasSuffix(end, partEnd) {
-			return nil
+		if _, err := s.root.Lstat(stem + manifestEnd); err == nil && !strings.HasSuffix(end, partEnd) {
+			continue
 		}
-		if err := s.removeFile(file); err != nil {
+		if err := s.removeFile(f.Name()); err != nil {
 			return fmt.Errorf("cannot remove the remains of archive %s: %w", name, err)
 		}
-		return nil
-	})
+	}
+	return err
 }
 
 // ours reports whether a file with that end is one of an archive or draft.

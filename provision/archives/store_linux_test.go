@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const first = chat.ArchiveName("0123456789abcdef-20261125T160000Z")
@@ -20,24 +22,14 @@ const first = chat.ArchiveName("0123456789abcdef-20261125T160000Z")
 // opened is a store in a new directory; change may be nil.
 func opened(t *testing.T, change func(*Options)) *Store {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: archives are root's")
-	}
+	must.Root(t, "archives are root's")
 	o := Options{Dir: filepath.Join(t.TempDir(), "archives"), Key: []byte("key")}
 	if change != nil {
 		change(&o)
 	}
-	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(o))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, s.Close())
 	})
 	return s
 }
@@ -45,14 +37,9 @@ func opened(t *testing.T, change func(*Options)) *Store {
 // begun is a draft with both parts written.
 func begun(t *testing.T, s *Store, name chat.ArchiveName) *Draft {
 	t.Helper()
-	d, err := s.Begin(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(s.Begin(name))(t)
 	for p, text := range map[Part]string{Home: "the home", Chat: "the rest"} {
-		if err := d.write(p, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.write(p, strings.NewReader(text)))
 		d.describe(p, "hash of "+text)
 	}
 	return d
@@ -64,18 +51,13 @@ func committed(t *testing.T, s *Store, name chat.ArchiveName) chat.Archive {
 	a, err := begun(t, s, name).Commit(t.Context(), chat.Archive{
 		Chat: name.ID(), Owner: "bridge", ExternalID: "telegram:1", ArchivedAt: at,
 	}, []byte(`{"a": "<&>"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return a
 }
 
 func filesIn(t *testing.T, s *Store) (names []string) {
 	t.Helper()
-	all, err := os.ReadDir(s.opt.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(os.ReadDir(s.opt.Dir))(t)
 	for _, e := range all {
 		names = append(names, e.Name())
 	}
@@ -96,9 +78,8 @@ func TestExpiryOfAClockBehind(t *testing.T) {
 		d.NotBefore(want)
 		clock := known.AddDate(-1, 0, 0)
 		a, err := d.Commit(t.Context(), chat.Archive{Chat: name.ID(), ArchivedAt: clock}, []byte("{}"))
-		if err != nil || !a.ExpiresAt.Equal(want.Add(time.Hour)) || !a.ArchivedAt.Equal(clock) {
-			t.Errorf("it is %+v, %v", a, err)
-		}
+		expect.True(t, err == nil && a.ExpiresAt.Equal(want.Add(time.Hour)) && a.ArchivedAt.Equal(clock),
+			"it is %+v, %v", a, err)
 		m, err := s.Get(name)
 		if err != nil || !m.ExpiresAt.Equal(want.Add(time.Hour)) || (m.After == nil) != (name == first) {
 			t.Errorf("read again: %+v, after %v, %v", m.Archive, m.After, err)
@@ -111,12 +92,8 @@ func TestExpiryOfAClockBehind(t *testing.T) {
 func TestStore(t *testing.T) {
 	s := opened(t, func(o *Options) { o.Expire = time.Hour })
 	d := begun(t, s, first)
-	if _, err := s.Get(first); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a draft is an archive: %v", err)
-	}
-	if _, err := s.Begin(first); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("two drafts of one name: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Get(first)), chat.ErrNotFound, "a draft is an archive")
+	expect.Is(t, expect.Err(s.Begin(first)), chat.ErrExists, "two drafts of one name")
 	if err := s.Tidy(); err != nil || len(filesIn(t, s)) != 2 {
 		t.Errorf("after a tidy a draft has %q, %v", filesIn(t, s), err)
 	}
@@ -124,16 +101,13 @@ func TestStore(t *testing.T) {
 		t.Errorf("after its discard there is %q, %v", filesIn(t, s), err)
 	}
 	a := committed(t, s, first)
-	if a.Size != 16 || a.ExpiresAt == nil || !a.ExpiresAt.Equal(a.ArchivedAt.Add(time.Hour)) {
-		t.Errorf("it is %+v", a)
-	}
+	expect.True(t, a.Size == 16 && a.ExpiresAt != nil && a.ExpiresAt.Equal(a.ArchivedAt.Add(time.Hour)),
+		"it is %+v", a)
 	at := time.Date(2026, 11, 25, 16, 0, 0, 1, time.UTC)
 	if name := s.FreeName(first.ID(), at); name != "0123456789abcdef-20261125T160001Z" {
 		t.Errorf("a second later it is %s", name)
 	}
-	if _, err := s.Begin(first); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("a draft in the place of an archive: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Begin(first)), chat.ErrExists, "a draft in the place of an archive")
 	for _, f := range []chat.ArchiveFilter{{}, {Owner: "bridge"}, {Chat: first.ID()}, {ExternalID: "telegram:1"}} {
 		if all, err := s.List(f); err != nil || len(all) != 1 || all[0].Name != first {
 			t.Errorf("%+v lists %+v, %v", f, all, err)
@@ -149,18 +123,14 @@ func TestStore(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Verify(ctx, first); !errors.Is(err, context.Canceled) {
-		t.Errorf("without its caller: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Verify(ctx, first)), context.Canceled, "without its caller")
 	if err := errors.Join(d.Discard(), s.Tidy()); err != nil || len(filesIn(t, s)) != 3 {
 		t.Errorf("an archive has %q, %v", filesIn(t, s), err)
 	}
 	if err := s.Remove(first); err != nil || len(filesIn(t, s)) != 0 {
 		t.Errorf("after its removal there is %q, %v", filesIn(t, s), err)
 	}
-	if err := s.Remove(first); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("removed twice: %v", err)
-	}
+	expect.Is(t, s.Remove(first), chat.ErrNotFound, "removed twice")
 }
 
 // TestFreeNameOfNone: a directory that cannot be read holds nobody up.
@@ -171,9 +141,7 @@ func TestFreeNameOfNone(t *testing.T) {
 	if lost.root, err = os.OpenRoot(s.opt.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := lost.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lost.Close())
 	name := lost.FreeName(first.ID(), time.Date(2026, 11, 25, 16, 0, 0, 0, time.UTC))
 	if _, err := lost.Begin(name); name != first || err == nil {
 		t.Errorf("%s is begun: %v", name, err)
@@ -189,21 +157,15 @@ func TestTampered(t *testing.T) {
 			text, err := os.ReadFile(path(s, end))
 			if err == nil {
 				changed := bytes.Replace(text, []byte(from), []byte(to), 1)
-				if bytes.Equal(changed, text) {
-					t.Fatalf("%q is not in %s", from, text)
-				}
+				must.True(t, !bytes.Equal(changed, text), "%q is not in %s", from, text)
 				err = os.WriteFile(path(s, end), changed, 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	}
 	try := func(err error) func(*testing.T, *Store) {
 		return func(t *testing.T, _ *Store) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	}
 	for name, tamper := range map[string]func(*testing.T, *Store){
@@ -240,9 +202,7 @@ func TestTampered(t *testing.T) {
 			committed(t, s, first)
 			tamper(t, s)
 			_, err := s.Verify(t.Context(), first)
-			if err == nil {
-				t.Error("it is as it was archived")
-			}
+			expect.True(t, err != nil, "it is as it was archived")
 		})
 	}
 }
@@ -253,9 +213,7 @@ func TestDamagedIsListed(t *testing.T) {
 	const other = chat.ArchiveName("0123456789abcdef-20261125T170000Z")
 	committed(t, s, first)
 	committed(t, s, other)
-	if err := os.WriteFile(filepath.Join(s.opt.Dir, string(other)+".json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(s.opt.Dir, string(other)+".json"), []byte("{}"), 0o600))
 	all, err := s.List(chat.ArchiveFilter{})
 	if len(all) != 1 || all[0].Name != first || err == nil || !strings.Contains(err.Error(), string(other)) {
 		t.Errorf("listed are %+v, %v", all, err)
@@ -271,9 +229,7 @@ func TestTidy(t *testing.T) {
 		dead + ".home.part", dead + ".chat", dead + ".json.part", string(first) + ".home.part",
 		"notes.txt", dead + ".home.gz", "x.home.part",
 	} {
-		if err := os.WriteFile(filepath.Join(s.opt.Dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(s.opt.Dir, name), nil, 0o600))
 	}
 	err := s.Tidy()
 	want := []string{string(first) + ".chat", string(first) + ".home", string(first) + ".json",
@@ -290,9 +246,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Errorf("its mode is %v, %v", fi.Mode(), err)
 	}
 	dir := filepath.Join(t.TempDir(), "theirs")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 4242, 4242)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 4242, 4242)))
 	if s, err := Open(Options{Dir: dir}); err == nil {
 		t.Error("another user's directory is used")
 		s.Close()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // played lets a shell script play chatd-archive.
@@ -18,10 +20,7 @@ func played(t *testing.T, ctx context.Context, task Task, script string) (Result
 	var b session.Files
 	defer b.Close()
 	cmd := exec.Command("/bin/sh", "-c", script)
-	p, err := task.Start(cmd, &b, cmd.Start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(task.Start(cmd, &b, cmd.Start))(t)
 	defer p.Close()
 	r, err := p.Wait(ctx)
 	_ = cmd.Process.Kill() // as the end of its session does
@@ -43,9 +42,8 @@ func TestWait(t *testing.T) {
 	if err != nil || r.Entries != 3 || r.Bytes != 7 || r.SHA256 != "ab" || r.CheckIdentity != "key" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if out.String() != "in out\n" || len(seen) != 2 || seen[0] != 1 || seen[1] != 2 {
-		t.Errorf("out %q, progress %v", out.String(), seen)
-	}
+	expect.True(t, out.String() == "in out\n" && len(seen) == 2 && seen[0] == 1 && seen[1] == 2,
+		"out %q, progress %v", out.String(), seen)
 }
 
 // TestWaitFails: each way to fail is an error with its reason, and none hangs.
@@ -89,7 +87,5 @@ func TestWaitEndsWithItsCaller(t *testing.T) {
 		Args: []string{"pack"}, In: strings.NewReader(strings.Repeat("in", 1<<20)),
 		Progress: func(int64, int64) { close(begun) },
 	}, `echo '{"progress":{"entries":1}}' >&2; exec sleep 1000`)
-	if !errors.Is(err, why) {
-		t.Errorf("%v", err)
-	}
+	expect.True(t, errors.Is(err, why), "%v", err)
 }

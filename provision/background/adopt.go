@@ -59,15 +59,14 @@ func (a *Runs) Adopt(ctx context.Context, id chat.ID, owner string, uid uint32) 
 // for a run that never began, is of another boot, or is too old.
 func (a *Runs) readRun(about About, name, boot string) *Run {
 	dir := filepath.Join(a.opt.Dir, string(about.Chat), name)
-	var n savedRun
+	n := savedRun{About: about}
 	switch err := load(dir, runFile, &n); {
-	case err != nil, n.Run.ID != name, n.Supervisor.Boot != boot, n.Supervisor.Start == 0:
+	case err != nil, n.Info.ID != name, n.Supervisor.Boot != boot, n.Supervisor.Start == 0:
 		return nil
-	case !n.Run.Background, n.Run.OutputMax == 0, chat.CheckOutputMax(n.Run.OutputMax) != nil:
+	case !n.Info.Background, n.Info.OutputMax == 0, chat.CheckOutputMax(n.Info.OutputMax) != nil:
 		return nil // no chatd writes such a record
 	}
-	about.Info, about.Grace, about.Taken, about.Refused = n.Run, n.Grace, n.Taken, n.Refused
-	r := a.newRun(about)
+	r := a.newRun(n.About)
 	r.nsenter, r.adopted = n.NSEnter, true
 	var e End
 	if load(dir, resultFile, &e) == nil {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // leaves are empty cgroups of runs.
@@ -46,28 +48,18 @@ func (leaves) RunUsage(chat.ID, string) (chat.Usage, error) {
 // self is this process, as the record of a run names a supervisor.
 func self(t *testing.T) sys.Process {
 	t.Helper()
-	boot, err := sys.BootID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sys.ReadStat(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	boot := must.Get(sys.BootID())(t)
+	s := must.Get(sys.ReadStat(os.Getpid()))(t)
 	return sys.Process{PID: os.Getpid(), Start: s.Start, Boot: boot}
 }
 
 // writeRun writes the files of a run.
 func writeRun(t *testing.T, dir, run string, files map[string]string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Join(dir, string(someone), run), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(dir, string(someone), run), 0o700))
 	for name, text := range files {
 		file := filepath.Join(dir, string(someone), run, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 }
 
@@ -117,16 +109,10 @@ func TestAdopt(t *testing.T) {
 			}
 			a := New(Options{Dir: dir, UID: uid, Groups: groups})
 			writeRun(t, dir, c.name, c.files)
-			if got := adopted(t, a); got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
+			expect.Equal(t, adopted(t, a), c.want, "")
 			left, err := os.ReadDir(filepath.Join(dir, string(someone)))
-			if err != nil || (len(left) == 0) != (c.want == "gone") {
-				t.Errorf("left are %v, %v", left, err)
-			}
-			if groups["stray"] {
-				t.Error("the leaf of no run is left")
-			}
+			expect.True(t, err == nil && (len(left) == 0) == (c.want == "gone"), "left are %v, %v", left, err)
+			expect.True(t, !groups["stray"], "the leaf of no run is left")
 			if stays := c.want == "goes on" || c.name == "over"; groups[c.name] != stays {
 				t.Errorf("its leaf stays: %t, want %t", groups[c.name], stays)
 			}
@@ -137,20 +123,15 @@ func TestAdopt(t *testing.T) {
 // adopted is what became of the one run of a chat.
 func adopted(t *testing.T, a *Runs) string {
 	t.Helper()
-	runs, err := a.Adopt(t.Context(), someone, "a", 4000000007)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(runs, a.Of(someone)) {
-		t.Errorf("adopted %d runs, %d are registered", len(runs), len(a.Of(someone)))
-	}
+	runs := must.Get(a.Adopt(t.Context(), someone, "a", 4000000007))(t)
+	expect.True(t, slices.Equal(runs, a.Of(someone)),
+		"adopted %d runs, %d are registered", len(runs), len(a.Of(someone)))
 	if len(runs) == 0 {
 		return "gone"
 	}
 	r := runs[0]
-	if r.Refused != 5 || r.Grace != time.Second || r.Taken.IsZero() || r.pid() != 77 {
-		t.Errorf("%+v, nsenter %d", r.About, r.pid())
-	}
+	expect.True(t, r.Refused == 5 && r.Grace == time.Second && !r.Taken.IsZero() && r.pid() == 77,
+		"%+v, nsenter %d", r.About, r.pid())
 	if r.Supervised() {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -173,16 +154,14 @@ func adopted(t *testing.T, a *Runs) string {
 func end(t *testing.T, a *Runs, r *Run) {
 	t.Helper()
 	e, over, err := r.Watch(t.Context())
-	if !over || err != nil || e.OOMKills != 3 || e.Result.MemoryPeak != 7 {
-		t.Errorf("%+v, over %t, %v", e, over, err)
-	}
+	expect.True(t, over && err == nil && e.OOMKills == 3 && e.Result.MemoryPeak == 7,
+		"%+v, over %t, %v", e, over, err)
 	if _, err := r.Keep(e); err != nil || !r.IsOver() {
 		t.Errorf("kept: %v, over %t", err, r.IsOver())
 	}
 	text, err := os.ReadFile(filepath.Join(a.opt.Dir, string(someone), r.Info.ID, "result.json"))
-	if err != nil || !strings.HasPrefix(string(text), `{"state":"`+string(e.State)+`","at":`) {
-		t.Errorf("%s, %v", text, err)
-	}
+	expect.True(t, err == nil && strings.HasPrefix(string(text), `{"state":"`+string(e.State)+`","at":`),
+		"%s, %v", text, err)
 }
 
 // TestTimeLeft: the timeout of an adopted run is what it was, also when the clock was set by a year
@@ -197,15 +176,9 @@ func TestTimeLeft(t *testing.T) {
 			`"minder":{"pid":%d,"start":%d,"boot":%q}}`,
 			time.Now().AddDate(years, 0, 0).UTC().Format(time.RFC3339), p.PID, p.Start, p.Boot)})
 		runs, err := a.Adopt(t.Context(), someone, "ada", 4242)
-		if err != nil || len(runs) != 1 || runs[0].supervisor == nil {
-			t.Fatalf("%+v, %v", runs, err)
-		}
+		must.True(t, err == nil && len(runs) == 1 && runs[0].supervisor != nil, "%+v, %v", runs, err)
 		left := runs[0].timeLeft(runs[0].supervisor)
-		if left <= 0 || left > time.Hour {
-			t.Errorf("a clock %d years off leaves it %s", years, left)
-		}
-		if err := runs[0].supervisor.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.True(t, left > 0 && left <= time.Hour, "a clock %d years off leaves it %s", years, left)
+		expect.NoError(t, runs[0].supervisor.Close())
 	}
 }

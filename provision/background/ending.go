@@ -32,17 +32,10 @@ func (r *Run) Within(ctx context.Context) (_ context.Context, cancel context.Can
 }
 
 // Over is closed when the run has ended, and nothing of it is left.
-func (r *Run) Over() <-chan struct{} { return r.over }
+func (r *Run) Over() <-chan struct{} { return r.over.Done() }
 
 // IsOver reports whether Over is closed.
-func (r *Run) IsOver() bool {
-	select {
-	case <-r.over:
-		return true
-	default:
-		return false
-	}
-}
+func (r *Run) IsOver() bool { return r.over.Err() != nil }
 
 // setEndReason records the reason for the run's end, unless it has one.
 func (r *Run) setEndReason(by chat.EndedBy) {
@@ -70,7 +63,7 @@ func (r *Run) End(ctx context.Context, by chat.EndedBy) error {
 
 func (r *Run) awaitOver(ctx context.Context) error {
 	select {
-	case <-r.over:
+	case <-r.Over():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("cannot wait for the end of run %s: %w",
@@ -85,7 +78,7 @@ func (r *Run) finish(e *End) {
 	defer r.mu.Unlock()
 	if !r.IsOver() {
 		r.stdin, r.ended = nil, e
-		close(r.over)
+		r.markOver()
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -26,12 +26,9 @@ const (
 
 // savedRun is the data by which a later chatd finds a run again.
 type savedRun struct {
-	Run        chat.Run      `json:"run"`
-	Taken      time.Time     `json:"taken,omitzero"`
-	Grace      time.Duration `json:"grace"`
-	NSEnter    int           `json:"nsenter"`
-	Supervisor sys.Process   `json:"minder"`
-	Refused    uint64        `json:"refused,omitempty"`
+	About
+	NSEnter    int         `json:"nsenter"`
+	Supervisor sys.Process `json:"minder"`
 }
 
 // makeFiles makes the run's directory, and the streams of its command.
@@ -90,17 +87,16 @@ func (r *Run) stdinFromFIFO(stdio *session.Stdio) error {
 	if err := sys.MakeFIFO(name, r.UID); err != nil {
 		return err
 	}
-	in, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", name, err)
-	}
 	stdio.Stdin.Close()
-	stdio.Stdin = in
-	// The command expects blocking reads.
-	if err := unix.SetNonblock(int(in.Fd()), false); err != nil {
-		return fmt.Errorf("cannot open %s: %w", name, err)
+	const flags = unix.O_NONBLOCK | unix.O_NOFOLLOW
+	var err error
+	stdio.Stdin, err = os.OpenFile(name, os.O_RDONLY|flags, 0)
+	if err == nil { // the command expects blocking reads
+		err = unix.SetNonblock(int(stdio.Stdin.Fd()), false)
 	}
-	stdio.StdinW, err = os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		stdio.StdinW, err = os.OpenFile(name, os.O_WRONLY|flags, 0)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot open %s: %w", name, err)
 	}
@@ -138,11 +134,11 @@ func (r *Run) order(what byte) error {
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
 		return r.notRunning("reach")
 	}
-	if err != nil {
-		return fmt.Errorf("cannot reach the supervisor of run %s: %w", r.Info.ID, err)
+	if err == nil {
+		_, err = f.Write([]byte{what})
+		err = errors.Join(err, f.Close())
 	}
-	_, err = f.Write([]byte{what})
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot reach the supervisor of run %s: %w", r.Info.ID, err)
 	}
 	return nil
@@ -151,20 +147,17 @@ func (r *Run) order(what byte) error {
 // Drop forgets a background run and removes its files.
 func (a *Runs) Drop(r *Run) error {
 	a.Forget(r)
-	err := safefs.Remove(filepath.Dir(r.dir), r.Info.ID)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if err := safefs.Remove(filepath.Dir(r.dir), r.Info.ID); !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // Surplus returns the oldest background runs of a chat that have ended, as far as they hold more
 // than [chat.MaxRetainedOutput], or are more than [chat.MaxRuns]. The caller drops them.
 func (a *Runs) Surplus(id chat.ID) (surplus []*Run) {
-	all := a.Of(id)
 	kept, n := int64(0), 0
-	for i := len(all) - 1; i >= 0; i-- {
-		r := all[i]
+	for _, r := range slices.Backward(a.Of(id)) {
 		if !r.Info.Background || !r.IsOver() {
 			continue
 		}

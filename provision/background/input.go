@@ -13,6 +13,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/provision/safefs"
 )
 
 // Signal sends a valid signal to every process of the run, and SIGCONT after it; s.TTY sets the
@@ -43,15 +45,20 @@ func (r *Run) resize(size chat.TTY) error {
 	if r.Info.TTY == nil {
 		return fmt.Errorf("cannot resize run %s: it has no tty: %w", r.Info.ID, chat.ErrWrongPhase)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return r.writeFrame(ctx, stream.SizeFrame(size.Rows, size.Cols))
+}
+
+// writeFrame writes one frame to the terminal of the run, unless ctx ends first.
+func (r *Run) writeFrame(ctx context.Context, frame []byte) error {
 	w, err := r.openStdin()
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	if err := w.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-		return fmt.Errorf("cannot resize run %s: %w", r.Info.ID, err)
-	}
-	_, err = w.Write(stream.SizeFrame(size.Rows, size.Cols))
+	defer context.AfterFunc(ctx, func() { _ = w.SetWriteDeadline(time.Unix(1, 0)) })()
+	_, err = w.Write(frame)
 	return r.inputError(err)
 }
 
@@ -77,13 +84,7 @@ func (r *Run) WriteStdin(
 	}
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		defer cancel()
-		select {
-		case <-r.over:
-		case <-within.Done():
-		}
-	}()
+	defer context.AfterFunc(r.over, cancel)()
 	err = write(within, stream.Input{W: w, Framed: r.Info.TTY != nil})
 	switch {
 	case ctx.Err() != nil && !r.IsOver(): // a body of net/http that is closed ends its context too
@@ -140,15 +141,10 @@ func (r *Run) openStdin() (*os.File, error) {
 
 // reopen opens a pipe once more, for writing.
 func reopen(w *os.File) (f *os.File, err error) {
-	raw, err := w.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	if raw.Control(func(fd uintptr) {
+	err = sys.OnDescriptor(w, func(fd int) error {
 		f, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_WRONLY|unix.O_NONBLOCK, 0)
-	}) != nil {
-		return nil, os.ErrClosed
-	}
+		return err
+	})
 	return f, err
 }
 
@@ -162,16 +158,9 @@ func (r *Run) noStdin() error {
 func (r *Run) closeStdin(ctx context.Context) error {
 	switch {
 	case r.Info.TTY != nil:
-		w, err := r.openStdin()
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		defer context.AfterFunc(ctx, func() { _ = w.SetWriteDeadline(time.Unix(1, 0)) })()
-		_, err = w.Write(stream.EndFrame())
-		return r.inputError(err)
+		return r.writeFrame(ctx, stream.EndFrame())
 	case r.Info.Background:
-		return errors.Join(r.order(plan.OrderClose), removeFile(r.fifo()))
+		return errors.Join(r.order(plan.OrderClose), safefs.Remove(r.dir, "stdin"))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,10 +176,3 @@ func (r *Run) closeStdin(ctx context.Context) error {
 
 // fifo is the fifo of a background run's standard input.
 func (r *Run) fifo() string { return filepath.Join(r.dir, "stdin") }
-
-func removeFile(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot remove %s: %w", name, err)
-	}
-	return nil
-}

@@ -58,16 +58,16 @@ func New(o Options) *Runs {
 
 // About are the properties of a run that are fixed when it begins.
 type About struct {
-	Chat  chat.ID
-	Owner string
-	UID   uint32
+	Chat  chat.ID `json:"-"`
+	Owner string  `json:"-"`
+	UID   uint32  `json:"-"`
 	// Info is the run as it began; Info.ID names its leaf too.
-	Info  chat.Run
-	Grace time.Duration // between SIGTERM and SIGKILL
+	Info  chat.Run      `json:"run"`
+	Grace time.Duration `json:"grace"` // between SIGTERM and SIGKILL
 	// Taken is when its schedule took the time that it runs for; zero if no schedule began it.
-	Taken time.Time
+	Taken time.Time `json:"taken,omitzero"`
 	// Refused is how many forks the chat had been refused when the run began.
-	Refused uint64
+	Refused uint64 `json:"refused,omitempty"`
 }
 
 // Run is one run.
@@ -75,10 +75,9 @@ type Run struct {
 	About
 	in  *Runs
 	dir string
-	// ctx ends when the run is told to end; over is closed when it has ended.
-	ctx  context.Context
-	end  context.CancelFunc
-	over chan struct{}
+	// ctx ends when the run is told to end, over when it has ended.
+	ctx, over     context.Context
+	end, markOver context.CancelFunc
 	// supervisor is that of a background run under way; [Run.Watch] closes it.
 	supervisor *sys.ProcessHandle
 	// adopted: an earlier chatd started it.
@@ -95,9 +94,10 @@ type Run struct {
 }
 
 func (a *Runs) newRun(about About) *Run {
-	r := &Run{About: about, in: a, over: make(chan struct{})}
+	r := &Run{About: about, in: a}
 	r.dir = filepath.Join(a.opt.Dir, string(about.Chat), about.Info.ID)
 	r.ctx, r.end = context.WithCancel(context.Background())
+	r.over, r.markOver = context.WithCancel(context.Background())
 	return r
 }
 

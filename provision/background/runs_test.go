@@ -10,6 +10,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const someone = chat.ID("0123456789abcdef")
@@ -26,10 +28,7 @@ func unbounded(uint64, uint64) error { return nil }
 
 func admit(t *testing.T, a *Runs, about About) *Run {
 	t.Helper()
-	r, err := a.Admit(about, unbounded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(a.Admit(about, unbounded))(t)
 	return r
 }
 
@@ -40,27 +39,20 @@ func TestAdmit(t *testing.T) {
 	for n := range chat.MaxRuns {
 		admit(t, a, some(n, false, 0))
 	}
-	if _, err := a.Admit(some(999, false, 0), unbounded); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("one run more than there may be: %v", err)
-	}
+	expect.Is(t, expect.Err(a.Admit(some(999, false, 0), unbounded)), chat.ErrBusy,
+		"one run more than there may be")
 	a.Forget(a.Of(someone)[0])
 	if n := len(a.Of(someone)); n != chat.MaxRuns-1 {
 		t.Errorf("%d runs after one was forgotten", n)
 	}
 	_, err := a.Admit(some(999, true, chat.MaxRunsOutput), unbounded)
-	if !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("more output than there may be: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy), "more output than there may be: %v", err)
 	spent := errors.New("spent")
 	_, err = a.Admit(some(999, true, 100), func(used, want uint64) error {
-		if used != 0 || want != 200 {
-			t.Errorf("used %d, wants %d", used, want)
-		}
+		expect.True(t, used == 0 && want == 200, "used %d, wants %d", used, want)
 		return spent
 	})
-	if !errors.Is(err, spent) {
-		t.Errorf("the owner's share is spent: %v", err)
-	}
+	expect.True(t, errors.Is(err, spent), "the owner's share is spent: %v", err)
 	r := admit(t, a, some(999, true, 100))
 	if kept := a.Kept()["a"]; kept != 200 {
 		t.Errorf("a run that goes on keeps %d bytes, want 200", kept)
@@ -80,9 +72,7 @@ func TestFind(t *testing.T) {
 	}
 	const other = chat.ID("fedcba9876543210")
 	_, err := a.Find(other, r.Info.ID)
-	if !errors.Is(err, chat.ErrNotFound) || a.AnyUnderWay(other) {
-		t.Errorf("of another chat: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrNotFound) && !a.AnyUnderWay(other), "of another chat: %v", err)
 }
 
 // TestWhatEndsARun: the first reason stays, and no reason is accepted after the end. The end of
@@ -97,27 +87,20 @@ func TestWhatEndsARun(t *testing.T) {
 	}
 	<-within.Done()
 	a.SetEndReason(someone, chat.EndedBySleep)
-	if front.EndedBy() != chat.EndedByStop || back.EndedBy() != chat.EndedBySleep {
-		t.Errorf("ended by %s and %s", front.EndedBy(), back.EndedBy())
-	}
+	expect.True(t, front.EndedBy() == chat.EndedByStop && back.EndedBy() == chat.EndedBySleep,
+		"ended by %s and %s", front.EndedBy(), back.EndedBy())
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if err := back.End(gone, chat.EndedByRequest); !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller of an end went away: %v", err)
-	}
+	expect.Is(t, back.End(gone, chat.EndedByRequest), context.Canceled, "the caller of an end went away")
 	back.finish(&End{State: chat.RunLost})
 	err := back.End(t.Context(), chat.EndedByRequest)
 	if by := back.EndedBy(); err != nil || by != chat.EndedBySleep {
 		t.Errorf("the end of what has ended: %v, by %s", err, by)
 	}
-	if _, err := back.Ended(); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("the end of a run that is lost: %v", err)
-	}
+	expect.Is(t, expect.Err(back.Ended()), chat.ErrWrongPhase, "the end of a run that is lost")
 	a.Forget(front)
 	a.SetEndReason(someone, chat.EndedByReap)
-	if front.EndedBy() != chat.EndedByStop {
-		t.Errorf("ended by %s after it was over", front.EndedBy())
-	}
+	expect.True(t, front.EndedBy() == chat.EndedByStop, "ended by %s after it was over", front.EndedBy())
 }
 
 // TestSurplus: the oldest ended runs go first. The newest stays, however large, and runs under way.
@@ -140,14 +123,11 @@ func TestSurplus(t *testing.T) {
 		ids := []string{}
 		for _, r := range a.Surplus(someone) {
 			ids = append(ids, r.Info.ID)
-			if err := a.Drop(r); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, a.Drop(r))
 		}
 		left := len(a.Of(someone))
-		if fmt.Sprint(ids) != c.want || left != len(c.printed)+1-len(ids) {
-			t.Errorf("printed %v: surplus are %v, %d are left", c.printed, ids, left)
-		}
+		expect.True(t, fmt.Sprint(ids) == c.want && left == len(c.printed)+1-len(ids),
+			"printed %v: surplus are %v, %d are left", c.printed, ids, left)
 	}
 }
 
@@ -162,22 +142,13 @@ func write(text string) func(context.Context, stream.Input) error {
 // the last one closes it.
 func TestStdinOfAForegroundRun(t *testing.T) {
 	r := admit(t, New(Options{}), some(1, false, 0))
-	if err := r.WriteStdin(t.Context(), false, write("x")); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("no standard input: %v", err)
-	}
+	expect.Is(t, r.WriteStdin(t.Context(), false, write("x")), chat.ErrWrongPhase, "no standard input")
 	in, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer in.Close()
 	r.Began(1, w)
-	unlock, err := r.LockStdin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.LockStdin(); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("two writers: %v", err)
-	}
+	unlock := must.Get(r.LockStdin())(t)
+	expect.Is(t, expect.Err(r.LockStdin()), chat.ErrBusy, "two writers")
 	unlock()
 	for _, last := range []bool{false, true} {
 		if err := r.WriteStdin(t.Context(), last, write("x")); err != nil {
@@ -191,9 +162,7 @@ func TestStdinOfAForegroundRun(t *testing.T) {
 	if n, err := in.Read(b[:]); n != 0 || err == nil {
 		t.Errorf("after the last: %d bytes, %v", n, err)
 	}
-	if err := r.WriteStdin(t.Context(), false, write("x")); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("after the last: %v", err)
-	}
+	expect.Is(t, r.WriteStdin(t.Context(), false, write("x")), chat.ErrWrongPhase, "after the last")
 }
 
 // TestDenied: a refusal of the chat is of all its runs under way, once, and a run has a bounded

@@ -60,7 +60,11 @@ func (r *Run) Start(
 	if err != nil {
 		return err
 	}
-	return awaitConfined(b)
+	_, err = b.AwaitReport(time.Now().Add(session.StartTimeout))
+	if err != nil && !errors.Is(err, session.ErrNotConfined) { // without a report, it does not run
+		err = fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
+	}
+	return err
 }
 
 func (r *Run) leaf() session.Leaf {
@@ -140,11 +144,7 @@ func (r *Run) startSupervisor(ctx context.Context, pid int, ready *os.File) erro
 		return err
 	}
 	r.Began(said.PID, nil)
-	err = r.save(runFile, savedRun{
-		Run: r.Info, Taken: r.Taken, Grace: r.Grace, NSEnter: said.PID,
-		Supervisor: l.Process, Refused: r.Refused,
-	})
-	if err != nil {
+	if err := r.save(runFile, savedRun{r.About, said.PID, l.Process}); err != nil {
 		return err
 	}
 	return r.releaseSupervisor(ctx)
@@ -171,17 +171,4 @@ func (r *Run) endSupervisor() error {
 	case <-time.After(time.Second):
 	}
 	return errors.Join(err, l.Close())
-}
-
-// awaitConfined waits for chatd-shim's report: without one, the command does not run.
-func awaitConfined(b *session.Files) error {
-	var report plan.Report
-	deadline := time.Now().Add(session.StartTimeout)
-	if err := session.ReadJSON(b.Report, deadline, &report); err != nil {
-		return fmt.Errorf("cannot run in the session: it ended on its way in: %w", err)
-	}
-	if report.Error != "" {
-		return &session.NotConfinedError{Message: report.Error}
-	}
-	return nil
 }

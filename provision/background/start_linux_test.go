@@ -10,18 +10,17 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOnlyRootsProgramIsStarted: chatd starts no supervisor from a file that a user other than root
 // may write to. The error says why.
 func TestOnlyRootsProgramIsStarted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "program")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o757)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o757)))
 	r := New(Options{Dir: t.TempDir(), Shim: file}).newRun(About{})
 	_, _, err := r.supervisorCommand(&exec.Cmd{}, &session.Stdio{}, &session.Files{})
-	if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "may write to it") {
-		t.Errorf("a supervisor that everybody may write to: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrUnsupported) && strings.Contains(err.Error(), "may write to it"),
+		"a supervisor that everybody may write to: %v", err)
 }

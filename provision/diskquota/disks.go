@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Amount is what a uid has, or may have; 0 is not a limit.
@@ -57,17 +60,6 @@ func (d *Disks) bounds(dir string) (bool, error) {
 
 // isForbidden is what a container gets whose file systems are the host's to bound.
 func isForbidden(err error) bool { return errors.Is(err, fs.ErrPermission) }
-
-// Enforces reports whether the file system of dir enforces limits that chatd can set; if not, why
-// says what it lacks.
-func (d *Disks) Enforces(dir string) (yes bool, why error) {
-	yes, why = d.bounds(dir)
-	if !yes && why == nil {
-		why = fmt.Errorf("the file system of %s counts and does not enforce: "+
-			"mount it with usrquota", dir)
-	}
-	return yes, why
-}
 
 // Enable makes each file system enforce limits that counts already, and returns a directory on
 // each such. The others stay as they are.
@@ -174,4 +166,53 @@ func (d *Disks) Used(uid uint32, limit Amount) (held Amount, used int, known boo
 // hard is the limit as the kernel takes it.
 func (a Amount) hard() dqblk {
 	return dqblk{hardKiB: (a.Bytes + 1023) / 1024, hardInodes: a.Inodes}
+}
+
+// Room says which of chatd's own directories are on a file system that chats can write, and what is
+// left for root there when they fill it. findings are those where nothing is.
+func (d *Disks) Room(own ...string) (words string, findings []string) {
+	shared := map[string]bool{}
+	for _, dir := range d.dirs {
+		if pool, err := d.kernel.pool(dir); err == nil {
+			shared[pool] = true
+		}
+	}
+	var parts []string
+	for _, dir := range own {
+		pool, err := d.kernel.pool(dir)
+		if err != nil {
+			continue
+		}
+		if !shared[pool] {
+			parts = append(parts, fmt.Sprintf("no chat fills the file system of %s", dir))
+			continue
+		}
+		mib := reserved(dir)
+		if mib == 0 {
+			findings = append(findings, fmt.Sprintf("chats can fill the file system of %s, and it "+
+				"reserves nothing for root: move it to an ext4 with reserved blocks "+
+				"(tune2fs -m)", dir))
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%d MiB are reserved for root on the file system "+
+			"of %s, which chats share", mib, dir))
+	}
+	return strings.Join(parts, "; "), findings
+}
+
+// reserved is how many MiB of a file system root alone can write.
+func reserved(dir string) uint64 {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return 0
+	}
+	return reservedOf(st)
+}
+
+func reservedOf(st unix.Statfs_t) uint64 {
+	// Of btrfs the difference is what is not allocated yet, and nobody's.
+	if st.Bfree < st.Bavail || st.Type == unix.BTRFS_SUPER_MAGIC {
+		return 0
+	}
+	return (st.Bfree - st.Bavail) * uint64(st.Bsize) >> 20
 }

@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // host is a kernel with a file system for each directory that mount names.
@@ -102,9 +105,7 @@ func TestLimitsOfEachFileSystem(t *testing.T) {
 		t.Errorf("after Enable: %v", h.quota)
 	}
 	limit := Amount{Bytes: 5<<20 + 1, Inodes: 9}
-	if err := d.Set(uid, limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Set(uid, limit))
 	if b := h.blocks[1][uid]; b.hardKiB != 5<<10+1 || b.hardInodes != 9 || b.softKiB != 0 {
 		t.Errorf("the limits are %+v", b)
 	}
@@ -120,16 +121,13 @@ func TestLimitsOfEachFileSystem(t *testing.T) {
 	drift(false)
 	h.quota[2] = true // remounted
 	drift(true)
-	if err := d.Set(uid, limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Set(uid, limit))
 	drift(false)
 	h.blocks[2][uid] = dqblk{hardKiB: 5<<10 + 1, hardInodes: 9, softKiB: 1}
 	drift(true)
 	err := d.Clear(uid)
-	if err != nil || h.blocks[1][uid] != (dqblk{}) || h.blocks[2][uid] != (dqblk{}) {
-		t.Errorf("after Clear: %v, %v", h.blocks, err)
-	}
+	expect.True(t, err == nil && h.blocks[1][uid] == (dqblk{}) && h.blocks[2][uid] == (dqblk{}),
+		"after Clear: %v, %v", h.blocks, err)
 }
 
 // TestForbiddenQuotas: where the kernel enforces quotas and lets nobody here set one, as in a
@@ -141,18 +139,15 @@ func TestForbiddenQuotas(t *testing.T) {
 	if got := fmt.Sprint(d.Unbounded()); got != "[homes tmp vartmp not made yet]" {
 		t.Errorf("%s are without a bound", got)
 	}
-	if on, why := d.Enforces("homes"); on || !errors.Is(why, fs.ErrPermission) {
+	if on, why := d.bounds("homes"); on || !errors.Is(why, fs.ErrPermission) {
 		t.Errorf("homes enforces: %t, %v", on, why)
 	}
 	why, derr := d.Drift(uid, limit)
 	_, _, known, herr := d.Used(uid, limit)
 	tried, terr := d.Try("try", uid)
-	if known || why != "" || len(tried) > 0 {
-		t.Errorf("held is known: %t, drift %q, tried %q", known, why, tried)
-	}
-	if err := errors.Join(d.Set(uid, limit), d.Clear(uid), derr, herr, terr); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, !known && why == "" && len(tried) == 0,
+		"held is known: %t, drift %q, tried %q", known, why, tried)
+	expect.NoError(t, errors.Join(d.Set(uid, limit), d.Clear(uid), derr, herr, terr))
 }
 
 // TestHeld: what a uid has is the sum over file systems, and the percentage that of the fullest.
@@ -166,9 +161,8 @@ func TestHeld(t *testing.T) {
 	h.blocks[1][uid] = dqblk{bytes: 900 << 10, inodes: 10}
 	h.blocks[2][uid] = dqblk{bytes: 100 << 10, inodes: 95}
 	held, used, known, err := d.Used(uid, limit)
-	if held != (Amount{1000 << 10, 105}) || used != 95 || !known || err != nil {
-		t.Errorf("%+v, %d %%, %t, %v", held, used, known, err)
-	}
+	expect.True(t, held == (Amount{1000 << 10, 105}) && used == 95 && known && err == nil,
+		"%+v, %d %%, %t, %v", held, used, known, err)
 }
 
 func TestPercent(t *testing.T) {
@@ -193,12 +187,8 @@ func TestRoom(t *testing.T) {
 	own, shared := t.TempDir(), "/proc" // statfs(2) of /proc reserves nothing
 	h.mount[own], h.mount[shared] = 3, 1
 	words, findings := h.disks().Room(own, shared, "not made yet")
-	if words != "no chat fills the file system of "+own {
-		t.Errorf("%q", words)
-	}
-	if len(findings) != 1 {
-		t.Errorf("findings %q", findings)
-	}
+	expect.True(t, words == "no chat fills the file system of "+own, "%q", words)
+	expect.True(t, len(findings) == 1, "findings %q", findings)
 	h.pools = map[string]string{shared: "zfs tank", "tmp": "zfs tank"}
 	h.mount[shared] = 4
 	if _, findings = h.disks().Room(shared); len(findings) != 1 {
@@ -217,11 +207,9 @@ func TestRoom(t *testing.T) {
 // TestTryNeedsAQuota: where no file system enforces limits nothing is tried. With a kernel that
 // only claims to, a try fails, and leaves nothing.
 func TestTryNeedsAQuota(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "it changes owners")
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o711))
 	h := newHost()
 	h.mount = map[string]uint64{dir: 1}
 	d := &Disks{dirs: []string{dir}, kernel: h}
@@ -235,16 +223,14 @@ func TestTryNeedsAQuota(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left are %v, %v", left, err)
 	}
-	if h.blocks[1][uid] != (dqblk{}) {
-		t.Errorf("a limit is left: %+v", h.blocks)
-	}
+	expect.True(t, h.blocks[1][uid] == (dqblk{}), "a limit is left: %+v", h.blocks)
 }
 
 // TestKernel: this host's kernel answers, and a file system in memory has no quota of users unless
 // it is mounted so.
 func TestKernel(t *testing.T) {
 	d := New(t.TempDir(), filepath.Join(t.TempDir(), "missing"))
-	if on, why := d.Enforces("/proc"); on || !errors.Is(why, errors.ErrUnsupported) {
+	if on, why := d.bounds("/proc"); on || !errors.Is(why, errors.ErrUnsupported) {
 		t.Errorf("/proc enforces quotas: %t, %v", on, why)
 	}
 	if err := d.Set(uid, Amount{1 << 20, 10}); os.Geteuid() == 0 && err != nil {
@@ -253,15 +239,4 @@ func TestKernel(t *testing.T) {
 	if err := d.Clear(uid); os.Geteuid() == 0 && err != nil {
 		t.Error(err)
 	}
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root")
-	}
-	t.Skip("needs root")
 }

@@ -19,7 +19,7 @@
 // # Runs as
 //
 // root, in chatd-root. A walk opens directories of the chat, follows no link, crosses into no other
-// file system and holds one descriptor for each of 64 levels.
+// file system and holds two descriptors for each of 64 levels.
 //
 // # What it does not stop
 //

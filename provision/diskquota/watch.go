@@ -32,22 +32,13 @@ type Chat struct {
 	Used time.Time
 }
 
-// Use is what a chat has on disk. CountedAt is zero if all of it is from the kernel.
-type Use struct {
-	Held    Amount
-	Percent int
-	// Known is false if no file system has quotas, and nothing was counted yet.
-	Known     bool
-	CountedAt time.Time
-}
-
 // Options are the functions by which a [Watch] acts.
 type Options struct {
 	Disks *Disks
 	// Chats returns all chats that are ready.
 	Chats func() []Chat
 	// Report is told of a chat that has reached one of the levels.
-	Report func(c Chat, u Use, level int)
+	Report func(c Chat, u chat.DiskUsage, level int)
 	// Over is told of an awake chat that is far over its limit, and has more than at the last time.
 	Over func(c Chat, why string)
 	// Every is the time between two looks; 0 is 10 s.
@@ -103,25 +94,37 @@ func (w *Watch) Look(ctx context.Context) {
 			w.opt.Log.Debug("cannot look at the disk of a chat", "chat", c.ID, "error", err)
 			continue
 		}
+		if u == nil {
+			continue
+		}
 		if level := w.rise(c.ID, u.Percent); level > 0 {
-			w.opt.Report(c, u, level)
+			w.opt.Report(c, *u, level)
 		}
 	}
 }
 
-// Of is what a chat has now: what the kernel says, and what was counted last elsewhere.
-func (w *Watch) Of(c Chat) (Use, error) {
+// Of is what a chat has now: what the kernel says, and what was counted last elsewhere. It is nil if
+// no file system has quotas, and nothing was counted yet.
+func (w *Watch) Of(c Chat) (*chat.DiskUsage, error) {
 	held, used, known, err := w.opt.Disks.Used(c.UID, c.Limit)
+	if err != nil {
+		return nil, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	u := Use{Held: held, Percent: used, Known: known}
+	u := &chat.DiskUsage{Percent: used}
 	if k := w.chats[c.ID]; k != nil {
 		if counted, some := k.in(w.opt.Disks.Unbounded()); some {
-			u.Held, u.CountedAt, u.Known = held.Plus(counted), k.at, true
+			held, known = held.Plus(counted), true
 			u.Percent = max(used, counted.Percent(c.Limit))
+			at := k.at.UTC().Truncate(time.Second)
+			u.CountedAt = &at
 		}
 	}
-	return u, err
+	if u.Bytes, u.Inodes = held.Bytes, held.Inodes; !known {
+		return nil, nil
+	}
+	return u, nil
 }
 
 // Forget drops what is known of a chat that was reaped.

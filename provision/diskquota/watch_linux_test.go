@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // watched is a watch over one chat, which writes down what it is told.
@@ -24,7 +28,7 @@ func watched(h *host, c *Chat, dirs ...string) (w *Watch, told *[]string) {
 	}
 	w = NewWatch(Options{
 		Disks: d, Chats: func() []Chat { return []Chat{*c} }, Log: slog.New(slog.DiscardHandler),
-		Report: func(_ Chat, _ Use, level int) { *told = append(*told, fmt.Sprint(level)) },
+		Report: func(_ Chat, _ chat.DiskUsage, level int) { *told = append(*told, fmt.Sprint(level)) },
 		Over:   func(_ Chat, why string) { *told = append(*told, why) },
 	})
 	w.free = func(string) int { return 50 }
@@ -72,9 +76,7 @@ func TestReports(t *testing.T) {
 func TestFarOver(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "chat", "file")
-	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Dir(file), 0o700))
 	h := newHost()
 	c := &Chat{
 		ID: "a", UID: uint32(os.Getuid()), Limit: Amount{Bytes: 1 << 20}, Awake: true,
@@ -100,14 +102,11 @@ func TestFarOver(t *testing.T) {
 	}
 	count(3, 0)
 	count(2, 0) // it is cleaning up
-	if w.Over(c.ID, c.Limit) == "" {
-		t.Error("a chat with twice its limit is not over it")
-	}
+	expect.True(t, w.Over(c.ID, c.Limit) != "", "a chat with twice its limit is not over it")
 	count(4, 1)
 	u, err := w.Of(*c)
-	if err != nil || u.Held.Bytes < 4<<20 || u.CountedAt.IsZero() || u.Percent < 400 {
-		t.Errorf("it has %+v, %v", u, err)
-	}
+	expect.True(t, err == nil && u.Bytes >= 4<<20 && u.CountedAt != nil && u.Percent >= 400,
+		"it has %+v, %v", u, err)
 	count(1, 0)
 	if why := w.Over(c.ID, c.Limit); why != "" {
 		t.Errorf("after cleaning up: %s", why)
@@ -117,9 +116,7 @@ func TestFarOver(t *testing.T) {
 	w.free = func(string) int { return nearlyFull - 1 }
 	count(1, 1)
 	w.Forget(c.ID)
-	if w.Over(c.ID, c.Limit) != "" {
-		t.Error("a reaped chat is remembered")
-	}
+	expect.True(t, w.Over(c.ID, c.Limit) == "", "a reaped chat is remembered")
 	c.Awake = false
 	count(9, 0)
 }
@@ -153,18 +150,14 @@ func TestCountIsBounded(t *testing.T) {
 	w.Forget("a")
 	h.quota[1] = true
 	w.CountSmall(t.Context())
-	if len(w.chats) > 0 {
-		t.Error("a bounded chat was walked")
-	}
+	expect.True(t, len(w.chats) == 0, "a bounded chat was walked")
 }
 
 // TestOverByPresentLimit: a chat is bound to clean up by what it may have now, and not where the
 // kernel enforces limits meanwhile, whose numbers then are the whole.
 func TestOverByPresentLimit(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "chat"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "chat"), 0o700))
 	allocate(t, filepath.Join(dir, "chat", "file"), 4<<20)
 	h := newHost()
 	h.mount[dir] = 1
@@ -172,9 +165,7 @@ func TestOverByPresentLimit(t *testing.T) {
 		Tree: func(string) string { return "chat" }}
 	w, _ := watched(h, c, dir)
 	w.CountSmall(t.Context())
-	if w.Over(c.ID, c.Limit) == "" {
-		t.Error("a chat with four times its limit is not over it")
-	}
+	expect.True(t, w.Over(c.ID, c.Limit) != "", "a chat with four times its limit is not over it")
 	if why := w.Over(c.ID, Amount{Bytes: 4 << 20}); why != "" {
 		t.Errorf("after its limit was raised: %s", why)
 	}
@@ -184,9 +175,8 @@ func TestOverByPresentLimit(t *testing.T) {
 		t.Errorf("with a quota: %s", why)
 	}
 	u, err := w.Of(*c)
-	if err != nil || u.Held.Bytes != 5<<20 || !u.CountedAt.IsZero() {
-		t.Errorf("with a quota it has %+v, %v", u, err)
-	}
+	expect.True(t, err == nil && u.Bytes == 5<<20 && u.CountedAt == nil,
+		"with a quota it has %+v, %v", u, err)
 }
 
 // TestSmallDoNotWait: a chat with few files is counted while one with many is, and one that turns
@@ -206,18 +196,13 @@ func TestSmallDoNotWait(t *testing.T) {
 		counted = make(chan struct{})
 		go w.CountLarge(t.Context())
 		w.CountSmall(t.Context())
-		if w.chats["small"].at.IsZero() || !w.chats["large"].at.IsZero() {
-			t.Error("want the small one counted, and the large one not yet")
-		}
+		expect.True(t, !w.chats["small"].at.IsZero() && w.chats["large"].at.IsZero(),
+			"want the small one counted, and the large one not yet")
 		close(counted)
 	})
-	if err := os.Mkdir(filepath.Join(dir, "small"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "small"), 0o700))
 	for i := range w.few {
-		if err := os.Symlink("x", filepath.Join(dir, "small", fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink("x", filepath.Join(dir, "small", fmt.Sprint(i))))
 	}
 	w.opt.Chats = func() []Chat { return []Chat{small} }
 	w.Forget("small")
@@ -260,39 +245,32 @@ func TestOrderOfCounts(t *testing.T) {
 // TestWalk counts blocks and not sizes, a file with two names once, and what belongs to the uid
 // alone; it follows no link and stops at a bound.
 func TestWalk(t *testing.T) {
-	needRoot(t)
+	must.Root(t, "it changes owners")
 	parent := t.TempDir()
 	home := filepath.Join(parent, "home")
-	deep := filepath.Join(home, strings.Repeat("d/", maxDepth+20))
+	deep := filepath.Join(home, strings.Repeat("d/", 64+20))
 	hidden, sparse := filepath.Join(deep, "hidden"), filepath.Join(home, "sparse")
 	for _, err := range []error{
 		os.MkdirAll(deep, 0o700), os.WriteFile(hidden, make([]byte, 1<<20), 0o600),
 		os.Symlink("/usr", filepath.Join(home, "link")), os.Mkdir(filepath.Join(home, "closed"), 0),
 		os.WriteFile(sparse, nil, 0o600), os.Truncate(sparse, 1<<40),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	big := filepath.Join(home, "closed", "big")
 	allocate(t, big, 8<<20)
-	if err := os.Link(big, filepath.Join(home, "second name")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Link(big, filepath.Join(home, "second name")))
 	chown(t, home)
 	allocate(t, filepath.Join(home, "root's"), 8<<20)
 	got, err := Walk(t.Context(), parent, "home", uid, 1<<20)
-	// The top and maxDepth-1 below it, and 5 beside them of which one has two names.
-	if err != nil || got.Bytes < 8<<20 || got.Bytes > 9<<20 || got.Inodes != maxDepth+5 {
-		t.Errorf("%+v, %v", got, err)
-	}
+	// The top and 64 below it, and 5 beside them of which one has two names.
+	expect.True(t, err == nil && got.Bytes >= 8<<20 && got.Bytes <= 9<<20 && got.Inodes == 1+64+5,
+		"%+v, %v", got, err)
 	if got, err := Walk(t.Context(), parent, "nobody's", uid, 10); err != nil || got != (Amount{}) {
 		t.Errorf("of no tree: %+v, %v", got, err)
 	}
 	for i := range 3 * batch {
-		if err := os.WriteFile(filepath.Join(home, fmt.Sprint(i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(home, fmt.Sprint(i)), nil, 0o600))
 	}
 	chown(t, home)
 	if got, err := Walk(t.Context(), parent, "home", uid, 10); err != nil || got.Inodes > 10+batch {
@@ -303,9 +281,7 @@ func TestWalk(t *testing.T) {
 	if _, err := Walk(ctx, parent, "home", uid, 1<<20); err == nil {
 		t.Error("a walk goes on after its end")
 	}
-	if err := os.Symlink(home, filepath.Join(parent, "away")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(home, filepath.Join(parent, "away")))
 	if _, err := Walk(t.Context(), parent, "away", uid, 10); err == nil {
 		t.Error("a walk follows a link")
 	}
@@ -319,20 +295,13 @@ func chown(t *testing.T, tree string) {
 		}
 		return os.Lchown(path, uid, uid)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // allocate gives a file that many bytes of blocks.
 func allocate(t *testing.T, file string, n int64) {
 	t.Helper()
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(file))(t)
 	defer f.Close()
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Fallocate(int(f.Fd()), 0, 0, n))
 }

@@ -7,23 +7,21 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestKernelNameWhileOthersRename: a chat that renames files all the time does not keep another
 // from being woken whose profile grants a name of /sys with links in it.
 func TestKernelNameWhileOthersRename(t *testing.T) {
-	root, err := os.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(os.Open("/"))(t)
 	defer root.Close()
 	var over atomic.Bool
 	ended := make(chan error, 2)
 	for range 2 {
 		a := filepath.Join(t.TempDir(), "a")
-		if err := os.Mkdir(a, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(a, 0o700))
 		go func() {
 			var err error
 			for b := a + "b"; err == nil && !over.Load(); a, b = b, a {
@@ -42,8 +40,6 @@ func TestKernelNameWhileOthersRename(t *testing.T) {
 	}
 	over.Store(true)
 	for range 2 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, <-ended)
 	}
 }

@@ -183,9 +183,7 @@ func (h *Host) passable(paths []string) error {
 	root := int(h.root.Fd())
 	return sys.AsUID(h.uid, func() error {
 		for _, p := range paths {
-			fd, err := unix.Openat2(root, strings.TrimLeft(p, "/"),
-				&unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
-					Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH})
+			fd, err := sys.OpenBeneath(root, strings.TrimLeft(p, "/"), unix.O_PATH)
 			if err != nil {
 				return fmt.Errorf("cannot use %s: a chat may not pass the directories on the way (%w); open them with chmod o+x, or mount it where others may pass: %w", chat.Quote(p), err, chat.ErrInvalid)
 			}

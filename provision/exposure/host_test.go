@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // FuzzReaches: root never skips a directory that holds a match.
@@ -32,14 +34,10 @@ func FuzzReaches(f *testing.F) {
 		if at := re.FindStringIndex(text); at == nil || at[0] != 0 {
 			return
 		}
-		r, err := newReacher(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(newReacher(pattern))(t)
 		for i := range text {
-			if !r.reaches(text[:i]) {
-				t.Errorf("%q finds %q, but nothing that begins with %q", pattern, text, text[:i])
-			}
+			expect.True(t, r.reaches(text[:i]),
+				"%q finds %q, but nothing that begins with %q", pattern, text, text[:i])
 		}
 	})
 }
@@ -54,9 +52,8 @@ func TestReaches(t *testing.T) {
 		{"^/x/(a*)*c", "/x/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", true},
 	} {
 		r, err := newReacher(c.pattern)
-		if err != nil || r.reaches(c.text) != c.want {
-			t.Errorf("%s reaches %s: %t, %v", c.pattern, c.text, !c.want, err)
-		}
+		expect.True(t, err == nil && r.reaches(c.text) == c.want,
+			"%s reaches %s: %t, %v", c.pattern, c.text, !c.want, err)
 	}
 }
 
@@ -72,10 +69,7 @@ const someMounts = `21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 
 // A source is identified by device and path, not by its name.
 func TestMayExpose(t *testing.T) {
-	mounts, err := sys.ParseMounts(someMounts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mounts := must.Get(sys.ParseMounts(someMounts))(t)
 	h := &Host{mounts: mounts, own: []string{"/srv/chatd/homes", "/var/lib/chatd"}}
 	for p, why := range map[string]string{
 		"/srv": "chatd's own", "/srv/chatd": "chatd's own", "/srv/chatd/homes": "chatd's own", "/srv/chatd/homes/x": "chatd's own",
@@ -104,9 +98,7 @@ func TestOpenHost(t *testing.T) {
 			t.Log("NOT TRIED: process 1 of this machine lets not even root look through it")
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for p, want := range map[string]error{"/usr/bin/env/x": chat.ErrInvalid, "/none": errNotThere, "/usr/none/x": errNotThere} {
 			if _, err := h.source(p); !errors.Is(err, want) {
 				t.Errorf("units %t: %s: %v, want %v", units, p, err, want)
@@ -121,9 +113,7 @@ func TestOpenHost(t *testing.T) {
 		if err := h.passable([]string{"/root/x"}); uid != 0 && !errors.Is(err, unix.EACCES) {
 			t.Errorf("units %t: uid %d may pass /root: %v", units, uid, err)
 		}
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, h.Close())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestSearches: 100 callers cost one search, which those of another expression do not wait for; a
@@ -30,17 +31,14 @@ func TestSearches(t *testing.T) {
 			for range 100 {
 				all.Go(func() {
 					e, err := s.expand(chat.Grant{Pattern: pattern}, search)
-					if err == nil || e.g.Pattern != pattern {
-						t.Errorf("%+v, %v", e, err)
-					}
+					expect.True(t, err != nil && e.g.Pattern == pattern, "%+v, %v", e, err)
 				})
 			}
 			all.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if counts[pattern] != want {
-				t.Errorf("%d searches for %s, want %d", counts[pattern], pattern, want)
-			}
+			expect.True(t, counts[pattern] == want,
+				"%d searches for %s, want %d", counts[pattern], pattern, want)
 		}
 		begin := time.Now()
 		var both sync.WaitGroup
@@ -54,8 +52,6 @@ func TestSearches(t *testing.T) {
 		ask("^/a/", 1)
 		time.Sleep(searchAge + 1)
 		ask("^/a/", 2)
-		if len(s.last) != 1 {
-			t.Errorf("%d results are kept, want 1", len(s.last))
-		}
+		expect.True(t, len(s.last) == 1, "%d results are kept, want 1", len(s.last))
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -52,18 +51,33 @@ func Inside(parent, name string, uid uint32, act func(home int) error) error {
 // makeDirBeneath makes one directory in an existing parent. A parent that the chat has replaced,
 // and a name that is taken, stay as they are.
 func makeDirBeneath(home int, rel string) error {
-	parent, err := sys.OpenOnMount(home, path.Dir(rel), unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return unlessItsOwn(err)
-	}
-	defer unix.Close(parent)
-	if err := unix.Mkdirat(parent, path.Base(rel), 0o700); err != nil &&
-		!anyErrno(err, unix.EEXIST, unix.EACCES) {
-		return err
-	}
-	return nil
+	return beneath(home, rel, func(parent int, name string) error {
+		return unix.Mkdirat(parent, name, 0o700)
+	})
 }
 
-func anyErrno(err error, any ...unix.Errno) bool {
-	return slices.ContainsFunc(any, func(e unix.Errno) bool { return errors.Is(err, e) })
+// makeLinkBeneath gives a directory of a home its second name, as the chat. A file of the chat's
+// with that name stays.
+func makeLinkBeneath(home int, l chat.InstanceLink) error {
+	return beneath(home, l.Name, func(parent int, name string) error {
+		return unix.Symlinkat(l.Target(), parent, name)
+	})
+}
+
+// beneath calls act with the parent of rel and its name there. It returns no error that the chat
+// caused by a change of its own home.
+func beneath(home int, rel string, act func(parent int, name string) error) error {
+	parent, err := sys.OpenOnMount(home, path.Dir(rel), unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		err = act(parent, path.Base(rel))
+		unix.Close(parent)
+	}
+	for _, own := range []unix.Errno{
+		unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EXDEV, unix.EACCES, unix.EEXIST,
+	} {
+		if errors.Is(err, own) {
+			return nil
+		}
+	}
+	return err
 }

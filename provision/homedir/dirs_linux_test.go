@@ -12,6 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/safefs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ownedHome is the home of a chat that tests make.
@@ -27,35 +29,21 @@ func (h ownedHome) makeInstanceDirs() error { return MakeInstanceDirs(h.parent, 
 // ownHome makes a home below a parent of root's.
 func ownHome(t *testing.T) ownedHome {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: it becomes a chat's uid")
-	}
-	dir, err := os.MkdirTemp("/srv", "chatd-home-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Root(t, "it becomes a chat's uid")
+	dir := must.Get(os.MkdirTemp("/srv", "chatd-home-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := ownedHome{parent: filepath.Join(dir, "homes"), name: "0123456789abcdef", uid: 1895825321}
 	for _, d := range []string{dir, h.parent} {
-		if err := safefs.MakeRoot(d, 0o711); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, safefs.MakeRoot(d, 0o711))
 	}
-	if err := MakeOwned(h.parent, h.name, h.uid, 0o700, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, MakeOwned(h.parent, h.name, h.uid, 0o700, ""))
 	return h
 }
 
 func ownedBy(t *testing.T, path string, uid uint32) bool {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, unix.Lstat(path, &st))
 	return st.Uid == uid && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o777 == 0o700
 }
 
@@ -64,21 +52,14 @@ func TestTry(t *testing.T) {
 	h := ownHome(t)
 	const other = 1895825330
 	err := errors.Join(Try(h.parent, other, 0o700), TryToEnter(h.parent, h.name, other))
-	if err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, err)
 	if err := Try(h.parent, other, 0o755); err == nil {
 		t.Error("a home that all may enter passed")
 	}
-	if _, err := os.Lstat(filepath.Join(h.parent, triedName)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the home of the try is left: %v", err)
-	}
-	if err := TryToEnter(h.parent, "missing", other); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a missing home: %v", err)
-	}
-	if err := os.Chmod(h.parent, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	expect.Is(t, expect.Err(os.Lstat(filepath.Join(h.parent, triedName))), fs.ErrNotExist,
+		"the home of the try is left")
+	expect.Is(t, TryToEnter(h.parent, "missing", other), chat.ErrNotFound, "a missing home")
+	must.Do(t, os.Chmod(h.parent, 0o777))
 	if err := TryToEnter(h.parent, h.name, other); err == nil {
 		t.Error("homes that all may list and write to passed")
 	}
@@ -90,35 +71,21 @@ func TestInstanceDirs(t *testing.T) {
 	h := ownHome(t)
 	home := h.path()
 	for range 2 {
-		if err := h.makeInstanceDirs(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.makeInstanceDirs())
 		for _, rel := range chat.InstanceDirs() {
-			if !ownedBy(t, filepath.Join(home, rel), h.uid) {
-				t.Errorf("~/%s is not the chat's", rel)
-			}
+			expect.True(t, ownedBy(t, filepath.Join(home, rel), h.uid), "~/%s is not the chat's", rel)
 		}
 	}
 	outside := filepath.Join(filepath.Dir(h.parent), "outside")
-	if err := os.Mkdir(outside, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(outside, 0o777))
 	os.Chmod(outside, 0o777) // where anybody could make something
 	for _, rel := range []string{"skills", "runtime-user-env"} {
-		if err := os.RemoveAll(filepath.Join(home, rel)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(outside, filepath.Join(home, rel)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(home, rel)))
+		must.Do(t, os.Symlink(outside, filepath.Join(home, rel)))
 	}
 	os.Remove(filepath.Join(home, "logs"))
-	if err := os.WriteFile(filepath.Join(home, "logs"), []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.makeInstanceDirs(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(home, "logs"), []byte("mine"), 0o600))
+	must.Do(t, h.makeInstanceDirs())
 	if made, err := os.ReadDir(outside); err != nil || len(made) > 0 {
 		t.Errorf("outside there is %v, %v", made, err)
 	}
@@ -137,9 +104,7 @@ func TestMountPoint(t *testing.T) {
 	h := ownHome(t)
 	home := h.path()
 	outside := filepath.Join(filepath.Dir(h.parent), "outside")
-	if err := os.Mkdir(outside, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(outside, 0o777))
 	os.Chmod(outside, 0o777)
 	for name, c := range map[string]struct {
 		before func(t *testing.T)
@@ -166,13 +131,11 @@ func TestMountPoint(t *testing.T) {
 			}
 			var moved []string
 			err := Inside(h.parent, h.name, h.uid, func(fd int) (err error) { moved, err = MakeMountPoint(fd, c.rel, c.file); return err })
-			if err != nil || strings.Join(moved, " ") != c.moved {
-				t.Errorf("moved %q, %v; want %q", moved, err, c.moved)
-			}
+			expect.True(t, err == nil && strings.Join(moved, " ") == c.moved,
+				"moved %q, %v; want %q", moved, err, c.moved)
 			fi, err := os.Lstat(filepath.Join(home, c.rel))
-			if err != nil || fi.IsDir() == c.file || !c.file && !fi.IsDir() {
-				t.Errorf("there is %v, %v", fi, err)
-			}
+			expect.True(t, err == nil && fi.IsDir() != c.file && (c.file || fi.IsDir()),
+				"there is %v, %v", fi, err)
 			if made, err := os.ReadDir(outside); err != nil || len(made) > 0 {
 				t.Errorf("outside there is %v, %v", made, err)
 			}
@@ -182,17 +145,11 @@ func TestMountPoint(t *testing.T) {
 
 func link(t *testing.T, to, at string) {
 	t.Helper()
-	if err := os.Symlink(to, at); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(to, at))
 }
 
 func mkdirAs(t *testing.T, uid uint32, dir string) {
 	t.Helper()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(dir, int(uid), int(uid)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	must.Do(t, os.Chown(dir, int(uid), int(uid)))
 }

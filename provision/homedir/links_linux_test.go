@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // put makes a file of the chat's own, with the directories above it.
@@ -17,15 +18,9 @@ func put(t *testing.T, uid uint32, home, rel, text string) {
 		defer os.Lchown(filepath.Join(home, dir), int(uid), int(uid))
 	}
 	file := filepath.Join(home, rel)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Lchown(file, int(uid), int(uid)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+	must.Do(t, os.Lchown(file, int(uid), int(uid)))
 }
 
 // TestOneConfigUnderTwoNames: XDG_CONFIG_HOME and ~/.config name one directory, in a new home and
@@ -48,9 +43,7 @@ func TestOneConfigUnderTwoNames(t *testing.T) {
 				put(t, h.uid, home, f, f)
 			}
 			for range 2 {
-				if err := h.makeInstanceDirs(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, h.makeInstanceDirs())
 			}
 			put(t, h.uid, home, ".config/new", "new")
 			if _, err := os.Stat(filepath.Join(home, xdg, "new")); (err == nil) != c.same {
@@ -80,20 +73,14 @@ func TestAttackInstanceLinks(t *testing.T) {
 	h := ownHome(t)
 	home := h.path()
 	outside := filepath.Join(filepath.Dir(h.parent), "outside")
-	if err := os.MkdirAll(filepath.Join(outside, "config", "theirs"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(outside, "config", "theirs"), 0o777))
 	for _, dir := range []string{outside, filepath.Join(outside, "config"), filepath.Join(outside, "config", "theirs")} {
 		os.Chmod(dir, 0o777)
 	}
 	for _, l := range []string{"runtime-user-env", ".config", ".local"} {
-		if err := os.Symlink(outside, filepath.Join(home, l)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(outside, filepath.Join(home, l)))
 	}
-	if err := h.makeInstanceDirs(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.makeInstanceDirs())
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(outside, "config", "theirs"), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		t.Errorf("outside was changed: %v", err)

@@ -47,6 +47,11 @@ func MakeOwned(parent, name string, uid uint32, mode os.FileMode, skeleton strin
 	return nil
 }
 
+// RemoveOwned removes what [MakeOwned] made, or began to make.
+func RemoveOwned(parent, name string) error {
+	return safefs.Remove(parent, name, safefs.AsideName(name))
+}
+
 // own sets owner and mode through a descriptor, which a rename or a link cannot redirect.
 func own(root *os.Root, name string, uid uint32, mode os.FileMode) error {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)

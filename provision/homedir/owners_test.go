@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOwners: each owner has one path; a missing directory, and the remains of a try, have none.
@@ -12,30 +15,20 @@ func TestOwners(t *testing.T) {
 	dir, uid := t.TempDir(), uint32(os.Getuid())
 	missing := filepath.Join(dir, "missing")
 	tried, home := filepath.Join(dir, triedName), filepath.Join(dir, "home")
-	if err := os.Mkdir(tried, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(tried, 0o700))
 	if owners, err := Owners(dir, missing); err != nil || len(owners) > 0 {
 		t.Errorf("%v, %v", owners, err)
 	}
-	if err := os.Mkdir(home, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(home, 0o700))
 	want := map[uint32]string{uid: home}
 	if uid == 0 { // root may give a directory away
 		link := filepath.Join(dir, "link")
-		if err := os.Symlink(home, link); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Lchown(link, 4000000002, 4000000002); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(home, link))
+		must.Do(t, os.Lchown(link, 4000000002, 4000000002))
 		want[4000000002] = link
 	}
 	owners, err := Owners(missing, dir)
-	if err != nil || !maps.Equal(owners, want) {
-		t.Errorf("%v, want %v: %v", owners, want, err)
-	}
+	expect.True(t, err == nil && maps.Equal(owners, want), "%v, want %v: %v", owners, want, err)
 	if _, err := Owners(home, "/proc/self/comm"); err == nil {
 		t.Error("a file was listed")
 	}

@@ -3,11 +3,13 @@ package homedir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/state"
 )
@@ -30,9 +32,10 @@ func (d *Dirs) Home(id chat.ID) string { return filepath.Join(d.Homes, string(id
 // unarchived home gets what the archive has, and nothing else.
 func (d *Dirs) CreateHome(rec state.Record, skeleton string) error {
 	if rec.Unarchives != "" {
-		return MakeOwned(d.Homes, string(rec.ID), rec.UID, d.HomeMode, "")
+		skeleton = ""
 	}
-	if err := MakeOwned(d.Homes, string(rec.ID), rec.UID, d.HomeMode, skeleton); err != nil {
+	err := MakeOwned(d.Homes, string(rec.ID), rec.UID, d.HomeMode, skeleton)
+	if err != nil || rec.Unarchives != "" {
 		return err
 	}
 	return d.MakeInstanceDirs(rec)
@@ -50,14 +53,11 @@ func (d *Dirs) DriftHome(rec state.Record) (string, error) {
 
 // RemoveHome removes the home, and its clone if there is one.
 func (d *Dirs) RemoveHome(rec state.Record) error {
-	err := safefs.Remove(d.Homes, string(rec.ID), safefs.AsideName(string(rec.ID)))
-	return errors.Join(err, d.RemoveClone(rec.ID))
+	return errors.Join(RemoveOwned(d.Homes, string(rec.ID)), d.RemoveClone(rec.ID))
 }
 
 // RemoveClone removes the clone of a home.
-func (d *Dirs) RemoveClone(id chat.ID) error {
-	return safefs.Remove(d.Snapshots, string(id), safefs.AsideName(string(id)))
-}
+func (d *Dirs) RemoveClone(id chat.ID) error { return RemoveOwned(d.Snapshots, string(id)) }
 
 // CreateTmp makes the directories that the session sees as /tmp and /var/tmp. Their names are
 // those that pam_namespace(8) gives a user's instances.
@@ -77,8 +77,7 @@ func (d *Dirs) DriftTmp(rec state.Record) (string, error) {
 
 // RemoveTmp removes both.
 func (d *Dirs) RemoveTmp(rec state.Record) error {
-	err := safefs.Remove(d.Tmp, rec.ID.User(), safefs.AsideName(rec.ID.User()))
-	return errors.Join(err, safefs.Remove(d.VarTmp, rec.ID.User(), safefs.AsideName(rec.ID.User())))
+	return errors.Join(RemoveOwned(d.Tmp, rec.ID.User()), RemoveOwned(d.VarTmp, rec.ID.User()))
 }
 
 // Strays are the trees that belong to no chat. They are not removed: after a loss of the state
@@ -100,4 +99,29 @@ func (d *Dirs) Strays(has func(chat.ID) bool) (strays []string, err error) {
 		}
 	}
 	return strays, nil
+}
+
+// Owners returns the owners of the entries of dirs, which need not exist, with one path of each.
+// It leaves out the home of a [Try].
+func Owners(dirs ...string) (map[uint32]string, error) {
+	owners := map[uint32]string{}
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("cannot list %s: %w", dir, err)
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			fi, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) || e.Name() == triedName {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("cannot look at %s: %w", path, err)
+			}
+			uid, _ := sys.OwnerOf(fi)
+			owners[uid] = path
+		}
+	}
+	return owners, nil
 }

@@ -9,11 +9,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/netpolicy/netns"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/sockets"
@@ -134,8 +136,8 @@ func awaitLayers(out io.ReaderAt, alive func() bool, timeout time.Duration) (
 func (p *Prober) await(ctx context.Context, cmd *exec.Cmd, init *sys.ProcessHandle) error {
 	err := p.opt.Groups.Kill(context.WithoutCancel(ctx), ID)
 	if cmd.Process != nil {
-		var exit *exec.ExitError
-		if werr := cmd.Wait(); !errors.As(werr, &exit) { // it was killed
+		werr := cmd.Wait()
+		if _, killed := errors.AsType[*exec.ExitError](werr); !killed {
 			err = errors.Join(err, werr)
 		}
 	}
@@ -146,4 +148,23 @@ func (p *Prober) await(ctx context.Context, cmd *exec.Cmd, init *sys.ProcessHand
 		err = errors.Join(err, init.Wait())
 	}
 	return errors.Join(err, init.WaitExit(ctx, p.opt.UID), init.Close())
+}
+
+// ownNetwork is the layer network of sessions out of which chatd-egress carries connections: that
+// of a session without a way out, of which inside are the layers, and the redirect.
+func ownNetwork(inside []chat.Layer) chat.Layer {
+	i := slices.IndexFunc(inside, func(l chat.Layer) bool { return l.Name == chat.LayerNetwork })
+	if i < 0 { // it is left out
+		return chat.Layer{Name: chat.LayerNetwork, State: chat.LayerUnknown}
+	}
+	l := inside[i]
+	if l.State == chat.LayerOff {
+		return l
+	}
+	if err := netns.Try(); err != nil {
+		return layers.Failed(l, err, "load the kernel modules nf_tables and nft_tproxy")
+	}
+	l.By += ", nftables"
+	l.Probe += "; a connection to an address outside comes to chatd, and tells where it goes"
+	return l
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestAwaitLayers: the results are read when they are whole, also those that a session wrote just
@@ -68,25 +70,17 @@ func TestProgram(t *testing.T) {
 	shim := filepath.Join(t.TempDir(), "shim")
 	v := plan.View{Home: "/h", Network: chat.NetworkNone}
 	p := New(Options{Starter: session.New(session.Options{Shim: shim}), Hidden: "/hidden"})
-	if _, _, err := p.program(v); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without a shim: %v", err)
-	}
-	if err := os.WriteFile(shim, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	expect.Is(t, expect.Err(p.program(v)), os.ErrNotExist, "without a shim")
+	must.Do(t, os.WriteFile(shim, nil, 0o755))
 	argv, release, err := p.program(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	abstract := fmt.Sprintf("chatd-probe-%d", os.Getpid())
 	for _, want := range [][2]string{
 		{"--home", "/h"}, {"--hidden", "/hidden"},
 		{"--hidden", "/etc/shadow"}, {"--abstract", abstract}, {"--pid", fmt.Sprint(os.Getpid())},
 		{"--locked", "/usr"}, {"--locked", "/dev/null"}, {"--locked", plan.InsideShim},
 	} {
-		if !pair(argv, want[0], want[1]) {
-			t.Errorf("%v is not in %q", want, argv)
-		}
+		expect.True(t, pair(argv, want[0], want[1]), "%v is not in %q", want, argv)
 	}
 	reach := func() error {
 		c, err := net.Dial("unix", "@"+abstract)
@@ -124,9 +118,7 @@ func TestMakeDir(t *testing.T) {
 	parent := t.TempDir()
 	for _, place := range []string{parent + "/homes", parent + "/a/b/homes"} {
 		dir, err := MakeDir(place)
-		if err != nil || filepath.Dir(dir) != parent {
-			t.Fatalf("%s: %v", dir, err)
-		}
+		must.True(t, err == nil && filepath.Dir(dir) == parent, "%s: %v", dir, err)
 		if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o711 {
 			t.Errorf("%v, %v", fi, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/layers"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestExcusing: a layer is left out if sessions come up only without it, config excuses it and the
@@ -58,12 +59,10 @@ func TestExcusing(t *testing.T) {
 				}
 				return nil, errors.New("cannot start")
 			})
-			if tries != c.tries || !slices.Equal(set.LeftOut(), c.leftOut) {
-				t.Errorf("%d tries, left out %v", tries, set.LeftOut())
-			}
-			if slices.Equal(got, up) != c.up || !c.up && got[0].State == chat.LayerOn {
-				t.Errorf("%+v", got)
-			}
+			expect.True(t, tries == c.tries && slices.Equal(set.LeftOut(), c.leftOut),
+				"%d tries, left out %v", tries, set.LeftOut())
+			expect.True(t, slices.Equal(got, up) == c.up && (c.up || got[0].State != chat.LayerOn),
+				"%+v", got)
 		})
 	}
 }

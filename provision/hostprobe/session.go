@@ -3,6 +3,9 @@ package hostprobe
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -10,7 +13,6 @@ import (
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/homedir"
-	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
 )
 
@@ -78,12 +80,9 @@ func (p *Prober) create(ctx context.Context) error {
 func (p *Prober) remove(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	u := p.user()
-	errs := []error{p.end(ctx)}
-	for _, parent := range []string{p.opt.TmpParent, p.opt.VarTmpParent} {
-		errs = append(errs, safefs.Remove(parent, u.Name, safefs.AsideName(u.Name)))
-	}
-	errs = append(errs, safefs.Remove(p.opt.HomeParent, string(ID), safefs.AsideName(string(ID))))
-	return errors.Join(append(errs, p.account.Remove(ctx, u))...)
+	return errors.Join(p.end(ctx), homedir.RemoveOwned(p.opt.TmpParent, u.Name),
+		homedir.RemoveOwned(p.opt.VarTmpParent, u.Name), homedir.RemoveOwned(p.opt.HomeParent, string(ID)),
+		p.account.Remove(ctx, u))
 }
 
 // end ends every process of the probes by their cgroup, and removes that.
@@ -94,4 +93,23 @@ func (p *Prober) end(ctx context.Context) error {
 		return err
 	}
 	return p.opt.Groups.Remove(ID)
+}
+
+// MakeDir makes a directory on the file system where place is or would be. Programs run from one
+// and not from another (/run is noexec on Debian). Its caller removes it.
+func MakeDir(place string) (string, error) {
+	parent := filepath.Dir(place)
+	for ; parent != "/"; parent = filepath.Dir(parent) {
+		if _, err := os.Stat(parent); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	dir, err := os.MkdirTemp(parent, "chatd-doctor-")
+	if err != nil {
+		return "", fmt.Errorf("cannot make a directory to probe in: %w", err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return "", errors.Join(fmt.Errorf("cannot open up %s: %w", dir, err), os.Remove(dir))
+	}
+	return dir, nil
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestDisk: on is only where every directory was tried; a host without quotas, or with one that did
@@ -31,17 +32,12 @@ func TestDisk(t *testing.T) {
 		{nil, nil, ErrLeftOut, chat.LayerOff, ""},
 	} {
 		l := Disk(c.tried, c.counted, c.err)
-		if l.State != c.state || l.By != c.by || l.Name != chat.LayerDisk {
-			t.Errorf("%+v is %+v", c, l)
-		}
-		if l.State == chat.LayerWeaker && !strings.Contains(l.Fix, "usrquota") {
-			t.Errorf("%+v has no fix", l)
-		}
+		expect.True(t, l.State == c.state && l.By == c.by && l.Name == chat.LayerDisk, "%+v is %+v", c, l)
+		expect.True(t, l.State != chat.LayerWeaker || strings.Contains(l.Fix, "usrquota"),
+			"%+v has no fix", l)
 		named := slices.IndexFunc(c.counted, func(dir string) bool {
 			return !strings.Contains(l.Probe, dir)
 		})
-		if named >= 0 {
-			t.Errorf("%+v does not name %v", l, c.counted)
-		}
+		expect.True(t, named < 0, "%+v does not name %v", l, c.counted)
 	}
 }

@@ -52,27 +52,21 @@ func Failed(l chat.Layer, err error, fix string) chat.Layer {
 
 // untried has every layer as unknown, for the time before the first probe.
 func untried() Result {
-	var all []chat.Layer
-	for _, name := range chat.LayerNames() {
-		all = append(all, chat.Layer{Name: name, State: chat.LayerUnknown, Probe: "not tried yet",
-			Fix: "wait a moment: chatd has just started", At: time.Now()})
-	}
-	return of(all)
+	return every(func(l chat.Layer) chat.Layer {
+		l.State, l.Probe, l.Fix = chat.LayerUnknown, "not tried yet", "wait a moment: chatd has just started"
+		return l
+	})
 }
 
 // Untried has every layer as err leaves it, which kept all of them from being tried.
 func Untried(err error) Result {
-	var all []chat.Layer
-	for _, name := range chat.LayerNames() {
-		all = append(all, Failed(chat.Layer{Name: name, At: time.Now()}, err, ""))
-	}
-	return of(all)
+	return every(func(l chat.Layer) chat.Layer { return Failed(l, err, "") })
 }
 
-func of(all []chat.Layer) Result {
+func every(of func(chat.Layer) chat.Layer) Result {
 	f := Result{layers: map[chat.LayerName]chat.Layer{}}
-	for _, l := range all {
-		f.keep(l)
+	for _, name := range chat.LayerNames() {
+		f.keep(of(chat.Layer{Name: name, At: time.Now()}))
 	}
 	return f
 }

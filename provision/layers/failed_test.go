@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestFailed: an error that says nothing about a wall makes it unknown, any other off.
@@ -19,9 +20,7 @@ func TestFailed(t *testing.T) {
 		unix.ENOENT: chat.LayerOff, chat.ErrUnsupported: chat.LayerOff, ErrLeftOut: chat.LayerOff,
 	} {
 		l := Failed(chat.Layer{}, fmt.Errorf("it: %w", err), "fix it")
-		if l.State != want || (l.Fix == "fix it") != (want == chat.LayerOff) {
-			t.Errorf("%v: %+v", err, l)
-		}
+		expect.True(t, l.State == want && (l.Fix == "fix it") == (want == chat.LayerOff), "%v: %+v", err, l)
 	}
 }
 

@@ -108,19 +108,11 @@ func join(names []chat.LayerName) string {
 	return strings.Join(s, ", ")
 }
 
-// EndTrying ends the time of the first probe: nothing more is excused, and Await waits no longer. It
-// is called once.
-func (s *Set) EndTrying() { close(s.tried) }
+// EndTrying ends the time of the first probe: nothing more is excused, and Await waits no longer.
+func (s *Set) EndTrying() { s.endTrying() }
 
-// Tried reports whether Settle was called.
-func (s *Set) Tried() bool {
-	select {
-	case <-s.tried:
-		return true
-	default:
-		return false
-	}
-}
+// Tried reports whether EndTrying was called.
+func (s *Set) Tried() bool { return s.tried.Err() != nil }
 
 // Await waits a moment for the first probe, and returns nil if the host is fit. Its error is
 // [chat.ErrUnsupported] if required layers are missing, and [chat.ErrBusy] if some are unknown.
@@ -129,7 +121,7 @@ func (s *Set) Await(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-s.tried:
+	case <-s.tried.Done():
 	case <-time.After(triedTimeout):
 		return fmt.Errorf("cannot begin anything yet: chatd has just started and is still trying "+
 			"its walls; ask again in a moment: %w", chat.ErrBusy)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // layer is a result in short.
@@ -36,9 +38,8 @@ func TestMerge(t *testing.T) {
 			f.layers[chat.LayerMemory].By != "v2" {
 			t.Errorf("%+v", f.layers)
 		}
-		if f.network[none].State != chat.LayerOn || f.network[own].State != chat.LayerOff {
-			t.Errorf("%+v", f.network)
-		}
+		expect.True(t, f.network[none].State == chat.LayerOn && f.network[own].State == chat.LayerOff,
+			"%+v", f.network)
 	}
 }
 
@@ -56,17 +57,13 @@ func TestWithRun(t *testing.T) {
 		layer(chat.LayerView, chat.LayerOff, "bwrap"), layer(chat.LayerPath, chat.LayerOn, "shims"),
 	}
 	got := WithRun(session, run)
-	if len(got) != len(want) {
-		t.Fatalf("%+v", got)
-	}
+	must.True(t, len(got) == len(want), "%+v", got)
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("%+v, want %+v", got[i], want[i])
 		}
 	}
-	if session[0].State != chat.LayerOn {
-		t.Error("the session's own results were changed")
-	}
+	expect.True(t, session[0].State == chat.LayerOn, "the session's own results were changed")
 }
 
 // TestAdded: a remark is added only to a layer in force.
@@ -75,17 +72,15 @@ func TestAdded(t *testing.T) {
 		chat.LayerOn: "pam_namespace, bind", chat.LayerWeaker: "pam_namespace, bind",
 		chat.LayerOff: "bind", chat.LayerUnknown: "bind",
 	} {
-		f := of([]chat.Layer{layer(chat.LayerTmp, state, "bind"),
-			layer(chat.LayerProc, state, "pidns")})
+		f := probed(layer(chat.LayerTmp, state, "bind"), layer(chat.LayerProc, state, "pidns"))
 		f.AddPAM()
 		f.AddProc(1879113728)
 		if got := f.layers[chat.LayerTmp].By; got != want {
 			t.Errorf("%s: %q", state, got)
 		}
 		added := f.layers[chat.LayerProc].Probe != "pidns was tried"
-		if added != (want != "bind") || f.layers[chat.LayerProc].State != state {
-			t.Errorf("%s: %+v", state, f.layers[chat.LayerProc])
-		}
+		expect.True(t, added == (want != "bind") && f.layers[chat.LayerProc].State == state,
+			"%s: %+v", state, f.layers[chat.LayerProc])
 	}
 }
 

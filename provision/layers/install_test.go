@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestInstall: what is missing is installed by the package manager of the host, which os-release(5)
@@ -29,23 +31,15 @@ func TestInstall(t *testing.T) {
 		{"ID=nixos\n", "install iptables"},
 		{"ID=\"\x00; rm -rf /\"\nID_LIKE", "install iptables"},
 	} {
-		if err := os.WriteFile(osRelease, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := NoPackets(errors.New("it is not there")).Fix; got != c.want {
-			t.Errorf("%q: %q, want %q", c.text, got, c.want)
-		}
+		must.Do(t, os.WriteFile(osRelease, []byte(c.text), 0o600))
+		expect.Equal(t, NoPackets(errors.New("it is not there")).Fix, c.want, "%q", c.text)
 	}
 	account := Account("userdb", errors.New("not found by name"), false)
-	if account.Name != chat.LayerAccount || account.Fix[:8] != "install " {
-		t.Errorf("%+v", account)
-	}
+	expect.True(t, account.Name == chat.LayerAccount && account.Fix[:8] == "install ", "%+v", account)
 	if got := install("libnss-systemd tmux"); got != "install libnss-systemd tmux" {
 		t.Error(got)
 	}
-	if err := os.WriteFile(osRelease, []byte("ID=fedora\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(osRelease, []byte("ID=fedora\n"), 0o600))
 	if got := install("libnss-systemd"); got != "dnf install systemd" {
 		t.Error(got)
 	}

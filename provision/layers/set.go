@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -18,8 +19,10 @@ type Options struct {
 // Set holds the results of the last probe, and which layers are left out. Its methods are safe
 // for concurrent use.
 type Set struct {
-	opt   Options
-	tried chan struct{} // closed after the first probe
+	opt Options
+	// tried ends after the first probe.
+	tried     context.Context
+	endTrying context.CancelFunc
 
 	mu         sync.Mutex
 	found      Result
@@ -30,7 +33,9 @@ type Set struct {
 
 // New makes a Set in which every layer is unknown.
 func New(opt Options) *Set {
-	return &Set{opt: opt, tried: make(chan struct{}), found: untried()}
+	s := &Set{opt: opt, found: untried()}
+	s.tried, s.endTrying = context.WithCancel(context.Background())
+	return s
 }
 
 // Put stores the results of a probe.

@@ -10,14 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // probed is a probe that found every layer on but some.
 func probed(but ...chat.Layer) Result {
-	f := of(nil)
-	for _, name := range chat.LayerNames() {
-		f.keep(layer(name, chat.LayerOn, "a wall"))
-	}
+	f := every(func(l chat.Layer) chat.Layer { return layer(l.Name, chat.LayerOn, "a wall") })
 	for _, l := range but {
 		f.layers[l.Name] = l
 	}
@@ -60,15 +59,11 @@ func TestAwait(t *testing.T) {
 			s.Put(c.found)
 			s.EndTrying()
 			err := s.Await(t.Context())
-			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-				t.Fatalf("%v, want %v", err, c.want)
-			}
-			if err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%q is not in: %v", c.says, err)
-			}
-			if s.Fit() != (err == nil) {
-				t.Error("fit and Await disagree")
-			}
+			must.True(t, errors.Is(err, c.want) && (err == nil) == (c.want == nil),
+				"%v, want %v", err, c.want)
+			expect.True(t, err == nil || strings.Contains(err.Error(), c.says),
+				"%q is not in: %v", c.says, err)
+			expect.True(t, s.Fit() == (err == nil), "fit and Await disagree")
 			s.SetPrepared(nil)
 			s.Put(probed())
 			s.Put(probed(noView))
@@ -89,13 +84,9 @@ func TestAwaitFirst(t *testing.T) {
 	if err := s.Await(ctx); !errors.Is(err, chat.ErrBusy) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if s.Tried() || s.Fit() || len(s.Missing()) > 0 {
-		t.Error("a layer that was not tried counts")
-	}
+	expect.True(t, !s.Tried() && !s.Fit() && len(s.Missing()) == 0, "a layer that was not tried counts")
 	err := s.Await(t.Context())
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "just started") {
-		t.Errorf("%v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "just started"), "%v", err)
 }
 
 // TestRequire: a host that lacks a layer is refused with the fix, unless config excuses it.
@@ -133,9 +124,7 @@ func TestExcuse(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	s.Unexcuse(chat.LayerLandlock)
-	if s.Without(chat.LayerLandlock) || !s.Without(chat.LayerSeccomp) {
-		t.Errorf("%v", s.LeftOut())
-	}
+	expect.True(t, !s.Without(chat.LayerLandlock) && s.Without(chat.LayerSeccomp), "%v", s.LeftOut())
 	s.EndTrying()
 	if got := s.Excusable(); got != nil {
 		t.Errorf("after the first probe: %v", got)

@@ -10,19 +10,14 @@ import (
 // hostSysctls are settings of the host that keep users apart where no layer does, and are off by
 // default in the kernel. A layer refuses these to chats only; the host's other users still have
 // them.
-var hostSysctls = []struct{ name, is, want, why string }{
-	{"kernel/kptr_restrict", "0", "1",
-		"every user may read addresses of the kernel, which exploits start from"},
-	{"kernel/dmesg_restrict", "0", "1",
-		"every user may read the kernel's log, where chats' processes are named when they are " +
-			"killed"},
-	{"fs/protected_symlinks", "0", "1",
-		"a program that writes to a shared /tmp follows the links of others"},
-	{"fs/protected_hardlinks", "0", "1", "a user may keep another's file alive by a link to it"},
-	{"fs/protected_fifos", "0", "1",
-		"a program that writes to a shared /tmp opens the fifos of others"},
-	{"fs/protected_regular", "0", "1",
-		"a program that creates a file in a shared /tmp opens that of others"},
+var hostSysctls = []struct{ name, why string }{
+	{"kernel/kptr_restrict", "every user may read addresses of the kernel, which exploits start from"},
+	{"kernel/dmesg_restrict", "every user may read the kernel's log, where chats' processes are named " +
+		"when they are killed"},
+	{"fs/protected_symlinks", "a program that writes to a shared /tmp follows the links of others"},
+	{"fs/protected_hardlinks", "a user may keep another's file alive by a link to it"},
+	{"fs/protected_fifos", "a program that writes to a shared /tmp opens the fifos of others"},
+	{"fs/protected_regular", "a program that creates a file in a shared /tmp opens that of others"},
 }
 
 // SysctlFindings says which of them are off below root, /proc/sys. A kernel that lacks
@@ -30,10 +25,9 @@ var hostSysctls = []struct{ name, is, want, why string }{
 func SysctlFindings(root string) (found []string) {
 	for _, s := range hostSysctls {
 		b, err := os.ReadFile(filepath.Join(root, s.name))
-		if err == nil && strings.TrimSpace(string(b)) == s.is {
+		if err == nil && strings.TrimSpace(string(b)) == "0" {
 			name := strings.ReplaceAll(s.name, "/", ".")
-			found = append(found, fmt.Sprintf("%s is %s: %s: sysctl -w %s=%s",
-				name, s.is, s.why, name, s.want))
+			found = append(found, fmt.Sprintf("%s is 0: %s: sysctl -w %s=1", name, s.why, name))
 		}
 	}
 	b, err := os.ReadFile(filepath.Join(root, "kernel/core_pattern"))

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // Settings that are off are named with what turns them on, and those that are on, higher
@@ -14,12 +17,8 @@ func TestSysctlFindings(t *testing.T) {
 	set := func(name, value string) {
 		t.Helper()
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, []byte(value+"\n"), 0o644))
 	}
 	if got := SysctlFindings(root); len(got) != 0 {
 		t.Errorf("a kernel without any of them: %q", got)
@@ -33,9 +32,7 @@ func TestSysctlFindings(t *testing.T) {
 		"fs.protected_symlinks=1", "fs.protected_hardlinks=1",
 		"fs.protected_fifos=1", "fs.protected_regular=1",
 		`"/usr/lib/systemd/systemd-coredump %P" as root`} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not said in\n%s", want, got)
-		}
+		expect.True(t, strings.Contains(got, want), "%q is not said in\n%s", want, got)
 	}
 	for _, s := range hostSysctls {
 		set(s.name, "2")
@@ -53,20 +50,15 @@ func TestTerminalFinding(t *testing.T) {
 	if got := TerminalFinding(root, 1000, 64); got != nil {
 		t.Errorf("a kernel without the setting: %q", got)
 	}
-	if err := os.MkdirAll(filepath.Join(root, "kernel/pty"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(root, "kernel/pty"), 0o755))
 	for name, value := range map[string]string{"max": "4096\n", "reserve": "1024\n"} {
 		file := filepath.Join(root, "kernel/pty", name)
-		if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(value), 0o644))
 	}
 	if got := TerminalFinding(root, 48, 64); got != nil {
 		t.Errorf("48 chats: %q", got)
 	}
 	got := TerminalFinding(root, 49, 64)
-	if len(got) != 1 || !strings.Contains(got[0], "3072 for all: sysctl -w kernel.pty.max=131072") {
-		t.Errorf("49 chats: %q", got)
-	}
+	expect.True(t, len(got) == 1 && strings.Contains(got[0], "3072 for all: sysctl -w kernel.pty.max=131072"),
+		"49 chats: %q", got)
 }

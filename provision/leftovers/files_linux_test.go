@@ -6,26 +6,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
-
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-		}
-		t.Skip("SKIPPED: needs root")
-	}
-}
 
 func exists(name string) bool {
 	_, err := os.Lstat(name)
@@ -47,21 +31,17 @@ func TestRemoveJournals(t *testing.T) {
 		"xuser-1234.journal", "user-.journal", "user-1234",
 		"user-4294968530.journal", // 1234 in 32 bits
 	}
-	must(t, os.Mkdir(filepath.Join(top, "machine"), 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(top, "machine"), 0o755))
 	for _, name := range append(slices.Clone(gone), stay...) {
-		must(t, os.WriteFile(filepath.Join(top, "machine", name), nil, 0o640))
+		must.Do(t, os.WriteFile(filepath.Join(top, "machine", name), nil, 0o640))
 	}
-	must(t, os.WriteFile(filepath.Join(top, "user-1234.journal"), nil, 0o640)) // no directory
-	must(t, RemoveJournals(func(uid uint32) bool { return uid == 1234 }))
+	must.Do(t, os.WriteFile(filepath.Join(top, "user-1234.journal"), nil, 0o640)) // no directory
+	must.Do(t, RemoveJournals(func(uid uint32) bool { return uid == 1234 }))
 	for _, name := range gone {
-		if exists(filepath.Join(top, "machine", name)) {
-			t.Errorf("%s is left", name)
-		}
+		expect.True(t, !exists(filepath.Join(top, "machine", name)), "%s is left", name)
 	}
 	for _, name := range append(stay, "../user-1234.journal") {
-		if !exists(filepath.Join(top, "machine", name)) {
-			t.Errorf("%s is gone", name)
-		}
+		expect.True(t, exists(filepath.Join(top, "machine", name)), "%s is gone", name)
 	}
 }
 
@@ -72,8 +52,8 @@ func TestRemoveSubordinate(t *testing.T) {
 	defer func(was []string) { subordinateFiles = was }(subordinateFiles)
 	subordinateFiles = []string{file, file + "-none"}
 	text := "a:1:2\nchat-1:100000:65536\n7:3:4\nchat-10:5:6\n77:8:9"
-	must(t, os.WriteFile(file, []byte(text), 0o640))
-	must(t, os.Link(file, file+".lock"))
+	must.Do(t, os.WriteFile(file, []byte(text), 0o640))
+	must.Do(t, os.Link(file, file+".lock"))
 	done := make(chan error, 1)
 	go func() { done <- RemoveSubordinate("chat-1", 7) }()
 	select {
@@ -81,12 +61,10 @@ func TestRemoveSubordinate(t *testing.T) {
 		t.Fatalf("it does not wait for the lock: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	must(t, os.Remove(file+".lock"), <-done)
+	must.Do(t, os.Remove(file+".lock"), <-done)
 	b, err := os.ReadFile(file)
-	must(t, err)
-	if string(b) != "a:1:2\nchat-10:5:6\n77:8:9" {
-		t.Errorf("left are %q", b)
-	}
+	must.Do(t, err)
+	expect.True(t, string(b) == "a:1:2\nchat-10:5:6\n77:8:9", "left are %q", b)
 	if fi, err := os.Stat(file); err != nil || fi.Mode() != 0o640 || exists(file+".lock") {
 		t.Errorf("the file is %v, %v", fi.Mode(), err)
 	}

@@ -8,12 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRemoveKeys leaves a user keyring and a persistent one, each with a key in it, as a login as
 // the chat would, and takes them away.
 func TestRemoveKeys(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it acts as a uid")
 	uid := 2000000000 + uint32(os.Getpid())
 	err := sys.AsUID(uid, func() error {
 		_, err := unix.AddKey("user", "chatd-test", []byte("secret"), unix.KEY_SPEC_USER_KEYRING)
@@ -30,15 +32,11 @@ func TestRemoveKeys(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if has, err := hasKeys(uid); err != nil || !has {
 		t.Fatalf("the key is not seen: %v, %v", has, err)
 	}
-	if err := removeKeys(t.Context(), uid); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, removeKeys(t.Context(), uid))
 	if has, err := hasKeys(uid); err != nil || has {
 		t.Errorf("keys are left: %v, %v", has, err)
 	}
@@ -62,7 +60,5 @@ func TestKillPidThatEnded(t *testing.T) {
 	if _, err := unix.PidfdOpen(tid, 0); err == nil {
 		t.Fatal("the kernel opens a thread: this test would show nothing")
 	}
-	if err := killPid(tid, uint32(os.Getuid())+1); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, killPid(tid, uint32(os.Getuid())+1))
 }

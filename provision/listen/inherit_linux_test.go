@@ -12,23 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // handedOver is a socket as systemd hands it over: bound, mode 0600, and also held by another
 // listener.
 func handedOver(t *testing.T, path string) (f *os.File, holder *net.UnixListener) {
 	t.Helper()
-	holder, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	holder = must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path}))(t)
 	holder.SetUnlinkOnClose(false)
 	t.Cleanup(func() { holder.Close() })
-	f, err = holder.File()
-	if err := errors.Join(err, os.Chmod(path, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	return f, holder
+	must.Do(t, os.Chmod(path, 0o600))
+	return must.Get(holder.File())(t), holder
 }
 
 // The socket is opened as Listen's is, answers, locks out a second daemon, and
@@ -36,10 +32,7 @@ func handedOver(t *testing.T, path string) (f *os.File, holder *net.UnixListener
 func TestInherit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	f, _ := handedOver(t, path)
-	l, err := Inherit(f, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Inherit(f, path))(t)
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != socketMode {
 		t.Errorf("mode %v, %v", fi.Mode(), err)
 	}
@@ -48,19 +41,12 @@ func TestInherit(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	c, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("unix", path))(t)
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Error("read something of nobody")
 	}
-	if _, err := Unix(path); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a second daemon: %v", err)
-	}
-	if err := errors.Join(c.Close(), l.Close(), l.Close()); err != nil {
-		t.Error(err)
-	}
+	expect.Is(t, expect.Err(Unix(path)), chat.ErrBusy, "a second daemon")
+	expect.NoError(t, errors.Join(c.Close(), l.Close(), l.Close()))
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the socket did not stay: %v", err)
 	}
@@ -76,18 +62,13 @@ func fileOf(t *testing.T, domain, kind int, at unix.Sockaddr, listens bool) *os.
 	if err == nil && listens {
 		err = unix.Listen(fd, 1)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return os.NewFile(uintptr(fd), "handed over")
 }
 
 func TestInheritRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	file, err := os.Open("/dev/null")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open("/dev/null"))(t)
 	local := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
 	for _, c := range []struct {
 		name string
@@ -105,25 +86,16 @@ func TestInheritRefuses(t *testing.T) {
 			if _, err := Inherit(c.file, path); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
-			if err := c.file.Close(); !errors.Is(err, fs.ErrClosed) {
-				t.Errorf("the descriptor was kept: %v", err)
-			}
+			expect.Is(t, c.file.Close(), fs.ErrClosed, "the descriptor was kept")
 		})
 	}
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("something was made at the path: %v", err)
-	}
+	expect.Is(t, expect.Err(os.Lstat(path)), fs.ErrNotExist, "something was made at the path")
 }
 
 func TestInheritWaitsForNoOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	f, _ := handedOver(t, path)
-	lock, err := lockSocket(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(lockSocket(path))(t)
 	defer lock.Close()
-	if _, err := Inherit(f, path); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("beside another daemon: %v", err)
-	}
+	expect.Is(t, expect.Err(Inherit(f, path)), chat.ErrBusy, "beside another daemon")
 }

@@ -8,87 +8,52 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestListenIsSafeAgainstASecondDaemon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := Unix(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Unix(path); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("while one listens: %v", err)
-	}
+	l := must.Get(Unix(path))(t)
+	expect.Is(t, expect.Err(Unix(path)), chat.ErrBusy, "while one listens")
 	if c, err := net.Dial("unix", path); err != nil {
 		t.Errorf("the first no longer answers: %v", err)
 	} else {
 		_ = c.Close()
 	}
-	if err := errors.Join(l.Close(), l.Close()); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket stays: %v", err)
-	}
+	expect.NoError(t, errors.Join(l.Close(), l.Close()))
+	expect.Is(t, expect.Err(os.Lstat(path)), os.ErrNotExist, "the socket stays")
 }
 
 // The lock alone keeps a second daemon out, also after the socket was removed.
 func TestListenLocksWithoutASocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := Unix(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Unix(path))(t)
 	defer l.Close()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Unix(path); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("got %v", err)
-	}
+	must.Do(t, os.Remove(path))
+	expect.Is(t, expect.Err(Unix(path)), chat.ErrBusy, "got")
 }
 
 func TestListenNeverTakesASocketThatAnswers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	foreign, err := net.Listen("unix", path) // without the lock
-	if err != nil {
-		t.Fatal(err)
-	}
+	foreign := must.Get(net.Listen("unix", path))(t)
 	defer foreign.Close()
-	if _, err := Unix(path); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Lstat(path); err != nil {
-		t.Error(err)
-	}
+	expect.Is(t, expect.Err(Unix(path)), chat.ErrBusy, "got")
+	expect.NoError(t, expect.Err(os.Lstat(path)))
 }
 
 func TestListenReplacesAStaleSocketAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")
-	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path}))(t)
 	dead.SetUnlinkOnClose(false) // as after kill -9
 	_ = dead.Close()
-	l, err := Unix(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Unix(path))(t)
 	fi, err := os.Stat(path)
-	if err != nil || fi.Mode().Perm() != 0o660 {
-		t.Errorf("mode %v, %v", fi.Mode(), err)
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Unix(path); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("over a file: %v", err)
-	}
+	expect.True(t, err == nil && fi.Mode().Perm() == 0o660, "mode %v, %v", fi.Mode(), err)
+	expect.NoError(t, l.Close())
+	must.Do(t, os.WriteFile(path, []byte("data"), 0o600))
+	expect.Is(t, expect.Err(Unix(path)), chat.ErrExists, "over a file")
 	ents, err := os.ReadDir(dir)
 	if err != nil || len(ents) != 2 { // the file and the lock
 		t.Errorf("left behind: %v %v", ents, err)
@@ -98,21 +63,11 @@ func TestListenReplacesAStaleSocketAndNothingElse(t *testing.T) {
 // A successor's socket is not the one that the first made: its Close leaves it.
 func TestCloseRemovesOnlyItsOwn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := Unix(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	other, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Unix(path))(t)
+	must.Do(t, os.Remove(path))
+	other := must.Get(net.Listen("unix", path))(t)
 	defer other.Close()
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, l.Close())
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the other's socket is gone: %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const profile = "default"
@@ -18,10 +20,7 @@ var one = Chat{Profile: profile, Agent: "main", Home: "/h/00112233445566aa"}
 
 func policies(tb testing.TB, text string) map[string]*filerules.Policy {
 	tb.Helper()
-	p, err := rulefile.Load("rules", []byte(text))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	p := must.Get(rulefile.Load("rules", []byte(text)))(tb)
 	return map[string]*filerules.Policy{profile: p}
 }
 
@@ -37,20 +36,14 @@ func manyRules(n int) string {
 
 func compiledOf(tb testing.TB, b *book, c Chat) *Rules {
 	tb.Helper()
-	r, err := b.rules(c)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	r := must.Get(b.rules(c))(tb)
 	return r
 }
 
 // deniedBy asks the rules of a chat, as a run does.
 func deniedBy(tb testing.TB, b *book, c Chat, p string) bool {
 	tb.Helper()
-	v, err := compiledOf(tb, b, c).Check(p, filerules.Bash)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	v := must.Get(compiledOf(tb, b, c).Check(p, filerules.Bash))(tb)
 	return v.Denied()
 }
 
@@ -100,9 +93,7 @@ func TestRulesAreBounded(t *testing.T) {
 		if first := compiledOf(t, b, other); compiledOf(t, b, other) != first {
 			t.Fatal("the last one is not kept")
 		}
-		if len(b.kept) > maxCompiled {
-			t.Fatalf("after %d chats %d rule sets are kept", i+1, len(b.kept))
-		}
+		must.True(t, len(b.kept) <= maxCompiled, "after %d chats %d rule sets are kept", i+1, len(b.kept))
 	}
 }
 
@@ -117,9 +108,8 @@ func TestSimultaneousRules(t *testing.T) {
 			for n := range 50 {
 				c := one
 				c.Home = fmt.Sprintf("/h/%016x", n%(i+1))
-				if !deniedBy(t, inForce.Load(), c, c.Home+"/secret-1/x") {
-					t.Errorf("%s is checked by the rules of another", c.Home)
-				}
+				expect.True(t, deniedBy(t, inForce.Load(), c, c.Home+"/secret-1/x"),
+					"%s is checked by the rules of another", c.Home)
 				if n == 25 && i == 0 {
 					inForce.Store(next)
 				}
@@ -127,7 +117,5 @@ func TestSimultaneousRules(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if !deniedBy(t, inForce.Load(), one, "secret-29/x") {
-		t.Error("the new rules do not hold")
-	}
+	expect.True(t, deniedBy(t, inForce.Load(), one, "secret-29/x"), "the new rules do not hold")
 }

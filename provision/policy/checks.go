@@ -143,7 +143,7 @@ func (p *InForce) byOtherName(
 	ctx context.Context, c Chat, init *sys.ProcessHandle, name, op string,
 ) (v filerules.Verdict, err error) {
 	if op == "bash" {
-		return p.denial(ctx, c, init, name, false), nil
+		return p.denial(ctx, c, init, name), nil
 	}
 	by := p.otherName(ctx, c, init, name)
 	rules, err := p.Rules(c)
@@ -156,30 +156,29 @@ func (p *InForce) byOtherName(
 	return v, err
 }
 
-// denial returns the denial by which the kernel refuses an operation on an absolute name in the
-// chat, with its rule, or the zero Verdict. If another name of the file causes the refusal, only
-// the enforcer knows, while the session of init lives; init may be nil.
+// denial returns the denial by which the kernel refuses to open an absolute name in the chat, with
+// its rule, or the zero Verdict. If another name of the file causes the refusal, only the enforcer
+// knows, while the session of init lives; init may be nil.
 func (p *InForce) denial(
-	ctx context.Context, c Chat, init *sys.ProcessHandle, name string, changes bool,
+	ctx context.Context, c Chat, init *sys.ProcessHandle, name string,
 ) filerules.Verdict {
 	rules, err := p.Rules(c)
 	if err != nil || !p.Enforced(c) {
 		return filerules.Verdict{}
 	}
-	if v := rules.byKernel(name, changes); v.Denied() || init == nil {
+	if v := rules.byKernel(name); v.Denied() {
 		return v
 	}
-	by, err := p.enforcer.Why(ctx, sessionOf(c, init), name)
-	if err != nil || by == "" {
-		return filerules.Verdict{}
+	if by := p.otherName(ctx, c, init, name); by != "" {
+		return rules.byKernel(by)
 	}
-	return rules.byKernel(by, changes)
+	return filerules.Verdict{}
 }
 
 // RuleBehind returns the rule by which the kernel closes a name, or the target of the chat's links
 // there; nil if none does.
 func (p *InForce) RuleBehind(ctx context.Context, c Chat, name string, in Inside) *filerules.Rule {
-	v := p.denial(ctx, c, in.Init(), path.Clean(name), false)
+	v := p.denial(ctx, c, in.Init(), path.Clean(name))
 	if v.Denied() || !p.Enforced(c) {
 		return v.Rule
 	}
@@ -187,5 +186,5 @@ func (p *InForce) RuleBehind(ctx context.Context, c Chat, name string, in Inside
 	if err != nil || real[name].To == "" {
 		return nil
 	}
-	return p.denial(ctx, c, in.Init(), real[name].To, false).Rule
+	return p.denial(ctx, c, in.Init(), real[name].To).Rule
 }

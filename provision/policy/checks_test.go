@@ -10,6 +10,8 @@ import (
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/filecall"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // callOf is a file call of a tool.
@@ -26,10 +28,8 @@ func TestAdmit(t *testing.T) {
 		"~/secret": true, "a": false,
 	} {
 		d, err := w.Admit(t.Context(), w.chat, nil, callOf(filewire.ReadFileTool, filewire.Read, path))
-		must(t, err)
-		if (d != nil) != want {
-			t.Errorf("%s: %+v, want a denial: %t", path, d, want)
-		}
+		must.Do(t, err)
+		expect.True(t, (d != nil) == want, "%s: %+v, want a denial: %t", path, d, want)
 	}
 	call := callOf(filewire.ReadFileTool, filewire.Read, "a")
 	if d, err := w.Admit(t.Context(), w.chat, nil, call); d != nil || err != nil || len(call.Rules.Compiled) == 0 {
@@ -37,13 +37,12 @@ func TestAdmit(t *testing.T) {
 	}
 	real := w.chat.Home + "/secret"
 	d, err := w.Admit(t.Context(), w.chat, nil, callOf(filewire.ReadFileTool, filewire.Read, real))
-	must(t, err)
+	must.Do(t, err)
 	reported := *d
 	reported.Message, reported.Path = "made up", w.chat.Home+"/real"
 	by := call.Denies(&reported)
-	if by == nil || by.Rule != d.Rule || by.Message == "made up" {
-		t.Errorf("the denial that the tool reports is %+v, and becomes %+v", d, by)
-	}
+	expect.True(t, by != nil && by.Rule == d.Rule && by.Message != "made up",
+		"the denial that the tool reports is %+v, and becomes %+v", d, by)
 	reported.Rule = "deny everything"
 	if by := call.Denies(&reported); by != nil {
 		t.Errorf("a rule that there is not denies: %+v", by)
@@ -55,13 +54,11 @@ func TestCheckRun(t *testing.T) {
 	w := newWorld(t, denySecret)
 	spec := chat.RunSpec{Argv: []string{"ls"}, Cwd: w.chat.Home + "/secret"}
 	d, err := w.CheckRun(t.Context(), w.chat, spec)
-	if err != nil || d == nil {
-		t.Errorf("a denied directory: %+v, %v", d, err)
-	}
+	expect.True(t, err == nil && d != nil, "a denied directory: %+v, %v", d, err)
 	off := w.Profile(w.chat.Profile)
 	off.Guard = chat.Guard{}
 	next, err := w.WithProfiles(w.opt.Rules, map[string]chat.Profile{off.Name: off})
-	must(t, err)
+	must.Do(t, err)
 	w.Set(next)
 	if d, err := w.CheckRun(t.Context(), w.chat, spec); err != nil || d != nil {
 		t.Errorf("without a guard: %+v, %v", d, err)
@@ -91,14 +88,11 @@ func TestExplain(t *testing.T) {
 		for path, denied := range map[string]bool{"secret": true, "linked": true, "open": false} {
 			q := chat.Question{Op: "bash", Path: "~/" + path}
 			e, err := w.Explain(t.Context(), w.chat, q, in)
-			must(t, err)
-			if (e.Verdict == "deny") != denied {
-				t.Errorf("%s: %+v", path, e)
-			}
+			must.Do(t, err)
+			expect.True(t, (e.Verdict == "deny") == denied, "%s: %+v", path, e)
 			shown := denied && rules == denySecret
-			if (e.Rule != "") != shown || (len(e.KeptBy) == 2) != shown {
-				t.Errorf("%s by the rules %s: %+v", path, rules, e)
-			}
+			expect.True(t, (e.Rule != "") == shown && (len(e.KeptBy) == 2) == shown,
+				"%s by the rules %s: %+v", path, rules, e)
 		}
 		in.Resolve = func([]string) (map[string]filewire.Link, error) { return nil, errors.New("no room") }
 		q := chat.Question{Op: "read", Path: "~/open"}

@@ -43,12 +43,10 @@ func mayOpenIn(rs *filerules.Ruleset, dir string) bool {
 	})
 }
 
-// byKernel returns the denial that closes a name to the kernel or, with changes, makes it
-// read-only; or the zero Verdict.
-func (r *Rules) byKernel(name string, changes bool) filerules.Verdict {
+// byKernel returns the denial that closes a name to the kernel, or the zero Verdict.
+func (r *Rules) byKernel(name string) filerules.Verdict {
 	h := r.ClassOf(name)
-	open := h.Class == filerules.Open || h.Class == filerules.ReadOnly && !changes
-	if open || !filerules.Enforced(name) {
+	if h.Class == filerules.Open || h.Class == filerules.ReadOnly || !filerules.Enforced(name) {
 		return filerules.Verdict{}
 	}
 	h.Why.ByKernel, h.Why.Name = true, name

@@ -6,6 +6,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestClosedPaths: only what a pattern without wildcards closes, with no exception inside, is
@@ -16,9 +18,7 @@ func TestClosedPaths(t *testing.T) {
 		"    - {deny: '~/key'}\n    - {deny: '~/**/*.pem'}\n"
 	rules := compiledOf(t, newBook(policies(t, text)), one)
 	closed := rules.Closed()
-	if !slices.Equal(closed, []string{"/data/shut"}) {
-		t.Errorf("closed as a whole: %+v", closed)
-	}
+	expect.True(t, slices.Equal(closed, []string{"/data/shut"}), "closed as a whole: %+v", closed)
 	for name, want := range map[string][]string{
 		"/data/shut/x":            {"chatd-enforce", "bubblewrap", "landlock"},
 		one.Home + "/key":         {"chatd-enforce"},
@@ -26,14 +26,11 @@ func TestClosedPaths(t *testing.T) {
 		"/data/mixed/open":        nil,
 		one.Home + "/nothing/got": nil,
 	} {
-		v, err := rules.Verdict(name, filerules.Read)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(rules.Verdict(name, filerules.Read))(t)
 		if by := rules.KeptBy(v, closed, closed); !slices.Equal(by, want) {
 			t.Errorf("%s is kept by %q, want %q", name, by, want)
 		}
-		if kernel := rules.byKernel(name, false); kernel.Denied() != (want != nil) {
+		if kernel := rules.byKernel(name); kernel.Denied() != (want != nil) {
 			t.Errorf("%s: the kernel denies it by %+v", name, kernel)
 		}
 	}
@@ -49,9 +46,8 @@ func TestRulesCheckRun(t *testing.T) {
 		"path":      {Command: "cat x", Named: []chat.NamedPath{{Text: shut}}},
 	} {
 		d, err := rules.checkRun(t.Context(), s)
-		if err != nil || (d != nil) != (what != "") {
-			t.Errorf("a run with a closed %q: %+v, %v", what, d, err)
-		}
+		expect.True(t, err == nil && (d != nil) == (what != ""),
+			"a run with a closed %q: %+v, %v", what, d, err)
 		if d != nil && (d.Rule == "" || d.Place == "" || d.Command != shut) {
 			t.Errorf("a run with a closed %q is denied by %+v", what, d)
 		}
@@ -64,13 +60,9 @@ func TestNewKeys(t *testing.T) {
 	if _, err := newKeySet(old, map[string]chat.Profile{}); err == nil {
 		t.Error("a profile may be lost")
 	}
-	before, err := keySetOf(old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(keySetOf(old))(t)
 	changed := chat.Profile{Name: profile, ToolsOff: []string{"exec"}}
 	after, err := keySetOf(map[string]chat.Profile{profile: changed})
-	if err != nil || after[profile].Guard.On() || after.sum() == before.sum() {
-		t.Errorf("after the change: %+v, %v", after, err)
-	}
+	expect.True(t, err == nil && !after[profile].Guard.On() && after.sum() != before.sum(),
+		"after the change: %+v, %v", after, err)
 }

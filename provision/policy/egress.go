@@ -9,41 +9,33 @@ import (
 	"github.com/chatd/chatd/filerules"
 )
 
-// layerEgress is what an answer about a destination has as its layer.
-const layerEgress = "egress"
-
 // explainEgress answers whether a profile opens a destination, by the entry that decides. A name is
 // compared with the list and not looked up.
 func explainEgress(p chat.Profile, to chat.Destination) chat.Explained {
 	e := chat.Explained{
-		Verdict: string(filerules.Deny), Layer: layerEgress, Name: to.String(), Paths: []string{},
+		Verdict: string(filerules.Deny), Layer: string(chat.LayerEgress), Name: to.String(),
+		Paths: []string{},
 	}
-	if by, key := opens(p, to); by != "" {
-		e.Verdict, e.Rule = string(filerules.Allow), by
-		e.Place, e.Why = key+" of profile "+p.Name, "it is listed"
-		return e
-	}
+	by, listed := opens(p, to)
 	own := isOwn(to) && !to.UDP
-	if own {
+	if listed || own {
 		e.Verdict = string(filerules.Allow)
 	}
-	e.Why = whyNot(p, to, own)
+	if e.Why = whyNot(p, to, own); listed {
+		e.Rule, e.Place, e.Why = by.String(), "egress of profile "+p.Name, "it is listed"
+	}
 	return e
 }
 
-// opens returns the entry of a profile that opens a destination, and its key.
-func opens(p chat.Profile, to chat.Destination) (entry, key string) {
-	if p.EffectiveNetwork() == chat.NetworkNone || isOwn(to) {
-		return "", ""
+// opens returns the entry of a profile that opens a destination.
+func opens(p chat.Profile, to chat.Destination) (entry chat.Allow, ok bool) {
+	switch name := to.Name(); {
+	case p.EffectiveNetwork() == chat.NetworkNone || isOwn(to):
+		return entry, false
+	case name != "":
+		return chat.ReachableHost(p.Egress, to.UDP, name, to.Port)
 	}
-	by, ok := chat.ReachableAddr(p.Egress, to.UDP, netip.AddrPortFrom(to.Addr(), to.Port))
-	if name := to.Name(); name != "" {
-		by, ok = chat.ReachableHost(p.Egress, to.UDP, name, to.Port)
-	}
-	if !ok {
-		return "", ""
-	}
-	return by.String(), "egress"
+	return chat.ReachableAddr(p.Egress, to.UDP, netip.AddrPortFrom(to.Addr(), to.Port))
 }
 
 // isOwn reports whether the destination is the chat itself: loopback, or a name that means it (RFC

@@ -8,6 +8,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func profileTo(t *testing.T, network chat.Network, egress ...string) chat.Profile {
@@ -15,7 +17,7 @@ func profileTo(t *testing.T, network chat.Network, egress ...string) chat.Profil
 	p := chat.Profile{Name: "web", Network: network}
 	for _, s := range egress {
 		a, err := chat.ParseAllow(s)
-		must(t, err)
+		must.Do(t, err)
 		p.Egress = append(p.Egress, a)
 	}
 	return p
@@ -58,15 +60,13 @@ func TestExplainEgress(t *testing.T) {
 		{none, "a.localhost:80", "", "allow", "only its own servers", ""},
 	} {
 		to, err := chat.ParseDestination(x.to)
-		must(t, err)
+		must.Do(t, err)
 		e := explainEgress(x.p, to)
-		if e.Verdict != x.verdict || e.Rule != x.entry || !strings.Contains(e.Why, x.why) {
-			t.Errorf("%s, network %s: %+v", x.to, x.p.Network, e)
-		}
+		expect.True(t, e.Verdict == x.verdict && e.Rule == x.entry && strings.Contains(e.Why, x.why),
+			"%s, network %s: %+v", x.to, x.p.Network, e)
 		place := map[bool]string{true: x.key + " of profile web"}[x.key != ""]
-		if e.Place != place || e.Layer != "egress" || e.Name != to.String() || e.Paths == nil {
-			t.Errorf("%s, network %s: %+v, want the place %q", x.to, x.p.Network, e, place)
-		}
+		expect.True(t, e.Place == place && e.Layer == "egress" && e.Name == to.String() && e.Paths != nil,
+			"%s, network %s: %+v, want the place %q", x.to, x.p.Network, e, place)
 	}
 }
 
@@ -87,7 +87,5 @@ func TestExplainAsksNobodyAboutEgress(t *testing.T) {
 	}
 	q := chat.Question{Host: "api.example.com", Port: 443}
 	e, err := w.Explain(context.Background(), w.chat, q, in)
-	if err != nil || e.Verdict != "allow" || e.Rule != "api.example.com:443" {
-		t.Errorf("%+v, %v", e, err)
-	}
+	expect.True(t, err == nil && e.Verdict == "allow" && e.Rule == "api.example.com:443", "%+v, %v", e, err)
 }

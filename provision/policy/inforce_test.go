@@ -7,15 +7,17 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // denied asks the rules that hold for a chat now, as a run does.
 func denied(t *testing.T, p *InForce, c Chat, path string) bool {
 	t.Helper()
 	rules, err := p.Rules(c)
-	must(t, err)
+	must.Do(t, err)
 	v, err := rules.Check(path, filerules.Bash)
-	must(t, err)
+	must.Do(t, err)
 	return v.Denied()
 }
 
@@ -25,24 +27,19 @@ func TestRulesAfterReload(t *testing.T) {
 	w := newWorld(t, "access: {useDefaults: false, deny: ['~/old']}\n")
 	p, c := w.InForce, w.chat
 	old := p.book.Load()
-	if !denied(t, p, c, "old") || denied(t, p, c, "new") {
-		t.Fatal("the first rules do not hold")
-	}
+	must.True(t, denied(t, p, c, "old") && !denied(t, p, c, "new"), "the first rules do not hold")
 	p.SetRules(rulesOf(t, "access: {useDefaults: false, deny: ['~/new']}\n"))
-	if denied(t, p, c, "old") || !denied(t, p, c, "new") {
-		t.Error("a run is checked by the rules of before the reload")
-	}
+	expect.True(t, !denied(t, p, c, "old") && denied(t, p, c, "new"),
+		"a run is checked by the rules of before the reload")
 	late := c
 	late.ID, late.Home = "ffeeddccbbaa0099", "/h/ffeeddccbbaa0099"
 	_, err := old.rules(late)
-	must(t, err)
-	if denied(t, p, late, "old") || !denied(t, p, late, "new") {
-		t.Error("a late compilation has left old rules behind")
-	}
+	must.Do(t, err)
+	expect.True(t, !denied(t, p, late, "old") && denied(t, p, late, "new"),
+		"a late compilation has left old rules behind")
 	p.SetRules(nil)
-	if denied(t, p, c, "new") || p.Enforced(c) || len(p.Closed(c)) > 0 {
-		t.Error("rules that were taken away hold")
-	}
+	expect.True(t, !denied(t, p, c, "new") && !p.Enforced(c) && len(p.Closed(c)) == 0,
+		"rules that were taken away hold")
 }
 
 // TestRedact: a profile with vague messages tells the rule to operators and to nobody else.
@@ -57,9 +54,8 @@ func TestRedact(t *testing.T) {
 				Layer: string(filerules.LayerGlobalDeny),
 			})
 			want := messages == "verbose" || role == chat.RoleOperator
-			if !errors.As(err, &d) || (d.Rule != "") != want || (d.Path != "") != want {
-				t.Errorf("%s messages for %s: %+v", messages, role, d)
-			}
+			expect.True(t, errors.As(err, &d) && (d.Rule != "") == want && (d.Path != "") == want,
+				"%s messages for %s: %+v", messages, role, d)
 		}
 	}
 }
@@ -71,15 +67,11 @@ func TestForShims(t *testing.T) {
 	off := w.opt.Profiles[w.chat.Profile]
 	off.Guard = chat.Guard{}
 	next, err := w.WithProfiles(w.opt.Rules, map[string]chat.Profile{off.Name: off})
-	must(t, err)
+	must.Do(t, err)
 	w.Set(next)
 	after := w.ForShims(w.chat)
 	for _, text := range []string{"secret", w.chat.Home} {
-		if !has(before, text) || !has(after, text) {
-			t.Errorf("%q is not in %s and %s", text, before, after)
-		}
+		expect.True(t, has(before, text) && has(after, text), "%q is not in %s and %s", text, before, after)
 	}
-	if string(before) == string(after) {
-		t.Error("the shims check against the guard of before")
-	}
+	expect.True(t, string(before) != string(after), "the shims check against the guard of before")
 }

@@ -12,27 +12,10 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// profileKeys are the keys of a profile that a reload replaces: those against which runs are
-// checked, and those that hold for chats that live.
-type profileKeys struct {
-	Guard                chat.Guard
-	ToolsOff             []string
-	Agents               map[string]chat.AgentTools
-	TimeoutMax           chat.Duration
-	Limits               chat.Limits
-	Env                  map[string]string
-	Egress, EgressMayAdd []chat.Allow
-	network              chat.Network
-}
-
-func keysOf(p chat.Profile) profileKeys {
-	return profileKeys{p.Guard, p.ToolsOff, p.Agents, p.TimeoutMax, p.Limits, p.Env, p.Egress, p.EgressMayAdd,
-		p.EffectiveNetwork()}
-}
-
-// keySet has the keys of each profile. It is replaced as a whole, so that no run is checked against
-// a mixture of two configs.
-type keySet map[string]profileKeys
+// keySet has those keys of each profile that a reload replaces: those against which runs are checked,
+// and those that hold for chats that live. It is replaced as a whole, so that no run is checked
+// against a mixture of two configs.
+type keySet map[string]chat.Profile
 
 // keySetOf takes the keys out of profiles.
 func keySetOf(profiles map[string]chat.Profile) (keySet, error) {
@@ -43,7 +26,11 @@ func keySetOf(profiles map[string]chat.Profile) (keySet, error) {
 		if err := p.Guard.CheckPatterns(); err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the guard of profile %s: %w", name, err))
 		}
-		all[name] = keysOf(p)
+		all[name] = chat.Profile{
+			Guard: p.Guard, ToolsOff: p.ToolsOff, Agents: p.Agents, TimeoutMax: p.TimeoutMax,
+			Limits: p.Limits, Env: p.Env, Egress: p.Egress, EgressMayAdd: p.EgressMayAdd,
+			Network: p.EffectiveNetwork(),
+		}
 	}
 	return all, errors.Join(errs...)
 }
@@ -72,8 +59,8 @@ func (k keySet) in(p chat.Profile, name string) chat.Profile {
 	if own, ok := k[name]; ok {
 		p.Guard, p.ToolsOff, p.TimeoutMax = own.Guard, own.ToolsOff, own.TimeoutMax
 		p.Limits, p.Env, p.Agents = own.Limits, own.Env, own.Agents
-		if p.EffectiveNetwork() == own.network {
-			p.Egress, p.EgressMayAdd, p.Network = own.Egress, own.EgressMayAdd, own.network
+		if p.EffectiveNetwork() == own.Network {
+			p.Egress, p.EgressMayAdd, p.Network = own.Egress, own.EgressMayAdd, own.Network
 		}
 	}
 	return p
@@ -83,7 +70,9 @@ func (k keySet) in(p chat.Profile, name string) chat.Profile {
 func (k keySet) sum() string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(k)) {
-		b, err := json.Marshal(k[name])
+		keys := k[name]
+		keys.Network = "" // which waits for a restart
+		b, err := json.Marshal(keys)
 		if err != nil {
 			return err.Error()
 		}

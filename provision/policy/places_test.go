@@ -12,6 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestCheckPlaces: the same rules are counted once in the same trees, and those that the kernel
@@ -19,17 +21,13 @@ import (
 func TestCheckPlaces(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 2000 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600))
 	}
 	shared := []chat.Exposed{{Source: dir, Target: "/data", Mode: chat.ReadOnly}}
 	many := policies(t, "access: {useDefaults: false, deny: ['/data/[0-9]*']}\n")[one.Profile]
 	few := policies(t, "access: {useDefaults: false, deny: [/data/7]}\n")[one.Profile]
 	inert := policies(t, "access: {useDefaults: false}\n")[one.Profile]
-	if err := checkPlaces(t.Context(), many, one.Home, shared); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, checkPlaces(t.Context(), many, one.Home, shared))
 	all := map[string]*filerules.Policy{
 		"a": many, "b": many, "few": few, "inert": inert,
 	}
@@ -38,12 +36,8 @@ func TestCheckPlaces(t *testing.T) {
 		asked = append(asked, profile)
 		return shared
 	}
-	if err := checkAllPlaces(t.Context(), all, one.Home, trees); err != nil {
-		t.Error(err)
-	}
-	if !slices.Equal(asked, []string{"a", "b", "few"}) {
-		t.Errorf("asked for the trees of %q", asked)
-	}
+	expect.NoError(t, checkAllPlaces(t.Context(), all, one.Home, trees))
+	expect.True(t, slices.Equal(asked, []string{"a", "b", "few"}), "asked for the trees of %q", asked)
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("given up"))
 	err := checkAllPlaces(gone, all, one.Home, trees)
@@ -68,9 +62,7 @@ func TestBookNeeded(t *testing.T) {
 		{"all", "", true}, {"all", "a", true}, {"own", "a", true}, {"own", "", false},
 		{"none", "a", false},
 	} {
-		if b.needed(c.profile, c.agent) != c.want {
-			t.Errorf("%+v", c)
-		}
+		expect.True(t, b.needed(c.profile, c.agent) == c.want, "%+v", c)
 	}
 	if got := b.enforced(); !slices.Equal(got, []string{"all", "own"}) {
 		t.Errorf("%q", got)
@@ -82,9 +74,7 @@ func TestKeysIn(t *testing.T) {
 	k := keySet{"p": {ToolsOff: []string{"exec"}, TimeoutMax: 7}}
 	old := chat.Profile{Name: "p", TimeoutMax: 1, Commands: []string{"ls"}}
 	got := k.in(old, "p")
-	if got.TimeoutMax != 7 || len(got.ToolsOff) != 1 || len(got.Commands) != 1 {
-		t.Errorf("%+v", got)
-	}
+	expect.True(t, got.TimeoutMax == 7 && len(got.ToolsOff) == 1 && len(got.Commands) == 1, "%+v", got)
 	for _, keys := range []keySet{nil, {"q": {}}} {
 		if got := keys.in(old, "p"); got.TimeoutMax != 1 {
 			t.Errorf("%+v", got)

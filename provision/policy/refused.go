@@ -2,10 +2,12 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/enforcer"
 )
 
@@ -22,12 +24,11 @@ func (p *InForce) refused(ctx context.Context) func(enforcer.Refusal) {
 				return // reaped meanwhile
 			}
 			var rule string
-			if detail, rule = p.refusedFile(c, r); p.File(c.Profile).Terse {
-				p.opt.Denied(r.Chat, chat.Denied{Op: "open"})
-			} else {
-				p.opt.Denied(r.Chat, chat.Denied{Op: "open", Path: r.Path, Rule: rule})
+			denied := chat.Denied{Op: "open"}
+			if detail, rule = p.refusedFile(c, r); !p.File(c.Profile).Terse {
+				denied.Path, denied.Rule = r.Path, rule
 			}
-			if r.Unsaid {
+			if p.opt.Denied(r.Chat, denied); r.Unsaid {
 				return
 			}
 		}
@@ -64,4 +65,23 @@ func (p *InForce) refusedFile(c Chat, r enforcer.Refusal) (detail map[string]str
 		detail["rule"] = rule
 	}
 	return detail, rule
+}
+
+// redact leaves the rule, its place and the path out of a denial by rules or by the kernel, if the
+// caller may know no more than that it is denied.
+func redact(err error, terse bool) error {
+	if d, ok := errors.AsType[*filewire.Denial](err); ok && terse && (byRules(d) || d.Errno != "") {
+		d.Path, d.Rule, d.Place, d.Layer = "", "", "", ""
+	}
+	return err
+}
+
+// byRules reports a denial that a [FileCheck] made of a rule.
+func byRules(d *filewire.Denial) bool {
+	switch filerules.Layer(d.Layer) {
+	case filerules.LayerAgentRules, filerules.LayerAgentDeny, filerules.LayerGlobalRules,
+		filerules.LayerGlobalDeny, filerules.LayerDefaults:
+		return true
+	}
+	return false
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/provision/enforcer"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRefusedFile: a line about a refused open has the rule that closes the file, by the name that
@@ -27,20 +29,15 @@ func TestRefusedFile(t *testing.T) {
 	} {
 		w.lines = nil
 		line(enforcer.Refusal{Chat: w.chat.ID, Path: tt.path, By: tt.by, Times: 3})
-		if len(w.lines) != 1 || !w.audited(tt.want...) {
-			t.Errorf("%q by %q is audited as %q, want %q", tt.path, tt.by, w.lines, tt.want)
-		}
+		expect.True(t, len(w.lines) == 1 && w.audited(tt.want...),
+			"%q by %q is audited as %q, want %q", tt.path, tt.by, w.lines, tt.want)
 	}
 	w.lines = nil
 	line(enforcer.Refusal{Chat: w.chat.ID, Sum: true, Times: 3})
-	if len(w.lines) != 1 || !w.audited("more:3") {
-		t.Errorf("a sum is audited as %q", w.lines)
-	}
+	expect.True(t, len(w.lines) == 1 && w.audited("more:3"), "a sum is audited as %q", w.lines)
 	w.lines = nil
 	line(enforcer.Refusal{Chat: "ffeeddccbbaa0099", Path: secret, By: secret, Times: 1})
-	if w.lines != nil {
-		t.Errorf("a chat that was reaped is audited: %q", w.lines)
-	}
+	expect.True(t, w.lines == nil, "a chat that was reaped is audited: %q", w.lines)
 }
 
 // TestRefusalsAreHeard: who keeps runs hears of each refused file, also of one without a line in the
@@ -55,9 +52,8 @@ func TestRefusalsAreHeard(t *testing.T) {
 		if rules == terse {
 			want = chat.Denied{Op: "open"}
 		}
-		if len(w.denied) != 1 || w.denied[0] != want || len(w.lines) > 0 {
-			t.Errorf("by %s: %+v, and %q is audited", rules, w.denied, w.lines)
-		}
+		expect.True(t, len(w.denied) == 1 && w.denied[0] == want && len(w.lines) == 0,
+			"by %s: %+v, and %q is audited", rules, w.denied, w.lines)
 	}
 }
 
@@ -75,10 +71,8 @@ func TestDropAudits(t *testing.T) {
 	}
 	w.listen()
 	w.Began(w.chat.ID)
-	must(t, w.Drop(t.Context(), w.chat.ID))
-	if !w.audited(string(w.chat.ID), "open", "times:2") {
-		t.Errorf("audited is %q", w.lines)
-	}
+	must.Do(t, w.Drop(t.Context(), w.chat.ID))
+	expect.True(t, w.audited(string(w.chat.ID), "open", "times:2"), "audited is %q", w.lines)
 }
 
 // TestAuditKeepsTheCaller: who ends a session is in the context of the lines about it.
@@ -91,7 +85,5 @@ func TestAuditKeepsTheCaller(t *testing.T) {
 	}
 	ctx := context.WithValue(t.Context(), key{}, "ada")
 	w.refused(ctx)(enforcer.Refusal{Chat: w.chat.ID, Sum: true, Times: 1})
-	if got != "ada" {
-		t.Errorf("the context of the line has %v", got)
-	}
+	expect.True(t, got == "ada", "the context of the line has %v", got)
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +8,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const denySecret = "access: {useDefaults: false, deny: ['~/secret']}\n"
@@ -19,21 +20,15 @@ func TestCheckChangesNothing(t *testing.T) {
 	w := newWorld(t, denySecret)
 	w.listen()
 	next := w.WithRules(rulesOf(t, "access: {useDefaults: false, deny: ['~/other']}\n"))
-	must(t, w.Check(t.Context(), next, []Chat{w.chat}))
+	must.Do(t, w.Check(t.Context(), next, []Chat{w.chat}))
 	bad := w.WithRules(rulesOf(t, "access: {useDefaults: false, deny: [/usr]}\n"))
-	if w.Check(t.Context(), bad, nil) == nil {
-		t.Error("rules that close /usr were not refused")
-	}
-	if _, err := w.WithProfiles(nil, nil); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a config without the profile: %v", err)
-	}
-	if !denied(t, w.InForce, w.chat, "secret") || denied(t, w.InForce, w.chat, "other") {
-		t.Error("a policy is in force before it is set")
-	}
+	expect.True(t, w.Check(t.Context(), bad, nil) != nil, "rules that close /usr were not refused")
+	expect.Is(t, expect.Err(w.WithProfiles(nil, nil)), chat.ErrInvalid, "a config without the profile")
+	expect.True(t, denied(t, w.InForce, w.chat, "secret") && !denied(t, w.InForce, w.chat, "other"),
+		"a policy is in force before it is set")
 	w.Set(next)
-	if denied(t, w.InForce, w.chat, "secret") || !denied(t, w.InForce, w.chat, "other") {
-		t.Error("a policy that was set is not in force")
-	}
+	expect.True(t, !denied(t, w.InForce, w.chat, "secret") && denied(t, w.InForce, w.chat, "other"),
+		"a policy that was set is not in force")
 }
 
 // TestKeysInForce: a reload of the rules alone leaves the keys, one with profiles replaces them,
@@ -44,18 +39,15 @@ func TestKeysInForce(t *testing.T) {
 	other := first
 	other.Guard, other.ToolsOff, other.AllowNetlink = chat.Guard{}, []string{chat.ToolExec}, true
 	next, err := w.WithProfiles(nil, map[string]chat.Profile{other.Name: other})
-	must(t, err)
+	must.Do(t, err)
 	before := w.WithRules(w.opt.Rules).Detail()
 	w.Set(next)
 	w.Set(w.WithRules(rulesOf(t, denySecret)))
 	now := w.Profile(chat.DefaultProfile)
-	if now.Guard.On() || now.CheckTool(chat.ToolExec) == nil || now.AllowNetlink {
-		t.Errorf("%+v", now)
-	}
+	expect.True(t, !now.Guard.On() && now.CheckTool(chat.ToolExec) != nil && !now.AllowNetlink, "%+v", now)
 	after := w.WithRules(w.opt.Rules).Detail()
-	if before["rules"] != after["rules"] || before["guards"] == after["guards"] {
-		t.Errorf("digests before %v, after %v", before, after)
-	}
+	expect.True(t, before["rules"] == after["rules"] && before["guards"] != after["guards"],
+		"digests before %v, after %v", before, after)
 	if gone := w.Profile("gone"); gone.Name != "" || len(gone.Egress) > 0 {
 		t.Errorf("a profile that is not configured: %+v", gone)
 	}
@@ -66,14 +58,12 @@ func TestCheckFirst(t *testing.T) {
 	w := newWorld(t, "access: {rules: [{allow: '/x'}]}")
 	w.opt.Rules["other"] = w.File(chat.DefaultProfile)
 	w.log.Reset()
-	must(t, w.CheckFirst())
+	must.Do(t, w.CheckFirst())
 	if n := strings.Count(w.log.String(), "level=WARN"); n != 1 {
 		t.Errorf("one warning of two profiles is in the log %d times:\n%s", n, w.log.String())
 	}
 	w.opt.Rules = rulesOf(t, "access: {useDefaults: false, deny: [/usr]}\n")
-	if w.CheckFirst() == nil {
-		t.Error("rules that close /usr were not refused")
-	}
+	expect.True(t, w.CheckFirst() != nil, "rules that close /usr were not refused")
 	bad := w.opt.Profiles[chat.DefaultProfile]
 	bad.Guard.CustomDenyPatterns = []chat.Pattern{{Text: "("}}
 	w.opt.Profiles[chat.DefaultProfile] = bad
@@ -91,14 +81,11 @@ func TestCount(t *testing.T) {
 		asked = append(asked, profile)
 		return nil
 	}
-	must(t, w.Count(t.Context()), w.Check(t.Context(), w.WithRules(w.opt.Rules), nil))
-	if !slices.Equal(asked, []string{chat.DefaultProfile, chat.DefaultProfile}) {
-		t.Errorf("the trees of %q were counted in", asked)
-	}
+	must.Do(t, w.Count(t.Context()), w.Check(t.Context(), w.WithRules(w.opt.Rules), nil))
+	expect.True(t, slices.Equal(asked, []string{chat.DefaultProfile, chat.DefaultProfile}),
+		"the trees of %q were counted in", asked)
 	for _, tree := range SystemTrees() {
-		if tree.Source != tree.Target || tree.Mode != chat.ReadOnly {
-			t.Errorf("%+v", tree)
-		}
+		expect.True(t, tree.Source == tree.Target && tree.Mode == chat.ReadOnly, "%+v", tree)
 	}
 }
 
@@ -130,10 +117,8 @@ func TestRaise(t *testing.T) {
 				t.Errorf("no enforcer can be started: %v, want an error: %t", err, tt.want)
 			}
 			w.listen()
-			must(t, tt.raise(w))
-			if asked := len(w.asked()) > 0; asked != tt.want {
-				t.Errorf("the enforcer was looked for: %t, want %t", asked, tt.want)
-			}
+			must.Do(t, tt.raise(w))
+			expect.Equal(t, len(w.asked()) > 0, tt.want, "the enforcer was looked for")
 		})
 	}
 }

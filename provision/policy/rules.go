@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"path"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
@@ -50,10 +51,14 @@ func (r *Rules) explain(
 	return v, links, err
 }
 
-// ask checks q against the same rules with another Resolve. Like those of runs, few commands are
+// ask checks q against the same rules with to as their Resolve. Like those of runs, few commands are
 // checked simultaneously.
-func (r *Rules) ask(ctx context.Context, q chat.Question, to resolver) (filerules.Verdict, error) {
-	rs, err := link(r.Ruleset, to)
+func (r *Rules) ask(
+	ctx context.Context, q chat.Question, to func(name string) string,
+) (filerules.Verdict, error) {
+	scope := r.Scope()
+	scope.Resolve = to
+	rs, err := r.Policy().For(scope)
 	if err != nil {
 		return filerules.Verdict{}, err
 	}
@@ -70,4 +75,35 @@ func (r *Rules) ask(ctx context.Context, q chat.Question, to resolver) (filerule
 	}
 	defer leave()
 	return rs.CheckNamed(q.Named)
+}
+
+// nameList collects the names whose links the rules need.
+type nameList struct {
+	all  []string
+	seen map[string]bool
+}
+
+// add records a name and follows no link: it is the Resolve of a filerules.Scope.
+func (l *nameList) add(p string) string {
+	clean := path.Clean(p)
+	if l.seen == nil {
+		l.seen = map[string]bool{"/": true}
+	}
+	if !l.seen[p] && clean != "/" {
+		l.seen[p] = true
+		l.all = append(l.all, p)
+	}
+	return clean
+}
+
+// linkTargets are the targets of those names that links redirect, as the chat's side reported them:
+// root follows none.
+type linkTargets map[string]filewire.Link
+
+// resolve returns the target of a name, for a [filerules.Scope].
+func (l linkTargets) resolve(name string) string {
+	if to := l[name].To; to != "" {
+		return to
+	}
+	return path.Clean(name)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestChecksAreBounded: while the maximum of commands is checked, everything that would check one
@@ -27,9 +29,7 @@ func TestChecksAreBounded(t *testing.T) {
 	_, runErr := rules.checkRun(gone, chat.RunSpec{Command: "ls"})
 	_, _, rulesErr := rules.explain(gone, q, nil)
 	for what, err := range map[string]error{"a run": runErr, "explain": rulesErr} {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s was checked beyond the bound: %v", what, err)
-		}
+		expect.True(t, errors.Is(err, context.Canceled), "%s was checked beyond the bound: %v", what, err)
 	}
 }
 
@@ -42,9 +42,7 @@ func TestLinkedVerdicts(t *testing.T) {
 	asked := func([]string) (map[string]filewire.Link, error) { return links, nil }
 	q := chat.Question{Path: one.Home + "/real/key", Op: "read"}
 	v, got, err := rules.explain(t.Context(), q, asked)
-	if err != nil || !v.Denied() || len(got) != 1 {
-		t.Errorf("explain: %+v by %v, %v", v, got, err)
-	}
+	expect.True(t, err == nil && v.Denied() && len(got) == 1, "explain: %+v by %v, %v", v, got, err)
 	if d := filewire.CheckBy(rules.Ruleset)(filewire.Read, q.Path); d != nil {
 		t.Errorf("without links: %v", d)
 	}
@@ -54,9 +52,7 @@ func TestLinkedVerdicts(t *testing.T) {
 func TestRedactDenial(t *testing.T) {
 	rules := compiledOf(t, newBook(policies(t, manyRules(1))), one)
 	d := filewire.CheckBy(rules.Ruleset)(filewire.Read, one.Home+"/secret-0/x")
-	if d == nil || d.Rule == "" || d.Place == "" {
-		t.Fatalf("denied by %+v", d)
-	}
+	must.True(t, d != nil && d.Rule != "" && d.Place != "", "denied by %+v", d)
 	other := *d
 	other.Layer = ""
 	whole := *d

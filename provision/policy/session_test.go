@@ -12,6 +12,8 @@ import (
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const noRules = "access: {useDefaults: false}\n"
@@ -41,17 +43,14 @@ func TestApply(t *testing.T) {
 				return orders.Answer{}
 			}
 			w.listen()
-			must(t, w.Apply(t.Context(), w.chat, w.init))
+			must.Do(t, w.Apply(t.Context(), w.chat, w.init))
 			if got := w.asked(); !slices.Equal(got, tt.want) {
 				t.Errorf("the enforcer was asked %q, want %q", got, tt.want)
 			}
 			kept := w.Kept(t.Context(), w.chat, w.init)
-			if kept != (tt.kept || tt.rules == noRules) {
-				t.Errorf("the rules are kept: %t", kept)
-			}
-			if (w.Barrier(w.chat) == nil) != (tt.rules == noRules) {
-				t.Error("only rules for the kernel are applied at the barrier of a start")
-			}
+			expect.True(t, kept == (tt.kept || tt.rules == noRules), "the rules are kept: %t", kept)
+			expect.True(t, (w.Barrier(w.chat) == nil) == (tt.rules == noRules),
+				"only rules for the kernel are applied at the barrier of a start")
 			if !slices.Contains(tt.want, orders.Apply) {
 				return
 			}
@@ -68,23 +67,16 @@ func TestApply(t *testing.T) {
 func TestNeeded(t *testing.T) {
 	w := newWorld(t, denySecret)
 	w.listen()
-	if w.needed() {
-		t.Error("the enforcer is needed without a session")
-	}
+	expect.True(t, !w.needed(), "the enforcer is needed without a session")
 	w.Began(w.chat.ID)
 	w.Began("ffeeddccbbaa0099") // reaped by now
-	if !w.needed() {
-		t.Error("the enforcer is not needed for a session with rules")
-	}
+	expect.True(t, w.needed(), "the enforcer is not needed for a session with rules")
 	w.SetRules(nil)
-	if w.needed() {
-		t.Error("the enforcer is needed for rules that were taken away")
-	}
+	expect.True(t, !w.needed(), "the enforcer is needed for rules that were taken away")
 	w.SetRules(w.opt.Rules)
-	must(t, w.Drop(t.Context(), w.chat.ID))
-	if w.needed() || !slices.Equal(w.asked(), []string{orders.Drop, orders.Refused}) {
-		t.Error("the end of a session is not told")
-	}
+	must.Do(t, w.Drop(t.Context(), w.chat.ID))
+	expect.True(t, !w.needed() && slices.Equal(w.asked(), []string{orders.Drop, orders.Refused}),
+		"the end of a session is not told")
 }
 
 // TestDropWithoutRules: the end of a session that never had rules asks no enforcer, which may be
@@ -93,16 +85,16 @@ func TestDropWithoutRules(t *testing.T) {
 	w := newWorld(t, denySecret)
 	w.listen()
 	w.SetRules(nil)
-	must(t, w.Drop(t.Context(), w.chat.ID)) // as before each wake
+	must.Do(t, w.Drop(t.Context(), w.chat.ID)) // as before each wake
 	w.Began(w.chat.ID)
-	must(t, w.Drop(t.Context(), w.chat.ID))
+	must.Do(t, w.Drop(t.Context(), w.chat.ID))
 	if asked := w.asked(); len(asked) > 0 {
 		t.Errorf("the enforcer is asked %q", asked)
 	}
 	w.SetRules(w.opt.Rules)
 	w.Began(w.chat.ID)
 	w.SetRules(nil)
-	must(t, w.Drop(t.Context(), w.chat.ID))
+	must.Do(t, w.Drop(t.Context(), w.chat.ID))
 	if asked := w.asked(); !slices.Equal(asked, []string{orders.Drop, orders.Refused}) {
 		t.Errorf("the enforcer is asked %q", asked)
 	}
@@ -129,13 +121,11 @@ func TestMasks(t *testing.T) {
 	}
 	w := newWorld(t, "access: {useDefaults: false, deny: ['~/secret', /data/secret]}\n")
 	host := t.TempDir()
-	must(t, w.MakeMasks(), os.WriteFile(filepath.Join(host, "secret"), nil, 0o600))
+	must.Do(t, w.MakeMasks(), os.WriteFile(filepath.Join(host, "secret"), nil, 0o600))
 	v := plan.View{Home: w.chat.Home, User: w.chat.ID.User(), UID: w.chat.UID,
 		Exposed: []chat.Exposed{{Source: host, Target: "/data", Mode: chat.ReadOnly}}}
 	masks := w.Masks(w.chat, v)
-	if len(masks) != 1 || masks[0].Target != "/data/secret" {
-		t.Errorf("masks are %+v", masks)
-	}
+	expect.True(t, len(masks) == 1 && masks[0].Target == "/data/secret", "masks are %+v", masks)
 	v.Without = []chat.LayerName{chat.LayerView}
 	if masks := w.Masks(w.chat, v); masks != nil {
 		t.Errorf("without the view: %+v", masks)
@@ -154,10 +144,10 @@ func TestForgetMasks(t *testing.T) {
 	s, dir := &session.Session{Chat: w.chat.ID, UID: w.chat.UID, Init: w.init}, session.Dir{
 		Parent: t.TempDir(), Chat: w.chat.ID, UID: w.chat.UID,
 	}
-	must(t, os.Mkdir(dir.Path(), 0o711))
+	must.Do(t, os.Mkdir(dir.Path(), 0o711))
 	forget := func(want ...string) {
 		t.Helper()
-		must(t, w.ForgetMasks(w.chat, s, dir))
+		must.Do(t, w.ForgetMasks(w.chat, s, dir))
 		if got := Masked(s); !slices.Equal(got, want) {
 			t.Errorf("masked are %q, want %q", got, want)
 		}
@@ -184,9 +174,8 @@ func TestLayers(t *testing.T) {
 	s := &session.Session{Init: w.init}
 	s.Masked.Store(&[]string{"/a", "/b"})
 	l := w.ViewLayer(t.Context(), w.chat, s, chat.Layer{State: chat.LayerOn})
-	if l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "bubblewrap masks 2 denied") {
-		t.Errorf("without an enforcer: %+v", l)
-	}
+	expect.True(t, l.State == chat.LayerWeaker && strings.Contains(l.Probe, "bubblewrap masks 2 denied"),
+		"without an enforcer: %+v", l)
 	w.SetRules(nil)
 	if l := w.ViewLayer(t.Context(), w.chat, s, chat.Layer{}); l.Probe != "" {
 		t.Errorf("without rules: %+v", l)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/must"
 )
 
 // world is a policy with one chat, and an enforcer that answers as the test says.
@@ -42,7 +42,7 @@ type world struct {
 func newWorld(t *testing.T, rules string) *world {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), "00112233445566aa")
-	must(t, os.Mkdir(home, 0o700))
+	must.Do(t, os.Mkdir(home, 0o700))
 	guarded := chat.Profile{
 		Name: chat.DefaultProfile, Guard: chat.DefaultGuard(), Limits: chat.DefaultLimits(),
 	}
@@ -71,7 +71,7 @@ func newWorld(t *testing.T, rules string) *world {
 			w.lines = append(w.lines, fmt.Sprintln(id, action, detail))
 		},
 	})
-	must(t, w.CheckFirst())
+	must.Do(t, w.CheckFirst())
 	return w
 }
 
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, rules string) *world {
 func rulesOf(t *testing.T, text string) map[string]*filerules.Policy {
 	t.Helper()
 	p, err := rulefile.Load("rules", []byte(text))
-	must(t, err)
+	must.Do(t, err)
 	return map[string]*filerules.Policy{chat.DefaultProfile: p}
 }
 
@@ -87,7 +87,7 @@ func rulesOf(t *testing.T, text string) map[string]*filerules.Policy {
 func (w *world) listen() {
 	w.t.Helper()
 	l, err := net.Listen("unix", filepath.Join(w.opt.Dir, orders.Socket))
-	must(w.t, err)
+	must.Do(w.t, err)
 	w.t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -136,19 +136,10 @@ func (w *world) audited(texts ...string) bool {
 
 func has(text []byte, s string) bool { return bytes.Contains(text, []byte(s)) }
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // until waits for what other goroutines do.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is not so that %s", what)
-		}
+		must.True(t, !time.Now().After(end), "it is not so that %s", what)
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestReadPrivate: a file that is not root's alone is refused, and none of it is in the error.
 func TestReadPrivate(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "the program must be root's")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	for _, c := range []struct {
@@ -32,9 +35,8 @@ func TestReadPrivate(t *testing.T) {
 			(err == nil || !strings.Contains(err.Error(), c.want) || len(b) > 0) {
 			t.Errorf("%o of %d: %q, %v", c.mode, c.uid, b, err)
 		}
-		if err != nil && strings.Contains(err.Error(), "content") {
-			t.Errorf("the error has the content: %v", err)
-		}
+		expect.True(t, err == nil || !strings.Contains(err.Error(), "content"),
+			"the error has the content: %v", err)
 	}
 	if err := errors.Join(os.Chown(file, 0, 0), os.Chmod(file, 0o600),
 		os.Symlink(file, filepath.Join(dir, "link")),
@@ -49,16 +51,12 @@ func TestReadPrivate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := os.Chmod(dir, 0o775); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o775))
 	if _, err := ReadPrivate(file, 7); err == nil ||
 		!strings.Contains(err.Error(), "changed by others") {
 		t.Errorf("in a directory of others: %v", err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	if _, err := ReadPrivate(file, 6); err == nil || !strings.Contains(err.Error(), "at most 6") {
 		t.Errorf("too large: %v", err)
 	}
@@ -66,13 +64,11 @@ func TestReadPrivate(t *testing.T) {
 
 // TestReadPrivateLinks: each directory on the way counts, whether a link or what it leads to.
 func TestReadPrivateLinks(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "the program must be root's")
 	root := t.TempDir()
 	in := func(name string) string { return filepath.Join(root, name) }
 	for _, dir := range []string{"open", "own/deep", "theirs", "sticky"} {
-		if err := os.MkdirAll(in(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(in(dir), 0o755))
 	}
 	if err := errors.Join(os.Chmod(in("open"), 0o777), os.Chown(in("theirs"), 7, 7),
 		os.Chmod(in("sticky"), 0o777|os.ModeSticky),

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOnlyRootsProgram: a program that a user besides root can write to is refused, with the
 // reason, and not installed.
 func TestOnlyRootsProgram(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "the program must be root's")
 	file := filepath.Join(t.TempDir(), "program")
 	for _, c := range []struct {
 		mode fs.FileMode
@@ -28,17 +30,14 @@ func TestOnlyRootsProgram(t *testing.T) {
 		{0o755, 0, ""},
 	} {
 		err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o600)
-		if err := errors.Join(err, os.Chown(file, c.uid, 0), os.Chmod(file, c.mode)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, os.Chown(file, c.uid, 0), os.Chmod(file, c.mode)))
 		copied := filepath.Join(t.TempDir(), "copy")
 		for what, err := range map[string]error{
 			"checked": CheckProgram(file), "installed": InstallProgram(file, copied),
 		} {
 			refused := c.want != ""
-			if (err != nil) != refused || refused && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: mode %v of uid %d: %v, want %q", what, c.mode, c.uid, err, c.want)
-			}
+			expect.True(t, (err != nil) == refused && (!refused || strings.Contains(err.Error(), c.want)),
+				"%s: mode %v of uid %d: %v, want %q", what, c.mode, c.uid, err, c.want)
 		}
 		if _, err := os.Stat(copied); (err == nil) != (c.want == "") {
 			t.Errorf("mode %v of uid %d: the copy: %v", c.mode, c.uid, err)
@@ -53,58 +52,32 @@ func TestNoProgram(t *testing.T) {
 		dir: "want a file that may be executed", dir + "/none": "no such file", "": "no such file",
 	} {
 		err := CheckProgram(program)
-		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", program, err, want)
-		}
+		expect.True(t, errors.Is(err, chat.ErrUnsupported) && strings.Contains(err.Error(), want),
+			"%q: %v, want %q", program, err, want)
 	}
-	if err := CheckProgram("/bin/sh"); err != nil {
-		t.Error(err)
-	}
-}
-
-func needsRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
-	t.Skip("SKIPPED: needs root: the program must be root's")
+	expect.NoError(t, CheckProgram("/bin/sh"))
 }
 
 // TestInstallAgain: a copy that is as the program stays; one that another could write to, or with
 // other content, is made anew.
 func TestInstallAgain(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "the program must be root's")
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 	install := func() (kept bool) {
 		fi, err := os.Stat(to)
 		err = errors.Join(err, InstallProgram(from, to))
 		now, nerr := os.Stat(to)
-		if err := errors.Join(err, nerr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, nerr))
 		if b, err := os.ReadFile(to); err != nil || string(b) != "program" || now.Mode() != 0o755 {
 			t.Errorf("the copy is %q with mode %v, %v", b, now.Mode(), err)
 		}
 		return os.SameFile(fi, now)
 	}
 	err := os.WriteFile(from, []byte("program"), 0o755)
-	if err := errors.Join(err, os.WriteFile(to, []byte("older"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	if install() {
-		t.Error("the file of sessions that live was written to")
-	}
-	if !install() {
-		t.Error("a copy that is good was made anew")
-	}
-	if err := os.Chmod(to, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if install() {
-		t.Error("a copy that anybody may write to was kept")
-	}
+	must.Do(t, errors.Join(err, os.WriteFile(to, []byte("older"), 0o755)))
+	expect.True(t, !install(), "the file of sessions that live was written to")
+	expect.True(t, install(), "a copy that is good was made anew")
+	must.Do(t, os.Chmod(to, 0o777))
+	expect.True(t, !install(), "a copy that anybody may write to was kept")
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRemoveTree removes what a chat may leave: deep, wide, with hostile names,
@@ -18,9 +21,7 @@ func TestRemoveTree(t *testing.T) {
 	tree := filepath.Join(parent, "tree")
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	must(os.MkdirAll(outside, 0o700))
 	must(os.WriteFile(filepath.Join(outside, "kept"), nil, 0o600))
@@ -67,28 +68,18 @@ func deep(t *testing.T, dir string, levels int) {
 		fd = next
 	}
 	unix.Close(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // TestRemoveTreeHoldsFewDescriptors removes a deep tree under a limit that a
 // recursion would break.
 func TestRemoveTreeHoldsFewDescriptors(t *testing.T) {
 	parent := t.TempDir()
-	if err := os.Mkdir(filepath.Join(parent, "tree"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(parent, "tree"), 0o700))
 	deep(t, filepath.Join(parent, "tree"), 2000)
 	var before unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: before.Max}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: before.Max}))
 	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &before) }()
-	if err := Remove(parent, "tree"); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, Remove(parent, "tree"))
 }

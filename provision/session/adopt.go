@@ -9,22 +9,16 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/safefs"
 )
 
 // savedSession holds the data by which a later chatd finds the session again.
 type savedSession struct {
-	Version    int         `json:"version"`
-	Init       sys.Process `json:"leader"`
-	Report     plan.Report `json:"report"`
-	Invocation string      `json:"invocation,omitempty"`
-	Plan       *chat.Plan  `json:"plan,omitempty"`
-	// Exposed is the part of Plan to which later commands confine themselves.
-	Exposed []chat.Exposed    `json:"exposed,omitempty"`
-	Masked  *[]string         `json:"masked,omitempty"`
-	Basis   map[string]string `json:"basis,omitempty"`
+	Version int         `json:"version"`
+	Init    sys.Process `json:"leader"`
+	Masked  *[]string   `json:"masked,omitempty"`
+	saved
 }
 
 // savedFile lies in the session's directory; savedVersion is its version.
@@ -35,10 +29,7 @@ const (
 
 // Write writes what a later chatd needs to [Starter.Adopt] the session, in one step.
 func (in *Session) Write(d Dir) error {
-	b, err := json.Marshal(savedSession{
-		savedVersion, in.Init.Process, in.Report, in.Invocation, in.Plan, in.Exposed,
-		in.Masked.Load(), in.Basis,
-	})
+	b, err := json.Marshal(savedSession{savedVersion, in.Init.Process, in.Masked.Load(), in.saved})
 	if err == nil {
 		err = safefs.ReplaceFile(filepath.Join(d.Path(), savedFile), b, 0o600)
 	}
@@ -62,10 +53,7 @@ func (s *Starter) Adopt(d Dir) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Session{
-		Chat: d.Chat, UID: d.UID, Init: init, Report: f.Report,
-		Invocation: f.Invocation, Plan: f.Plan, Exposed: f.Exposed, Basis: f.Basis,
-	}
+	in := &Session{Chat: d.Chat, UID: d.UID, Init: init, saved: f.saved}
 	in.Masked.Store(f.Masked)
 	if err := errors.Join(s.checkInit(in), s.checkInvocation(in)); err != nil {
 		return nil, errors.Join(err, init.Close())

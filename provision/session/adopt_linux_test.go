@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // knownGroups are cgroups with a fixed content and a fixed invocation of the unit.
@@ -28,14 +30,9 @@ func (g knownGroups) Invocation(chat.ID) (string, error) { return g.invocation, 
 // cgroup and the unit's invocation.
 func TestAdopt(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
-	init, err := sys.OpenProcess(sys.Process{PID: cmd.Process.Pid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	init := must.Get(sys.OpenProcess(sys.Process{PID: cmd.Process.Pid}))(t)
 	defer init.Close()
 	init.Boot = "this boot"
 	same := knownGroups{members: []int{1, init.PID}, invocation: "a"}
@@ -68,9 +65,7 @@ func TestAdopt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := Dir{Parent: t.TempDir(), Chat: "0123456789abcdef"}
 			d.UID = uint32(os.Getuid()) + c.uid
-			if err := os.Mkdir(d.Path(), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(d.Path(), 0o700))
 			held := *init
 			if held.Boot, held.Start = "this boot", init.Start; c.boot != "" {
 				held.Boot = c.boot
@@ -79,20 +74,16 @@ func TestAdopt(t *testing.T) {
 				held.Start = c.start
 			}
 			masked := []string{"/masked"}
-			written := &Session{Chat: d.Chat, UID: d.UID, Init: &held, Invocation: "a"}
+			written := &Session{Chat: d.Chat, UID: d.UID, Init: &held, saved: saved{Invocation: "a"}}
 			written.Masked.Store(&masked)
-			if err := written.Write(d); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, written.Write(d))
 			if c.version != "" {
 				file := filepath.Join(d.Path(), savedFile)
 				b, err := os.ReadFile(file)
 				if err == nil {
 					err = os.WriteFile(file, bytes.Replace(b, []byte(`"version":1`), []byte(c.version), 1), 0o600)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 			}
 			checkAdopted(t, New(Options{Groups: c.groups, Boot: "this boot"}), d, c.refused)
 		})
@@ -105,9 +96,8 @@ func checkAdopted(t *testing.T, s *Starter, d Dir, refused string) {
 	in, err := s.Adopt(d)
 	switch {
 	case refused != "":
-		if err == nil || !strings.Contains(err.Error(), refused) {
-			t.Errorf("adopted, or refused for another reason: %v; want %q", err, refused)
-		}
+		expect.True(t, err != nil && strings.Contains(err.Error(), refused),
+			"adopted, or refused for another reason: %v; want %q", err, refused)
 		if later := errors.Is(err, ErrUnverified); later != (refused == ErrUnverified.Error()) {
 			t.Errorf("refused by %q: adopted later: %t", refused, later)
 		}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestLater: Do returns the error of work that ends soon; slower work goes on without its caller
@@ -24,9 +26,7 @@ func TestLater(t *testing.T) {
 	held, after := make(chan struct{}), make(chan struct{})
 	late, err := l.Do("late", time.Millisecond, func(context.Context) error { <-held; return nil },
 		func(context.Context) error { close(after); return nil })
-	if !late || err != nil {
-		t.Errorf("late: %v, %v", late, err)
-	}
+	expect.True(t, late && err == nil, "late: %v, %v", late, err)
 	close(held)
 	<-after
 	stay := func(ctx context.Context) error { <-ctx.Done(); return nil }

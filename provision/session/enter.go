@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -61,14 +62,17 @@ func (s *Starter) enterLeaf(
 		e.Started(cmd.Process.Pid, stdio.StdinW)
 	}
 	arrived := b.awaitArrival(func() { stdio.giveAway(e) })
-	kept := stdio.readOwn(e)
+	var kept *captures
+	if e.Begun == nil { // a program of chatd's own
+		kept = stdio.read(maxOwn)
+	}
 	w := leaf.wait(ctx, e.Grace, cmd)
 	out.Late, out.Left = w.late, w.left
-	came, err := b.arrival(arrived)
-	if err != nil {
-		return out, errors.Join(err, w.err)
+	if err := b.Report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		return out, errors.Join(fmt.Errorf("cannot bound the wait for a report: %w", err), w.err)
 	}
-	if kept == nil && came.err != nil {
+	came := <-arrived
+	if kept == nil && came != nil && !errors.Is(came, ErrNotConfined) {
 		kept = stdio.read(maxWords)
 	}
 	if err := stdio.endReads(w.over); err != nil {
@@ -82,7 +86,7 @@ func (s *Starter) enterLeaf(
 	if err != nil {
 		return out, err
 	}
-	return out, came.confinedOr(out)
+	return out, out.confined(came)
 }
 
 // exitOf reads how a command ended; an error that is no exit is chatd's.
@@ -101,56 +105,85 @@ func exitOf(err error) (code int, signal string, _ error) {
 	return exit.ExitCode(), "", nil
 }
 
-// arrival is chatd-shim's report of its walls, or the reason why there is none.
-type arrival struct {
-	report plan.Report
-	err    error
-}
-
-// awaitArrival reads the report beside the run, and calls begin once the walls are up.
-func (b *Files) awaitArrival(begin func()) <-chan arrival {
-	arrived := make(chan arrival, 1)
+// awaitArrival reads the report beside the run, and calls begin once the walls are up. It sets no
+// deadline: its caller does, when the run is over.
+func (b *Files) awaitArrival(begin func()) <-chan error {
+	arrived := make(chan error, 1)
 	go func() {
-		var a arrival
-		if a.err = readReport(b.Report, &a.report); a.err == nil && a.report.Error == "" {
+		_, err := b.AwaitReport(time.Time{})
+		if err == nil {
 			begin()
 		}
-		arrived <- a
+		arrived <- err
 	}()
 	return arrived
 }
 
-// arrival returns the arrival of a run that has ended, or whose processes do not end.
-func (b *Files) arrival(arrived <-chan arrival) (arrival, error) {
-	if err := b.Report.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
-		return arrival{}, fmt.Errorf("cannot bound the wait for a report: %w", err)
-	}
-	return <-arrived, nil
-}
-
-// confinedOr checks the report: without one, the walls were not up and the command did not run,
-// whatever the exit code.
-func (a arrival) confinedOr(out CommandResult) error {
+// confined checks the end of a command by its arrival: without a report, the walls were not up and
+// the command did not run, whatever the exit code.
+func (out CommandResult) confined(arrived error) error {
 	switch {
-	case a.err == nil && a.report.Error == "":
-		return nil
-	case a.report.Error != "":
-		return &NotConfinedError{Message: a.report.Error}
+	case arrived == nil || errors.Is(arrived, ErrNotConfined):
+		return arrived
 	case out.Signal != "" || out.TimedOut:
 		return nil // it ended before it was confined
 	}
 	return fmt.Errorf("cannot run in the session: exit %d on the way in%s: %w",
-		out.Exit, said(out), ErrNotConfined)
+		out.Exit, complaint(out.Stderr), ErrNotConfined)
 }
 
 // maxWords bounds the kept messages of an nsenter that could not start its command. The chat has
 // written nothing to the streams by then.
 const maxWords = 4 << 10
 
-// said returns nsenter's messages.
-func said(out CommandResult) string {
-	if out.Stderr == "" {
-		return ""
-	}
-	return ": " + chat.QuoteOutput(out.Stderr)
+// ErrNotConfined is the error of a command that never started: chatd-shim could not apply the
+// walls, or could not start the program. The failure is chatd's, not the command's.
+var ErrNotConfined = errors.New("not confined")
+
+// NotConfinedError is [ErrNotConfined] with the message of chatd-shim, which names what failed.
+type NotConfinedError struct{ Message string }
+
+// Error is chatd-shim's message.
+func (e *NotConfinedError) Error() string { return e.Message }
+
+// Unwrap is for package errors.
+func (e *NotConfinedError) Unwrap() error { return ErrNotConfined }
+
+// Entry is one command on its way into a session.
+type Entry struct {
+	Run   string   // the name of the command and of its leaf
+	Argv  []string // as the session sees the program
+	Env   []string // KEY=value, besides the session's own
+	Dir   string   // where it starts
+	Stdin []byte
+	// View is what the session sees; Limits are those of setrlimit(2).
+	View   plan.View
+	Limits chat.ProcessLimits
+	// OpenStdin leaves stdin open. Started is called once nsenter runs, with its pid and the end
+	// of stdin to write to, which is nil unless OpenStdin is set. It may be nil.
+	OpenStdin bool
+	Started   func(nsenter int, stdin *os.File)
+	// Grace is the time between SIGTERM and SIGKILL; zero kills the command immediately.
+	Grace time.Duration
+	// Begun is given the read ends of the streams, with the run's name, once the command is behind
+	// its walls. nil keeps at most 1 MiB of each here.
+	Begun func(run string, stdout, stderr *os.File)
+}
+
+// maxOwn bounds the kept output of each stream of chatd's own programs, in bytes.
+const maxOwn = 1 << 20
+
+// CommandResult is how a command in a session ended.
+type CommandResult struct {
+	Exit   int    // -1 if Signal is set
+	Signal string // the signal's name, as kill(1) has it
+	// Stdout and Stderr are the kept output; see [Entry].Begun.
+	Stdout   []byte
+	Stderr   string
+	Usage    chat.Usage
+	TimedOut bool // its context's deadline ended it
+	Wall     time.Duration
+	// Late: some of its killed processes still live; chatd waits for them in the background.
+	Late bool
+	Left int // the processes that the command left running, which were ended
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/chatd/chatd/cgroup"
@@ -34,29 +35,27 @@ type Files struct {
 	barrier *os.File
 	raise   func(context.Context, *sys.ProcessHandle) error
 	prepare cgroup.Prepare // runs before the child is started; may be nil
-	// childEndsAreClosed: the child has its descriptors.
-	childEndsAreClosed bool
 }
 
 // Pipe gives the write end to the child and returns the read end.
 func (b *Files) Pipe() *os.File {
+	r, w := b.pipe()
+	b.Child, b.mine = append(b.Child, w), append(b.mine, r)
+	return r
+}
+
+func (b *Files) pipe() (r, w *os.File) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		b.Err = errors.Join(b.Err, fmt.Errorf("cannot make a pipe: %w", err))
-		return nil
 	}
-	b.Child, b.mine = append(b.Child, w), append(b.mine, r)
-	return r
+	return r, w
 }
 
 // Data gives the child a file without a name that holds content.
 func (b *Files) Data(name string, content []byte) *os.File {
 	f, err := sys.MemFile(name, content)
-	if err != nil {
-		b.Err = errors.Join(b.Err, err)
-		return nil
-	}
-	b.Child = append(b.Child, f)
+	b.Child, b.Err = append(b.Child, f), errors.Join(b.Err, err)
 	return f
 }
 
@@ -67,32 +66,24 @@ func (b *Files) Output(name string) *os.File {
 	if err == nil {
 		err = sys.SealAt(f, 64<<10)
 	}
-	if err != nil {
-		b.Err = errors.Join(b.Err, err)
-		return nil
-	}
-	b.mine = append(b.mine, f)
+	b.mine, b.Err = append(b.mine, f), errors.Join(b.Err, err)
 	return f
 }
 
 // addBarrier gives the child the read end of the start barrier, where it waits.
 func (b *Files) addBarrier() {
-	r, w, err := os.Pipe()
-	if err != nil {
-		b.Err = errors.Join(b.Err, fmt.Errorf("cannot make a pipe: %w", err))
-		return
-	}
+	r, w := b.pipe()
 	b.Child, b.mine, b.barrier = append(b.Child, r), append(b.mine, w), w
 }
 
 // openBarrier waits until the child waits at the barrier, calls raise, and lets it go on.
 func (b *Files) openBarrier(ctx context.Context, l *sys.ProcessHandle, deadline time.Time) error {
-	var report plan.Report
-	if err := ReadJSON(b.Report, deadline, &report); err != nil {
-		return fmt.Errorf("cannot confine the session: %w", err)
+	report, err := b.AwaitReport(deadline)
+	if err == nil && !report.Waiting {
+		err = errors.New("it does not wait")
 	}
-	if !report.Waiting {
-		return fmt.Errorf("cannot confine the session: it does not wait: %s", report.Error)
+	if err != nil {
+		return fmt.Errorf("cannot confine the session: %w", err)
 	}
 	if err := b.raise(ctx, l); err != nil {
 		return err
@@ -101,6 +92,15 @@ func (b *Files) openBarrier(ctx context.Context, l *sys.ProcessHandle, deadline 
 		return fmt.Errorf("cannot let the session go on: %w", err)
 	}
 	return nil
+}
+
+// AwaitReport returns chatd-shim's next report. The error is a [NotConfinedError] where the report
+// says that it could not apply the walls.
+func (b *Files) AwaitReport(deadline time.Time) (report plan.Report, err error) {
+	if err = ReadJSON(b.Report, deadline, &report); err == nil && report.Error != "" {
+		err = &NotConfinedError{Message: report.Error}
+	}
+	return report, err
 }
 
 // AwaitInit returns bubblewrap's pid 1 once the file rules are applied to it and its program may
@@ -131,22 +131,10 @@ func (b *Files) plan(p plan.Plan) {
 
 // CloseChildEnds closes chatd's copies of the child's descriptors, after the start or instead of
 // it.
-func (b *Files) CloseChildEnds() {
-	if !b.childEndsAreClosed {
-		for _, f := range b.Child {
-			f.Close()
-		}
-	}
-	b.childEndsAreClosed = true
-}
+func (b *Files) CloseChildEnds() { ClosePipes(b.Child...) }
 
 // Close closes every descriptor, of both ends.
-func (b *Files) Close() {
-	b.CloseChildEnds()
-	for _, f := range b.mine {
-		f.Close()
-	}
-}
+func (b *Files) Close() { ClosePipes(append(b.mine, b.Child...)...) }
 
 // ClosePipes closes ends of pipes, those that are not nil, closed or not.
 func ClosePipes(all ...*os.File) {
@@ -164,24 +152,27 @@ func (b *Files) Complaint() string {
 	}
 	buf := make([]byte, 1<<10)
 	n, _ := b.Stderr.ReadAt(buf, 0)
-	text := bytes.TrimSpace(bytes.TrimRight(buf[:n], "\x00"))
-	if len(text) == 0 {
+	return complaint(string(bytes.TrimRight(buf[:n], "\x00")))
+}
+
+// complaint is what a program printed, as the end of an error message.
+func complaint(text string) string {
+	if text = strings.TrimSpace(text); text == "" {
 		return ""
 	}
-	return ": " + chat.QuoteOutput(string(text))
+	return ": " + chat.QuoteOutput(text)
 }
 
-// ReadJSON reads one JSON value of at most 64 KiB, until deadline: a process of the chat may
-// hold the pipe.
-func ReadJSON(f *os.File, deadline time.Time, v any) error {
-	if err := f.SetReadDeadline(deadline); err != nil {
-		return fmt.Errorf("cannot read its report: %w", err)
+// ReadJSON reads one JSON value of at most 64 KiB, until deadline, or until that of f if it is zero:
+// a process of the chat may hold the pipe.
+func ReadJSON(f *os.File, deadline time.Time, v any) (err error) {
+	if !deadline.IsZero() {
+		err = f.SetReadDeadline(deadline)
 	}
-	return readReport(f, v)
-}
-
-func readReport(f *os.File, v any) error {
-	if err := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(v); err != nil {
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(v)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot read its report: %w", err)
 	}
 	return nil

@@ -45,7 +45,7 @@ func (s *Starter) stageOverlays(id chat.ID, v plan.View) cgroup.Prepare {
 			return err
 		}
 		defer l.Close()
-		return unshare.In(toJoin(l), func() error { return s.stage(id, v, strconv.Itoa(first)) })
+		return unshare.In(l, func() error { return s.stage(id, v, strconv.Itoa(first)) })
 	}
 }
 
@@ -62,11 +62,6 @@ func (s *Starter) stage(id chat.ID, v plan.View, pid string) error {
 			"chat", id, "files", asTheyAre)
 	}
 	return err
-}
-
-// toJoin is a session's process as package unshare needs it.
-func toJoin(l *sys.ProcessHandle) unshare.Process {
-	return unshare.Process{PID: l.PID, Alive: l.Alive}
 }
 
 // TryApart tries whether this host can give sessions of view v inodes of their own. After an
@@ -127,10 +122,10 @@ func prepareMounts(
 	return func(ctx context.Context, l *sys.ProcessHandle) error {
 		var err error
 		if !v.LeavesOut(chat.LayerProc) {
-			err = unshare.Mask(toJoin(l))
+			err = unshare.Mask(l)
 		}
 		if err == nil && !v.LeavesOut(chat.LayerView) {
-			err = unshare.BoundTerminals(toJoin(l))
+			err = unshare.BoundTerminals(l)
 		}
 		if err == nil && then != nil {
 			err = then(ctx, l)
@@ -166,7 +161,7 @@ func (in *Session) refreshTrees() error {
 		}
 		in.overlays = overlaysIn(mounts)
 	}
-	return unshare.Refresh(toJoin(in.Init), in.overlays)
+	return unshare.Refresh(in.Init, in.overlays)
 }
 
 // overlaysIn returns the mount points of chatd's overlays, one for each overlay.

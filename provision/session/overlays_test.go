@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestLockShared: files that all sessions share are locked until they are unlocked, and named as
@@ -20,22 +22,14 @@ func TestLockShared(t *testing.T) {
 	if inside, _, err := s.LockShared(); !errors.Is(err, os.ErrNotExist) || inside != nil {
 		t.Errorf("without a shim: %q, %v", inside, err)
 	}
-	if err := os.WriteFile(shim, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(shim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(shim, nil, 0o600))
+	f := must.Get(os.Open(shim))(t)
 	defer f.Close()
 	take := func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 	inside, unlock, err := s.LockShared()
-	if err != nil || !slices.Equal(inside, []string{"/usr", "/dev/null", plan.InsideShim}) {
-		t.Fatalf("%q, %v", inside, err)
-	}
-	if err := take(); !errors.Is(err, unix.EWOULDBLOCK) {
-		t.Errorf("the file is not locked: %v", err)
-	}
+	must.True(t, err == nil && slices.Equal(inside, []string{"/usr", "/dev/null", plan.InsideShim}),
+		"%q, %v", inside, err)
+	expect.Is(t, take(), unix.EWOULDBLOCK, "the file is not locked")
 	unlock()
 	if err := take(); err != nil {
 		t.Errorf("the file is still locked: %v", err)

@@ -69,7 +69,7 @@ func (s *Starter) Start(ctx context.Context, p Spec, prompt *os.File) (*Session,
 	b.CloseChildEnds()
 	go Collect(cmd)
 	s.opt.Log.Debug("session", "chat", p.Chat, "born", time.Since(began))
-	in := &Session{Chat: p.Chat, UID: p.View.UID, Exposed: p.View.Exposed}
+	in := &Session{Chat: p.Chat, UID: p.View.UID, saved: saved{Exposed: p.View.Exposed}}
 	if err := s.await(ctx, in, p, &b, prompt); err != nil {
 		err = fmt.Errorf("%w%s", err, b.Complaint())
 		return nil, errors.Join(err, s.Abandon(in.Chat, in.UID, in.Init))
@@ -100,14 +100,9 @@ func (in *Session) awaitStart(
 	if in.Init, err = b.AwaitInit(ctx, timeout); err != nil {
 		return err
 	}
-	var report plan.Report
-	if err := ReadJSON(b.Report, time.Now().Add(timeout), &report); err != nil {
+	if in.Report, err = b.AwaitReport(time.Now().Add(timeout)); err != nil {
 		return fmt.Errorf("cannot confine the session: %w", err)
 	}
-	if report.Error != "" {
-		return fmt.Errorf("cannot confine the session: %s", report.Error)
-	}
-	in.Report = report
 	return in.awaitPrompt(ctx, prompt, time.Now().Add(promptTimeout))
 }
 

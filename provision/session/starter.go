@@ -64,17 +64,7 @@ type Session struct {
 	UID  uint32
 	// Init is bubblewrap's pid 1. Its owner closes it.
 	Init *sys.ProcessHandle
-	// Report is what chatd-shim found enforced.
-	Report plan.Report
-	// Invocation is systemd's name for this run of the unit; empty without systemd.
-	Invocation string
-	// Plan is the plan that started it, which the caller sets before [Session.Write]; Exposed are
-	// the paths of the host that it sees.
-	Plan    *chat.Plan
-	Exposed []chat.Exposed
-	// Basis has a digest of each part of chat and profile that holds from start to end of a
-	// session, by its key. The caller sets it as it does Plan.
-	Basis map[string]string
+	saved
 	// Masked are the paths that bubblewrap masked and that the current rules still deny.
 	Masked atomic.Pointer[[]string]
 
@@ -82,6 +72,21 @@ type Session struct {
 	refreshed  time.Time
 	made       int64    // the value of Programs.made at the last refresh
 	overlays   []string // where chatd's overlays are mounted in it; nil until looked for
+}
+
+// saved is what a later chatd reads again of a session.
+type saved struct {
+	// Report is what chatd-shim found enforced.
+	Report plan.Report `json:"report"`
+	// Invocation is systemd's name for this run of the unit; empty without systemd.
+	Invocation string `json:"invocation,omitempty"`
+	// Plan is the plan that started it, which the caller sets before [Session.Write]; Exposed are
+	// the paths of the host that it sees, to which later commands confine themselves.
+	Plan    *chat.Plan     `json:"plan,omitempty"`
+	Exposed []chat.Exposed `json:"exposed,omitempty"`
+	// Basis has a digest of each part of chat and profile that holds from start to end of a
+	// session, by its key. The caller sets it as it does Plan.
+	Basis map[string]string `json:"basis,omitempty"`
 }
 
 // Kill ends every process of the chat. With systemd it returns when the unit has ended, and with

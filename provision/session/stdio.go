@@ -61,24 +61,10 @@ func (r *Stdio) Join() error {
 }
 
 // CloseChildEnds closes chatd's copies of the command's ends, after its start.
-func (r *Stdio) CloseChildEnds() {
-	for _, f := range []**os.File{&r.Stdin, &r.OutW, &r.ErrW} {
-		if *f != nil {
-			(*f).Close()
-			*f = nil
-		}
-	}
-}
+func (r *Stdio) CloseChildEnds() { ClosePipes(r.Stdin, r.OutW, r.ErrW) }
 
 // Close closes the ends that were not given away.
-func (r *Stdio) Close() {
-	r.CloseChildEnds()
-	for _, f := range []*os.File{r.StdinW, r.OutR, r.ErrR} {
-		if f != nil {
-			f.Close()
-		}
-	}
-}
+func (r *Stdio) Close() { ClosePipes(r.Stdin, r.StdinW, r.OutR, r.OutW, r.ErrR, r.ErrW) }
 
 // captures are the kept output of two streams while they are read.
 type captures struct {
@@ -97,15 +83,6 @@ func (r *Stdio) read(max int64) *captures {
 		<-one
 	}()
 	return c
-}
-
-// readOwn calls read for a program of chatd's own; it is nil for a run whose streams are given
-// away.
-func (r *Stdio) readOwn(e Entry) *captures {
-	if e.Begun != nil {
-		return nil
-	}
-	return r.read(maxOwn)
 }
 
 // into waits for the end of the streams, and puts the kept output into out.

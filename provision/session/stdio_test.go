@@ -4,26 +4,21 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHeldStreams keeps a write end open, as a run does that handed its stdout to
 // the session: the answer must come all the same, with what was printed.
 func TestHeldStreams(t *testing.T) {
-	stdio, err := NewStdio(uint32(os.Getuid()), []byte("in"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdio := must.Get(NewStdio(uint32(os.Getuid()), []byte("in"), false))(t)
 	held := stdio.OutW
 	stdio.OutW = nil // not closed with the child's ends
 	defer held.Close()
-	if _, err := held.WriteString("printed"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(held.WriteString("printed"))(t)
 	stdio.CloseChildEnds()
 	kept := stdio.read(maxOwn)
-	if err := stdio.endReads(true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stdio.endReads(true))
 	select {
 	case <-kept.done:
 	case <-time.After(2 * time.Minute):

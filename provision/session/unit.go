@@ -2,11 +2,11 @@ package session
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,13 +19,12 @@ import (
 
 // Launch starts [Starter.Bubblewrap]'s command in the chat's leaf: as a child, or, where systemd
 // owns the sessions, behind chatd-shim enter.
-func (s *Starter) Launch(p Spec, bwrap *exec.Cmd, b *Files) error {
-	if !s.opt.Units {
-		return s.opt.Groups.StartPrepared(p.Chat, "session", bwrap, b.prepare)
-	}
-	cmd, err := s.enterCommand(p.View, bwrap, b)
-	if err != nil {
-		return err
+func (s *Starter) Launch(p Spec, bwrap *exec.Cmd, b *Files) (err error) {
+	cmd := bwrap
+	if s.opt.Units {
+		if cmd, err = s.enterCommand(p.View, bwrap, b); err != nil {
+			return err
+		}
 	}
 	return s.opt.Groups.StartPrepared(p.Chat, "session", cmd, b.prepare)
 }
@@ -36,9 +35,12 @@ func (s *Starter) enterCommand(v plan.View, bwrap *exec.Cmd, b *Files) (*exec.Cm
 	if err := bwrap.Err; err != nil {
 		return nil, fmt.Errorf("cannot start bubblewrap: %w", err)
 	}
+	streams := []*os.File{bwrap.Stdout.(*os.File), bwrap.Stderr.(*os.File)} // of Bubblewrap's callers
 	stdin, hasStdin := bwrap.Stdin.(*os.File)
-	argv := append([]string{bwrap.Path}, bwrap.Args[1:]...)
-	entry := plan.Entry{Argv: argv, Stdin: hasStdin}
+	if hasStdin {
+		streams = append([]*os.File{stdin}, streams...)
+	}
+	entry := plan.Entry{Argv: append([]string{bwrap.Path}, bwrap.Args[1:]...), Stdin: hasStdin}
 	if err := s.askForOwn(v, &entry); err != nil {
 		return nil, err
 	}
@@ -51,17 +53,8 @@ func (s *Starter) enterCommand(v plan.View, bwrap *exec.Cmd, b *Files) (*exec.Cm
 		return nil, err
 	}
 	b.mine = append(b.mine, entryFile)
-	stdout, ok := bwrap.Stdout.(*os.File)
-	stderr, ok2 := bwrap.Stderr.(*os.File)
-	if !ok || !ok2 {
-		return nil, errors.New("cannot start bubblewrap: its output is no file")
-	}
 	cmd := exec.Command(s.opt.Shim, "enter")
-	cmd.ExtraFiles = append([]*os.File{entryFile}, bwrap.ExtraFiles...)
-	if entry.Stdin {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, stdin)
-	}
-	cmd.ExtraFiles = append(cmd.ExtraFiles, stdout, stderr)
+	cmd.ExtraFiles = slices.Concat([]*os.File{entryFile}, bwrap.ExtraFiles, streams)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: bwrap.SysProcAttr.Credential}
 	return cmd, nil
 }

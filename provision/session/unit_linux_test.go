@@ -12,6 +12,8 @@ import (
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // startGroups record the command to start.
@@ -62,10 +64,7 @@ func checkEntry(t *testing.T, cmd, bwrap *exec.Cmd) {
 	}
 	text, err := io.ReadAll(io.NewSectionReader(cmd.ExtraFiles[0], 0, 1<<16))
 	var e plan.Entry
-	if err := errors.Join(err, json.Unmarshal(text, &e)); err != nil {
-		t.Fatal(err)
-	}
-	if !e.Stdin || !slices.Equal(e.Argv[1:], bwrap.Args[1:]) || len(e.Own) > 0 {
-		t.Errorf("the entry is %s", text)
-	}
+	must.Do(t, errors.Join(err, json.Unmarshal(text, &e)))
+	expect.True(t, e.Stdin && slices.Equal(e.Argv[1:], bwrap.Args[1:]) && len(e.Own) == 0,
+		"the entry is %s", text)
 }

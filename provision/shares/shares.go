@@ -152,8 +152,8 @@ func (s *Shares) Run(ctx context.Context, owner string) func(used, want uint64) 
 
 // Refused audits an error that is a spent share, once a minute for each owner and share.
 func (s *Shares) Refused(ctx context.Context, action string, err error) error {
-	var spent *quota.SpentError
-	if !errors.As(err, &spent) {
+	spent, ok := errors.AsType[*quota.SpentError](err)
+	if !ok {
 		return err
 	}
 	if _, first := s.audited.Take(spent.Owner + " " + string(spent.Share)); !first {

@@ -17,6 +17,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // host is a store, and what is awake and kept on a host that has no process.
@@ -38,10 +40,10 @@ func newHost(t *testing.T, opt Options) *host {
 	}
 	opt.UIDs = state.Range{Low: 1 << 20, High: 1<<20 + 255}
 	store, err := state.Open(state.Options{Dir: h.dir, UIDs: opt.UIDs, BlockSize: 64})
-	must(t, err)
-	t.Cleanup(func() { must(t, store.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, store.Close()) })
 	_, _, err = store.EnsureBlock(chat.DefaultProfile)
-	must(t, err)
+	must.Do(t, err)
 	opt.Store = store
 	opt.Awake = func() map[chat.ID]Place {
 		awake := map[chat.ID]Place{}
@@ -69,13 +71,6 @@ func newHost(t *testing.T, opt Options) *host {
 // each is the memory_max of each chat.
 const each = 256 << 20
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Wake wakes one more chat of an owner.
 func (h *host) Wake(ctx context.Context, owner string) (func(), error) {
 	h.woke++
@@ -101,7 +96,7 @@ func (h *host) create(ctx context.Context, owner, id string) error {
 func (h *host) denied(rule string) int {
 	h.t.Helper()
 	text, err := os.ReadFile(filepath.Join(h.dir, "audit.jsonl"))
-	must(h.t, err)
+	must.Do(h.t, err)
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, `"denied"`) && strings.Contains(line, rule) {
@@ -130,8 +125,8 @@ func TestCreate(t *testing.T) {
 	} {
 		h := newHost(t, Options{Limits: limits})
 		ada := as(t, "ada", chat.RoleBridge)
-		must(t, h.create(ada, "ada", "1"))
-		must(t, h.create(ada, "ada", "2"))
+		must.Do(t, h.create(ada, "ada", "1"))
+		must.Do(t, h.create(ada, "ada", "2"))
 		for i := range 5 {
 			h.wantSpent(h.create(ada, "ada", fmt.Sprint(3+i)), share)
 		}
@@ -143,8 +138,8 @@ func TestCreate(t *testing.T) {
 			_, _, err := h.Admit(ada, chat.Spec{ExternalID: "late", Owner: "ada"}, event)
 			h.wantSpent(err, share)
 		}
-		must(t, h.create(as(t, "bob", chat.RoleBridge), "bob", "1"))
-		must(t, h.create(as(t, "root", chat.RoleOperator), "ada", "more"))
+		must.Do(t, h.create(as(t, "bob", chat.RoleBridge), "bob", "1"))
+		must.Do(t, h.create(as(t, "root", chat.RoleOperator), "ada", "more"))
 		if held := h.Store.UsedBy("ada"); held.Chats != 3 {
 			t.Errorf("%s: ada has %d chats, want 3", share, held.Chats)
 		}
@@ -155,12 +150,12 @@ func TestCreate(t *testing.T) {
 func TestCreateRefused(t *testing.T) {
 	h := newHost(t, Options{Limits: quota.Limits{quota.Creates: 2, quota.Chats: 1}})
 	ada := as(t, "ada", chat.RoleBridge)
-	must(t, h.create(ada, "ada", "1"))
+	must.Do(t, h.create(ada, "ada", "1"))
 	for range 3 {
 		h.wantSpent(h.create(ada, "ada", "2"), quota.Chats)
 	}
 	h.Limits[quota.Chats] = 9
-	must(t, h.create(ada, "ada", "2"))
+	must.Do(t, h.create(ada, "ada", "2"))
 	h.wantSpent(h.create(ada, "ada", "3"), quota.Creates)
 }
 
@@ -172,24 +167,22 @@ func TestWake(t *testing.T) {
 	operator := as(t, "root", chat.RoleOperator)
 	h.sessions["ada"] = 1
 	done, err := h.Wake(ada, "ada")
-	must(t, err)
+	must.Do(t, err)
 	_, err = h.Wake(ada, "ada")
 	h.wantSpent(err, quota.Awake)
 	if n := h.denied(quota.Awake.Key()); n != 1 {
 		t.Errorf("%d refusals are audited, want 1", n)
 	}
 	_, err = h.Wake(bob, "bob")
-	must(t, err)
+	must.Do(t, err)
 	_, err = h.Wake(operator, "ada")
-	must(t, err)
+	must.Do(t, err)
 	_, err = h.Wake(operator, "bob")
 	const all = "4 chats are awake, of all owners"
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), all) {
-		t.Errorf("a fifth: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), all), "a fifth: %v", err)
 	done() // it could not be woken
 	_, err = h.Wake(bob, "bob")
-	must(t, err)
+	must.Do(t, err)
 	if n := byOwner(h.waking); n["ada"] != 1 || n["bob"] != 2 {
 		t.Errorf("waking: %v", h.waking)
 	}
@@ -203,33 +196,30 @@ func TestWakeMakesRoom(t *testing.T) {
 	h.sessions["ada"], h.sessions["bob"] = 2, 1
 	h.idle["ada"], h.idle[""] = 1, 1
 	done, err := h.Wake(ada, "ada")
-	must(t, err)
+	must.Do(t, err)
 	h.sessions["ada"]++ // it is awake now
 	done()
 	_, err = h.Wake(ada, "ada")
 	h.wantSpent(err, quota.Awake)
-	if !strings.Contains(err.Error(), "put one to sleep (all at work)") {
-		t.Errorf("the owner's share is spent: %v", err)
-	}
+	expect.True(t, strings.Contains(err.Error(), "put one to sleep (all at work)"),
+		"the owner's share is spent: %v", err)
 	h.sessions["bob"] = 2
 	done, err = h.Wake(bob, "cyd")
-	must(t, err)
+	must.Do(t, err)
 	h.sessions["cyd"]++
 	done()
 	_, err = h.Wake(bob, "cyd")
 	const all = "max_awake: put one to sleep (all at work)"
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), all) {
-		t.Errorf("the host is full: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), all),
+		"the host is full: %v", err)
 	if want := []string{"ada", "ada", "", ""}; !slices.Equal(h.asked, want) {
 		t.Errorf("room was made by %q, want %q", h.asked, want)
 	}
 	h.asked, h.idle[""] = nil, 1
 	_, err = h.Wake(ada, "ada")
 	h.wantSpent(err, quota.Awake)
-	if !slices.Equal(h.asked, []string{"ada"}) {
-		t.Errorf("for an owner without a share left, room was made by %q", h.asked)
-	}
+	expect.True(t, slices.Equal(h.asked, []string{"ada"}),
+		"for an owner without a share left, room was made by %q", h.asked)
 }
 
 // TestWakesInOrder: wakes of one owner are admitted in order, those of several in turn, and one
@@ -253,9 +243,7 @@ func TestWakesInOrder(t *testing.T) {
 			wakes.Go(func() {
 				ctx = chat.WithCaller(ctx, chat.Caller{Name: name, Role: chat.RoleOperator})
 				_, err := s.Wake(ctx, chat.ID(name), Place{Owner: owner})
-				if !errors.Is(err, chat.ErrBusy) {
-					t.Errorf("%s: %v", name, err)
-				}
+				expect.True(t, errors.Is(err, chat.ErrBusy), "%s: %v", name, err)
 			})
 			synctest.Wait()
 		}
@@ -282,23 +270,19 @@ func TestWakeCountsOnce(t *testing.T) {
 	ada, bob := as(t, "ada", chat.RoleBridge), as(t, "bob", chat.RoleBridge)
 	h.sessions["ada"] = 1 // "ada0", which has ended
 	_, err := h.Shares.Wake(ada, "ada0", Place{Owner: "ada"})
-	must(t, err)
+	must.Do(t, err)
 	_, err = h.Wake(bob, "bob")
-	must(t, err)
-	if len(h.asked) > 0 {
-		t.Errorf("room was made by %q", h.asked)
-	}
+	must.Do(t, err)
+	expect.True(t, len(h.asked) == 0, "room was made by %q", h.asked)
 }
 
 // TestWakeForgets: owners of whom nobody wakes take no memory.
 func TestWakeForgets(t *testing.T) {
 	h := newHost(t, Options{})
 	done, err := h.Wake(as(t, "ada", chat.RoleBridge), "ada")
-	must(t, err)
+	must.Do(t, err)
 	done()
-	if len(h.waking) > 0 {
-		t.Errorf("nobody wakes, and these are known: %v", h.waking)
-	}
+	expect.True(t, len(h.waking) == 0, "nobody wakes, and these are known: %v", h.waking)
 }
 
 // TestRun: what background runs keep is bounded for a bridge, and a refusal is audited.
@@ -306,13 +290,13 @@ func TestRun(t *testing.T) {
 	h := newHost(t, Options{Limits: quota.Limits{quota.RunBytes: 100}})
 	ada := as(t, "ada", chat.RoleBridge)
 	check := h.Run(ada, "ada")
-	must(t, check(60, 40))
+	must.Do(t, check(60, 40))
 	err := h.Refused(ada, "run", fmt.Errorf("cannot run: %w", check(60, 41)))
 	h.wantSpent(err, quota.RunBytes)
 	if n := h.denied(`"run"`); n != 1 {
 		t.Errorf("%d refusals are audited, want 1", n)
 	}
-	must(t, h.Run(as(t, "root", chat.RoleOperator), "ada")(60, 41))
+	must.Do(t, h.Run(as(t, "root", chat.RoleOperator), "ada")(60, 41))
 	other := errors.New("no such chat")
 	if err := h.Refused(ada, "run", other); err != other || h.denied(`"run"`) != 1 {
 		t.Errorf("an error that is no share's: %v", err)
@@ -327,8 +311,8 @@ func TestUses(t *testing.T) {
 		MaxAwake: 6,
 	})
 	ada := as(t, "ada", chat.RoleBridge)
-	must(t, h.create(ada, "ada", "1"))
-	must(t, h.create(ada, "ada", "2"))
+	must.Do(t, h.create(ada, "ada", "1"))
+	must.Do(t, h.create(ada, "ada", "2"))
 	h.sessions["ada"], h.sessions["bob"], h.runBytes["bob"] = 1, 1, 49
 	uses := h.Uses()
 	for _, want := range []chat.ShareUse{
@@ -338,31 +322,25 @@ func TestUses(t *testing.T) {
 		{Owner: "bob", Share: "awake", Used: 1},
 		{Owner: "bob", Share: "run_bytes", Used: 49, Limit: 100},
 	} {
-		if !slices.Contains(uses, want) {
-			t.Errorf("%+v is not in %+v", want, uses)
-		}
+		expect.True(t, slices.Contains(uses, want), "%+v is not in %+v", want, uses)
 	}
-	if !slices.ContainsFunc(uses, func(u chat.ShareUse) bool { return u.Share == "creates" }) {
-		t.Errorf("no creates in %+v", uses)
-	}
+	expect.True(t, slices.ContainsFunc(uses, func(u chat.ShareUse) bool { return u.Share == "creates" }),
+		"no creates in %+v", uses)
 	findings := h.Findings(uses)
-	if len(findings) != 1 || !strings.Contains(findings[0], `"ada" has 2 of at most 4`) {
-		t.Errorf("findings: %q", findings)
-	}
+	expect.True(t, len(findings) == 1 && strings.Contains(findings[0], `"ada" has 2 of at most 4`),
+		"findings: %q", findings)
 	h.sessions["bob"], h.runBytes["bob"] = 2, 50
 	for h.Store.Given() < 128 {
 		operator := as(t, "root", chat.RoleOperator)
-		must(t, h.create(operator, "cyd", fmt.Sprint(h.Store.Given())))
+		must.Do(t, h.create(operator, "cyd", fmt.Sprint(h.Store.Given())))
 		_, _, err := h.Store.EnsureBlock(chat.DefaultProfile)
-		must(t, err)
+		must.Do(t, err)
 	}
 	all := strings.Join(h.Findings(h.Uses()), "\n")
 	for _, want := range []string{
 		"max_awake: 3 of at most 6", "uids: 128 of 256", "owner_shares.run_bytes",
 	} {
-		if !strings.Contains(all, want) {
-			t.Errorf("%q is not in %s", want, all)
-		}
+		expect.True(t, strings.Contains(all, want), "%q is not in %s", want, all)
 	}
 }
 
@@ -394,9 +372,7 @@ func TestUIDsOfAll(t *testing.T) {
 				got++
 			}
 		}
-		if got != step.want {
-			t.Errorf("after %v %d chats, want %d", step.after, got, step.want)
-		}
+		expect.True(t, got == step.want, "after %v %d chats, want %d", step.after, got, step.want)
 	}
 	name := chat.NewArchiveName("0123456789abcdef", now)
 	if _, err := h.Unarchive(front, name, state.Record{}, state.Event{}); !errors.Is(err,

@@ -224,8 +224,7 @@ func (s *Shares) admit(
 	maps.Copy(all, s.waking)
 	delete(all, id) // its last session, which has ended, may still be there
 	err = s.check(ctx, quota.Awake, p.Owner, byOwner(all)[p.Owner], 1)
-	var spent *quota.SpentError
-	if errors.As(err, &spent) {
+	if spent, ok := errors.AsType[*quota.SpentError](err); ok {
 		spent.Why = awake
 		return p.Owner, err
 	}

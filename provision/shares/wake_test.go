@@ -14,6 +14,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // starter is a host whose chats wake and are then idle; nothing is started. A chat makes room for
@@ -144,10 +146,8 @@ func TestThousandWakes(t *testing.T) {
 					h.wakeAll(t, &wakes, owner, 10, each)
 				}
 				wakes.Wait()
-				if len(h.started) != 1000 || h.most > 100 || h.memory > 100*each {
-					t.Errorf("%d chats woke, at most %d were awake with %s",
-						len(h.started), h.most, size(h.memory))
-				}
+				expect.True(t, len(h.started) == 1000 && h.most <= 100 && h.memory <= 100*each,
+					"%d chats woke, at most %d were awake with %s", len(h.started), h.most, size(h.memory))
 				for _, owner := range append(small, "many") {
 					ids, last := h.of(owner)
 					if owner == "many" {
@@ -180,7 +180,7 @@ func TestLineStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newStarter(Options{MaxAwake: 1})
 		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
-		must(t, h.wake(ctx, "first", Place{"ada", each}))
+		must.Do(t, h.wake(ctx, "first", Place{"ada", each}))
 		began := time.Now()
 		h.working = true
 		err := h.wake(ctx, "second", Place{"bob", each})
@@ -192,12 +192,10 @@ func TestLineStands(t *testing.T) {
 		leaver, leave := context.WithCancel(ctx)
 		var wakes sync.WaitGroup
 		wakes.Go(func() {
-			if err := h.wake(leaver, "leaver", Place{"bob", each}); !errors.Is(err, chat.ErrBusy) {
-				t.Errorf("one that left: %v", err)
-			}
+			expect.Is(t, h.wake(leaver, "leaver", Place{"bob", each}), chat.ErrBusy, "one that left")
 		})
 		synctest.Wait()
-		wakes.Go(func() { must(t, h.wake(ctx, "third", Place{"cyd", each})) })
+		wakes.Go(func() { must.Do(t, h.wake(ctx, "third", Place{"cyd", each})) })
 		synctest.Wait()
 		leave()
 		wakes.Wait()
@@ -230,24 +228,21 @@ func TestMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newStarter(Options{MaxMemory: 4 * each})
 		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
-		must(t, h.wake(ctx, "a", Place{"ada", 3 * each}))
-		must(t, h.wake(ctx, "b", Place{"ada", each}))
+		must.Do(t, h.wake(ctx, "a", Place{"ada", 3 * each}))
+		must.Do(t, h.wake(ctx, "b", Place{"ada", each}))
 		err := h.wake(ctx, "c", Place{"ada", 5 * each})
 		const large = "1280 MiB, is more than max_awake_memory, 1024 MiB"
 		refused := errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), large)
-		if !refused || len(h.awake) != 2 {
-			t.Errorf("one that is too large: %v; awake are %v", err, h.awake)
-		}
+		expect.True(t, refused && len(h.awake) == 2, "one that is too large: %v; awake are %v", err, h.awake)
 		h.working = true
 		err = h.wake(ctx, "d", Place{"ada", each})
 		const full = "2 chats are awake, of all owners, with 1024 MiB of memory_max, and 256 MiB " +
 			"more exceeds max_awake_memory"
-		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), full) {
-			t.Errorf("a full host: %v", err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), full),
+			"a full host: %v", err)
 		h.working = false
 		time.Sleep(minIdle)
-		must(t, h.wake(ctx, "d", Place{"ada", 2 * each}))
+		must.Do(t, h.wake(ctx, "d", Place{"ada", 2 * each}))
 		if _, there := h.awake["a"]; there || len(h.awake) != 2 {
 			t.Errorf("awake are %v", h.awake)
 		}
@@ -264,20 +259,17 @@ func TestTooLargeForTheIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newStarter(Options{MaxMemory: 4 * each})
 		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
-		must(t, h.wake(ctx, "works", Place{"ada", 2 * each}))
-		must(t, h.wake(ctx, "idle1", Place{"ada", each}))
-		must(t, h.wake(ctx, "idle2", Place{"ada", each}))
+		must.Do(t, h.wake(ctx, "works", Place{"ada", 2 * each}))
+		must.Do(t, h.wake(ctx, "idle1", Place{"ada", each}))
+		must.Do(t, h.wake(ctx, "idle2", Place{"ada", each}))
 		h.works["works"] = true
 		time.Sleep(minIdle)
 		began := time.Now()
 		err := h.wake(ctx, "large", Place{"bob", 3 * each})
-		if !errors.Is(err, chat.ErrBusy) || len(h.slept) > 0 || time.Since(began) > 0 {
-			t.Errorf("%v after %s, asleep are %q", err, time.Since(began), h.slept)
-		}
-		must(t, h.wake(ctx, "fits", Place{"bob", 2 * each}))
-		if len(h.slept) != 2 || h.memory > 4*each {
-			t.Errorf("asleep are %q", h.slept)
-		}
+		expect.True(t, errors.Is(err, chat.ErrBusy) && len(h.slept) == 0 && time.Since(began) <= 0,
+			"%v after %s, asleep are %q", err, time.Since(began), h.slept)
+		must.Do(t, h.wake(ctx, "fits", Place{"bob", 2 * each}))
+		expect.True(t, len(h.slept) == 2 && h.memory <= 4*each, "asleep are %q", h.slept)
 	})
 }
 
@@ -287,25 +279,22 @@ func TestSmallOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newStarter(Options{MaxMemory: 8 * each})
 		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
-		must(t, h.wake(ctx, "used", Place{"ada", 5 * each}))
+		must.Do(t, h.wake(ctx, "used", Place{"ada", 5 * each}))
 		var wakes sync.WaitGroup
-		wakes.Go(func() { must(t, h.wake(ctx, "large", Place{"bob", 4 * each})) })
+		wakes.Go(func() { must.Do(t, h.wake(ctx, "large", Place{"bob", 4 * each})) })
 		synctest.Wait()
 		h.wakeAll(t, &wakes, "equal", 1, 4*each)
 		for i := range 6 {
 			id := chat.ID(fmt.Sprint("small", i))
-			wakes.Go(func() { must(t, h.wake(ctx, id, Place{"cyd", each})) })
+			wakes.Go(func() { must.Do(t, h.wake(ctx, id, Place{"cyd", each})) })
 		}
 		time.Sleep(minIdle / 2)
 		last := string(h.started[len(h.started)-1])
-		if len(h.started) != 4 || h.started[0] != "used" || !strings.HasPrefix(last, "small") {
-			t.Errorf("before the large one started %q", h.started)
-		}
+		expect.True(t, len(h.started) == 4 && h.started[0] == "used" && strings.HasPrefix(last, "small"),
+			"before the large one started %q", h.started)
 		wakes.Wait()
 		at := slices.Index(h.started, "large")
-		if at != 4 || len(h.started) != 9 || h.memory > 8*each {
-			t.Errorf("started %q", h.started)
-		}
+		expect.True(t, at == 4 && len(h.started) == 9 && h.memory <= 8*each, "started %q", h.started)
 	})
 }
 
@@ -342,9 +331,9 @@ func TestGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newStarter(Options{MaxMemory: 4 * each})
 		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
-		must(t, h.wake(ctx, "grows", Place{"ada", each}))
-		must(t, h.wake(ctx, "idle", Place{"bob", each}))
-		must(t, h.wake(ctx, "works", Place{"bob", each}))
+		must.Do(t, h.wake(ctx, "grows", Place{"ada", each}))
+		must.Do(t, h.wake(ctx, "idle", Place{"bob", each}))
+		must.Do(t, h.wake(ctx, "works", Place{"bob", each}))
 		h.works["grows"], h.works["works"] = true, true
 		time.Sleep(minIdle)
 		if _, err := h.Grow(ctx, "grows", Place{"ada", 4 * each}); !errors.Is(err, chat.ErrBusy) ||
@@ -352,13 +341,9 @@ func TestGrow(t *testing.T) {
 			t.Errorf("too much: %v, asleep are %q", err, h.slept)
 		}
 		done, err := h.Grow(ctx, "grows", Place{"ada", 2 * each})
-		if err != nil || len(h.slept) > 0 {
-			t.Fatalf("what fits: %v, asleep are %q", err, h.slept)
-		}
+		must.True(t, err == nil && len(h.slept) == 0, "what fits: %v, asleep are %q", err, h.slept)
 		h.works["idle"] = true
-		if err := h.wake(ctx, "other", Place{"bob", each}); !errors.Is(err, chat.ErrBusy) {
-			t.Errorf("beside it: %v", err)
-		}
+		expect.Is(t, h.wake(ctx, "other", Place{"bob", each}), chat.ErrBusy, "beside it")
 		h.works["idle"] = false
 		done()
 		if err := h.wake(ctx, "other", Place{"bob", each}); err != nil || len(h.slept) > 0 {
@@ -366,9 +351,8 @@ func TestGrow(t *testing.T) {
 		}
 		time.Sleep(minIdle)
 		done, err = h.Grow(ctx, "grows", Place{"ada", 3 * each})
-		if err != nil || !slices.Equal(h.slept, []chat.ID{"idle", "other"}) {
-			t.Fatalf("with room made: %v, asleep are %q", err, h.slept)
-		}
+		must.True(t, err == nil && slices.Equal(h.slept, []chat.ID{"idle", "other"}),
+			"with room made: %v, asleep are %q", err, h.slept)
 		done()
 	})
 }

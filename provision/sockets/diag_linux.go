@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +22,7 @@ const (
 
 	tcpListen  = 10
 	everyState = 0xffffffff
-	nlHeader   = 16
+	nlHeader   = unix.SizeofNlMsghdr
 )
 
 // Fields of SK_MEMINFO (linux/sock_diag.h).
@@ -96,28 +97,26 @@ func dump(fd int, k kind, buf []byte, see func(entry)) error {
 
 // messages reads one datagram of netlink(7).
 func (k kind) messages(b []byte, see func(entry)) (done bool, err error) {
-	for len(b) >= nlHeader {
-		size := int(binary.NativeEndian.Uint32(b))
-		if size < nlHeader || size > len(b) {
-			return false, fmt.Errorf("cannot read the sockets of family %d: a message of %d bytes in %d",
-				k.family, size, len(b))
-		}
-		switch binary.NativeEndian.Uint16(b[4:]) {
+	all, err := syscall.ParseNetlinkMessage(b)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the sockets of family %d: %w", k.family, err)
+	}
+	for _, m := range all {
+		switch m.Header.Type {
 		case unix.NLMSG_DONE:
 			return true, nil
 		case unix.NLMSG_ERROR:
-			if size < nlHeader+4 {
+			if len(m.Data) < 4 {
 				return false, fmt.Errorf("cannot read the sockets of family %d: an error of %d bytes",
-					k.family, size)
+					k.family, len(m.Data))
 			}
-			errno := unix.Errno(-int32(binary.NativeEndian.Uint32(b[nlHeader:])))
+			errno := unix.Errno(-int32(binary.NativeEndian.Uint32(m.Data)))
 			return false, fmt.Errorf("cannot list the sockets of family %d: %w", k.family, errno)
 		case sockDiagByFamily:
-			if size >= nlHeader+k.size {
-				see(k.entry(b[nlHeader:size]))
+			if len(m.Data) >= k.size {
+				see(k.entry(m.Data))
 			}
 		}
-		b = b[min(len(b), (size+3)&^3):]
 	}
 	return false, nil
 }

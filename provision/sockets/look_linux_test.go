@@ -7,57 +7,40 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
 
-func needsRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root")
-	}
-}
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
+)
 
 func ownRoom(t testing.TB) *room {
 	t.Helper()
-	r, err := open(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(open(os.Getpid()))(t)
 	t.Cleanup(func() { r.close() })
 	return r
 }
 
 // The list has the data in a uid's sockets under that uid, and no other's.
 func TestProbe(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it joins a network")
 	const uid = 1879113728
 	said, err := Probe(os.Getpid(), uid)
 	if err != nil || !strings.HasPrefix(said, "65536 bytes") {
 		t.Fatal(said, err)
 	}
 	found, err := ownRoom(t).look()
-	if err != nil || found.ByUID[uid].Sockets != 0 {
-		t.Errorf("after the probe: %+v, %v", found.ByUID[uid], err)
-	}
+	expect.True(t, err == nil && found.ByUID[uid].Sockets == 0,
+		"after the probe: %+v, %v", found.ByUID[uid], err)
 }
 
 // A socket that was unbound again is in no list, but is counted, and found by the process that
 // has it open.
 func TestUnlisted(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it joins a network")
 	r := ownRoom(t)
-	before, err := r.look()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(r.look())(t)
 	const many = 50
 	for range many {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fd := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 		t.Cleanup(func() { unix.Close(fd) })
 	}
 	after, err := r.look()
@@ -66,9 +49,8 @@ func TestUnlisted(t *testing.T) {
 	}
 	own := []int{os.Getpid()}
 	u := unlistedOf(own, after.Inodes, maxDescriptors)
-	if u.Sockets < many || u.rest != 0 || u.Bytes != uint64(u.Sockets)*socketCost {
-		t.Errorf("this process has %+v, want %d empty ones", u, many)
-	}
+	expect.True(t, u.Sockets >= many && u.rest == 0 && u.Bytes == uint64(u.Sockets)*socketCost,
+		"this process has %+v, want %d empty ones", u, many)
 	if u := unlistedOf(own, after.Inodes, 30); u.Sockets+u.rest > 30 {
 		t.Errorf("of 30 descriptors %+v", u)
 	}
@@ -79,39 +61,24 @@ func TestUnlisted(t *testing.T) {
 
 // TestUnlistedHold: a socket that was disconnected holds what came before.
 func TestUnlistedHold(t *testing.T) {
-	needsRoot(t)
+	must.Root(t, "it joins a network")
 	r := ownRoom(t)
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	lo := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: lo.Addr, Port: 9}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: lo.Addr, Port: 9}))
+	name := must.Get(unix.Getsockname(fd))(t)
 	lo.Port = name.(*unix.SockaddrInet4).Port
-	if err := unix.Connect(fd, lo); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Connect(fd, lo))
 	for range 4 {
-		if _, err := unix.Write(fd, make([]byte, 16<<10)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(unix.Write(fd, make([]byte, 16<<10)))(t)
 	}
 	var none unix.RawSockaddr // AF_UNSPEC
 	if _, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&none)),
 		unsafe.Sizeof(none)); e != 0 {
 		t.Fatal(e)
 	}
-	found, err := r.look()
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(r.look())(t)
 	if u := unlistedOf([]int{os.Getpid()}, found.Inodes, maxDescriptors); u.Bytes < 64<<10 {
 		t.Errorf("it holds %d bytes, want 64 KiB", u.Bytes)
 	}
@@ -127,16 +94,10 @@ func TestSum(t *testing.T) {
 		{uid: 9, port: 80}, // TIME_WAIT
 	}, 7)
 	for uid, want := range map[uint32]uint64{7: 100 + 2*socketCost, 0: 10 + socketCost, 8: 1 + socketCost, 9: 0} {
-		if got := found.ByUID[uid].Bytes; got != want {
-			t.Errorf("uid %d holds %d, want %d", uid, got, want)
-		}
+		expect.Equal(t, found.ByUID[uid].Bytes, want, "uid %d holds", uid)
 	}
-	if found.All.Sockets != 4 || found.Unlisted != 3 || !found.Inodes[12] {
-		t.Errorf("%+v", found)
-	}
-	if sum(nil, -1).Unlisted != 0 {
-		t.Error("fewer sockets than none are unlisted")
-	}
+	expect.True(t, found.All.Sockets == 4 && found.Unlisted == 3 && found.Inodes[12], "%+v", found)
+	expect.True(t, sum(nil, -1).Unlisted == 0, "fewer sockets than none are unlisted")
 }
 
 // Messages of netlink are read to their end, and none past it.
@@ -181,24 +142,15 @@ func TestParseLocks(t *testing.T) {
 		"4: POSIX  ADVISORY  READ 3568 fd:00:2548663 128 128\n" +
 		"5: POSIX  ADVISORY  RE"
 	got, err := parseLocks(strings.NewReader(text))
-	if err != nil || len(got) != 2 || got[3568] != 2 || got[3569] != 1 {
-		t.Errorf("%v, %v", got, err)
-	}
+	expect.True(t, err == nil && len(got) == 2 && got[3568] == 2 && got[3569] == 1, "%v, %v", got, err)
 }
 
 // TestLocks finds a lock of this process.
 func TestLocks(t *testing.T) {
-	f, err := os.Create(t.TempDir() + "/lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(t.TempDir() + "/lock"))(t)
 	defer f.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 1, Len: 1}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock))
 	got, err := recordLocks()
-	if err != nil || got[os.Getpid()] == 0 {
-		t.Errorf("%v, %v", got, err)
-	}
+	expect.True(t, err == nil && got[os.Getpid()] != 0, "%v, %v", got, err)
 }

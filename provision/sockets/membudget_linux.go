@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // room is the network namespace of a process, for as long as the namespace lives. It
@@ -120,11 +121,12 @@ func (r *room) look() (listing, error) {
 
 // diag is a socket to ask for sockets by, in the namespace.
 func (r *room) diag() (fd int, err error) {
-	err = onThread(func() (same bool, err error) {
-		return r.within(func() (err error) {
-			fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	err = sys.OnThread(func() error {
+		if err := r.join(); err != nil {
 			return err
-		})
+		}
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+		return err
 	})
 	if err != nil {
 		return -1, fmt.Errorf("cannot ask for the sockets of process %d: %w", r.pid, err)
@@ -132,43 +134,14 @@ func (r *room) diag() (fd int, err error) {
 	return fd, nil
 }
 
-// onThread calls f on a thread of its own, which ends unless f returns that it is unchanged. It
-// is never the main thread, which cannot end and which /proc/PID shows for the whole daemon.
-func onThread(f func() (same bool, err error)) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			done <- onThread(f)
-			runtime.UnlockOSThread()
-			return
-		}
-		same, err := f()
-		if same {
-			runtime.UnlockOSThread()
-		}
-		done <- err
-	}()
-	return <-done
-}
-
-// within calls f in the namespace. The thread is its old self afterwards if same is true.
-func (r *room) within(f func() error) (same bool, err error) {
-	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// join puts the calling thread, which ends afterwards, into the namespace.
+func (r *room) join() error {
+	ns, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", r.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return true, err
+		return err
 	}
-	defer unix.Close(own)
-	theirs, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", r.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return true, err
-	}
-	defer unix.Close(theirs)
-	if err := unix.Setns(theirs, unix.CLONE_NEWNET); err != nil {
-		return true, err
-	}
-	err = f()
-	return unix.Setns(own, unix.CLONE_NEWNET) == nil, err
+	defer unix.Close(ns)
+	return unix.Setns(ns, unix.CLONE_NEWNET)
 }
 
 // sum adds up the entries. A connection that was not accepted has no uid, and counts for the uid

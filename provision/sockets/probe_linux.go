@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // probeBytes is what a probe leaves in its sockets.
@@ -30,11 +32,11 @@ func (r *room) probe(uid uint32) (string, error) {
 		return "", err
 	}
 	var after listing
-	err = onThread(func() (same bool, err error) {
-		_, err = r.within(func() error {
-			return withSockets(uid, func() (err error) { after, err = r.look(); return err })
-		})
-		return false, err // it has another uid now
+	err = sys.OnThread(func() error {
+		if err := r.join(); err != nil {
+			return err
+		}
+		return withSockets(uid, func() (err error) { after, err = r.look(); return err })
 	})
 	if err != nil {
 		return "", err

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // reports is what a watch asked to end, with the reasons.
@@ -44,9 +46,8 @@ func TestCheck(t *testing.T) {
 			near := ended.watch().check(s, usage{Sockets: 5, Bytes: test.holds}, test.unlisted)
 			why := ended["a"]
 			right := (why == "") == (test.why == "") && strings.Contains(why, test.why)
-			if near != test.near || !right {
-				t.Errorf("near %t, ended for %q, want %t, %q", near, why, test.near, test.why)
-			}
+			expect.True(t, near == test.near && right,
+				"near %t, ended for %q, want %t, %q", near, why, test.near, test.why)
 		})
 	}
 }
@@ -54,10 +55,7 @@ func TestCheck(t *testing.T) {
 // TestDue: a network is listed when it has grown, when some session is near its share, and now and
 // then.
 func TestDue(t *testing.T) {
-	stat, err := os.Create(t.TempDir() + "/sockstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stat := must.Get(os.Create(t.TempDir() + "/sockstat"))(t)
 	defer stat.Close()
 	n := &network{room: &room{stat: stat}}
 	for i, step := range []struct {
@@ -76,9 +74,7 @@ func TestDue(t *testing.T) {
 		{2*fewSockets + 1, grownPages + 1, 25, false, true}, // the least since the last list counts
 	} {
 		text := fmt.Sprintf("sockets: used %6d\nTCP: inuse 1 mem %6d\n", step.sockets, step.pages)
-		if _, err := stat.WriteAt([]byte(text), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(stat.WriteAt([]byte(text), 0))(t)
 		n.near = step.near
 		if got, err := (&watch{round: step.round}).due(n); got != step.want || err != nil {
 			t.Errorf("step %d: %t, %v, want %t", i, got, err, step.want)
@@ -88,23 +84,17 @@ func TestDue(t *testing.T) {
 
 // TestManyLocks ends the session whose uid has more record locks than maxLocks, and no other.
 func TestManyLocks(t *testing.T) {
-	f, err := os.Create(t.TempDir() + "/lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(t.TempDir() + "/lock"))(t)
 	defer f.Close()
 	// Not side by side: the kernel would make them one. A few more: it may leave some out of a list
 	// that changes while it is read in parts.
 	for i := range maxLocks + 500 {
 		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(2 * i), Len: 1}
-		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock))
 	}
 	ended, own := reports{}, uint32(os.Getuid())
 	all := []Session{{Chat: "own", UID: own}, {Chat: "other", UID: own + 1}}
-	err = ended.watch().lookAtLocks(all)
-	if err != nil || len(ended) != 1 || !strings.Contains(ended["own"], "10000 record locks") {
-		t.Errorf("ended %v: %v", ended, err)
-	}
+	err := ended.watch().lookAtLocks(all)
+	expect.True(t, err == nil && len(ended) == 1 && strings.Contains(ended["own"], "10000 record locks"),
+		"ended %v: %v", ended, err)
 }

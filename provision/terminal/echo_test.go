@@ -3,6 +3,8 @@ package terminal
 import (
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestEcho: the end of a text is found in what a program draws, in pieces and amid sequences, and
@@ -20,24 +22,17 @@ func TestEcho(t *testing.T) {
 		{"  \n", []string{"anything"}, true},
 		{"silent", nil, false},
 	} {
-		r, err := openRing(t.TempDir(), 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		must := func(text string) {
+		r := must.Get(openRing(t.TempDir(), 1<<20))(t)
+		add := func(text string) {
 			t.Helper()
-			if err := r.append([]byte(text)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.append([]byte(text)))
 		}
-		must("what was there before: " + c.text)
+		add("what was there before: " + c.text)
 		_, before, _ := r.bounds()
 		e := newEcho(before, c.text)
 		for _, piece := range c.drawn {
-			must(piece)
-			if !e.read(r) {
-				t.Fatal("cannot read the log")
-			}
+			add(piece)
+			must.True(t, e.read(r), "cannot read the log")
 		}
 		began := time.Now()
 		due := e.due(began).Sub(began)

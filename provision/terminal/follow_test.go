@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestFollow: a follower gets each byte once, from where it asked, with no character cut, and
@@ -32,23 +34,16 @@ func TestFollow(t *testing.T) {
 	var text strings.Builder
 	for text.Len() < len(said(long)) {
 		p := <-pieces
-		if strings.ContainsRune(p.Text, 0xFFFD) || p.Base64 != nil {
-			t.Fatalf("a character is cut: a piece ends with %q", p.Text[max(0, len(p.Text)-8):])
-		}
+		must.True(t, !strings.ContainsRune(p.Text, 0xFFFD) && p.Base64 == nil,
+			"a character is cut: a piece ends with %q", p.Text[max(0, len(p.Text)-8):])
 		text.WriteString(p.Text)
 	}
-	if text.String() != string(said(long)) {
-		t.Errorf("%d bytes came, want %d", text.Len(), len(said(long)))
-	}
+	expect.True(t, text.String() == string(said(long)), "%d bytes came, want %d", text.Len(), len(said(long)))
 	if _, err := logs.Terminal("a", nil, nil); err != nil { // somebody who is slow to leave
 		t.Fatal(err)
 	}
-	if err := logs.Remove("a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a follower of a removed log: %v", err)
-	}
+	must.Do(t, logs.Remove("a"))
+	expect.Is(t, <-ended, chat.ErrNotFound, "a follower of a removed log")
 	if p, err := logs.Piece("a", -1); err != nil || p.End != 0 {
 		t.Errorf("the log of the next chat of that id: %+v, %v", p, err)
 	}
@@ -64,28 +59,16 @@ func TestFollowEnds(t *testing.T) {
 	}
 	leave()
 	err := logs.Follow(ctx, "a", -1, func(chat.Log) error { return nil })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that is gone: %v", err)
-	}
-	if _, err := logs.Piece("a", 1); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a cursor after the end: %v", err)
-	}
-	if len(logs.books) > 0 {
-		t.Errorf("logs that nobody uses: %v", logs.books)
-	}
+	expect.True(t, errors.Is(err, context.Canceled), "a caller that is gone: %v", err)
+	expect.Is(t, expect.Err(logs.Piece("a", 1)), chat.ErrInvalid, "a cursor after the end")
+	expect.True(t, len(logs.books) == 0, "logs that nobody uses: %v", logs.books)
 }
 
 // TestRemoveWhatIsNoLog: what stands in the place of a log goes, too, or the chat could not.
 func TestRemoveWhatIsNoLog(t *testing.T) {
 	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
 	path := filepath.Join(logs.dir, "a")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := logs.Remove("a"); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
-	}
+	must.Do(t, os.WriteFile(path, nil, 0o600))
+	expect.NoError(t, logs.Remove("a"))
+	expect.Is(t, expect.Err(os.Lstat(path)), os.ErrNotExist, "it is still there")
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/safefs"
@@ -65,7 +68,13 @@ func (l *Logs) leave(b *book) {
 // Remove removes a chat's log, also a tree that took its place. Its readers get an error, and the
 // next chat of that id begins a new log.
 func (l *Logs) Remove(id chat.ID) error {
-	err := l.removeRing(id)
+	b, err := l.open(id)
+	if err == nil {
+		l.mu.Lock()
+		delete(l.books, id)
+		l.mu.Unlock()
+		err = b.ring.remove()
+	}
 	if err == nil {
 		return nil
 	}
@@ -73,18 +82,6 @@ func (l *Logs) Remove(id chat.ID) error {
 		return errors.Join(err, terr)
 	}
 	return nil
-}
-
-func (l *Logs) removeRing(id chat.ID) error {
-	b, err := l.open(id)
-	if err != nil {
-		return err
-	}
-	defer l.leave(b)
-	l.mu.Lock()
-	delete(l.books, id)
-	l.mu.Unlock()
-	return b.ring.remove()
 }
 
 // Say appends a line of chatd's to a chat's log. The screen, which is the chat's, does not show it.
@@ -106,9 +103,9 @@ func said(words string) []byte { return fmt.Appendf(nil, "\r\n[chatd: %s]\r\n", 
 // Record opens the fifo to which a session's terminal is written, for the chat's log.
 // [Recording.Keep] reads and closes it.
 func (l *Logs) Record(id chat.ID, fifo string) (*Recording, error) {
-	f, err := openFIFO(fifo)
+	f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read what a terminal prints: %w", err)
 	}
 	b, err := l.open(id)
 	if err != nil {
@@ -117,4 +114,27 @@ func (l *Logs) Record(id chat.ID, fifo string) (*Recording, error) {
 	r := &Recording{logs: l, book: b, fifo: f, over: make(chan struct{})}
 	b.recording.Store(r)
 	return r, nil
+}
+
+// All returns everything that is kept of a chat's log, at most [chat.LogSize] bytes.
+func (l *Logs) All(id chat.ID) ([]byte, error) {
+	b, err := l.open(id)
+	if err != nil {
+		return nil, err
+	}
+	defer l.leave(b)
+	start, end, _ := b.ring.bounds()
+	all := make([]byte, end-start)
+	n, _, err := b.ring.readAt(all, start)
+	return all[:n], err
+}
+
+// Refill gives a chat without a log what All returned of a former one.
+func (l *Logs) Refill(id chat.ID, text []byte) error {
+	b, err := l.open(id)
+	if err != nil {
+		return err
+	}
+	defer l.leave(b)
+	return b.ring.append(text)
 }

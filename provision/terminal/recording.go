@@ -3,7 +3,6 @@ package terminal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -38,25 +38,13 @@ func (l *Recording) Active() bool {
 	if l == nil {
 		return false
 	}
-	rc, err := l.fifo.SyscallConn()
-	if err != nil {
-		return false
-	}
-	open := false
-	err = rc.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd)}}
+	p := []unix.PollFd{{}}
+	err := sys.OnDescriptor(l.fifo, func(fd int) error {
+		p[0].Fd = int32(fd)
 		_, err := unix.Poll(p, 0)
-		open = err == nil && p[0].Revents&unix.POLLHUP == 0
+		return err
 	})
-	return err == nil && open
-}
-
-func openFIFO(fifo string) (*os.File, error) {
-	f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read what a terminal prints: %w", err)
-	}
-	return f, nil
+	return err == nil && p[0].Revents&unix.POLLHUP == 0
 }
 
 // largestFIFO bounds the content of a session's fifo: the default of /proc/sys/fs/pipe-max-size,
@@ -118,27 +106,26 @@ func (l *Recording) Keep(ctx context.Context, s Keeping) {
 // keepRest keeps the rest of the fifo, however late. A session that has ended prints no more, and
 // one that outlives this chatd keeps further output for the next.
 func (l *Recording) keepRest(r *ring, buf []byte) error {
-	rc, err := l.fifo.SyscallConn()
-	if err != nil {
-		return nil // closed
-	}
-	var kept error
-	_ = rc.Control(func(fd uintptr) { // closed, or kept is all there is to say
-		for left := largestFIFO; left > 0 && kept == nil; {
-			n, err := unix.Read(int(fd), buf[:min(len(buf), left)])
-			if errors.Is(err, unix.EINTR) {
+	err := sys.OnDescriptor(l.fifo, func(fd int) error {
+		for left := largestFIFO; left > 0; {
+			n, err := unix.Read(fd, buf[:min(len(buf), left)])
+			switch {
+			case errors.Is(err, unix.EINTR):
 				continue
+			case n <= 0:
+				return nil
 			}
-			if n <= 0 {
-				return
+			if err := r.append(buf[:n]); err != nil {
+				return err
 			}
-			kept, left = r.append(buf[:n]), left-n
+			left -= n
 		}
+		return nil
 	})
-	if errors.Is(kept, errRemoved) {
+	if errors.Is(err, errRemoved) || errors.Is(err, os.ErrClosed) {
 		return nil
 	}
-	return kept
+	return err
 }
 
 // keepState is the state between two reads.

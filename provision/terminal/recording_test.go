@@ -9,28 +9,21 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestLastOutputIsKept: what is in the fifo when a session has ended is kept, however late chatd
 // comes to read it.
 func TestLastOutputIsKept(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "log")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mkfifo(fifo, 0o600))
 	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
-	l, err := logs.Record("a", fifo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, err := os.OpenFile(fifo, os.O_WRONLY, 0) // a session of a chatd that ends still writes
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(logs.Record("a", fifo))(t)
+	writer := must.Get(os.OpenFile(fifo, os.O_WRONLY, 0))(t)
 	defer writer.Close()
-	if _, err := writer.WriteString("bye"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(writer.WriteString("bye"))(t)
 	if p, err := logs.Piece("a", -1); err != nil || !p.Recording {
 		t.Errorf("a terminal with a writer: %+v, %v", p, err)
 	}
@@ -41,9 +34,7 @@ func TestLastOutputIsKept(t *testing.T) {
 	if p, err := logs.Piece("a", 0); err != nil || p.Text != "bye" || p.Recording {
 		t.Errorf("%+v is kept, %v", p, err)
 	}
-	if len(logs.books) > 0 {
-		t.Errorf("logs that nobody uses: %v", logs.books)
-	}
+	expect.True(t, len(logs.books) == 0, "logs that nobody uses: %v", logs.books)
 }
 
 // TestPrintedCounts: what is printed all the time counts as use every few seconds, and not at the

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +58,7 @@ func openRing(dir string, size int64) (*ring, error) {
 		}
 		r.files = append(r.files, f)
 	}
-	slices.SortFunc(r.files, func(a, b ringFile) int { return int(min(1, max(-1, a.from-b.from))) })
+	slices.SortFunc(r.files, func(a, b ringFile) int { return cmp.Compare(a.from, b.from) })
 	for i := len(r.files) - 1; i > 0; i-- {
 		if r.files[i-1].end() != r.files[i].from { // the end of a file was lost
 			return r, r.drop(i)
@@ -164,26 +165,20 @@ func (r *ring) readAt(p []byte, cursor int64) (n int, from int64, err error) {
 	if r.removed {
 		return 0, cursor, fmt.Errorf("cannot read the log: %w", errRemoved)
 	}
+	if len(r.files) > 0 {
+		cursor = max(cursor, r.files[0].from)
+	}
 	for _, f := range r.files {
-		cursor = max(cursor, f.from)
-		if cursor < f.end() && n == 0 {
-			from = cursor
+		at := cursor + int64(n)
+		if at >= f.end() || n == len(p) {
+			continue
 		}
-		for n < len(p) && cursor < f.end() {
-			m, err := r.readFile(f, p[n:min(int64(len(p)), int64(n)+f.end()-cursor)], cursor)
-			n, cursor = n+m, cursor+int64(m)
-			if err != nil {
-				return n, from, fmt.Errorf("cannot read the log: %w", err)
-			}
-		}
-		if n == len(p) {
-			break
+		m, err := r.readFile(f, p[n:min(int64(len(p)), int64(n)+f.end()-at)], at)
+		if n += m; err != nil {
+			return n, cursor, fmt.Errorf("cannot read the log: %w", err)
 		}
 	}
-	if n == 0 {
-		from = cursor
-	}
-	return n, from, nil
+	return n, cursor, nil
 }
 
 // readFile reads all of p; the lock is held, so that the file is not removed meanwhile.

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -19,18 +21,10 @@ import (
 func recorded(t *testing.T, logs *Logs) *Terminal {
 	t.Helper()
 	fifo := filepath.Join(t.TempDir(), "log")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := logs.Record("a", fifo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mkfifo(fifo, 0o600))
+	r := must.Get(logs.Record("a", fifo))(t)
 	t.Cleanup(func() { _ = r.fifo.Close() })
-	term, err := logs.Terminal("a", nil, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	term := must.Get(logs.Terminal("a", nil, r))(t)
 	return term
 }
 
@@ -54,17 +48,14 @@ func TestOneWaits(t *testing.T) {
 		ended <- err
 	}()
 	<-typing
-	if !logs.InUse("a") || logs.InUse("b") {
-		t.Error("nobody waits, or in another chat")
-	}
+	expect.True(t, logs.InUse("a") && !logs.InUse("b"), "nobody waits, or in another chat")
 	do := func(func(bool)) (tmux.Front, error) {
 		t.Error("two type and wait")
 		return tmux.Front{}, nil
 	}
 	_, err := term.Answered(t.Context(), in(time.Millisecond), nil, do)
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), errWaited.Error()) {
-		t.Errorf("a second caller: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), errWaited.Error()),
+		"a second caller: %v", err)
 	close(answer)
 	if err := <-ended; err != failed {
 		t.Errorf("a failure to type: %v", err)
@@ -75,38 +66,21 @@ func TestOneWaits(t *testing.T) {
 // the caller waits for nothing.
 func TestTypingIsUse(t *testing.T) {
 	logs := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler))
-	if logs.InUse("a") {
-		t.Error("nobody has opened it")
-	}
-	term, err := logs.Terminal("a", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := logs.Terminal("a", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.True(t, !logs.InUse("a"), "nobody has opened it")
+	term := must.Get(logs.Terminal("a", nil, nil))(t)
+	other := must.Get(logs.Terminal("a", nil, nil))(t)
 	other.Close()
-	if !logs.InUse("a") || logs.InUse("b") {
-		t.Error("nobody uses it, or another chat's")
-	}
+	expect.True(t, logs.InUse("a") && !logs.InUse("b"), "nobody uses it, or another chat's")
 	term.Close()
-	if logs.InUse("a") {
-		t.Error("somebody uses it")
-	}
+	expect.True(t, !logs.InUse("a"), "somebody uses it")
 }
 
 // TestWaitUnrecorded: a wait without a recording is refused.
 func TestWaitUnrecorded(t *testing.T) {
-	term, err := NewLogs(t.TempDir(), slog.New(slog.DiscardHandler)).Terminal("a", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = term.Answered(t.Context(), chat.Input{Wait: &chat.Wait{}}, nil,
+	term := must.Get(NewLogs(t.TempDir(), slog.New(slog.DiscardHandler)).Terminal("a", nil, nil))(t)
+	_, err := term.Answered(t.Context(), chat.Input{Wait: &chat.Wait{}}, nil,
 		func(func(bool)) (tmux.Front, error) { t.Error("it types"); return tmux.Front{}, nil })
-	if !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("a wait for what nobody keeps: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrWrongPhase), "a wait for what nobody keeps: %v", err)
 }
 
 // TestTypeInTurns: two callers, each with a terminal of the chat, never type at the same time.
@@ -119,10 +93,7 @@ func TestTypeInTurns(t *testing.T) {
 		return nil, errors.New("no server")
 	})
 	typing := func(ctx context.Context) chan error {
-		term, err := logs.Terminal("a", server, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		term := must.Get(logs.Terminal("a", server, nil))(t)
 		ended := make(chan error, 1)
 		go func() {
 			defer term.Close()
@@ -141,9 +112,7 @@ func TestTypeInTurns(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	leave()
-	if err := <-second; !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a caller that left before its turn: %v", err)
-	}
+	expect.Is(t, <-second, chat.ErrBusy, "a caller that left before its turn")
 	close(answer)
 	if err := <-first; err == nil || errors.Is(err, chat.ErrBusy) {
 		t.Errorf("a server that is not there: %v", err)

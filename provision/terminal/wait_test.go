@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/tmux"
 )
 
@@ -16,14 +18,10 @@ func TestEnters(t *testing.T) {
 		{Enter: true}, {Text: "true\n"}, {Text: "true\r"}, {Keys: []string{"Up", "Enter"}}, {Keys: []string{"enter"}}, {Keys: []string{"return"}},
 		{Keys: []string{"C-c"}}, {Keys: []string{"ctrl-c"}}, {Keys: []string{"ctrl-m"}}, {Keys: []string{"alt-enter"}}, {Keys: []string{"alt-ctrl-j"}},
 	} {
-		if !enters(in) {
-			t.Errorf("%+v enters nothing", in)
-		}
+		expect.True(t, enters(in), "%+v enters nothing", in)
 	}
 	for _, in := range []chat.Input{{Text: "enter"}, {Keys: []string{"up", "f1", "x", "alt-x", "shift-tab"}}} {
-		if enters(in) {
-			t.Errorf("%+v enters something", in)
-		}
+		expect.True(t, !enters(in), "%+v enters something", in)
 	}
 }
 
@@ -45,23 +43,16 @@ func TestVisible(t *testing.T) {
 		for _, piece := range c.pieces {
 			got = w.visible([]byte(piece)) || got
 		}
-		if got != c.want {
-			t.Errorf("%q is visible: %t, want %t", c.pieces, got, c.want)
-		}
+		expect.True(t, got == c.want, "%q is visible: %t, want %t", c.pieces, got, c.want)
 	}
 }
 
 // TestScreenAheadOfTheLog: what the screen showed of a pattern is in the answer, also where the log
 // has it later, and the screen has something else by then.
 func TestScreenAheadOfTheLog(t *testing.T) {
-	log, err := openRing(t.TempDir(), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(openRing(t.TempDir(), 1<<20))(t)
 	add := func(text string) {
-		if err := log.append([]byte(text)); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, log.append([]byte(text)))
 	}
 	looks := 0
 	w := waiter{ring: log, until: chat.UntilScreen, shows: func() bool {
@@ -81,10 +72,7 @@ func TestScreenAheadOfTheLog(t *testing.T) {
 // waits for its first prompt, so that this does not count as the answer. It is waited for once.
 func TestFirstPromptIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, err := openRing(t.TempDir(), 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := must.Get(openRing(t.TempDir(), 1<<20))(t)
 		await := func(l *Recording, most time.Duration) {
 			begin := time.Now()
 			l.awaitPrompt(t.Context(), log)
@@ -96,9 +84,7 @@ func TestFirstPromptIsLate(t *testing.T) {
 		go func() {
 			time.Sleep(3 * time.Second)
 			l.look([]tmux.Mark{{Kind: 'A'}, {Kind: 'B'}})
-			if err := log.append([]byte("$ ")); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, log.append([]byte("$ ")))
 		}()
 		await(l, 3*time.Second)
 		silent := new(Recording)

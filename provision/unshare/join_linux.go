@@ -30,45 +30,22 @@ func Try(t Trees) error {
 	})
 }
 
-// Process is a process that the caller holds by pidfd.
-type Process struct {
-	PID int
-	// Alive is called after files are opened by PID: if true, they are those of the process.
-	Alive func() bool
-}
-
 // In calls act on a thread in the mount namespace of p, which must not be the host's.
-func In(p Process, act func() error) error {
-	ns, err := p.openMounts()
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	return sys.OnThread(func() error {
-		err := unix.Unshare(unix.CLONE_FS) // setns(2) wants it
-		if err == nil {
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot join the mount namespace of process %d: %w", p.PID, err)
-		}
-		return act()
-	})
-}
-
-func (p Process) openMounts() (*os.File, error) {
+func In(p *sys.ProcessHandle, act func() error) error {
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", p.PID))
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the mount namespace of process %d: %w", p.PID, err)
+		return fmt.Errorf("cannot open the mount namespace of process %d: %w", p.PID, err)
 	}
-	if err := p.refuseHost(ns); err != nil {
-		return nil, errors.Join(err, ns.Close())
+	defer ns.Close()
+	if err := refuseHost(p, ns); err != nil {
+		return err
 	}
-	return ns, nil
+	return sys.InMountNamespace(ns, act)
 }
 
-// refuseHost refuses the mount namespaces of the host, in which every process would see a mount.
-func (p Process) refuseHost(ns *os.File) error {
+// refuseHost refuses the mount namespaces of the host, in which every process would see a mount. ns
+// is that of p if p lives afterwards.
+func refuseHost(p *sys.ProcessHandle, ns *os.File) error {
 	theirs, err := ns.Stat()
 	if err != nil {
 		return fmt.Errorf("cannot look at the mount namespace of process %d: %w", p.PID, err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestPlan: neighbouring paths share one layer, no layer holds an empty directory, mounts
@@ -31,9 +33,7 @@ func TestPlan(t *testing.T) {
 		for _, p := range trees.plan(c.sources) {
 			got = append(got, fmt.Sprintf("%s < %s", p.path, p.lower))
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%v: got %q, want %q", c.sources, got, c.want)
-		}
+		expect.True(t, slices.Equal(got, c.want), "%v: got %q, want %q", c.sources, got, c.want)
 	}
 	if got := trees.below("/srv/data"); !slices.Equal(got, []string{"/srv/data/deep"}) {
 		t.Errorf("mounts below /srv/data: %q", got)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // maskedFiles and maskedDirs are the host-wide counters in /proc that ordinary programs do not
@@ -29,7 +31,7 @@ var (
 
 // Mask masks, in the session of p, counters of the whole host: files and directories appear
 // empty. /proc/sys becomes read-only.
-func Mask(p Process) error { return In(p, mask) }
+func Mask(p *sys.ProcessHandle) error { return In(p, mask) }
 
 // maskFlags are those of every mount over /proc.
 const maskFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC

@@ -12,18 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStageNarrows: bubblewrap's namespace has only the mounts of the host that lead to a session's
 // paths or lie below them. Where the small tree would show something else, as over a link in a
 // mount that no other path needs, all mounts stay.
 func TestStageNarrows(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-		}
-		t.Skip("SKIPPED: needs root, to mount")
-	}
+	must.Root(t, "it mounts")
 	for name, tt := range map[string]struct {
 		shared, through string
 		want            string // of used, used/in, other, and what is shared
@@ -53,15 +50,9 @@ func TestStageNarrows(t *testing.T) {
 					return err
 				})
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Join(got, " "); got != tt.want {
-				t.Errorf("mounts are %q, want %q", got, tt.want)
-			}
-			if tt.shared == "link" && same != "other" {
-				t.Errorf("over the link is %q", same)
-			}
+			must.Do(t, err)
+			expect.Equal(t, strings.Join(got, " "), tt.want, "mounts are")
+			expect.True(t, tt.shared != "link" || same == "other", "over the link is %q", same)
 		})
 	}
 }
@@ -77,9 +68,7 @@ func TestNeeded(t *testing.T) {
 		},
 	}
 	want := "/proc /proc/sys/fs/binfmt_misc /run /srv /srv/homes/a/disk /sys /sys/fs/cgroup /usr/local"
-	if got := strings.Join(trees.needed(), " "); got != want {
-		t.Errorf("needed are %s, want %s", got, want)
-	}
+	expect.Equal(t, strings.Join(trees.needed(), " "), want, "needed are")
 }
 
 // smallHost mounts used, used/in and other in base, with links to them.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // MaxTerminals is how many pseudoterminals a session may have open.
@@ -14,8 +16,8 @@ const MaxTerminals = 64
 
 // BoundTerminals bounds the devpts of the session of p. The kernel resets every option that is
 // not named here to its default, so the list has all options with which bubblewrap mounts it.
-func BoundTerminals(p Process) error {
-	err := p.reconfigure("/dev/pts", unix.DEVPTS_SUPER_MAGIC,
+func BoundTerminals(p *sys.ProcessHandle) error {
+	err := reconfigure(p, "/dev/pts", unix.DEVPTS_SUPER_MAGIC,
 		[][2]string{{"mode", "620"}, {"ptmxmode", "666"}, {"max", strconv.Itoa(MaxTerminals)}})
 	if err != nil {
 		return fmt.Errorf("cannot bound the terminals of process %d: %w", p.PID, err)
@@ -25,10 +27,10 @@ func BoundTerminals(p Process) error {
 
 // Refresh makes the session's overlays drop unused cached names. mounts are paths of the
 // session at which overlays are mounted, one of each.
-func Refresh(p Process, mounts []string) error {
+func Refresh(p *sys.ProcessHandle, mounts []string) error {
 	var errs []error
 	for _, m := range mounts {
-		if err := p.reconfigure(m, unix.OVERLAYFS_SUPER_MAGIC, [][2]string{{"ro", ""}}); err != nil {
+		if err := reconfigure(p, m, unix.OVERLAYFS_SUPER_MAGIC, [][2]string{{"ro", ""}}); err != nil {
 			errs = append(errs,
 				fmt.Errorf("cannot refresh %s in the session of process %d: %w", m, p.PID, err))
 		}
@@ -39,7 +41,7 @@ func Refresh(p Process, mounts []string) error {
 // reconfigure remounts the file system at a path of the session, which must be of that
 // kind. A remount drops unused cached names, whatever the options. The chat may own the way to
 // the path, so reconfigure follows no link, and checks the opened file.
-func (p Process) reconfigure(at string, kind int64, options [][2]string) error {
+func reconfigure(p *sys.ProcessHandle, at string, kind int64, options [][2]string) error {
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", p.PID),
 		unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -49,10 +51,7 @@ func (p Process) reconfigure(at string, kind int64, options [][2]string) error {
 	if !p.Alive() {
 		return unix.ESRCH
 	}
-	fd, err := unix.Openat2(root, strings.TrimPrefix(at, "/"), &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, err := sys.OpenBeneath(root, strings.TrimPrefix(at, "/"), unix.O_PATH)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
 )
 
 var exposing = plan.View{User: "chat-x", UID: 7, Home: "/srv/h", Tmp: "/t", VarTmp: "/v", Shim: "/s", ShimDir: "/sd", BinDir: "/bd",
@@ -21,7 +22,7 @@ var exposing = plan.View{User: "chat-x", UID: 7, Home: "/srv/h", Tmp: "/t", VarT
 // TestDescribeConfinement: a plan lists what it enforces, without the values of the environment.
 func TestDescribeConfinement(t *testing.T) {
 	p := exposing.Plan("/srv/h", 2, []string{"sh"}, []string{"SECRET=of the caller"})
-	got := describe(exposing, p)
+	got := Start{View: exposing, Plan: p}.Describe()
 	if !slices.Contains(got.Env, "SECRET") || !slices.Contains(got.Env, "HOME") || slices.ContainsFunc(got.Env, func(e string) bool { return strings.Contains(e, "=") }) {
 		t.Errorf("env %q", got.Env)
 	}
@@ -29,16 +30,15 @@ func TestDescribeConfinement(t *testing.T) {
 		t.Errorf("namespaces %q", got.Namespaces)
 	}
 	for _, call := range []string{"ioctl", "socket", "clone", "mknodat"} {
-		if !slices.Contains(got.SeccompConditional, call) {
-			t.Errorf("%s is not checked: %q", call, got.SeccompConditional)
-		}
+		expect.True(t, slices.Contains(got.SeccompConditional, call),
+			"%s is not checked: %q", call, got.SeccompConditional)
 	}
 	if !slices.Contains(got.Seccomp, "mount") || !slices.Contains(got.Landlock, chat.PathRight{Right: "exec", Path: "/opt/tools"}) || len(got.Mounts) != len(exposing.Mounts()) {
 		t.Errorf("%+v", got)
 	}
 	v := exposing
 	v.Without = []chat.LayerName{chat.LayerLandlock, chat.LayerSeccomp, chat.LayerNetwork}
-	got = describe(v, v.Plan("/", 2, []string{"sh"}, nil))
+	got = Start{View: v, Plan: v.Plan("/", 2, []string{"sh"}, nil)}.Describe()
 	if len(got.Landlock)+len(got.Seccomp) > 0 || slices.Contains(got.Namespaces, "net") || len(got.Without) != 3 {
 		t.Errorf("%+v", got)
 	}

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/landlock"
 )
 
 // Start is what a session starts from.
@@ -25,16 +27,33 @@ type Start struct {
 	Notes []string
 }
 
-// Describe tells what the session sees, and how it is confined.
+// Describe tells what the session sees, and how it is confined: the entries behind bwrap's arguments,
+// and the rules and the names of the environment to which its first process confines itself.
 func (s Start) Describe() chat.Plan {
-	out := describe(s.View, s.Plan)
-	out.ID, out.Profile = s.Chat, s.Profile
-	out.Notes = append(out.Notes, s.Notes...)
+	v, p := s.View, s.Plan
+	out := chat.Plan{
+		ID: s.Chat, Profile: s.Profile,
+		User: v.User, UID: v.UID, Mounts: v.Mounts(), Landlock: []chat.PathRight{},
+		LandlockABI: p.MinABI, Env: make([]string, len(p.Env)),
+		Network: v.Network, Namespaces: v.Namespaces(), Seccomp: []string{}, SeccompConditional: []string{},
+		Without: append([]chat.LayerName{}, p.Without...), Notes: append([]string{}, s.Notes...),
+	}
+	for i, e := range p.Env {
+		out.Env[i], _, _ = strings.Cut(e, "=")
+	}
+	slices.Sort(out.Env)
+	if !p.LeavesOut(chat.LayerSeccomp) {
+		out.Seccomp = slices.Sorted(slices.Values(plan.RefusedCalls))
+		out.SeccompConditional = plan.CheckedCalls(p.Opened)
+	}
+	if !p.LeavesOut(chat.LayerLandlock) {
+		out.Landlock = append(out.Landlock, rightsOf(p.Landlock)...)
+	}
 	if s.Apart {
 		out.Notes = append(out.Notes, "what is read-only and shared with other sessions is seen "+
 			"through overlays of this one's own")
 	}
-	if !slices.Contains(s.View.Without, chat.LayerProc) {
+	if !v.LeavesOut(chat.LayerProc) {
 		out.Notes = append(out.Notes, "what /proc counts for the whole host is covered where "+
 			"ordinary programs do not need it")
 	}
@@ -64,4 +83,20 @@ func (s Start) Begin(log *slog.Logger) chat.Plan {
 		"namespaces", plan.Namespaces, "seccomp", len(plan.Seccomp), "without", plan.Without,
 		"notes", plan.Notes)
 	return plan
+}
+
+func rightsOf(r landlock.Rules) (out []chat.PathRight) {
+	for _, l := range []struct {
+		right string
+		paths []string
+	}{
+		{"list", r.List}, {"read", r.Read}, {"exec", r.Exec}, {"write", r.Write}, {"read_files", r.ReadFiles},
+		{"exec_files", r.ExecFiles},
+		{"write_files", r.WriteFiles}, {"devices", r.Devices}, {"device_dirs", r.DeviceDirs},
+	} {
+		for _, path := range l.paths {
+			out = append(out, chat.PathRight{Right: l.right, Path: path})
+		}
+	}
+	return out
 }

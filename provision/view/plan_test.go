@@ -11,6 +11,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/layers"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // startOf is what a session of the chat starts from.
@@ -31,16 +33,14 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 	want := []string{"asked for", "overlays", "/proc", "file rules of the.rules"}
-	if !slices.EqualFunc(plan.Notes, want, strings.Contains) {
-		t.Errorf("the notes are %q, want %q", plan.Notes, want)
-	}
+	expect.True(t, slices.EqualFunc(plan.Notes, want, strings.Contains),
+		"the notes are %q, want %q", plan.Notes, want)
 	p, _, c = planned(func(o *Options) {
 		o.Layers = layers.New(layers.Options{Without: []chat.LayerName{chat.LayerProc}})
 	})
 	plan = startOf(p, c).Describe()
-	if plan.Notes == nil || len(plan.Notes) > 0 {
-		t.Errorf("a view with nothing over it has the notes %q", plan.Notes)
-	}
+	expect.True(t, plan.Notes != nil && len(plan.Notes) == 0,
+		"a view with nothing over it has the notes %q", plan.Notes)
 }
 
 // TestBegin: the plan of a session that starts is logged whole, once, and more loudly if the
@@ -59,9 +59,7 @@ func TestBegin(t *testing.T) {
 		var log bytes.Buffer
 		to := slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
 		plan := s.Begin(slog.New(to))
-		if plan.StartedAt == nil {
-			t.Fatalf("%+v", plan)
-		}
+		must.True(t, plan.StartedAt != nil, "%+v", plan)
 		var r struct {
 			Level, Msg, Chat, Profile string
 			Mounts, Notes             []string
@@ -74,9 +72,8 @@ func TestBegin(t *testing.T) {
 			t.Errorf("%s: %s", level, log.String())
 		}
 		seen := slices.Contains(r.Mounts, "bind /a->/b ro")
-		if seen != (level == "INFO+") || len(r.Mounts) != len(plan.Mounts) {
-			t.Errorf("%s: the mounts are %q", level, r.Mounts)
-		}
+		expect.True(t, seen == (level == "INFO+") && len(r.Mounts) == len(plan.Mounts),
+			"%s: the mounts are %q", level, r.Mounts)
 	}
 }
 
@@ -100,9 +97,7 @@ func TestFileTool(t *testing.T) {
 	}
 	have, err := json.Marshal(may)
 	wanted, _ := json.Marshal(want)
-	if err != nil || !bytes.Equal(have, wanted) {
-		t.Errorf("%s, want %s", have, wanted)
-	}
+	expect.True(t, err == nil && bytes.Equal(have, wanted), "%s, want %s", have, wanted)
 	if beyond := p.AllowReadPaths[:2]; beyond[1] != "" {
 		t.Errorf("the profile's list was written to: %q", beyond)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/chatd/chatd/provision/exposure"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // planned is a planner, with what it logs, and a chat of a profile that exposes nothing.
@@ -32,17 +34,6 @@ func planned(change func(*Options)) (*Planner, *bytes.Buffer, Chat) {
 	}
 	c.Dir = session.Dir{Parent: "/r/sessions", Chat: c.ID}
 	return New(o), &log, c
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
-	t.Skip("SKIPPED: needs root")
 }
 
 // TestOf: a session has its chat's own directories and its profile's PATH and limits, and the
@@ -70,18 +61,16 @@ func TestOf(t *testing.T) {
 		}
 	}
 	vars := []string{"A=profile", "A=chat"}
-	if !slices.Equal(v.Vars, vars) || !slices.Contains(v.Env(), "A=chat") {
-		t.Errorf("variables %q of %q", v.Vars, v.Env())
-	}
+	expect.True(t, slices.Equal(v.Vars, vars) && slices.Contains(v.Env(), "A=chat"),
+		"variables %q of %q", v.Vars, v.Env())
 	without := []chat.LayerName{chat.LayerProc}
 	if v.Opened != (plan.Openings{Netlink: true}) || v.Limits.ShmSize != 7 ||
 		!slices.Equal(v.Denied, c.Denied) || !slices.Equal(v.Without, without) ||
 		v.Network != chat.NetworkNone {
 		t.Errorf("%+v", v)
 	}
-	if v.PolicyDir != "" || v.Etc != nil || v.Exposed != nil {
-		t.Errorf("what enters a session has what begins one: %+v", v)
-	}
+	expect.True(t, v.PolicyDir == "" && v.Etc == nil && v.Exposed == nil,
+		"what enters a session has what begins one: %+v", v)
 	p, _, _ = planned(func(o *Options) { o.Units = true })
 	if v := p.Of(c); v.Tmp != "/tmp" || v.VarTmp != "/var/tmp" {
 		t.Errorf("with systemd /tmp is %s, and /var/tmp is %s", v.Tmp, v.VarTmp)
@@ -95,15 +84,11 @@ func TestNext(t *testing.T) {
 		{Source: "/usr/share", Target: "~/share", Mode: chat.ReadOnly},
 	}
 	v, notes, err := p.Next(c)
-	if err != nil || len(notes) > 0 || len(v.Exposed) != 1 {
-		t.Fatalf("%+v, %q, %v", v.Exposed, notes, err)
-	}
+	must.True(t, err == nil && len(notes) == 0 && len(v.Exposed) == 1, "%+v, %q, %v", v.Exposed, notes, err)
 	if e := v.Exposed[0]; e.Source != "/usr/share" || e.Target != c.Home+"/share" || e.File {
 		t.Errorf("%+v", e)
 	}
-	if v.PolicyDir != c.Dir.Policy() || v.Etc == nil || v.Home != c.Home {
-		t.Errorf("%+v", v)
-	}
+	expect.True(t, v.PolicyDir == c.Dir.Policy() && v.Etc != nil && v.Home == c.Home, "%+v", v)
 	open, _, _ := planned(func(o *Options) {
 		o.Layers = layers.New(layers.Options{Without: []chat.LayerName{chat.LayerView}})
 	})
@@ -143,35 +128,25 @@ func TestCheckOwn(t *testing.T) {
 		{Source: "/usr/bin", Target: "/h/other", Mode: chat.ReadOnly},
 	} {
 		c.Profile.ExposePaths = []chat.Expose{e}
-		if _, _, err := p.Check(c); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%s at %s: %v", e.Source, e.Target, err)
-		}
+		expect.Is(t, expect.Err(p.Check(c)), chat.ErrInvalid, "%s at %s", e.Source, e.Target)
 	}
 }
 
 // TestReached: a path counts as exposed only if the chat itself can reach it.
 func TestReached(t *testing.T) {
-	needRoot(t)
-	dir, err := os.MkdirTemp("/srv", "chatd-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Root(t, "it becomes a chat's uid")
+	dir := must.Get(os.MkdirTemp("/srv", "chatd-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	p, _, c := planned(nil)
 	c.UID = 70001
 	inner := filepath.Join(dir, "inner")
 	c.Profile.ExposePaths = []chat.Expose{{Source: inner, Target: "/x", Mode: chat.ReadOnly}}
-	if err := os.Mkdir(inner, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(inner, 0o755))
 	for mode, reached := range map[os.FileMode]bool{0o700: false, 0o711: true} {
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(dir, mode))
 		v, _, err := p.Next(c)
-		if (err == nil) != reached || (len(v.Exposed) == 1) != reached {
-			t.Errorf("next, mode %o: %+v, %v", mode, v.Exposed, err)
-		}
+		expect.True(t, (err == nil) == reached && (len(v.Exposed) == 1) == reached,
+			"next, mode %o: %+v, %v", mode, v.Exposed, err)
 		if all, _, err := p.Check(c); (err == nil) != reached || (len(all) == 1) != reached {
 			t.Errorf("checked, mode %o: %+v, %v", mode, all, err)
 		}
@@ -181,11 +156,8 @@ func TestReached(t *testing.T) {
 // TestMakeMountPoints: the outermost exposed paths in the home get their mount points, of the
 // chat's uid; what the chat had there is moved aside, and that is logged.
 func TestMakeMountPoints(t *testing.T) {
-	needRoot(t)
-	homes, err := os.MkdirTemp("/srv", "chatd-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Root(t, "it becomes a chat's uid")
+	homes := must.Get(os.MkdirTemp("/srv", "chatd-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(homes) })
 	const uid = 70001
 	p, log, c := planned(nil)
@@ -195,33 +167,25 @@ func TestMakeMountPoints(t *testing.T) {
 		os.Chown(old, uid, uid), os.Chown(c.Home, uid, uid)); err != nil {
 		t.Fatal(err)
 	}
-	err = p.MakeMountPoints(c, []chat.Exposed{
+	must.Do(t, p.MakeMountPoints(c, []chat.Exposed{
 		{Target: "/elsewhere"},
 		{Target: c.Home + "/dir/deep"},
 		{Target: c.Home + "/dir/deep/inside"},
 		{Target: c.Home + "/file", File: true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var have []string
-	err = filepath.WalkDir(c.Home, func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(c.Home, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(c.Home, path)
 		have = append(have, d.Type().String()[:1]+rel)
 		return err
 	})
 	want := []string{"d.", "ddir", "ddir/deep", "-file", "dfile.chatd-1"}
-	if err != nil || !slices.Equal(have, want) {
-		t.Errorf("the home has %q, want %q: %v", have, want, err)
-	}
+	expect.True(t, err == nil && slices.Equal(have, want), "the home has %q, want %q: %v", have, want, err)
 	s := log.String()
-	if strings.Count(s, "moved aside") != 1 || !strings.Contains(s, "file.chatd-1") {
-		t.Errorf("the log has %q", s)
-	}
+	expect.True(t, strings.Count(s, "moved aside") == 1 && strings.Contains(s, "file.chatd-1"),
+		"the log has %q", s)
 	fi, err := os.Stat(filepath.Join(c.Home, "dir/deep"))
-	if err != nil || fi.Mode().Perm() != 0o700 {
-		t.Errorf("%v, %v", fi, err)
-	}
+	expect.True(t, err == nil && fi.Mode().Perm() == 0o700, "%v, %v", fi, err)
 	c.Home = filepath.Join(homes, "gone")
 	if err := p.MakeMountPoints(c, []chat.Exposed{{Target: "/elsewhere"}}); err != nil {
 		t.Errorf("a home in which nothing is mounted is opened: %v", err)

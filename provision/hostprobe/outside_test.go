@@ -15,17 +15,14 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/layers"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestChooseAccount: auto takes userdb only where the host finds what is written there, which it
 // does not in a directory that nss-systemd(8) does not read.
 func TestChooseAccount(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root: the directory must be root's")
-	}
+	must.Root(t, "the directory must be root's")
 	var log bytes.Buffer
 	p := New(Options{UID: 4000000003, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	db, useradd := &account.Userdb{Dir: t.TempDir()}, &account.Useradd{}
@@ -35,29 +32,19 @@ func TestChooseAccount(t *testing.T) {
 	} {
 		log.Reset()
 		got, err := p.ChooseAccount(t.Context(), config, db, useradd)
-		if err != nil || got.Name() != want || p.account != got {
-			t.Errorf("%q: %v, %v", config, got, err)
-		}
+		expect.True(t, err == nil && got.Name() == want && p.account == got, "%q: %v, %v", config, got, err)
 		said := strings.Contains(log.String(), "using useradd")
-		if said != (config == "" || config == "auto") {
-			t.Errorf("%q: the log says %q", config, &log)
-		}
+		expect.True(t, said == (config == "" || config == "auto"), "%q: the log says %q", config, &log)
 	}
 	if left, err := os.ReadDir(db.Dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	_, err := p.ChooseAccount(t.Context(), "ldap", db, useradd)
-	if !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("%v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrInvalid), "%v", err)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(db.Dir, link); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(db.Dir, link))
 	_, err = p.ChooseAccount(t.Context(), "auto", &account.Userdb{Dir: link}, useradd)
-	if err == nil {
-		t.Error("records were written through a link")
-	}
+	expect.True(t, err != nil, "records were written through a link")
 }
 
 // failing is a backend that makes no account.
