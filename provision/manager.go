@@ -114,9 +114,9 @@ func (m *Manager) newViews() *view.Planner {
 	})
 }
 
-func (m *Manager) newClock(read func() (wall time.Time, boot time.Duration)) *idle.Timekeeper {
+func (m *Manager) newClock(read func() (wall time.Time, boot time.Duration)) *idle.Clock {
 	file := filepath.Join(m.opt.Run, "clock")
-	return &idle.Timekeeper{Clock: idle.NewClock(read), File: file, MoveAll: m.store.MoveUsed, Log: m.log}
+	return idle.NewClock(idle.ClockOptions{Read: read, File: file, MoveAll: m.store.MoveUsed, Log: m.log})
 }
 
 // newStarter returns what starts sessions in the groups.

@@ -31,7 +31,7 @@ type Manager struct {
 	*archiver
 	*runner
 	opt    Options
-	clock  *idle.Timekeeper
+	clock  *idle.Clock
 	due    *scheduler.Schedules
 	idle   *idle.Watch
 	prober *hostprobe.Prober

@@ -2,9 +2,7 @@ package provision
 
 import (
 	"log/slog"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -125,39 +123,6 @@ func TestUseMeetsSleep(t *testing.T) {
 	unlock()
 	if <-got != s {
 		t.Error("the call has another session")
-	}
-}
-
-// TestClockSetWhileDown: a clock that is set while chatd is down makes no chat idle for longer than
-// it was, to the next chatd of this boot; nor does it later, when the file has followed. After
-// another boot, and where the file is torn, the clock is believed.
-func TestClockSetWhileDown(t *testing.T) {
-	const year = 365 * 24 * time.Hour
-	for name, tt := range map[string]struct {
-		spoil string // what the file is replaced by
-		want  time.Duration
-	}{
-		"the same boot": {"", 2 * time.Hour},
-		"another boot":  {`{"boot":"another","zero":"2026-11-25T12:00:00Z"}`, year + 2*time.Hour},
-		"a torn file":   {`{"boot`, year + 2*time.Hour},
-	} {
-		m, rec, _ := oneAwake(t)
-		wall, boot := rec.UsedAt, time.Hour
-		read := func() (time.Time, time.Duration) { return wall, boot }
-		m.clock = m.newClock(read)
-		wall, boot = wall.Add(time.Hour), boot+time.Hour
-		m.clock.Keep()
-		if tt.spoil != "" {
-			must(t, os.WriteFile(filepath.Join(m.opt.Run, "clock"), []byte(tt.spoil), 0o600))
-		}
-		wall, boot = wall.Add(time.Hour+year), boot+time.Hour // down for an hour
-		for range 2 {
-			m.clock = m.newClock(read) // the next chatd
-			m.clock.Begin()
-			if idle := wall.Sub(m.lastUsed(rec)); idle != tt.want {
-				t.Errorf("%s: idle for %s, want %s", name, idle, tt.want)
-			}
-		}
 	}
 }
 

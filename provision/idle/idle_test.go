@@ -122,6 +122,7 @@ func TestLook(t *testing.T) {
 		if len(w.spent) > len(h.chats)+4 {
 			t.Errorf("readings of %d chats are kept", len(w.spent))
 		}
+		time.Sleep(lookEvery)
 		w.Look(t.Context())
 		if len(w.spent) != 1 {
 			t.Errorf("readings are kept of %v", w.spent)
