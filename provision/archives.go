@@ -57,7 +57,7 @@ func (k *archiver) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.A
 		list[i] = a.Archive
 	}
 	if err != nil && caller.Role == chat.RoleOperator { // it is logged, which no bridge may repeat
-		k.trail.SetFinding(aboutArchives, err)
+		k.trail.Report(aboutArchives, err)
 	}
 	return list, nil
 }

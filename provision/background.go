@@ -81,9 +81,7 @@ func (rs *runner) watch(ctx context.Context, rec state.Record, r *background.Run
 	if e.Result.EndedBy != "" {
 		detail["ended_by"] = string(e.Result.EndedBy)
 	}
-	if err := rs.trail.End(ctx, rec, "run", detail, errors.Join(err, kerr)); err != nil {
-		rs.log.Error("cannot audit the end of a run", "chat", rec.ID, "run", r.Info.ID, "err", err)
-	}
+	rs.trail.Note(ctx, rec, "run", detail, errors.Join(err, kerr))
 	for _, old := range rs.runs.Surplus(rec.ID) {
 		rs.drop(old)
 	}

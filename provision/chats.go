@@ -72,6 +72,8 @@ type liveSession struct {
 	// adopted: an earlier chatd started it.
 	adopted bool
 	limits  limits.State
+	// limitsChanged is when a patch changed them last; the chat's lock is held.
+	limitsChanged time.Time
 }
 
 // reach finds a chat for the caller in ctx. Somebody else's chat is as absent

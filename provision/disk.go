@@ -116,10 +116,7 @@ func (d *disk) reportFull(c diskquota.Chat, u diskquota.Use, level int) {
 	}
 	words := chat.DiskWords(*diskUsage(u), rec.profile.Limits.DiskLimits)
 	d.log.Warn("a chat fills its disk", "chat", c.ID, "level", level, "why", words)
-	err = d.trail.End(context.Background(), rec.Record, "limit", map[string]string{"why": words}, nil)
-	if err != nil {
-		d.log.Error("cannot audit what a limit did", "chat", c.ID, "error", err)
-	}
+	d.trail.Note(context.Background(), rec.Record, "limit", map[string]string{"why": words}, nil)
 	d.logs.Say(c.ID, words)
 }
 

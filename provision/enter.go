@@ -101,9 +101,7 @@ func (n *entrance) thaw(ctx context.Context, rec subject, s *liveSession, why st
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil // its session ends
 	}
-	if aerr := n.trail.End(ctx, rec.Record, "thaw", map[string]string{"why": why}, err); aerr != nil {
-		n.log.Error("cannot audit a thaw", "chat", rec.ID, "error", aerr)
-	}
+	n.trail.Note(ctx, rec.Record, "thaw", map[string]string{"why": why}, err)
 	return err
 }
 

@@ -98,7 +98,7 @@ func (m *Manager) putInForce(
 	var waits error
 	limitsDiffer := before.profile.Limits != after.profile.Limits
 	if s.lives() && limitsDiffer {
-		s.limits.Change()
+		s.limitsChanged = time.Now()
 	}
 	if s.lives() && (limitsDiffer || p.ChangesLimits() && len(s.limits.Behind()) > 0) {
 		waits = m.limits.Apply(after.ID, after.profile.Limits, &s.limits, p.Force)
@@ -202,7 +202,7 @@ const limitsPause = time.Second
 // checkPause refuses a change of limits right after another.
 func (m *Manager) checkPause(by chat.Caller, id chat.ID) error {
 	s := m.chats.session(id)
-	if by.Role == chat.RoleOperator || !s.lives() || time.Since(s.limits.ChangedAt()) >= limitsPause {
+	if by.Role == chat.RoleOperator || !s.lives() || time.Since(s.limitsChanged) >= limitsPause {
 		return nil
 	}
 	return fmt.Errorf("cannot change the limits of chat %s: they have just changed: want %s between: %w",

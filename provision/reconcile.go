@@ -225,7 +225,7 @@ func (m *Manager) reconcileLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 			m.Reconcile(ctx)
-		case <-m.starts.Again():
+		case <-m.starts.Again:
 			m.trail.Report(aboutWalls, m.probeUnknown(ctx))
 		}
 	}

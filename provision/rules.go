@@ -192,7 +192,7 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 	rec, err := m.chats.get(id)
 	if err == nil {
 		if err := m.disk.create(ctx, rec); err != nil {
-			m.trail.SetFinding("chat "+string(id), err) // as reconcile does, which tries again
+			m.trail.Report("chat "+string(id), err) // as reconcile does, which tries again
 		}
 	}
 	s := m.chats.session(id)

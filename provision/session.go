@@ -144,7 +144,7 @@ func (ss *sessions) removeSession(ctx context.Context, rec subject) error {
 	}
 	s := ss.chats.session(rec.ID)
 	ss.chats.sessions.Delete(rec.ID)
-	ss.trail.ClearFinding(limits.About(rec.ID))
+	ss.trail.Report(limits.About(rec.ID), nil)
 	var err error
 	if s != nil {
 		err = errors.Join(s.Init.WaitExit(ctx, rec.UID), s.Init.Close())
@@ -184,9 +184,8 @@ func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
 	if err := ss.adoptNetwork(rec, s); err != nil {
 		return err
 	}
-	if err := ss.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(ss.shimPolicy(rec)); err != nil {
-		ss.trail.SetFinding("shims of chat "+string(rec.ID), err)
-	}
+	ss.trail.Report("shims of chat "+string(rec.ID),
+		ss.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(ss.shimPolicy(rec)))
 	counters, err := limits.Hits(ss.groups, rec.ID)
 	if err != nil {
 		return err

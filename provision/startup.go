@@ -131,10 +131,10 @@ func (m *Manager) prepareOrReport(ctx context.Context) error {
 	err := m.prepareHost(ctx)
 	m.layers.SetPrepared(err)
 	if layers.CannotTell(err) {
-		m.trail.SetFinding(layers.OwnDirectories, err)
+		m.trail.Report(layers.OwnDirectories, err)
 		return nil
 	}
-	m.trail.ClearFinding(layers.OwnDirectories)
+	m.trail.Report(layers.OwnDirectories, nil)
 	return err
 }
 

@@ -243,7 +243,7 @@ func (l *life) removeLeftovers(ctx context.Context, c subject) error {
 
 // forget removes what chatd knows of the chat, and last the record, which reconcile needs until then.
 func (l *life) forget(ctx context.Context, c subject) error {
-	l.trail.ClearFinding("chat " + string(c.ID))
+	l.trail.Report("chat "+string(c.ID), nil)
 	l.traffic.Forget(c.ID)
 	return l.store.Forget(c.ID, l.trail.Event(ctx, c.Record, "reap", "done", nil))
 }

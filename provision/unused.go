@@ -59,7 +59,7 @@ func (m *Manager) reapUnused(ctx context.Context, unused idle.Lasting[chat.ID]) 
 		m.trail.Report("reap_after of chat "+string(rec.ID), err)
 	}
 	for _, id := range unused.ForgetOthers(now) {
-		m.trail.ClearFinding("reap_after of chat " + string(id))
+		m.trail.Report("reap_after of chat "+string(id), nil)
 	}
 }
 

@@ -164,13 +164,10 @@ const limitLook = 2 * time.Second
 
 // watchSockets ends sessions whose sockets and record locks hold too much, until ctx ends.
 func (ss *sessions) watchSockets(ctx context.Context) {
-	err := sockets.Watch(ctx, sockets.Options{
+	ss.trail.Report("what sockets hold", sockets.Watch(ctx, sockets.Options{
 		Awake: ss.socketSessions, Members: ss.groups.Members, Log: ss.log,
 		End: func(s sockets.Session, why string) { ss.endFor(ctx, s, why) },
-	})
-	if err != nil {
-		ss.trail.SetFinding("what sockets hold", err)
-	}
+	}))
 }
 
 // socketSessions are the current sessions, as package sockets knows them.
@@ -203,7 +200,7 @@ func (ss *sessions) endFor(ctx context.Context, of sockets.Session, why string) 
 			err = ss.starter.Kill(ctx, rec.ID, rec.UID)
 		}
 		if err != nil && !errors.Is(err, chat.ErrNotFound) { // reaped meanwhile
-			ss.trail.SetFinding("session "+string(s.Chat), err)
+			ss.trail.Report("session "+string(s.Chat), err)
 		}
 	})
 }

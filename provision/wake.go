@@ -153,10 +153,6 @@ func (ss *sessions) watch(s *liveSession) {
 	ss.logs.Say(s.Chat, why)
 	why = strings.Join(append(ss.limits.Look(rec.Record, rec.profile.Limits, &s.limits), why), "; ")
 	ss.log.Info("a session ended", "chat", s.Chat, "why", why)
-	if err := ss.trail.Write(ctx, rec.Record, "sleep", "done", map[string]string{"why": why}); err != nil {
-		ss.log.Error("cannot audit the end of a session", "chat", s.Chat, "error", err)
-	}
-	if err := ss.awakeSteps().backwards(ctx, ss.log, "sleep", rec); err != nil {
-		ss.trail.SetFinding("session "+string(s.Chat), err)
-	}
+	ss.trail.Note(ctx, rec.Record, "sleep", map[string]string{"why": why}, nil)
+	ss.trail.Report("session "+string(s.Chat), ss.awakeSteps().backwards(ctx, ss.log, "sleep", rec))
 }

@@ -28,7 +28,11 @@ func New(store *state.Store, log *slog.Logger) *Trail { return &Trail{log: log, 
 func (t *Trail) Event(
 	ctx context.Context, rec state.Record, action, outcome string, detail map[string]string,
 ) state.Event {
-	detail = named(ctx, detail)
+	if by := ScheduleFrom(ctx); by.ID != "" {
+		named := map[string]string{"schedule": by.ID}
+		maps.Copy(named, detail)
+		detail = named
+	}
 	return state.Event{Action: action, Outcome: outcome, Chat: rec.ID, UID: rec.UID,
 		Caller: chat.CallerFrom(ctx), Detail: detail}
 }
@@ -82,6 +86,15 @@ func (t *Trail) End(
 	return t.Write(ctx, rec, action, outcome, d)
 }
 
+// Note is End for what goes on whether it is audited or not: an error is only logged.
+func (t *Trail) Note(
+	ctx context.Context, rec state.Record, action string, detail map[string]string, err error,
+) {
+	if err := t.End(ctx, rec, action, detail, err); err != nil {
+		t.log.Error("cannot audit an act", "action", action, "chat", rec.ID, "error", err)
+	}
+}
+
 // Around audits what act does before and after.
 func (t *Trail) Around(
 	ctx context.Context, rec state.Record, action string, detail map[string]string, act func() error,
@@ -109,14 +122,4 @@ func WithSchedule(ctx context.Context, by Schedule) context.Context {
 func ScheduleFrom(ctx context.Context) Schedule {
 	by, _ := ctx.Value(scheduleKey{}).(Schedule)
 	return by
-}
-
-func named(ctx context.Context, detail map[string]string) map[string]string {
-	by := ScheduleFrom(ctx)
-	if by.ID == "" {
-		return detail
-	}
-	d := map[string]string{"schedule": by.ID}
-	maps.Copy(d, detail)
-	return d
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
@@ -46,7 +46,7 @@ func (w *Watch) Apply(id chat.ID, want chat.Limits, s *State, force bool) error 
 	}
 	err := w.Groups.Limit(id, l)
 	keys, derr := w.Groups.Drift(id, want)
-	s.setBehind(keys)
+	s.behind.Store(&keys)
 	if len(keys) > 0 {
 		w.Log.Warn("limits wait", "chat", id, "limits", keys, "why", err)
 		err = fmt.Errorf("cannot give chat %s its %s: it holds more, or the kernel refuses: %w",
@@ -67,8 +67,8 @@ func (w *Watch) Mend(ctx context.Context, rec state.Record, want chat.Limits, s 
 	behind := s.Behind()
 	if len(keys) == 0 || err != nil {
 		if err == nil && len(behind) > 0 {
-			s.setBehind(nil)
-			w.Trail.ClearFinding(About(rec.ID))
+			s.behind.Store(nil)
+			w.Trail.Report(About(rec.ID), nil)
 		}
 		return err
 	}
@@ -84,11 +84,8 @@ func (w *Watch) Mend(ctx context.Context, rec state.Record, want chat.Limits, s 
 
 // State is what a session has of its limits. The zero value is that of a new session.
 type State struct {
-	mu sync.Mutex
 	// behind are the limits that its cgroup does not have as they are recorded.
-	behind []string
-	// changedAt is when a patch changed them last.
-	changedAt time.Time
+	behind atomic.Pointer[[]string]
 	// meter counts what its limits did; metering is held until that is reported.
 	meter    cgroup.HitMeter
 	metering sync.Mutex
@@ -99,27 +96,8 @@ func (s *State) Begin(met chat.LimitHits) { s.meter.Begin(met) }
 
 // Behind are the limits that the session does not have; nil if none.
 func (s *State) Behind() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.behind
-}
-
-func (s *State) setBehind(keys []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.behind = keys
-}
-
-// Change records that a patch changes the limits now.
-func (s *State) Change() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.changedAt = time.Now()
-}
-
-// ChangedAt is when a patch changed the limits last.
-func (s *State) ChangedAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changedAt
+	if keys := s.behind.Load(); keys != nil {
+		return *keys
+	}
+	return nil
 }

@@ -25,22 +25,15 @@ func (w *Watch) Look(rec state.Record, l chat.Limits, s *State) []string {
 	defer s.metering.Unlock()
 	since, report := s.meter.Take(now, time.Now())
 	if report != (chat.LimitHits{}) {
-		w.report(rec, strings.Join(report.Words("the terminal", l), "; "))
+		why := strings.Join(report.Words("the terminal", l), "; ")
+		w.Log.Warn("a chat met its limits", "chat", rec.ID, "why", why)
+		w.Trail.Note(context.Background(), rec, "limit", map[string]string{"why": why}, nil)
 	}
 	words := since.Words("the terminal", l)
 	for _, what := range words {
 		w.Logs.Say(rec.ID, what)
 	}
 	return words
-}
-
-// report writes hits into chatd's log and the audit log.
-func (w *Watch) report(rec state.Record, words string) {
-	w.Log.Warn("a chat met its limits", "chat", rec.ID, "why", words)
-	err := w.Trail.End(context.Background(), rec, "limit", map[string]string{"why": words}, nil)
-	if err != nil {
-		w.Log.Error("cannot audit what a limit did", "chat", rec.ID, "error", err)
-	}
 }
 
 // Hits returns the counters of a chat; they are zero for one without a cgroup.
