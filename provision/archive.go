@@ -28,7 +28,7 @@ func (k *archiver) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) 
 	if how.Keep && k.archive.Keeps(id) {
 		return a, busy // its owner's place is taken for hours
 	}
-	leave, err := k.begin(ctx, id, rec.Owner, "archive")
+	leave, err := k.takeTurn(ctx, id, rec.Owner, "archive")
 	if err != nil {
 		return a, err
 	}
@@ -57,8 +57,8 @@ func (k *archiver) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) 
 // release if it does not need it any more.
 type archiveLock struct{ release, occupy func() }
 
-// begin waits until few others are written or read; owners take turns.
-func (k *archiver) begin(ctx context.Context, id chat.ID, owner, verb string) (leave func(), err error) {
+// takeTurn waits until few others are written or read; owners take turns.
+func (k *archiver) takeTurn(ctx context.Context, id chat.ID, owner, verb string) (leave func(), err error) {
 	leave, err = k.archiving.Enter(ctx, owner, verb)
 	if err != nil {
 		return nil, fmt.Errorf("cannot %s chat %s: others are under way: %w: %w", verb, id, err, chat.ErrBusy)
@@ -114,7 +114,7 @@ func (k *archiver) archiveLocked(
 	if err != nil || how.Keep {
 		return a, err
 	}
-	return a, k.life.reapReady(context.WithoutCancel(ctx), rec)
+	return a, k.reapReady(context.WithoutCancel(ctx), rec)
 }
 
 // write makes the archive of the chat, of a snapshot or while it sleeps.
@@ -140,7 +140,7 @@ func (k *archiver) write(
 	}
 	defer func() { err = errors.Join(err, draft.Discard()) }()
 	p := archives.Packing{Do: from.do, Draft: draft}
-	if p.Recipients, err = k.keys(k.archives.Recipients); err != nil {
+	if p.Recipients, err = k.keys(k.opt.Archives.Recipients); err != nil {
 		return a, err
 	}
 	home, err := p.Home(ctx, from.dir)
@@ -200,7 +200,7 @@ func (k *archiver) stillHome(
 	}
 	lock.occupy()
 	if k.chats.session(rec.ID) != nil {
-		if err := k.sessions.sleep(ctx, rec, "it is archived"); err != nil {
+		if err := k.sleep(ctx, rec, "it is archived"); err != nil {
 			return from, err
 		}
 	}

@@ -14,8 +14,10 @@ import (
 	"github.com/chatd/chatd/provision/admission"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/diskquota"
+	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/policy"
+	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/shares"
 	"github.com/chatd/chatd/provision/terminal"
@@ -23,25 +25,20 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// base is what nearly every part of the Manager needs: the records, what is told of acts, and the
-// places of files.
-type base struct {
-	chats *chats
-	trail *audit.Trail
-	dirs  *dirs
-	store *state.Store
-	log   *slog.Logger
-}
-
-// chats finds chats: their records with the profiles in force, their locks and their sessions.
+// chats finds chats: their records with the profiles in force, their locks and their sessions. It is
+// part of every other part, with what those need in common.
 type chats struct {
-	profiles map[string]chat.Profile
-	store    *state.Store
-	policy   *policy.InForce
-	dirs     *dirs
-	trail    *audit.Trail
-	locks    admission.Locks
-	sessions sync.Map // of *liveSession, by id
+	opt     Options
+	store   *state.Store
+	trail   *audit.Trail
+	dirs    *dirs
+	layers  *layers.Set
+	policy  *policy.InForce
+	secrets *secrets.Secrets
+	groups  *cgroups
+	log     *slog.Logger
+	locks   admission.Locks
+	awake   sync.Map // of *liveSession, by id
 }
 
 // subject is a chat as a verb finds it: its record, and its profile as it was in force then. Whoever
@@ -175,7 +172,7 @@ func (s *liveSession) endsSoon() bool {
 }
 
 func (k *chats) allSessions() (all []*liveSession) {
-	k.sessions.Range(func(_, s any) bool {
+	k.awake.Range(func(_, s any) bool {
 		all = append(all, s.(*liveSession))
 		return true
 	})
@@ -211,7 +208,7 @@ func (k *chats) touch(id chat.ID) { k.store.Touch(id, time.Now()) }
 
 // configured refuses to act on a chat whose profile was taken out of the config.
 func (k *chats) configured(c subject, act string) error {
-	if _, ok := k.profiles[c.Record.Profile]; ok {
+	if _, ok := k.opt.Profiles[c.Record.Profile]; ok {
 		return nil
 	}
 	return fmt.Errorf("cannot %s chat %s: its profile %s is not configured any more: %w",
@@ -242,7 +239,7 @@ func (k *chats) places() map[chat.ID]shares.Place {
 
 // session is the chat's session, nil while it is asleep.
 func (k *chats) session(id chat.ID) *liveSession {
-	s, _ := k.sessions.Load(id)
+	s, _ := k.awake.Load(id)
 	is, _ := s.(*liveSession)
 	return is
 }

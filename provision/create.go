@@ -47,9 +47,9 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 		return chat.Chat{}, created, err
 	}
 	defer unlock()
-	c, err := m.life.createLocked(ctx, rec.ID, st)
+	c, err := m.createLocked(ctx, rec.ID, st)
 	if err == nil && spec.WantsSession() {
-		_, err = m.life.wakeLocked(ctx, c, st)
+		_, err = m.wakeLocked(ctx, c, st)
 	}
 	if err != nil {
 		return chat.Chat{}, created, err
@@ -71,7 +71,7 @@ func (m *Manager) admit(
 	if err == nil {
 		return rec, false, nil
 	}
-	if err := m.life.mayUse(caller, spec.Profile); err != nil {
+	if err := m.mayUse(caller, spec.Profile); err != nil {
 		return rec, false, err
 	}
 	change := chat.EgressChange{Add: spec.EgressAdd, Remove: spec.EgressRemove}
@@ -101,7 +101,7 @@ func (l *life) mayMake(ctx context.Context, owner string, c policy.Chat, st *adm
 
 // mayUse refuses, and audits, a caller who may make no chats in the profile.
 func (l *life) mayUse(caller chat.Caller, profile string) error {
-	if l.profiles[profile].MayUse(caller) {
+	if l.opt.Profiles[profile].MayUse(caller) {
 		return nil
 	}
 	err := fmt.Errorf("cannot create a chat in profile %s: owner %s is not among its bridges: an operator can add the name to the profile's key bridges in chatd's config: %w",

@@ -8,15 +8,13 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/diskquota"
-	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/state"
 )
 
 // disk bounds and counts what chats have on disk.
 type disk struct {
-	base
-	layers     *layers.Set
+	*chats
 	logs       *terminal.Logs
 	diskQuotas *diskquota.Disks
 	diskWatch  *diskquota.Watch

@@ -25,7 +25,7 @@ func TestEnterAnEndedSession(t *testing.T) {
 	m, rec := ruled(t, "")
 	m.groups.groups = goneGroups{}
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID}}
-	_, runErr := m.entrance.enter(t.Context(), rec, s, session.Entry{Run: "run-1"})
+	_, runErr := m.enter(t.Context(), rec, s, session.Entry{Run: "run-1"})
 	if !errors.Is(runErr, chat.ErrBusy) || errors.Is(runErr, chat.ErrNotFound) {
 		t.Errorf("a run in a session that ended: %v", runErr)
 	}

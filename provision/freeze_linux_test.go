@@ -77,7 +77,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 	go func() {
 		defer close(over)
 		for {
-			if _, err := m.entrance.freeze(t.Context(), rec, s, "a test", still); err != nil {
+			if _, err := m.freeze(t.Context(), rec, s, "a test", still); err != nil {
 				t.Error(err)
 			}
 			select {
@@ -91,7 +91,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				leave, err := m.entrance.letIn(t.Context(), rec, s)
+				leave, err := m.letIn(t.Context(), rec, s)
 				if err != nil {
 					t.Error(err)
 					return
@@ -117,7 +117,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 // TestThawOnce: fifty simultaneous uses thaw a session once, and the audit log says so once.
 func TestThawOnce(t *testing.T) {
 	m, rec, s, g := cold(t)
-	froze, err := m.entrance.freeze(t.Context(), rec, s, "a test", still)
+	froze, err := m.freeze(t.Context(), rec, s, "a test", still)
 	if !froze || err != nil {
 		t.Fatal(froze, err)
 	}
@@ -125,10 +125,10 @@ func TestThawOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			if _, used, err := m.life.use(ctx, rec, m.starts.New()); err != nil || used != s {
+			if _, used, err := m.use(ctx, rec, m.starts.New()); err != nil || used != s {
 				t.Error(err)
 			}
-			leave, err := m.entrance.letIn(ctx, rec, s)
+			leave, err := m.letIn(ctx, rec, s)
 			if err != nil {
 				t.Error(err)
 				return
@@ -164,7 +164,7 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 		return unlock
 	})
 	runs("a command is inside", func() func() {
-		leave, err := m.entrance.letIn(t.Context(), rec, s)
+		leave, err := m.letIn(t.Context(), rec, s)
 		must(t, err)
 		return leave
 	})
@@ -184,7 +184,7 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 func TestHeldIsRefused(t *testing.T) {
 	m, rec, s, g := cold(t)
 	g.held, g.cold = true, true
-	if _, err := m.entrance.letIn(t.Context(), rec, s); !errors.Is(err, chat.ErrBusy) {
+	if _, err := m.letIn(t.Context(), rec, s); !errors.Is(err, chat.ErrBusy) {
 		t.Errorf("a command: %v", err)
 	}
 	if g.thaws > 0 || s.inside.Load() != 0 {

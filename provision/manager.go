@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/chatd/chatd/cgroup"
@@ -48,16 +47,13 @@ func newManager(opt Options, store *state.Store) *Manager {
 		opt.Progress = func(string) {}
 	}
 	opt.Private = cmp.Or(opt.Private, opt.State)
-	m := &Manager{opt: opt, since: time.Now().UTC()}
+	k := &chats{opt: opt, store: store, log: opt.Log, trail: audit.New(store, opt.Log), dirs: newDirs(opt)}
+	m := &Manager{life: &life{sessions: &sessions{chats: k}}, since: time.Now().UTC()}
 	m.bg, m.stop = context.WithCancel(context.Background())
-	m.life = &life{sessions: &sessions{entrance: &entrance{}}}
-	m.log, m.store, m.trail, m.dirs = opt.Log, store, audit.New(store, opt.Log), newDirs(opt)
-	m.chats = &chats{profiles: opt.Profiles, store: store, dirs: m.dirs, trail: m.trail}
-	m.done, m.later, m.archive = new(sync.WaitGroup), session.NewLater(opt.Log), &archives.Activity{}
+	m.later, m.archive, m.calls = session.NewLater(opt.Log), &archives.Activity{}, &filecall.Calls{}
 	m.layers = layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without})
 	m.groups = &cgroups{dirs: m.dirs, log: m.log}
 	m.policy = m.newPolicy()
-	m.chats.policy = m.policy
 	m.packets = &packetrules.Rules{
 		Claims: opt.Claim, Unwatched: opt.Unwatched, UIDs: opt.UIDs, DNSUID: opt.dnsUID(),
 		GID: opt.EgressGID, Servers: opt.DNSServers, Profiles: opt.Profiles, Policy: m.policy,
@@ -137,19 +133,14 @@ func (m *Manager) newStarter() *session.Starter {
 func (m *Manager) assemble() {
 	m.programs = session.NewPrograms(m.dirs.commands, m.log)
 	m.starter, m.logs = m.newStarter(), terminal.NewLogs(m.dirs.logs, m.log)
-	m.calls = &filecall.Calls{}
 	m.runs = background.New(background.Options{
 		Dir: m.dirs.runs, Shim: m.dirs.shim, UID: m.dirs.probeUID, Groups: m.groups, Log: m.log,
 	})
 	m.due = scheduler.New(scheduler.Options{Store: m.store, Runs: m.runs, Report: m.trail.Report, Log: m.log})
 	m.disk = m.newDisk()
-	m.mounts = &mounts{
-		base: m.base, fileMax: m.opt.FileMax, profiles: m.opt.Profiles, views: m.newViews(),
-		layers: m.layers, policy: m.policy, disk: m.disk, secrets: m.secrets,
-	}
+	m.mounts = &mounts{chats: m.chats, views: m.newViews(), disk: m.disk}
 	m.limits = &limits.Watch{Groups: m.groups, Trail: m.trail, Logs: m.logs, Log: m.log}
 	m.clock = m.newClock(idle.SinceBoot)
-	m.progress, m.profiles, m.allowMissing = m.opt.Progress, m.opt.Profiles, m.opt.AllowMissing
 	m.newAccounts, m.useradd, m.reaps = m.dirs.userdb, &account.Useradd{}, make(chan struct{}, maxReaps)
 	m.idle = idle.New(idle.Options{
 		Awake: m.awakeChats, Work: m.work, CPU: m.groups.cpuTime, Use: m.store.Touch,
@@ -159,15 +150,13 @@ func (m *Manager) assemble() {
 		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, MaxMemory: m.opt.MaxAwakeMemory, UIDs: m.opt.UIDs,
 		Store: m.store, Awake: m.chats.places, RunBytes: m.runs.Kept, MakeRoom: m.idle.MakeRoom,
 	})
-	m.runner = &runner{tools: &tools{life: m.life}, bg: m.bg}
-	m.archiver = &archiver{
-		life: m.life, archives: m.opt.Archives,
-		archiving: quota.NewOwnerLimiter(maxArchiving, maxArchiving-1, archiveHold),
+	m.runner, m.archiver = &runner{m.life}, &archiver{
+		life: m.life, archiving: quota.NewOwnerLimiter(maxArchiving, maxArchiving-1, archiveHold),
 	}
 }
 
 func (m *Manager) newDisk() *disk {
-	d := &disk{base: m.base, layers: m.layers, logs: m.logs, diskQuotas: diskquota.New(m.dirs.Trees()...)}
+	d := &disk{chats: m.chats, logs: m.logs, diskQuotas: diskquota.New(m.dirs.Trees()...)}
 	d.diskWatch = diskquota.NewWatch(diskquota.Options{
 		Disks: d.diskQuotas, Chats: d.all, Report: d.reportFull, Every: m.opt.DiskEvery, Log: m.log,
 		Over: m.sleepFull,

@@ -104,7 +104,7 @@ func (m *Manager) putInForce(
 		waits = m.limits.Apply(after.ID, after.profile.Limits, &s.limits, p.Force)
 	}
 	if moves && s.lives() {
-		err = errors.Join(err, m.sessions.renewRules(ctx, after, s)) // the last: it may end the session
+		err = errors.Join(err, m.renewRules(ctx, after, s)) // the last: it may end the session
 	}
 	of := pending.Session{Lives: s.lives()}
 	if s.lives() {
@@ -128,7 +128,7 @@ func (m *Manager) moveEgress(ctx context.Context, rec subject) error {
 		err = errors.Join(err, m.packets.Apply(ctx))
 	}
 	if s := m.chats.session(rec.ID); s.lives() {
-		err = errors.Join(err, m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.sessions.shimPolicy(rec)))
+		err = errors.Join(err, m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)))
 	}
 	return err
 }

@@ -203,8 +203,8 @@ func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
 		m.log.Warn("a chat has not the limits of its profile yet", "chat", id, "why", err)
 	}
 	// The shims' policy first: it does not depend on the enforcer.
-	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.sessions.shimPolicy(rec)),
-		m.sessions.renewRules(ctx, rec, s))
+	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)),
+		m.renewRules(ctx, rec, s))
 }
 
 // ReloadFrom is [Manager.ReloadProfiles] with the result of read. An error stays a finding until
@@ -213,7 +213,7 @@ func (m *Manager) ReloadFrom(
 	ctx context.Context, read func() (map[string]*filerules.Policy, map[string]chat.Profile, error),
 ) {
 	m.programs.Forget()
-	m.life.freshPrograms()
+	m.freshPrograms()
 	policies, profiles, err := read()
 	if err == nil {
 		err = m.ReloadProfiles(ctx, policies, profiles)
@@ -237,19 +237,19 @@ func (m *Manager) ReloadSecrets(ctx context.Context) error { return m.secrets.Re
 // Explain answers whether the chat's file rules allow an operation, or its egress a destination,
 // and which rule or entry decides. A listed name of an awake chat is looked up too. Links are
 // followed in the chat, as the chat: root follows none.
-func (t *tools) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
+func (rs *runner) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err
 	}
-	rec, err := t.chats.reach(ctx, id)
+	rec, err := rs.chats.reach(ctx, id)
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	e, err := t.policy.Explain(ctx, rec.rules(), q, t.inside(ctx, rec))
+	e, err := rs.policy.Explain(ctx, rec.rules(), q, rs.inside(ctx, rec))
 	if err != nil || q.Host == "" || q.Destination().Name() == "" || e.Rule == "" {
 		return e, err
 	}
-	if why := t.gateway.Resolve(ctx, rec.ID, q.Destination()); why != nil {
+	if why := rs.gateway.Resolve(ctx, rec.ID, q.Destination()); why != nil {
 		e.Why += "; nothing is reached now: " + chat.EgressText(why.Error())
 	}
 	return e, nil

@@ -43,7 +43,7 @@ func (rs *runner) Run(
 	e := rs.entry(b.subject, b.r, spec)
 	e.Stdin, e.OpenStdin = []byte(spec.Stdin), spec.StdinStaysOpen()
 	e.Started, e.Begun = b.r.Began, begun
-	ended, err := rs.entrance.enter(runCtx, b.subject, b.s, e)
+	ended, err := rs.enter(runCtx, b.subject, b.s, e)
 	err = rs.notEntered(ctx, b, err)
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("cannot finish the run: the caller went away: %w", context.Cause(ctx))
@@ -73,18 +73,18 @@ func (rs *runner) begin(ctx context.Context, id chat.ID, spec chat.RunSpec) (b r
 	if err != nil {
 		return b, err
 	}
-	st := rs.life.starts.New()
+	st := rs.starts.New()
 	defer st.End()
 	if err := st.MayBegin(ctx); err != nil {
 		return b, err
 	}
-	if b.subject, b.s, err = rs.life.use(ctx, c, st); err != nil {
+	if b.subject, b.s, err = rs.use(ctx, c, st); err != nil {
 		return b, err
 	}
-	rs.life.freshPrograms()
+	rs.freshPrograms()
 	spec.Timeout = chat.Duration(timeout)
 	b.spec = spec
-	if b.r, err = rs.admit(ctx, b.subject, spec); err != nil {
+	if b.r, err = rs.admitRun(ctx, b.subject, spec); err != nil {
 		return b, rs.shares.Refused(ctx, "run", err)
 	}
 	b.detail = map[string]string{"run": b.r.Info.ID}
@@ -122,7 +122,7 @@ func (rs *runner) result(rec subject, r *background.Run, out session.CommandResu
 func (l *life) use(ctx context.Context, c subject, st *admission.Start) (subject, *liveSession, error) {
 	l.chats.touch(c.ID) // before it looks at the session: see sleepIdle
 	if s := l.chats.session(c.ID); s.lives() {
-		return c, s, l.entrance.thaw(ctx, c, s, "it is used")
+		return c, s, l.thaw(ctx, c, s, "it is used")
 	}
 	c, unlock, err := l.chats.lockChat(ctx, c.ID)
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *life) use(ctx context.Context, c subject, st *admission.Start) (subject
 	defer unlock()
 	s, err := l.wakeLocked(ctx, c, st)
 	if err == nil {
-		err = l.entrance.thaw(ctx, c, s, "it is used")
+		err = l.thaw(ctx, c, s, "it is used")
 	}
 	if err == nil {
 		l.chats.touch(c.ID) // the wake may have taken long
@@ -160,14 +160,14 @@ func (rs *runner) Attach(
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	st := rs.life.starts.New()
-	rec, s, err := rs.life.use(ctx, rec, st)
+	st := rs.starts.New()
+	rec, s, err := rs.use(ctx, rec, st)
 	st.End()
 	if err != nil {
 		return chat.RunResult{}, err
 	}
 	spec := chat.RunSpec{Argv: tmux.AttachArgv(plan.Socket, a.ReadOnly), TTY: &a.TTY, OpenStdin: true}
-	r, err := rs.admit(ctx, rec, spec)
+	r, err := rs.admitRun(ctx, rec, spec)
 	if err != nil {
 		return chat.RunResult{}, err
 	}
@@ -194,7 +194,7 @@ func (rs *runner) attach(ctx context.Context, rec subject, s *liveSession, r *ba
 	e := rs.entry(rec, r, spec)
 	e.OpenStdin, e.Started, e.Begun = true, r.Began, begun
 	e.Env = append(e.Env, "TERM=xterm-256color") // close enough to the operator's terminal
-	ended, err := rs.entrance.enter(within, rec, s, e)
+	ended, err := rs.enter(within, rec, s, e)
 	if err == nil && ctx.Err() != nil {
 		return chat.RunResult{}, nil // the operator detached: a normal end
 	}
@@ -208,7 +208,7 @@ func (rs *runner) notEntered(ctx context.Context, b runBegun, err error) error {
 		return err
 	}
 	dir := b.spec.Dir(b.home)
-	r := rs.policy.RuleBehind(ctx, b.rules(), dir, rs.tools.inside(ctx, b.subject))
+	r := rs.policy.RuleBehind(ctx, b.rules(), dir, rs.inside(ctx, b.subject))
 	if rules, rerr := rs.policy.Rules(b.rules()); r != nil && rerr == nil {
 		b.detail["rule"], b.detail["place"] = chat.QuotePath(r.String()), chat.QuotePath(r.Place)
 		said := rules.Message(*r, dir)

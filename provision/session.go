@@ -13,28 +13,25 @@ import (
 	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/limits"
-	"github.com/chatd/chatd/provision/policy"
-	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/provision/view"
 )
 
-// sessions starts, adopts and ends the sessions of awake chats.
+// sessions starts, adopts and ends the sessions of awake chats, and lets commands into them.
 type sessions struct {
-	*entrance
-	limits   *limits.Watch
-	secrets  *secrets.Secrets
-	policy   *policy.InForce
-	gateway  *gateway.Gateway
-	layers   *layers.Set
-	archive  *archives.Activity
-	runs     *background.Runs
-	logs     *terminal.Logs
-	done     *sync.WaitGroup
-	progress func(string)
+	*chats
+	starter *session.Starter
+	mounts  *mounts
+	disk    *disk
+	limits  *limits.Watch
+	gateway *gateway.Gateway
+	archive *archives.Activity
+	runs    *background.Runs
+	logs    *terminal.Logs
+	done    sync.WaitGroup
+	bg      context.Context // ends with the Manager
 }
 
 // createLimits makes the chat's cgroup with its limits. The CPU quota is set once the prompt is
@@ -113,7 +110,7 @@ func (ss *sessions) startSession(
 	in.Plan, in.Basis = &plan, ss.mounts.fingerprint(rec)
 	in.Masked.Store(&masked)
 	s := &liveSession{Session: in, owner: rec.Owner}
-	s.terminal = ss.entrance.terminal(rec, s)
+	s.terminal = ss.terminal(rec, s)
 	return s, nil
 }
 
@@ -127,7 +124,7 @@ func (ss *sessions) keepSession(s *liveSession) {
 	s.stopLog = func() {}
 	ss.policy.Began(s.Chat)
 	ss.record(s)
-	ss.chats.sessions.Store(s.Chat, s)
+	ss.awake.Store(s.Chat, s)
 	go ss.watch(s)
 }
 
@@ -143,7 +140,7 @@ func (ss *sessions) removeSession(ctx context.Context, rec subject) error {
 		return err
 	}
 	s := ss.chats.session(rec.ID)
-	ss.chats.sessions.Delete(rec.ID)
+	ss.awake.Delete(rec.ID)
 	ss.trail.Report(limits.About(rec.ID), nil)
 	var err error
 	if s != nil {
@@ -160,7 +157,7 @@ func (ss *sessions) adopt(rec subject) error {
 		return err
 	}
 	s := &liveSession{Session: in, owner: rec.Owner, adopted: true}
-	s.terminal = ss.entrance.terminal(rec, s)
+	s.terminal = ss.terminal(rec, s)
 	if err := ss.bringUpToDate(rec, s); err != nil {
 		return errors.Join(err, in.Init.Close())
 	}

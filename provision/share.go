@@ -15,23 +15,23 @@ import (
 // ShareFile calls talk to copy one regular file from the chat to another of the same caller. It is
 // read as the one and by its rules, and written as the other and by its rules. It is the only way
 // across. Of a copy that fails nothing is left.
-func (t *tools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
+func (rs *runner) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
 	if s.To == id {
 		return fmt.Errorf("cannot share with chat %s: it is the same: %w", id, chat.ErrInvalid)
 	}
-	from, err := t.chats.reach(ctx, id)
+	from, err := rs.chats.reach(ctx, id)
 	if err != nil {
 		return err
 	}
-	to, err := t.chats.reach(ctx, s.To)
+	to, err := rs.chats.reach(ctx, s.To)
 	if err != nil {
 		return err
 	}
-	sh := &sharing{filecall.NewCopy(from.ID, s, talk), t, from, to, s}
-	if err := errors.Join(t.allowFirst(ctx, from, sh.Read), t.allowFirst(ctx, to, sh.Write)); err != nil {
+	sh := &sharing{filecall.NewCopy(from.ID, s, talk), rs, from, to, s}
+	if err := errors.Join(rs.allowFirst(ctx, from, sh.Read), rs.allowFirst(ctx, to, sh.Write)); err != nil {
 		return err
 	}
 	if err := sh.audit(ctx, "intent", nil); err != nil {
@@ -39,16 +39,16 @@ func (t *tools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk fi
 	}
 	copied, err := sh.Do(ctx, func(ctx context.Context, c *filecall.Call) (filewire.Answer, error) {
 		if c == sh.Write {
-			return t.call(ctx, to, c)
+			return rs.call(ctx, to, c)
 		}
-		return t.call(ctx, from, c)
+		return rs.call(ctx, from, c)
 	})
-	t.chats.touch(from.ID)
-	t.chats.touch(to.ID)
+	rs.chats.touch(from.ID)
+	rs.chats.touch(to.ID)
 	auditErr := sh.auditEnd(ctx, copied, err)
 	var d *filewire.Denial
 	if errors.As(err, &d) {
-		err = t.policy.Redact(ctx, sh.side(d).Profile, err)
+		err = rs.policy.Redact(ctx, sh.side(d).Profile, err)
 	}
 	return errors.Join(err, auditErr)
 }
@@ -56,7 +56,7 @@ func (t *tools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk fi
 // sharing is one copy and its two chats.
 type sharing struct {
 	*filecall.Copy
-	m        *tools
+	m        *runner
 	from, to subject
 	share    chat.Share
 }

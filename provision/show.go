@@ -209,7 +209,7 @@ func (m *Manager) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 	if err != nil {
 		return chat.Plan{}, err
 	}
-	spec := m.sessions.spec(rec, v)
+	spec := m.spec(rec, v)
 	spec.Argv = session.TerminalArgv(v)
-	return m.sessions.startOf(rec, spec, notes).Describe(), nil
+	return m.startOf(rec, spec, notes).Describe(), nil
 }

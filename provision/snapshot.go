@@ -50,12 +50,12 @@ func (k *archiver) takeSnapshot(
 		return from, err
 	}
 	n := snapshot{k, rec, s}
-	leave, err := k.entrance.letIn(ctx, rec, s) // so that nothing else freezes it, and it is not frozen
+	leave, err := k.letIn(ctx, rec, s) // so that nothing else freezes it, and it is not frozen
 	if err != nil {
 		return from, err
 	}
 	defer leave()
-	k.sessions.keepTerminal(ctx, rec.ID)
+	k.keepTerminal(ctx, rec.ID)
 	if err = n.remove(); err == nil {
 		err = homedir.MakeOwned(k.dirs.Snapshots, string(rec.ID), rec.UID, 0o700, "")
 	}
@@ -129,7 +129,7 @@ func (n snapshot) beside(
 	defer end()
 	limits := n.rec.profile.Limits
 	limits.MemoryMax, limits.PidsMax = min(limits.MemoryMax, besideMemory), besidePids
-	spec := n.m.spec(n.rec, task)
+	spec := n.m.taskSpec(n.rec, task)
 	spec.View.Tmp = filepath.Join(n.m.dirs.Snapshots, string(n.rec.ID))
 	spec.View.VarTmp = spec.View.Tmp
 	return n.m.runTask(ctx, n.rec, doing, task,

@@ -31,7 +31,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	err = inOrder(ctx, m.checkHost, m.packets.Claim, openSecrets, openGroups, m.prepareBesideWalls)
 	if err == nil {
 		m.done.Go(func() { m.policy.Follow(m.bg) }) // first: the enforcer that sessions need may be hung
-		err = inOrder(ctx, m.sessions.adoptAll, m.adoptOldRuns, m.adoptDue)
+		err = inOrder(ctx, m.adoptAll, m.adoptRuns, m.adoptDue)
 	}
 	if err != nil {
 		m.stop()
@@ -43,7 +43,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m.done.Go(func() { m.gateway.Follow(m.bg) })
 	m.done.Go(func() { m.traffic.Run(m.bg) })
 	if !m.layers.Without(chat.LayerSockets) {
-		m.done.Go(func() { m.sessions.watchSockets(m.bg) })
+		m.done.Go(func() { m.watchSockets(m.bg) })
 	}
 	return m, nil
 }
@@ -156,17 +156,11 @@ func (ss *sessions) adoptAll(ctx context.Context) error {
 		} else {
 			ss.log.Info("adopted a session", "chat", id)
 		}
-		ss.progress(fmt.Sprintf("looked for %d of %d sessions", i+1, len(ids)))
+		ss.opt.Progress(fmt.Sprintf("looked for %d of %d sessions", i+1, len(ids)))
 		if ctx.Err() != nil {
 			return fmt.Errorf("cannot look for sessions: %w", context.Cause(ctx))
 		}
 	}
-	return nil
-}
-
-// adoptOldRuns is [runner.adoptAll]; its error becomes a finding.
-func (m *Manager) adoptOldRuns(ctx context.Context) error {
-	m.trail.Report("background runs", m.runner.adoptAll(ctx))
 	return nil
 }
 
@@ -186,7 +180,7 @@ func (m *Manager) openProber(ctx context.Context) (err error) {
 	}
 	o.Table, o.NoTable = m.packets.Table()
 	m.prober = hostprobe.New(o)
-	m.life.newAccounts, err = m.prober.ChooseAccount(ctx, m.opt.Account, m.dirs.userdb, m.life.useradd)
+	m.newAccounts, err = m.prober.ChooseAccount(ctx, m.opt.Account, m.dirs.userdb, m.useradd)
 	return err
 }
 

@@ -17,7 +17,7 @@ import (
 // log, under a new uid, asleep. All of it is there, or after an error nothing; the archive stays.
 // With ctx it ends early.
 func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subject, err error) {
-	store, a, err := k.reach(ctx, name)
+	store, a, err := k.reachArchive(ctx, name)
 	if err != nil {
 		return c, err
 	}
@@ -35,7 +35,7 @@ func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subj
 	if err := k.mayUnarchive(ctx, name, former, u.start); err != nil {
 		return c, err
 	}
-	leave, err := k.begin(ctx, former.ID, former.Owner, "unarchive")
+	leave, err := k.takeTurn(ctx, former.ID, former.Owner, "unarchive")
 	if err != nil {
 		return c, err
 	}
@@ -61,7 +61,7 @@ func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subj
 	u.Do = k.do(u.c)
 	if err := u.all(ctx); err != nil {
 		u.KeepTried(ctx, err)
-		undone := k.life.giveUp(ctx, u.c, "unarchive", err)
+		undone := k.giveUp(ctx, u.c, "unarchive", err)
 		return c, errors.Join(fmt.Errorf("cannot unarchive %s: %w", name, err), undone)
 	}
 	return k.chats.get(u.c.ID)
@@ -71,7 +71,7 @@ func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subj
 func (k *archiver) mayUnarchive(
 	ctx context.Context, name chat.ArchiveName, former subject, st *admission.Start,
 ) error {
-	if _, ok := k.profiles[former.Profile]; !ok {
+	if _, ok := k.opt.Profiles[former.Profile]; !ok {
 		return fmt.Errorf("cannot unarchive %s: its profile %s is not configured: %w", name,
 			former.Profile, chat.ErrInvalid)
 	}
@@ -142,7 +142,7 @@ type unpacking struct {
 // canRead refuses an archive whose files or keys are not there.
 func (u *unpacking) canRead() (err error) {
 	if u.Archive.Encrypted {
-		file := u.m.archives.Identities
+		file := u.m.opt.Archives.Identities
 		if file == "" {
 			return fmt.Errorf("it is encrypted, and the config names no archive.identities: %w",
 				chat.ErrInvalid)
@@ -169,7 +169,7 @@ func (u *unpacking) all(ctx context.Context) (err error) {
 	if err := u.start.Enter(ctx, u.c.ID, u.c.Owner, "unarchive"); err != nil {
 		return err
 	}
-	err = m.life.asleepSteps().forwards(ctx, m.log, "unarchive", u.c)
+	err = m.asleepSteps().forwards(ctx, m.log, "unarchive", u.c)
 	if u.start.End(); err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (m *Manager) reapOne(ctx context.Context, rec subject, after time.Duration)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return m.life.reapReady(context.WithoutCancel(ctx), rec)
+		return m.reapReady(context.WithoutCancel(ctx), rec)
 	}
 	defer m.archive.SetProgress(rec.ID, nil)
 	lock := archiveLock{release: func() {}, occupy: func() {}} // it gives way
@@ -126,11 +126,11 @@ func (m *Manager) reapOne(ctx context.Context, rec subject, after time.Duration)
 // directory where none expires too: what a kill left there is removed, and what is wrong is known
 // before an archive is needed.
 func (k *archiver) expire(ctx context.Context, old idle.Lasting[chat.ArchiveName]) error {
-	if k.archives == nil {
+	if k.opt.Archives == nil {
 		return nil
 	}
 	store, err := k.open()
-	if err != nil || k.archives.Expire == 0 {
+	if err != nil || k.opt.Archives.Expire == 0 {
 		return err
 	}
 	all, err := store.List(chat.ArchiveFilter{})

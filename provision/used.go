@@ -135,7 +135,7 @@ func (m *Manager) sleepIdle(c idle.Chat, why string, still func() bool) (bool, e
 		return false, nil
 	}
 	m.log.Info("putting a chat to sleep", "chat", c.ID, "why", why)
-	err = m.sessions.sleep(context.Background(), rec, why) // whoever needs the place is not who did it
+	err = m.sleep(context.Background(), rec, why) // whoever needs the place is not who did it
 	s.ending.Store(m.chats.session(c.ID) == nil || s.endedFor.Load() != nil)
 	return true, err
 }
@@ -156,7 +156,7 @@ func (m *Manager) sleepFull(c diskquota.Chat, why string) {
 		return
 	}
 	m.log.Warn("putting a chat to sleep", "chat", c.ID, "why", why)
-	m.trail.Report("chat "+string(c.ID), m.sessions.sleep(ctx, rec, why))
+	m.trail.Report("chat "+string(c.ID), m.sleep(ctx, rec, why))
 }
 
 // limitLook is how often a session's counters are read.

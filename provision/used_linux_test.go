@@ -48,7 +48,7 @@ func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
 	t.Cleanup(func() { _ = init.Close() })
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}, owner: "ada"}
 	m.groups.groups = &coldGroups{}
-	m.chats.sessions.Store(rec.ID, s)
+	m.chats.awake.Store(rec.ID, s)
 	return m, m.chats.subject(rec), s
 }
 
@@ -103,7 +103,7 @@ func TestUseMeetsSleep(t *testing.T) {
 	s.ending.Store(true)
 	got := make(chan *liveSession, 1)
 	go func() {
-		_, s, err := m.life.use(ctx, rec, m.starts.New())
+		_, s, err := m.use(ctx, rec, m.starts.New())
 		if err != nil {
 			t.Error(err)
 		}
@@ -131,7 +131,7 @@ func TestUseMeetsSleep(t *testing.T) {
 // was not unused.
 func TestUnusedAtStart(t *testing.T) {
 	m, rec, _ := oneAwake(t)
-	m.chats.sessions.Delete(rec.ID)
+	m.chats.awake.Delete(rec.ID)
 	m.opt.Profiles[chat.DefaultProfile] = chat.Profile{
 		Name: chat.DefaultProfile, ReapAfter: chat.Duration(30 * 24 * time.Hour)}
 	unused := func(used time.Time) time.Time { return used.Add(-365 * 24 * time.Hour) }

@@ -21,10 +21,10 @@ func (m *Manager) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	defer unlock()
 	st := m.starts.New()
 	defer st.End()
-	s, err := m.life.wakeLocked(ctx, c, st)
+	s, err := m.wakeLocked(ctx, c, st)
 	if err == nil {
 		m.chats.touch(id)
-		err = m.entrance.thaw(ctx, c, s, "a caller asked for it")
+		err = m.thaw(ctx, c, s, "a caller asked for it")
 	}
 	return m.shown(ctx, c, err)
 }
@@ -85,8 +85,8 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 		return chat.Chat{}, err
 	}
 	defer unlock()
-	if m.chats.session(id) != nil || m.sessions.hasTraces(id) {
-		err = m.sessions.sleep(ctx, c, "")
+	if m.chats.session(id) != nil || m.hasTraces(id) {
+		err = m.sleep(ctx, c, "")
 	}
 	return m.shown(ctx, c, err)
 }
@@ -125,7 +125,7 @@ func (ss *sessions) keepTerminal(ctx context.Context, id chat.ID) {
 // freshPrograms updates the PATH of every profile for a wake or a run, if the host's programs
 // changed. It sees a program that was installed after chatd's start. On failure the old PATH stays.
 func (l *life) freshPrograms() {
-	l.trail.Report("the commands in PATH", l.programs.Link(l.profiles))
+	l.trail.Report("the commands in PATH", l.programs.Link(l.opt.Profiles))
 }
 
 // watch waits for the session's end and cleans up after it: when the shell
