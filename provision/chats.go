@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,6 @@ type subject struct {
 // liveSession is one awake chat.
 type liveSession struct {
 	*session.Session
-	owner    string
 	terminal *tmux.Terminal
 	// endedFor is the reason for which the daemon ended it without a request, nil if it did not.
 	endedFor atomic.Pointer[string]
@@ -112,6 +112,20 @@ func (k *chats) lockReady(ctx context.Context, id chat.ID, act string) (c subjec
 		err = notReady(c, act)
 	}
 	return c, unlock, err
+}
+
+// tryReady takes the lock of a chat that is ready, unless another caller acts on it.
+func (k *chats) tryReady(id chat.ID) (c subject, unlock func(), got bool) {
+	unlock, free := k.locks.TryLock(id)
+	if !free {
+		return c, nil, false
+	}
+	c, err := k.get(id)
+	if err != nil || c.Phase != chat.Ready {
+		unlock()
+		return c, nil, false
+	}
+	return c, unlock, true
 }
 
 // hasChat reports whether any chat, whoever's, has the id.
@@ -179,6 +193,17 @@ func (k *chats) allSessions() (all []*liveSession) {
 	return all
 }
 
+// sessionsOfChats are the sessions with their chats. A session ends before its chat is forgotten.
+func (k *chats) sessionsOfChats() iter.Seq2[*liveSession, subject] {
+	return func(yield func(*liveSession, subject) bool) {
+		for _, s := range k.allSessions() {
+			if c, err := k.get(s.Chat); err == nil && !yield(s, c) {
+				return
+			}
+		}
+	}
+}
+
 func (k *chats) allChats() (all []policy.Chat) {
 	for _, rec := range k.store.All() {
 		all = append(all, k.subject(rec).rules())
@@ -228,11 +253,8 @@ func notReady(rec subject, act string) error {
 // places returns what each chat holds that has a session.
 func (k *chats) places() map[chat.ID]shares.Place {
 	awake := map[chat.ID]shares.Place{}
-	for _, s := range k.allSessions() {
-		awake[s.Chat] = shares.Place{Owner: s.owner}
-		if rec, err := k.get(s.Chat); err == nil {
-			awake[s.Chat] = rec.place()
-		}
+	for s, c := range k.sessionsOfChats() {
+		awake[s.Chat] = c.place()
 	}
 	return awake
 }

@@ -103,18 +103,15 @@ func (m *Manager) release(ctx context.Context, c subject) error {
 // freezeIdle is [entrance.freeze] for a chat that nobody used for freeze_after of its profile. It
 // leaves one alone that another caller acts on.
 func (m *Manager) freezeIdle(c idle.Chat, why string) (bool, error) {
-	unlock, free := m.chats.locks.TryLock(c.ID)
-	if !free {
+	rec, unlock, got := m.chats.tryReady(c.ID)
+	if !got {
 		return false, nil
 	}
 	defer unlock()
-	rec, err := m.chats.get(c.ID)
 	s := m.chats.session(c.ID)
-	if err != nil || rec.Phase != chat.Ready || !s.lives() {
+	if !s.lives() {
 		return false, nil
 	}
-	return m.freeze(context.Background(), rec, s, why, func() bool {
-		now, err := m.chats.get(c.ID)
-		return err == nil && !now.UsedAt.After(c.Used) && !m.atWork(c.ID)
-	})
+	return m.freeze(context.Background(), rec, s, why,
+		func() bool { return !m.chats.usedSince(c) && !m.atWork(c.ID) })
 }

@@ -109,7 +109,7 @@ func (ss *sessions) startSession(
 	masked := targets(v.Masked)
 	in.Plan, in.Basis = &plan, ss.mounts.fingerprint(rec)
 	in.Masked.Store(&masked)
-	s := &liveSession{Session: in, owner: rec.Owner}
+	s := &liveSession{Session: in}
 	s.terminal = ss.terminal(rec, s)
 	return s, nil
 }
@@ -156,7 +156,7 @@ func (ss *sessions) adopt(rec subject) error {
 	if err != nil {
 		return err
 	}
-	s := &liveSession{Session: in, owner: rec.Owner, adopted: true}
+	s := &liveSession{Session: in, adopted: true}
 	s.terminal = ss.terminal(rec, s)
 	if err := ss.bringUpToDate(rec, s); err != nil {
 		return errors.Join(err, in.Init.Close())

@@ -91,14 +91,13 @@ func (m *Manager) reapOne(ctx context.Context, rec subject, after time.Duration)
 			return err
 		}
 	}
-	unlock, free := m.chats.locks.TryLock(rec.ID)
-	if !free {
+	rec, unlock, got := m.chats.tryReady(rec.ID)
+	if !got {
 		return nil
 	}
 	defer unlock()
-	rec, err := m.chats.get(rec.ID)
-	if err != nil || m.chats.session(rec.ID) != nil || !m.isUnused(rec, after) {
-		return nil // it is gone, or was used
+	if m.chats.session(rec.ID) != nil || !m.isUnused(rec, after) {
+		return nil // it was used
 	}
 	ctx, cancel := m.chats.locks.UntilWanted(ctx, rec.ID)
 	defer cancel()

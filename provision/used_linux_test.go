@@ -46,7 +46,7 @@ func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
 	init, err := sys.OpenProcess(sys.Process{PID: cmd.Process.Pid})
 	must(t, err)
 	t.Cleanup(func() { _ = init.Close() })
-	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}, owner: "ada"}
+	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}}
 	m.groups.groups = &coldGroups{}
 	m.chats.awake.Store(rec.ID, s)
 	return m, m.chats.subject(rec), s

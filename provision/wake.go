@@ -137,13 +137,12 @@ func (ss *sessions) watch(s *liveSession) {
 		return // closed: another goroutine ends the session or leaves it running
 	}
 	ctx := context.Background()
-	unlock, err := ss.chats.locks.Lock(ctx, s.Chat)
+	rec, unlock, err := ss.chats.lockChat(ctx, s.Chat)
 	if err != nil {
 		return
 	}
 	defer unlock()
-	rec, err := ss.chats.get(s.Chat)
-	if err != nil || ss.chats.session(s.Chat) != s {
+	if ss.chats.session(s.Chat) != s {
 		return
 	}
 	why := "the session ended by itself"
