@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -127,7 +128,7 @@ func (k *archiver) write(
 		return a, err
 	}
 	defer func() { err = errors.Join(err, from.done()) }()
-	rest, err := k.restOf(rec)
+	record, rest, err := k.besideHome(rec)
 	if err != nil {
 		return a, err
 	}
@@ -149,10 +150,6 @@ func (k *archiver) write(
 	}
 	if err != nil {
 		return a, fmt.Errorf("cannot archive chat %s: %w", rec.ID, err)
-	}
-	record, err := clearRecord(rec.Record)
-	if err != nil {
-		return a, err
 	}
 	draft.NotBefore(latest(k.store.All()))
 	left := from.left.With(home)
@@ -210,16 +207,6 @@ func (k *archiver) stillHome(
 	return from, err
 }
 
-// clearRecord is the part of a record that an archive has in clear: all but the variables.
-func clearRecord(rec state.Record) (json.RawMessage, error) {
-	rec.Env = nil
-	text, err := json.Marshal(rec)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write the record of chat %s: %w", rec.ID, err)
-	}
-	return text, nil
-}
-
 // archivedRest is what an archive has of a chat besides its home and its record.
 type archivedRest struct {
 	Env       map[string]string `json:"env,omitempty"`
@@ -228,32 +215,34 @@ type archivedRest struct {
 	Log []byte `json:"log,omitempty"`
 }
 
-// restOf returns it. The chat sleeps, or a snapshot was taken just now.
-func (k *archiver) restOf(rec subject) (text []byte, err error) {
+// besideHome returns what an archive has of a chat besides its home: the record in clear, but for the
+// variables, and the rest. The chat sleeps, or a snapshot was taken just now.
+func (k *archiver) besideHome(rec subject) (record, rest []byte, err error) {
 	s := archivedRest{Env: rec.Env}
 	if s.Schedules, err = k.store.Schedules(rec.ID); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range s.Schedules {
 		s.Schedules[i].RunningSince = nil // a chat of it sleeps
 	}
 	if s.Log, err = k.logs.All(rec.ID); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if text, err = json.Marshal(s); err != nil {
-		return nil, fmt.Errorf("cannot archive the schedules and log of chat %s: %w", rec.ID, err)
+	rec.Env = nil
+	record, err = json.Marshal(rec.Record)
+	if err == nil {
+		rest, err = json.Marshal(s)
 	}
-	return text, nil
+	if err != nil {
+		err = fmt.Errorf("cannot archive the record, schedules and log of chat %s: %w", rec.ID, err)
+	}
+	return record, rest, err
 }
 
 // latest is the latest time that the records know of: it is over, whatever the clock says.
 func latest(all []state.Record) (at time.Time) {
 	for _, rec := range all {
-		for _, t := range []time.Time{rec.CreatedAt, rec.UsedAt} {
-			if t.After(at) {
-				at = t
-			}
-		}
+		at = slices.MaxFunc([]time.Time{at, rec.CreatedAt, rec.UsedAt}, time.Time.Compare)
 	}
 	return at
 }

@@ -125,7 +125,7 @@ func (l *life) createLocked(ctx context.Context, id chat.ID, st *admission.Start
 			id, chat.ErrBusy)
 	}
 	if c.Unarchives != "" {
-		return c, errors.Join(errCutOff(c.Record), l.giveUpUnarchive(ctx, c))
+		return c, errors.Join(l.giveUpUnarchive(ctx, c))
 	}
 	if err := st.MayBegin(ctx); err != nil {
 		return c, err

@@ -67,7 +67,8 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	switch rec.Phase {
 	case chat.Creating:
 		if rec.Unarchives != "" {
-			return m.giveUpUnarchive(ctx, rec)
+			_, err := m.giveUpUnarchive(ctx, rec)
+			return err
 		}
 		st := m.starts.New()
 		defer st.End()
