@@ -52,7 +52,7 @@ func (rs *runner) startBackground(ctx context.Context, b runBegun) error {
 	defer leave()
 	var files session.Files
 	defer files.Close()
-	e := rs.behindWalls(b.subject, b.s, rs.entry(b.subject, b.r, b.spec))
+	e := rs.behindWalls(b.subject, b.s, rs.entry(b))
 	nsenter, err := rs.starter.Joining(b.s.Session, e, &files)
 	if err != nil {
 		return err

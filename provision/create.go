@@ -78,8 +78,8 @@ func (m *Manager) admit(
 	if err := m.policy.Profile(spec.Profile).CheckEgress(change); err != nil {
 		return rec, false, m.trail.Refused(caller, state.Record{}, "create", "egress_may_add", err)
 	}
-	if err := m.mayMake(ctx, spec.Owner, policy.Chat{Profile: spec.Profile, Agent: spec.Agent},
-		st); err != nil {
+	c := policy.Chat{Profile: spec.Profile, Agent: spec.Agent}
+	if err := m.mayMake(ctx, spec.Owner, c, st); err != nil {
 		return rec, false, err
 	}
 	return m.shares.Admit(ctx, spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
@@ -87,16 +87,10 @@ func (m *Manager) admit(
 
 // mayMake refuses a new chat for which the host has no walls, its owner no share, or its profile no uid.
 func (l *life) mayMake(ctx context.Context, owner string, c policy.Chat, st *admission.Start) error {
-	if err := st.MayBegin(ctx); err != nil {
-		return err
-	}
-	if err := l.policy.Raise(ctx, []policy.Chat{c}); err != nil {
-		return err
-	}
-	if err := l.shares.Create(ctx, owner); err != nil {
-		return err
-	}
-	return l.packets.EnsureBlock(ctx, c.Profile)
+	return inOrder(ctx, st.MayBegin,
+		func(ctx context.Context) error { return l.policy.Raise(ctx, []policy.Chat{c}) },
+		func(ctx context.Context) error { return l.shares.Create(ctx, owner) },
+		func(ctx context.Context) error { return l.packets.EnsureBlock(ctx, c.Profile) })
 }
 
 // mayUse refuses, and audits, a caller who may make no chats in the profile.
@@ -201,17 +195,17 @@ func sameSpec(rec state.Record, asked chat.Spec) error {
 	differs := slices.DeleteFunc(unlike(rec, asked), func(name string) bool {
 		return slices.Contains(rec.Patched, name)
 	})
-	if slices.Contains(differs, "profile") {
-		return fmt.Errorf("cannot create this chat with profile %s: it is there as chat %s with profile %s: %w",
-			chat.Quote(asked.Profile), rec.ID, rec.Profile, chat.ErrExists)
+	with := func(what, is string) error {
+		return fmt.Errorf("cannot create this chat with %s: it is there as chat %s with %s: %w", what, rec.ID,
+			is, chat.ErrExists)
 	}
-	if asked.Agent != "" && asked.Agent != rec.Agent {
-		return fmt.Errorf("cannot create this chat with agent %s: it is there as chat %s with agent %s: %w",
-			chat.Quote(asked.Agent), rec.ID, rec.Agent, chat.ErrExists)
-	}
-	if slices.Contains(differs, "env") {
-		return fmt.Errorf("cannot create this chat with this env: it is there as chat %s with another: %w",
-			rec.ID, chat.ErrExists)
+	switch {
+	case slices.Contains(differs, "profile"):
+		return with("profile "+chat.Quote(asked.Profile), "profile "+rec.Profile)
+	case asked.Agent != "" && asked.Agent != rec.Agent:
+		return with("agent "+chat.Quote(asked.Agent), "agent "+rec.Agent)
+	case slices.Contains(differs, "env"):
+		return with("this env", "another")
 	}
 	return nil
 }

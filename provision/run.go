@@ -36,14 +36,9 @@ func (rs *runner) Run(
 		return chat.RunResult{}, err
 	}
 	defer rs.runs.Forget(b.r)
-	runCtx, cancel := context.WithDeadline(ctx, b.r.Info.StartedAt.Add(b.r.Info.Timeout.D()))
+	within, cancel := context.WithDeadline(ctx, b.r.Info.StartedAt.Add(b.r.Info.Timeout.D()))
 	defer cancel()
-	runCtx, stop := b.r.Within(runCtx)
-	defer stop()
-	e := rs.entry(b.subject, b.r, spec)
-	e.Stdin, e.OpenStdin = []byte(spec.Stdin), spec.StdinStaysOpen()
-	e.Started, e.Begun = b.r.Began, begun
-	ended, err := rs.enter(runCtx, b.subject, b.s, e)
+	ended, err := rs.inSession(within, b, begun)
 	err = rs.notEntered(ctx, b, err)
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("cannot finish the run: the caller went away: %w", context.Cause(ctx))
@@ -54,6 +49,18 @@ func (rs *runner) Run(
 		b.detail["ended_by"] = string(res.EndedBy)
 	}
 	return res, rs.trail.Outcome(ctx, b.Record, "run", b.detail, err)
+}
+
+// inSession does the command of a run in the session, until ctx or the run ends.
+func (rs *runner) inSession(
+	ctx context.Context, b runBegun, begun func(run string, stdout, stderr *os.File),
+) (session.CommandResult, error) {
+	ctx, stop := b.r.Within(ctx)
+	defer stop()
+	e := rs.entry(b)
+	e.Stdin, e.OpenStdin = []byte(b.spec.Stdin), b.spec.StdinStaysOpen()
+	e.Started, e.Begun = b.r.Began, begun
+	return rs.enter(ctx, b.subject, b.s, e)
 }
 
 // begin checks everything for which a run may be refused before it starts anything, wakes
@@ -82,9 +89,8 @@ func (rs *runner) begin(ctx context.Context, id chat.ID, spec chat.RunSpec) (b r
 		return b, err
 	}
 	rs.freshPrograms()
-	spec.Timeout = chat.Duration(timeout)
-	b.spec = spec
-	if b.r, err = rs.admitRun(ctx, b.subject, spec); err != nil {
+	b.spec, b.spec.Timeout = spec, chat.Duration(timeout)
+	if b.r, err = rs.admitRun(ctx, b.subject, b.spec); err != nil {
 		return b, rs.shares.Refused(ctx, "run", err)
 	}
 	b.detail = map[string]string{"run": b.r.Info.ID}
@@ -98,13 +104,13 @@ func (rs *runner) begin(ctx context.Context, id chat.ID, spec chat.RunSpec) (b r
 }
 
 // entry returns the entry of a run's command into the session.
-func (rs *runner) entry(rec subject, r *background.Run, spec chat.RunSpec) session.Entry {
-	e := session.Entry{Run: r.Info.ID, Grace: r.Grace, Argv: spec.CommandLine(), Env: chat.EnvLines(spec.Env),
-		Dir: spec.Dir(rec.home)}
-	if spec.TTY != nil {
-		e.Argv = plan.PTYArgv(*spec.TTY, e.Argv)
+func (rs *runner) entry(b runBegun) session.Entry {
+	argv := b.spec.CommandLine()
+	if b.spec.TTY != nil {
+		argv = plan.PTYArgv(*b.spec.TTY, argv)
 	}
-	return e
+	return session.Entry{Run: b.r.Info.ID, Grace: b.r.Grace, Argv: argv, Env: chat.EnvLines(b.spec.Env),
+		Dir: b.spec.Dir(b.home)}
 }
 
 func (rs *runner) result(rec subject, r *background.Run, out session.CommandResult) chat.RunResult {
@@ -160,45 +166,45 @@ func (rs *runner) Attach(
 	if err != nil {
 		return chat.RunResult{}, err
 	}
+	// TERM is close enough to the operator's terminal.
+	b := runBegun{spec: chat.RunSpec{Argv: tmux.AttachArgv(plan.Socket, a.ReadOnly), TTY: &a.TTY,
+		OpenStdin: true, Env: map[string]string{"TERM": "xterm-256color"}}}
 	st := rs.starts.New()
-	rec, s, err := rs.use(ctx, rec, st)
+	b.subject, b.s, err = rs.use(ctx, rec, st)
 	st.End()
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	spec := chat.RunSpec{Argv: tmux.AttachArgv(plan.Socket, a.ReadOnly), TTY: &a.TTY, OpenStdin: true}
-	r, err := rs.admitRun(ctx, rec, spec)
-	if err != nil {
+	if b.r, err = rs.admitRun(ctx, b.subject, b.spec); err != nil {
 		return chat.RunResult{}, err
 	}
-	defer rs.runs.Forget(r)
-	detail := map[string]string{"run": r.Info.ID, "read_only": fmt.Sprint(a.ReadOnly)}
-	if err := rs.trail.Write(ctx, rec.Record, "attach", "intent", detail); err != nil {
+	defer rs.runs.Forget(b.r)
+	detail := map[string]string{"run": b.r.Info.ID, "read_only": fmt.Sprint(a.ReadOnly)}
+	if err := rs.trail.Write(ctx, b.Record, "attach", "intent", detail); err != nil {
 		return chat.RunResult{}, err
 	}
-	res, err := rs.attach(ctx, rec, s, r, spec, begun)
-	rs.chats.touch(rec.ID)
-	return res, rs.trail.Outcome(ctx, rec.Record, "attach", detail, err)
+	res, err := rs.attach(ctx, b, begun)
+	rs.chats.touch(id)
+	return res, rs.trail.Outcome(ctx, b.Record, "attach", detail, err)
 }
 
-func (rs *runner) attach(ctx context.Context, rec subject, s *liveSession, r *background.Run, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {
-	within, cancel := r.Within(ctx)
+func (rs *runner) attach(
+	ctx context.Context, b runBegun, begun func(run string, stdout, stderr *os.File),
+) (chat.RunResult, error) {
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // the client ends with its session, unless the chat has stopped the client
 		defer cancel()
 		select {
-		case <-s.Init.Ended():
+		case <-b.s.Init.Ended():
 		case <-within.Done():
 		}
 	}()
-	e := rs.entry(rec, r, spec)
-	e.OpenStdin, e.Started, e.Begun = true, r.Began, begun
-	e.Env = append(e.Env, "TERM=xterm-256color") // close enough to the operator's terminal
-	ended, err := rs.enter(within, rec, s, e)
+	ended, err := rs.inSession(within, b, begun)
 	if err == nil && ctx.Err() != nil {
 		return chat.RunResult{}, nil // the operator detached: a normal end
 	}
-	return rs.result(rec, r, ended), err
+	return rs.result(b.subject, b.r, ended), err
 }
 
 // notEntered returns err for a run that did not start. If a rule closes its directory, the audit
