@@ -189,7 +189,7 @@ func TestLayerOfSilentEnforcer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c := New(Options{Dir: dir})
+	c := client(Options{Dir: dir})
 	for i := range 2 {
 		got := c.Layer(t.Context(), Session{PID: 1}, chat.Layer{State: chat.LayerOn}, 0)
 		unasked := strings.Contains(got.Probe, "it does not answer")

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -149,7 +150,12 @@ func at(dir, name string) *net.UnixAddr {
 }
 
 // of is a client of the enforcer in dir, which is not to start another.
-func of(dir string) *Client { return New(Options{Dir: dir, Program: "/none"}) }
+func of(dir string) *Client { return client(Options{Dir: dir, Program: "/none"}) }
+
+func client(o Options) *Client {
+	o.Log, o.Report = slog.New(slog.DiscardHandler), func(error) {}
+	return New(o)
+}
 
 // says reports whether err has the text, or is nil where that is empty.
 func says(err error, text string) bool {

@@ -24,7 +24,7 @@ func TestOnlyRootsProgramIsStarted(t *testing.T) {
 		file: "may write to it", filepath.Dir(file): "want a file that may be executed",
 		file + "-none": "no such file", "": "no such file",
 	} {
-		err := New(Options{Dir: dir, Program: program}).Start(t.Context())
+		err := client(Options{Dir: dir, Program: program}).Start(t.Context())
 		if !errors.Is(err, chat.ErrUnsupported) || !says(err, want) {
 			t.Errorf("%q is started: %v, want %q", program, err, want)
 		}
@@ -43,7 +43,7 @@ func starter(t *testing.T, dir, how string) *Client {
 	if how != "" {
 		must(t, os.WriteFile(filepath.Join(dir, "how"), []byte(how), 0o600))
 	}
-	c := New(Options{Dir: dir, Program: self})
+	c := client(Options{Dir: dir, Program: self})
 	t.Cleanup(func() {
 		_ = os.Remove(filepath.Join(dir, "how"))
 		_ = c.Drop(context.Background(), someSession.Chat)
@@ -120,7 +120,7 @@ func TestStartsAgain(t *testing.T) {
 // TestStartAwaitsUnit: with systemd no program is started, and the unit's answer is waited for.
 func TestStartAwaitsUnit(t *testing.T) {
 	dir := t.TempDir()
-	c := New(Options{Dir: dir, Program: "/none", Unit: true})
+	c := client(Options{Dir: dir, Program: "/none", Unit: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Start(ctx); !errors.Is(err, context.Canceled) {
