@@ -11,7 +11,6 @@ import (
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/provision/archives"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
@@ -178,8 +177,8 @@ func (k *archiver) runTask(
 		r, err = in.wait(ctx, p)
 	}
 	if err != nil {
-		if h, herr := limits.Hits(k.groups, in.group); herr == nil {
-			err = fmt.Errorf("%w%s", err, limits.OutOfMemory(rec.profile.Limits, h.OOMKills))
+		if h, herr := k.groups.hits(in.group); herr == nil {
+			err = fmt.Errorf("%w%s", err, outOfMemory(rec.profile.Limits, h.OOMKills))
 		}
 	}
 	err = errors.Join(err, k.starter.Abandon(in.group, rec.UID, init))

@@ -11,7 +11,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/scheduler"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
@@ -90,7 +89,7 @@ func (rs *runner) watchRun(ctx context.Context, rec state.Record, r *background.
 
 // explain says in a result what ended the run, which limits it met, and what the chat was refused.
 func (rs *runner) explain(c subject, r *background.Run, res *chat.RunResult, kills uint64) {
-	now, err := limits.Hits(rs.groups, c.ID)
+	now, err := rs.groups.hits(c.ID)
 	if err != nil {
 		rs.log.Error("cannot look at the limits of a chat", "chat", c.ID, "error", err)
 	}

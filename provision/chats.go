@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision/account"
@@ -16,7 +17,6 @@ import (
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/diskquota"
 	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
@@ -68,7 +68,11 @@ type liveSession struct {
 	stopLog context.CancelFunc
 	// adopted: an earlier chatd started it.
 	adopted bool
-	limits  limits.State
+	// behind are the limits that its cgroup does not have as they are recorded.
+	behind atomic.Pointer[[]string]
+	// meter counts what its limits did; metering is held until that is reported.
+	meter    cgroup.HitMeter
+	metering sync.Mutex
 	// limitsChanged is when a patch changed them last; the chat's lock is held.
 	limitsChanged time.Time
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/tmux"
 )
@@ -51,7 +50,7 @@ func (ss *sessions) terminal(rec subject, s *liveSession) *tmux.Terminal {
 				chat.ErrBusy)
 		case out.Exit != 0 || out.Signal != "":
 			return nil, fmt.Errorf("cannot use the terminal of chat %s: tmux says %s%s: %w", rec.ID,
-				chat.QuoteOutput(out.Stderr), limits.OutOfMemory(c.profile.Limits, out.Usage.OOMKills),
+				chat.QuoteOutput(out.Stderr), outOfMemory(c.profile.Limits, out.Usage.OOMKills),
 				chat.ErrWrongPhase)
 		}
 		return out.Stdout, nil

@@ -24,7 +24,6 @@ import (
 	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/packetrules"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/scheduler"
@@ -139,7 +138,6 @@ func (m *Manager) assemble() {
 	m.due = scheduler.New(scheduler.Options{Store: m.store, Runs: m.runs, Report: m.trail.Report, Log: m.log})
 	m.disk = m.newDisk()
 	m.mounts = &mounts{chats: m.chats, views: m.newViews(), disk: m.disk}
-	m.limits = &limits.Watch{Groups: m.groups, Trail: m.trail, Logs: m.logs, Log: m.log}
 	m.clock = m.newClock(idle.SinceBoot)
 	m.newAccounts, m.useradd, m.reaps = m.dirs.userdb, &account.Useradd{}, make(chan struct{}, maxReaps)
 	m.idle = idle.New(idle.Options{

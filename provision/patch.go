@@ -9,7 +9,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/pending"
 	"github.com/chatd/chatd/provision/policy"
 )
 
@@ -25,7 +24,7 @@ func (m *Manager) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Cha
 		return chat.Chat{}, err
 	}
 	if p.OnlyLabels() {
-		err = m.store.Patch(id, p, m.trail.Event(ctx, rec.Record, "patch", "done", pending.LabelDetail(p)))
+		err = m.store.Patch(id, p, m.trail.Event(ctx, rec.Record, "patch", "done", labelDetail(p)))
 		if err != nil {
 			return chat.Chat{}, err
 		}
@@ -59,7 +58,7 @@ func (m *Manager) patchLocked(ctx context.Context, before subject, p chat.Patch)
 		return chat.Chat{}, err
 	}
 	defer grown()
-	detail := pending.Detail(before.Record, after.Record, p)
+	detail := patchDetail(before, after, p)
 	err = m.store.Patch(id, p, m.trail.Event(ctx, before.Record, "patch", "intent", maps.Clone(detail)))
 	if err != nil {
 		return chat.Chat{}, err
@@ -100,18 +99,13 @@ func (m *Manager) putInForce(
 	if s.lives() && limitsDiffer {
 		s.limitsChanged = time.Now()
 	}
-	if s.lives() && (limitsDiffer || p.ChangesLimits() && len(s.limits.Behind()) > 0) {
-		waits = m.limits.Apply(after.ID, after.profile.Limits, &s.limits, p.Force)
+	if s.lives() && (limitsDiffer || p.ChangesLimits() && len(s.notKept()) > 0) {
+		waits = m.applyLimits(after, s, p.Force)
 	}
 	if moves && s.lives() {
 		err = errors.Join(err, m.renewRules(ctx, after, s)) // the last: it may end the session
 	}
-	of := pending.Session{Lives: s.lives()}
-	if s.lives() {
-		of.Behind = s.limits.Behind()
-		of.Old = pending.Old(s.Basis, m.mounts.fingerprint(after), of.Behind)
-	}
-	changed = pending.Changed(m.mounts.side(before), m.mounts.side(after), p, of)
+	changed = m.mounts.changed(before, after, s, p)
 	switch {
 	case errors.Is(waits, chat.ErrBusy):
 		changed.Why = chat.ErrorReason(waits)

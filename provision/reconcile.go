@@ -95,7 +95,7 @@ func (m *Manager) reconcileSession(ctx context.Context, rec subject) error {
 	if s := m.chats.session(rec.ID); s != nil && s.Init.Alive() {
 		m.starter.Refresh(s.Session)
 		return errors.Join(m.dirs.MakeInstanceDirs(rec.Record), m.checkKept(ctx, rec, s),
-			m.limits.Mend(ctx, rec.Record, rec.profile.Limits, &s.limits))
+			m.mendLimits(ctx, rec, s))
 	}
 	if !m.hasTraces(rec.ID) {
 		return nil

@@ -182,7 +182,7 @@ func (m *Manager) reloadChat(ctx context.Context, rec subject, s *liveSession) e
 	if s == nil || !s.Init.Alive() {
 		return nil
 	}
-	if err := m.limits.Apply(rec.ID, rec.profile.Limits, &s.limits, false); err != nil {
+	if err := m.applyLimits(rec, s, false); err != nil {
 		m.log.Warn("a chat has not the limits of its profile yet", "chat", rec.ID, "why", err)
 	}
 	// The shims' policy first: it does not depend on the enforcer.

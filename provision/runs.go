@@ -11,7 +11,6 @@ import (
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/session"
 )
 
@@ -20,7 +19,7 @@ type runner struct{ *life }
 
 // admitRun makes a run known under an id of its own, or is [chat.ErrBusy].
 func (rs *runner) admitRun(ctx context.Context, rec subject, spec chat.RunSpec) (*background.Run, error) {
-	met, err := limits.Hits(rs.groups, rec.ID)
+	met, err := rs.groups.hits(rec.ID)
 	if err != nil {
 		return nil, err
 	}

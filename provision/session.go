@@ -13,7 +13,6 @@ import (
 	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/provision/view"
@@ -25,7 +24,6 @@ type sessions struct {
 	starter *session.Starter
 	mounts  *mounts
 	disk    *disk
-	limits  *limits.Watch
 	gateway *gateway.Gateway
 	archive *archives.Activity
 	runs    *background.Runs
@@ -141,7 +139,7 @@ func (ss *sessions) removeSession(ctx context.Context, rec subject) error {
 	}
 	s := ss.chats.session(rec.ID)
 	ss.awake.Delete(rec.ID)
-	ss.trail.Report(limits.About(rec.ID), nil)
+	ss.trail.Report(aboutLimits(rec.ID), nil)
 	var err error
 	if s != nil {
 		err = errors.Join(s.Init.WaitExit(ctx, rec.UID), s.Init.Close())
@@ -168,8 +166,7 @@ func (ss *sessions) adopt(rec subject) error {
 // bringUpToDate gives an adopted session what the config says by now.
 func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
 	// A chatd that crashed while it started the session may have left the quota lifted.
-	if err := ss.limits.Apply(rec.ID, rec.profile.Limits, &s.limits, false); err != nil &&
-		!errors.Is(err, chat.ErrBusy) {
+	if err := ss.applyLimits(rec, s, false); err != nil && !errors.Is(err, chat.ErrBusy) {
 		return err
 	}
 	if err := ss.policy.Apply(context.Background(), rec.rules(), s.Init); err != nil {
@@ -183,11 +180,11 @@ func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
 	}
 	ss.trail.Report("shims of chat "+string(rec.ID),
 		ss.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(ss.shimPolicy(rec)))
-	counters, err := limits.Hits(ss.groups, rec.ID)
+	counters, err := ss.groups.hits(rec.ID)
 	if err != nil {
 		return err
 	}
-	s.limits.Begin(counters)
+	s.meter.Begin(counters)
 	return nil
 }
 

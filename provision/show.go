@@ -14,7 +14,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/pending"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
 )
@@ -91,8 +90,7 @@ func (m *Manager) show(ctx context.Context, rec subject) chat.Chat {
 	}
 	s := m.chats.session(rec.ID)
 	if s != nil && s.Init.Alive() {
-		c.Awake, c.OldPlan, c.Frozen = true, pending.Old(s.Basis, m.mounts.fingerprint(rec),
-			s.limits.Behind()), m.groups.frozen(rec.ID)
+		c.Awake, c.OldPlan, c.Frozen = true, m.mounts.oldPlan(rec, s), m.groups.frozen(rec.ID)
 		if u, err := m.groups.Usage(rec.ID); err == nil {
 			c.Usage = &u
 		}

@@ -158,9 +158,6 @@ func (m *Manager) sleepFull(c diskquota.Chat, why string) {
 	m.trail.Report("chat "+string(c.ID), m.sleep(ctx, rec, why))
 }
 
-// limitLook is how often a session's counters are read.
-const limitLook = 2 * time.Second
-
 // watchSockets ends sessions whose sockets and record locks hold too much, until ctx ends.
 func (ss *sessions) watchSockets(ctx context.Context) {
 	ss.trail.Report("what sockets hold", sockets.Watch(ctx, sockets.Options{
@@ -197,15 +194,6 @@ func (ss *sessions) endFor(ctx context.Context, of sockets.Session, why string) 
 		}
 		if err != nil && !errors.Is(err, chat.ErrNotFound) { // reaped meanwhile
 			ss.trail.Report("session "+string(s.Chat), err)
-		}
-	})
-}
-
-// watchLimits reads the counters of every session until ctx ends.
-func (m *Manager) watchLimits(ctx context.Context) {
-	chat.Every(ctx, limitLook, func() {
-		for s, c := range m.chats.sessionsOfChats() {
-			m.limits.Look(c.Record, c.profile.Limits, &s.limits)
 		}
 	})
 }

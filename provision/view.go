@@ -10,7 +10,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/exposure"
-	"github.com/chatd/chatd/provision/pending"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/view"
 )
@@ -88,15 +87,6 @@ func seen(s *liveSession) map[string]string {
 			fmt.Sprintf("%s at %s %s", chat.QuotePath(e.Source), chat.QuotePath(e.Target), e.Mode))
 	}
 	return map[string]string{"exposed": strings.Join(all, " "), "paths": fmt.Sprint(len(s.Exposed))}
-}
-
-// fingerprint is what a session of the chat would keep from start to end.
-func (mt *mounts) fingerprint(c subject) map[string]string {
-	return pending.Fingerprint(c.Record, c.profile, mt.secrets.Vars(c.ID, c.profile.Secrets))
-}
-
-func (mt *mounts) side(c subject) pending.Side {
-	return pending.Side{Profile: c.profile, Fingerprint: mt.fingerprint(c)}
 }
 
 // layersOf returns the layers of a chat: the probe's results for this host and

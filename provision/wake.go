@@ -150,7 +150,7 @@ func (ss *sessions) watch(s *liveSession) {
 		why = *ended
 	}
 	ss.logs.Say(s.Chat, why)
-	why = strings.Join(append(ss.limits.Look(rec.Record, rec.profile.Limits, &s.limits), why), "; ")
+	why = strings.Join(append(ss.metLimits(rec, s), why), "; ")
 	ss.log.Info("a session ended", "chat", s.Chat, "why", why)
 	ss.trail.Note(ctx, rec.Record, "sleep", map[string]string{"why": why}, nil)
 	ss.trail.Report("session "+string(s.Chat), ss.awakeSteps().backwards(ctx, ss.log, "sleep", rec))
