@@ -10,6 +10,7 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ruled is a manager that provisions nothing, with the file rules of a profile; empty
@@ -20,15 +21,11 @@ func ruled(tb testing.TB, rules string) (*Manager, subject) {
 	opt := Options{State: "/s", Run: "/r", Homes: "/h", Profiles: map[string]chat.Profile{p.Name: p}}
 	if rules != "" {
 		policy, err := rulefile.Load("rules", []byte(rules))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, err)
 		opt.FileRules = map[string]*filerules.Policy{p.Name: policy}
 	}
 	m := newManager(opt, nil)
-	if err := m.policy.CheckFirst(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, m.policy.CheckFirst())
 	return m, m.chats.subject(state.Record{ID: "00112233445566aa", UID: 70001, Profile: p.Name, Agent: chat.DefaultAgent})
 }
 

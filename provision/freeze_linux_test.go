@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/idle"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // coldGroups are those of one chat, whose session may be frozen and which an operator may hold.
@@ -109,9 +111,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 	all.Wait()
 	close(stop)
 	<-over
-	if g.thaws == 0 {
-		t.Error("nothing was thawed: the test meets nothing")
-	}
+	expect.True(t, g.thaws != 0, "nothing was thawed: the test meets nothing")
 }
 
 // TestThawOnce: fifty simultaneous uses thaw a session once, and the audit log says so once.
@@ -138,7 +138,7 @@ func TestThawOnce(t *testing.T) {
 	}
 	all.Wait()
 	text, err := os.ReadFile(filepath.Join(m.opt.State, "audit.jsonl"))
-	must(t, err)
+	must.Do(t, err)
 	if n := strings.Count(string(text), `"action":"thaw"`); g.thaws != 1 || n != 1 {
 		t.Errorf("%d thaws, %d in the audit log", g.thaws, n)
 	}
@@ -153,19 +153,18 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 		t.Helper()
 		undo := prepare()
 		froze, err := m.freezeIdle(found, "a test")
-		if froze || err != nil || g.cold {
-			t.Errorf("%s: froze %t, %v, is frozen %t", what, froze, err, g.cold)
-		}
+		expect.True(t, !froze && err == nil && !g.cold,
+			"%s: froze %t, %v, is frozen %t", what, froze, err, g.cold)
 		undo()
 	}
 	runs("another caller acts on it", func() func() {
 		unlock, err := m.chats.locks.Lock(t.Context(), rec.ID)
-		must(t, err)
+		must.Do(t, err)
 		return unlock
 	})
 	runs("a command is inside", func() func() {
 		leave, err := m.letIn(t.Context(), rec, s)
-		must(t, err)
+		must.Do(t, err)
 		return leave
 	})
 	runs("it ends", func() func() {
@@ -198,7 +197,7 @@ func TestFrozenDoesNoWork(t *testing.T) {
 	if does := m.work(rec.ID); does == "" {
 		t.Error("processes are no work")
 	}
-	must(t, g.Freeze(rec.ID))
+	must.Do(t, g.Freeze(rec.ID))
 	if does := m.work(rec.ID); does != "" {
 		t.Errorf("a frozen chat does %s", does)
 	}

@@ -12,14 +12,9 @@ import (
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // oneAwake is a manager with one awake chat, whose session is a process that sleeps.
 func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
@@ -28,23 +23,23 @@ func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
 	dir := t.TempDir()
 	uids := state.Range{Low: 1 << 20, High: 1<<20 + 255}
 	store, err := state.Open(state.Options{Dir: dir, UIDs: uids, BlockSize: 64})
-	must(t, err)
-	t.Cleanup(func() { must(t, store.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, store.Close()) })
 	m := newManager(Options{
 		Profiles: profiles, State: dir, Run: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	}, store)
 	_, _, err = store.EnsureBlock(chat.DefaultProfile)
-	must(t, err)
+	must.Do(t, err)
 	e := state.Event{Action: "create", Outcome: "intent"}
 	rec, _, err := store.Admit(chat.Spec{ExternalID: "a", Owner: "ada", Profile: chat.DefaultProfile}, e,
 		func(state.OwnerUse) error { return nil })
-	must(t, err)
-	must(t, store.SetPhase(rec.ID, chat.Ready, e))
+	must.Do(t, err)
+	must.Do(t, store.SetPhase(rec.ID, chat.Ready, e))
 	cmd := exec.Command("sleep", "1000")
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	init, err := sys.OpenProcess(sys.Process{PID: cmd.Process.Pid})
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = init.Close() })
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}}
 	m.groups.groups = &coldGroups{}
@@ -66,7 +61,7 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 	stays("used since", idle.Chat{ID: rec.ID, Used: rec.UsedAt.Add(-time.Second)}, yes)
 	stays("at work", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, no)
 	unlock, err := m.chats.locks.Lock(t.Context(), rec.ID)
-	must(t, err)
+	must.Do(t, err)
 	stays("another caller acts", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, yes)
 	unlock()
 	s.ending.Store(true)
@@ -99,19 +94,17 @@ func TestUseMeetsSleep(t *testing.T) {
 	m, rec, s := oneAwake(t)
 	ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "ada", Role: chat.RoleBridge})
 	unlock, err := m.chats.locks.Lock(ctx, rec.ID)
-	must(t, err)
+	must.Do(t, err)
 	s.ending.Store(true)
 	got := make(chan *liveSession, 1)
 	go func() {
 		_, s, err := m.use(ctx, rec, m.starts.New())
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		got <- s
 	}()
 	for used := rec.UsedAt; !used.After(rec.UsedAt); time.Sleep(time.Millisecond) {
 		now, err := m.chats.get(rec.ID)
-		must(t, err)
+		must.Do(t, err)
 		used = now.UsedAt
 	}
 	select {
@@ -121,9 +114,7 @@ func TestUseMeetsSleep(t *testing.T) {
 	}
 	s.ending.Store(false) // it stays
 	unlock()
-	if <-got != s {
-		t.Error("the call has another session")
-	}
+	expect.True(t, <-got == s, "the call has another session")
 }
 
 // TestUnusedAtStart: a chat that looks unused for too long from the first look on, as after a boot

@@ -3,7 +3,6 @@ package enforcer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestMain is also the program that the tests start as the enforcer.
@@ -100,7 +100,7 @@ type fake struct {
 func answers(t *testing.T, dir string, answer func(*net.UnixConn, orders.Order)) *fake {
 	t.Helper()
 	l, err := net.ListenUnix("unix", at(dir, orders.Socket))
-	must(t, err)
+	must.Do(t, err)
 	f := &fake{dir: dir, l: l}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -165,20 +165,11 @@ func says(err error, text string) bool {
 	return strings.Contains(err.Error(), text)
 }
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // until waits for what other goroutines or processes do.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is not so that %s", what)
-		}
+		must.True(t, !time.Now().After(end), "it is not so that %s", what)
 	}
 }
 
@@ -187,8 +178,6 @@ func needsRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 	t.Skip("SKIPPED: needs root: the program must be root's")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // refuser answers each order with the next of these counts, and says that there are more.
@@ -59,9 +60,7 @@ func TestTakeRefused(t *testing.T) {
 		c.sumRefused(last, func(r Refusal) { sums[r.Chat] = r.Times })
 		return sums
 	}
-	if lines[loud] != refusedBurst || lines[calm] != 2 {
-		t.Errorf("lines: %v", lines)
-	}
+	expect.True(t, lines[loud] == refusedBurst && lines[calm] == 2, "lines: %v", lines)
 	if got := sum(false); got[loud] != 100+2*(35-refusedBurst) || len(got) != 1 {
 		t.Errorf("sums: %v", got)
 	}
@@ -69,9 +68,7 @@ func TestTakeRefused(t *testing.T) {
 		t.Errorf("told twice: %v", got)
 	}
 	over := func(r Refusal) {
-		if !r.Unsaid {
-			t.Error("a line over the allowance")
-		}
+		expect.True(t, r.Unsaid, "a line over the allowance")
 	}
 	c.refused.take(manyRefused(loud, 1, 4), over)
 	if got := sum(false); len(got) != 0 {
@@ -109,9 +106,8 @@ func TestFollowRefused(t *testing.T) {
 					lines[r.Path] += r.Times
 				}
 			})
-			if len(lines) != want || want > 0 && lines[""] != 2 {
-				t.Errorf("%d lines, want %d: %v", len(lines), want, lines)
-			}
+			expect.True(t, len(lines) == want && (want <= 0 || lines[""] == 2),
+				"%d lines, want %d: %v", len(lines), want, lines)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestBelievable: a tool may report the kernel's denials and its own, and rules that there are.
@@ -28,9 +29,8 @@ func TestBelievable(t *testing.T) {
 		if believed := errors.As(err, &f); believed != (layer != "") {
 			t.Errorf("rule %q: %v", rule, err)
 		}
-		if layer != "" && (d.Layer != layer || d.Tool != c.Tool || d.Op != c.Op) {
-			t.Errorf("rule %q: %+v", rule, d)
-		}
+		expect.True(t, layer == "" || d.Layer == layer && d.Tool == c.Tool && d.Op == c.Op,
+			"rule %q: %+v", rule, d)
 	}
 }
 
@@ -75,11 +75,7 @@ func TestReason(t *testing.T) {
 		"other":     {t.Context(), errors.New("too much"), "too much", nil},
 	} {
 		got := (&Process{}).Reason(test.ctx, test.err)
-		if !strings.Contains(got.Error(), test.words) {
-			t.Errorf("%s: %v, want %q", name, got, test.words)
-		}
-		if test.kind != nil && !errors.Is(got, test.kind) {
-			t.Errorf("%s: %v is no %v", name, got, test.kind)
-		}
+		expect.True(t, strings.Contains(got.Error(), test.words), "%s: %v, want %q", name, got, test.words)
+		expect.True(t, test.kind == nil || errors.Is(got, test.kind), "%s: %v is no %v", name, got, test.kind)
 	}
 }

@@ -1,6 +1,7 @@
 package idle
 
 import (
+	"github.com/chatd/chatd/test/must"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -79,9 +80,7 @@ func TestClockBegins(t *testing.T) {
 		c := testClock(t, &wall, &boot, &used)
 		c.Keep()
 		if tt.spoil != "" {
-			if err := os.WriteFile(c.opt.File, []byte(tt.spoil), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(c.opt.File, []byte(tt.spoil), 0o600))
 		}
 		wall, boot = wall.Add(time.Hour+tt.step), boot+time.Hour // chatd was down for an hour
 		for range 2 {

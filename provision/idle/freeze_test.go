@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // freeze freezes a chat that it may put to sleep.
@@ -84,8 +85,7 @@ func TestFrozenMakesRoom(t *testing.T) {
 			}
 		}
 		made, soon, awake := w.MakeRoom(t.Context(), "", one)
-		if made || soon || awake != "1 frozen by an operator" {
-			t.Errorf("%t, soon %t, %q, asleep are %q", made, soon, awake, h.slept)
-		}
+		expect.True(t, !made && !soon && awake == "1 frozen by an operator",
+			"%t, soon %t, %q, asleep are %q", made, soon, awake, h.slept)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSecretFindings: doctor without a daemon names each secret whose file cannot be used, and shows
@@ -14,9 +15,7 @@ import (
 func TestSecretFindings(t *testing.T) {
 	dir := t.TempDir()
 	opened := filepath.Join(dir, "open")
-	if err := os.WriteFile(opened, []byte("sk-0123456789\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(opened, []byte("sk-0123456789\n"), 0o644))
 	all := New(map[string]secret.Spec{
 		"none": {File: filepath.Join(dir, "none")}, "open": {File: opened},
 	}, nil, nil).Findings()
