@@ -20,8 +20,7 @@ func ruled(tb testing.TB, rules string) (*Manager, subject) {
 	p := chat.Profile{Name: chat.DefaultProfile, Guard: chat.DefaultGuard()}
 	opt := Options{State: "/s", Run: "/r", Homes: "/h", Profiles: map[string]chat.Profile{p.Name: p}}
 	if rules != "" {
-		policy, err := rulefile.Load("rules", []byte(rules))
-		must.Do(tb, err)
+		policy := must.Get(rulefile.Load("rules", []byte(rules)))(tb)
 		opt.FileRules = map[string]*filerules.Policy{p.Name: policy}
 	}
 	m := newManager(opt, nil)

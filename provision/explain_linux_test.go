@@ -23,8 +23,7 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 		t.Skip("SKIPPED: needs root: grants are of directories that only root may write to")
 	}
-	dir, err := os.MkdirTemp("/srv", "chatd-test-")
-	must.Do(t, err)
+	dir := must.Get(os.MkdirTemp("/srv", "chatd-test-"))(t)
 	defer os.RemoveAll(dir)
 	must.Do(t, errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(dir, "data/secret"), 0o755)))
 	m, rec := ruled(t, "access: {useDefaults: false, deny: [/data/secret]}")
@@ -40,8 +39,7 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	once := looks()
-	rules, err := m.policy.Rules(rec.rules())
-	must.Do(t, err)
+	rules := must.Get(m.policy.Rules(rec.rules()))(t)
 	v, err := rules.Verdict("/data/secret", filerules.Read)
 	must.True(t, err == nil && v.Denied(), "the verdict is %+v, %v", v, err)
 	masked, leftOut := m.mounts.closedBy(rec)
@@ -57,8 +55,7 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 // opensOf returns a function that counts how often dir was opened since it was called last.
 func opensOf(t *testing.T, dir string) func() int {
 	t.Helper()
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	must.Do(t, err)
+	fd := must.Get(unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	// With the closes between them two opens do not become one event (inotify(7)).
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_OPEN|unix.IN_CLOSE_NOWRITE|unix.IN_ONLYDIR); err != nil {

@@ -137,8 +137,7 @@ func TestThawOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	text, err := os.ReadFile(filepath.Join(m.opt.State, "audit.jsonl"))
-	must.Do(t, err)
+	text := must.Get(os.ReadFile(filepath.Join(m.opt.State, "audit.jsonl")))(t)
 	if n := strings.Count(string(text), `"action":"thaw"`); g.thaws != 1 || n != 1 {
 		t.Errorf("%d thaws, %d in the audit log", g.thaws, n)
 	}
@@ -158,13 +157,11 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 		undo()
 	}
 	runs("another caller acts on it", func() func() {
-		unlock, err := m.chats.locks.Lock(t.Context(), rec.ID)
-		must.Do(t, err)
+		unlock := must.Get(m.chats.locks.Lock(t.Context(), rec.ID))(t)
 		return unlock
 	})
 	runs("a command is inside", func() func() {
-		leave, err := m.letIn(t.Context(), rec, s)
-		must.Do(t, err)
+		leave := must.Get(m.letIn(t.Context(), rec, s))(t)
 		return leave
 	})
 	runs("it ends", func() func() {

@@ -31,8 +31,7 @@ func TestOpeningsAreSaid(t *testing.T) {
 		t.Errorf("the log has:\n%s", log.String())
 	}
 	profiles["open"] = chat.Profile{Name: "open", Limits: limits, Guard: on, Commands: []string{"*"}}
-	next, err := m.policy.WithProfiles(nil, profiles)
-	must.Do(t, err)
+	next := must.Get(m.policy.WithProfiles(nil, profiles))(t)
 	m.policy.Set(next)
 	if open := m.openings(); len(open) != 1 || !strings.Contains(open[0], "commands is") {
 		t.Errorf("after a reload with a guard: %q", open)

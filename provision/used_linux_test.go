@@ -38,8 +38,7 @@ func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
 	cmd := exec.Command("sleep", "1000")
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	init, err := sys.OpenProcess(sys.Process{PID: cmd.Process.Pid})
-	must.Do(t, err)
+	init := must.Get(sys.OpenProcess(sys.Process{PID: cmd.Process.Pid}))(t)
 	t.Cleanup(func() { _ = init.Close() })
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}}
 	m.groups.groups = &coldGroups{}
@@ -60,8 +59,7 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 	}
 	stays("used since", idle.Chat{ID: rec.ID, Used: rec.UsedAt.Add(-time.Second)}, yes)
 	stays("at work", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, no)
-	unlock, err := m.chats.locks.Lock(t.Context(), rec.ID)
-	must.Do(t, err)
+	unlock := must.Get(m.chats.locks.Lock(t.Context(), rec.ID))(t)
 	stays("another caller acts", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, yes)
 	unlock()
 	s.ending.Store(true)
@@ -93,8 +91,7 @@ func TestReapUnusedMeetsUse(t *testing.T) {
 func TestUseMeetsSleep(t *testing.T) {
 	m, rec, s := oneAwake(t)
 	ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "ada", Role: chat.RoleBridge})
-	unlock, err := m.chats.locks.Lock(ctx, rec.ID)
-	must.Do(t, err)
+	unlock := must.Get(m.chats.locks.Lock(ctx, rec.ID))(t)
 	s.ending.Store(true)
 	got := make(chan *liveSession, 1)
 	go func() {
@@ -103,8 +100,7 @@ func TestUseMeetsSleep(t *testing.T) {
 		got <- s
 	}()
 	for used := rec.UsedAt; !used.After(rec.UsedAt); time.Sleep(time.Millisecond) {
-		now, err := m.chats.get(rec.ID)
-		must.Do(t, err)
+		now := must.Get(m.chats.get(rec.ID))(t)
 		used = now.UsedAt
 	}
 	select {

@@ -10,8 +10,7 @@ import (
 
 func TestLocks(t *testing.T) {
 	var k Locks
-	unlock, err := k.Lock(t.Context(), "a")
-	must.Do(t, err)
+	unlock := must.Get(k.Lock(t.Context(), "a"))(t)
 	other, err := k.Lock(t.Context(), "b")
 	must.True(t, err == nil, "two chats wait for each other")
 	other()

@@ -119,8 +119,7 @@ func TestDropMeetsTheEnd(t *testing.T) {
 	for _, none := range []string{dir, filepath.Join(dir, "none")} {
 		must.Do(t, of(none).Drop(t.Context(), someSession.Chat))
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, orders.Socket))
-	must.Do(t, err)
+	l := must.Get(net.Listen("unix", filepath.Join(dir, orders.Socket)))(t)
 	defer l.Close()
 	go func() {
 		for {
@@ -181,8 +180,7 @@ func TestLayer(t *testing.T) {
 // stopped: it takes connections and answers none.
 func TestLayerOfSilentEnforcer(t *testing.T) {
 	dir := t.TempDir()
-	l, err := net.Listen("unix", filepath.Join(dir, orders.Socket))
-	must.Do(t, err)
+	l := must.Get(net.Listen("unix", filepath.Join(dir, orders.Socket)))(t)
 	defer l.Close()
 	c := client(Options{Dir: dir})
 	for i := range 2 {

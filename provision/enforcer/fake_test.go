@@ -99,8 +99,7 @@ type fake struct {
 // answers makes an enforcer that calls answer with each order, and ends its connection.
 func answers(t *testing.T, dir string, answer func(*net.UnixConn, orders.Order)) *fake {
 	t.Helper()
-	l, err := net.ListenUnix("unix", at(dir, orders.Socket))
-	must.Do(t, err)
+	l := must.Get(net.ListenUnix("unix", at(dir, orders.Socket)))(t)
 	f := &fake{dir: dir, l: l}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {

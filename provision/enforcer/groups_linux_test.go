@@ -99,8 +99,7 @@ func lendOnce(t *testing.T, l *net.UnixListener, answer string, fds int) {
 
 // openDescriptors counts those of this process, without the sockets of connections that end.
 func openDescriptors(t *testing.T) (n int) {
-	list, err := os.ReadDir("/proc/self/fd")
-	must.Do(t, err)
+	list := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	for _, e := range list {
 		to, err := os.Readlink("/proc/self/fd/" + e.Name())
 		if err == nil && !strings.HasPrefix(to, "socket:") {

@@ -39,8 +39,7 @@ func TestOnlyRootsProgramIsStarted(t *testing.T) {
 func starter(t *testing.T, dir, how string) *Client {
 	t.Helper()
 	needsRoot(t)
-	self, err := os.Executable()
-	must.Do(t, err)
+	self := must.Get(os.Executable())(t)
 	if how != "" {
 		must.Do(t, os.WriteFile(filepath.Join(dir, "how"), []byte(how), 0o600))
 	}

@@ -30,13 +30,11 @@ func TestProcess(t *testing.T) {
 		}
 		return filewire.Answer{Size: s.Max}, errors.Join(s.In.Close(), s.Out.Close())
 	}
-	c, err := New(readOf(t, "note"), talk)
-	must.Do(t, err)
+	c := must.Get(New(readOf(t, "note"), talk))(t)
 	c.links = []string{"/home/a/link"}
 	c.Rules = &filewire.Rules{Agent: "main"}
 	cmd := exec.Command("cat")
-	p, err := c.start(cmd, cmd.Start)
-	must.Do(t, err)
+	p := must.Get(c.start(cmd, cmd.Start))(t)
 	defer p.Close()
 	a, err := p.Speak(t.Context(), plan.FileTool{Workspace: "/home/a", MaxBytes: 99})
 	must.True(t, err == nil && a.Size == 99, "%+v, %v, heard %q", a, err, heard)
@@ -54,15 +52,13 @@ func TestProcess(t *testing.T) {
 
 // TestProcessThatDoesNotRead: the end of the call ends its request.
 func TestProcessThatDoesNotRead(t *testing.T) {
-	c, err := New(readOf(t, strings.Repeat("x", filewire.MaxPath-1)), nil)
-	must.Do(t, err)
+	c := must.Get(New(readOf(t, strings.Repeat("x", filewire.MaxPath-1)), nil))(t)
 	c.links = make([]string, 100)
 	for i := range c.links {
 		c.links[i] = "/" + strings.Repeat("x", 4000)
 	}
 	cmd := exec.Command("sleep", "1000")
-	p, err := c.start(cmd, cmd.Start)
-	must.Do(t, err)
+	p := must.Get(c.start(cmd, cmd.Start))(t)
 	defer func() {
 		p.Close()
 		_ = cmd.Process.Kill()
@@ -86,7 +82,6 @@ func TestStartFails(t *testing.T) {
 
 func readOf(t *testing.T, path string) filewire.Use {
 	t.Helper()
-	args, err := json.Marshal(filewire.ReadFile{Path: path})
-	must.Do(t, err)
+	args := must.Get(json.Marshal(filewire.ReadFile{Path: path}))(t)
 	return filewire.Use{Tool: filewire.ReadFileTool, Args: args}
 }

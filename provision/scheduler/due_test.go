@@ -102,8 +102,7 @@ func (h *host) begin(n int, id string) (r *background.Run) {
 
 func (h *host) get() chat.StoredSchedule {
 	h.t.Helper()
-	k, err := h.Get(h.chat.ID, h.schedule)
-	must.Do(h.t, err)
+	k := must.Get(h.Get(h.chat.ID, h.schedule))(h.t)
 	return k
 }
 
