@@ -34,13 +34,8 @@ func (k *archiver) open() (*archives.Store, error) {
 
 // Archives lists the archives of the caller's chats, or an operator everybody's, the oldest first.
 func (k *archiver) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Archive, error) {
-	caller := chat.CallerFrom(ctx)
-	switch {
-	case caller.Role == chat.RoleOperator:
-	case f.Owner == "" || f.Owner == caller.Name:
-		f.Owner = caller.Name
-	default:
-		return nil, nil // as a list of chats
+	if !ownOnly(ctx, &f.Owner) {
+		return nil, nil
 	}
 	store, err := k.open()
 	if err != nil {
@@ -54,7 +49,7 @@ func (k *archiver) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.A
 	for i, a := range all {
 		list[i] = a.Archive
 	}
-	if err != nil && caller.Role == chat.RoleOperator { // it is logged, which no bridge may repeat
+	if err != nil && chat.CallerFrom(ctx).Role == chat.RoleOperator { // it is logged, which no bridge may repeat
 		k.trail.Report(aboutArchives, err)
 	}
 	return list, nil

@@ -63,8 +63,8 @@ func BenchmarkEntry(b *testing.B) {
 func TestShimPolicyAtTheBeginning(t *testing.T) {
 	m, rec := ruled(t, manyRules(3))
 	v, _, err := m.mounts.next(rec)
-	if err != nil || v.PolicyDir != m.dirs.sessionDir(rec.ID, rec.UID).Policy() || !strings.Contains(string(m.shimPolicy(rec)), "secret-2") {
-		t.Errorf("a session begins with the policy in %q: %q, %v", v.PolicyDir, m.shimPolicy(rec), err)
+	if err != nil || v.PolicyDir != m.dirs.sessionDir(rec.ID, rec.UID).Policy() || !strings.Contains(string(m.policy.ForShims(rec.rules())), "secret-2") {
+		t.Errorf("a session begins with the policy in %q: %q, %v", v.PolicyDir, m.policy.ForShims(rec.rules()), err)
 	}
 	if v := m.mounts.of(rec, &liveSession{Session: &session.Session{}}); v.PolicyDir != "" {
 		t.Errorf("an entry has %q", v.PolicyDir)

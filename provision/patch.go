@@ -122,7 +122,7 @@ func (m *Manager) moveEgress(ctx context.Context, rec subject) error {
 		err = errors.Join(err, m.packets.Apply(ctx))
 	}
 	if s := m.chats.session(rec.ID); s.lives() {
-		err = errors.Join(err, m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)))
+		err = errors.Join(err, m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.policy.ForShims(rec.rules())))
 	}
 	return err
 }

@@ -186,7 +186,7 @@ func (m *Manager) reloadChat(ctx context.Context, rec subject, s *liveSession) e
 		m.log.Warn("a chat has not the limits of its profile yet", "chat", rec.ID, "why", err)
 	}
 	// The shims' policy first: it does not depend on the enforcer.
-	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.shimPolicy(rec)),
+	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.policy.ForShims(rec.rules())),
 		m.renewRules(ctx, rec, s))
 }
 

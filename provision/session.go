@@ -32,12 +32,6 @@ type sessions struct {
 	bg      context.Context // ends with the Manager
 }
 
-// createLimits makes the chat's cgroup with its limits. The CPU quota is set once the prompt is
-// up: under a quarter CPU a session takes three times as long to reach it.
-func (ss *sessions) createLimits(_ context.Context, rec subject) error {
-	return ss.groups.Create(rec.ID, rec.profile.Limits)
-}
-
 // removeLimits kills the processes that remain in the cgroup, and what is done beside them, and
 // removes it.
 func (ss *sessions) removeLimits(ctx context.Context, rec subject) error {
@@ -55,7 +49,7 @@ func (ss *sessions) removeLimits(ctx context.Context, rec subject) error {
 // prompt is up and every limit stands.
 func (ss *sessions) createSession(ctx context.Context, rec subject) error {
 	dir := ss.dirs.sessionDir(rec.ID, rec.UID)
-	prompt, err := dir.Make(ss.shimPolicy(rec))
+	prompt, err := dir.Make(ss.policy.ForShims(rec.rules()))
 	if err != nil {
 		return err
 	}
@@ -76,10 +70,11 @@ func (ss *sessions) createSession(ctx context.Context, rec subject) error {
 	if err != nil {
 		return err
 	}
-	if err := ss.groups.LimitCPU(rec.ID, rec.profile.Limits); err != nil {
-		return errors.Join(err, ss.starter.Abandon(rec.ID, rec.UID, s.Init))
+	// The CPU quota is set now: under a quarter CPU a session takes three times as long to its prompt.
+	if err = ss.groups.LimitCPU(rec.ID, rec.profile.Limits); err == nil {
+		err = s.Write(dir)
 	}
-	if err := s.Write(dir); err != nil {
+	if err != nil {
 		return errors.Join(err, ss.starter.Abandon(rec.ID, rec.UID, s.Init))
 	}
 	ss.keepSession(s)
@@ -175,11 +170,17 @@ func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
 	if err := ss.policy.ForgetMasks(rec.rules(), s.Session, ss.dirs.sessionDir(rec.ID, rec.UID)); err != nil {
 		return err
 	}
-	if err := ss.adoptNetwork(rec, s); err != nil {
-		return err
+	network := ss.layers.Network(rec.profile)
+	if s.Plan != nil {
+		network = s.Plan.Network // that of its profile when it began
+	}
+	if network == chat.NetworkOwn {
+		if err := ss.gateway.Adopt(rec.way(), s.Init); err != nil {
+			return err
+		}
 	}
 	ss.trail.Report("shims of chat "+string(rec.ID),
-		ss.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(ss.shimPolicy(rec)))
+		ss.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(ss.policy.ForShims(rec.rules())))
 	counters, err := ss.groups.hits(rec.ID)
 	if err != nil {
 		return err
@@ -201,23 +202,6 @@ func (ss *sessions) barrier(rec subject, v plan.View) func(context.Context, *sys
 		}
 		return rules(ctx, init)
 	}
-}
-
-// adoptNetwork holds the network of a session that an earlier chatd started.
-func (ss *sessions) adoptNetwork(rec subject, s *liveSession) error {
-	network := ss.layers.Network(rec.profile)
-	if s.Plan != nil {
-		network = s.Plan.Network // that of its profile when it began
-	}
-	if network != chat.NetworkOwn {
-		return nil
-	}
-	return ss.gateway.Adopt(rec.way(), s.Init)
-}
-
-// shimPolicy is the policy that the shims of a chat check against; see [policy.InForce.ForShims].
-func (ss *sessions) shimPolicy(rec subject) []byte {
-	return ss.policy.ForShims(rec.rules())
 }
 
 // record keeps what the session prints until it ends.

@@ -20,7 +20,13 @@ import (
 // runs. It tries no wall, which takes seconds, on a busy host minutes. The Manager shows, sleeps
 // and reaps chats; nothing new begins before [Manager.ProbeAndReconcile] has tried the walls.
 func Start(ctx context.Context, opt Options) (*Manager, error) {
-	store, err := openState(opt)
+	if err := opt.prepare(); err != nil {
+		return nil, err
+	}
+	store, err := state.Open(state.Options{
+		Dir: opt.State, UIDs: opt.UIDs, BlockSize: opt.UIDs.BlockSize(), AuditMax: opt.AuditMax,
+		AuditKeep: opt.AuditKeep,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -54,17 +60,6 @@ func inOrder(ctx context.Context, acts ...func(context.Context) error) (err erro
 		err = acts[i](ctx)
 	}
 	return err
-}
-
-// openState opens the records; their directory may be new.
-func openState(opt Options) (*state.Store, error) {
-	if err := opt.prepare(); err != nil {
-		return nil, err
-	}
-	return state.Open(state.Options{
-		Dir: opt.State, UIDs: opt.UIDs, BlockSize: opt.UIDs.BlockSize(), AuditMax: opt.AuditMax,
-		AuditKeep: opt.AuditKeep,
-	})
 }
 
 // checkHost refuses file rules that cannot be kept, a host that is older than its records, and one

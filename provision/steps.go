@@ -76,7 +76,8 @@ func (l *life) asleepSteps() steps {
 func (ss *sessions) awakeSteps() steps {
 	return steps{
 		{"quota", ss.disk.create, nil, nil},
-		{"limits", ss.createLimits, nil, ss.removeLimits},
+		{"limits", func(_ context.Context, c subject) error { return ss.groups.Create(c.ID, c.profile.Limits) },
+			nil, ss.removeLimits},
 		{"session", ss.createSession, nil, ss.removeSession},
 	}
 }

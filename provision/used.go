@@ -160,20 +160,18 @@ func (m *Manager) sleepFull(c diskquota.Chat, why string) {
 
 // watchSockets ends sessions whose sockets and record locks hold too much, until ctx ends.
 func (ss *sessions) watchSockets(ctx context.Context) {
+	awake := func() (all []sockets.Session) {
+		for s, c := range ss.chats.sessionsOfChats() {
+			all = append(all, sockets.Session{
+				Chat: s.Chat, UID: s.UID, Init: s.Init, MemoryMax: c.profile.Limits.MemoryMax,
+			})
+		}
+		return all
+	}
 	ss.trail.Report("what sockets hold", sockets.Watch(ctx, sockets.Options{
-		Awake: ss.socketSessions, Members: ss.groups.Members, Log: ss.log,
+		Awake: awake, Members: ss.groups.Members, Log: ss.log,
 		End: func(s sockets.Session, why string) { ss.endFor(ctx, s, why) },
 	}))
-}
-
-// socketSessions are the current sessions, as package sockets knows them.
-func (ss *sessions) socketSessions() (out []sockets.Session) {
-	for s, rec := range ss.chats.sessionsOfChats() {
-		out = append(out, sockets.Session{
-			Chat: s.Chat, UID: s.UID, Init: s.Init, MemoryMax: rec.profile.Limits.MemoryMax,
-		})
-	}
-	return out
 }
 
 // endFor ends a session for a reason, which the audit of its end names. The caller does not
