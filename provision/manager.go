@@ -135,7 +135,7 @@ func (m *Manager) assemble() {
 	m.runs = background.New(background.Options{
 		Dir: m.dirs.runs, Shim: m.dirs.shim, UID: m.dirs.probeUID, Groups: m.groups, Log: m.log,
 	})
-	m.due = scheduler.New(scheduler.Options{Store: m.store, Runs: m.runs, Report: m.trail.Report, Log: m.log})
+	m.due = &scheduler.Schedules{Store: m.store, Runs: m.runs, Report: m.trail.Report, Log: m.log}
 	m.disk = m.newDisk()
 	m.mounts = &mounts{chats: m.chats, views: m.newViews(), disk: m.disk}
 	m.clock = m.newClock(idle.SinceBoot)
@@ -160,20 +160,6 @@ func (m *Manager) newDisk() *disk {
 		Over: m.sleepFull,
 	})
 	return d
-}
-
-// Open is [Start] and [Manager.ProbeAndReconcile], for callers that need no answer in between. Its error is
-// [chat.ErrUnsupported] when a required layer is missing, and [chat.ErrBusy] when another daemon
-// holds the state.
-func Open(ctx context.Context, opt Options) (*Manager, error) {
-	m, err := Start(ctx, opt)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.ProbeAndReconcile(ctx); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return m, nil
 }
 
 // Close ends the daemon's part. Sessions and walls stay: a session does not

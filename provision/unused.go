@@ -20,23 +20,16 @@ const expireEvery = time.Hour
 // watchUnused archives and reaps chats that nobody uses, one after the other, and removes archives
 // that have expired.
 func (m *Manager) watchUnused(ctx context.Context) {
-	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
-	defer tick.Stop()
 	unused, old := idle.Lasting[chat.ID]{}, idle.Lasting[chat.ArchiveName]{}
 	var expired time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	chat.Every(ctx, cmp.Or(m.opt.Every, time.Minute), func() {
 		m.clock.Keep()
-		if now := time.Now(); expired.IsZero() || now.Sub(expired) >= expireEvery {
+		if now := time.Now(); now.Sub(expired) >= expireEvery {
 			expired = now
 			m.trail.Report(aboutArchives, m.archiver.expire(ctx, old))
 		}
 		m.reapUnused(ctx, unused)
-	}
+	})
 }
 
 // reapUnused looks once at all chats, and reaps those that it found unused for too long for a while.

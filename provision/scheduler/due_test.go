@@ -54,11 +54,11 @@ func newHost(t *testing.T) *host {
 	})
 	must.Do(t, store.AddSchedule(rec.ID, s, event))
 	h := &host{t: t, chat: rec, schedule: s.ID, reports: map[string]error{}}
-	h.Schedules = New(Options{
+	h.Schedules = &Schedules{
 		Store: store, Log: slog.New(slog.DiscardHandler),
 		Runs:   background.New(background.Options{Dir: t.TempDir(), Groups: noGroups{}}),
 		Report: func(about string, err error) { h.reports[about] = err },
-	})
+	}
 	return h
 }
 
@@ -74,7 +74,7 @@ func (h *host) due(n int) chat.DueSchedule {
 // run registers a run of the time that s has taken.
 func (h *host) run(s state.Schedule, id string) *background.Run {
 	h.t.Helper()
-	r, err := h.opt.Runs.Admit(background.About{
+	r, err := h.Runs.Admit(background.About{
 		Chat: h.chat.ID, Taken: *s.RunningSince,
 		Info: chat.Run{ID: id, Schedule: s.ID, Background: true},
 	}, func(uint64, uint64) error { return nil })
@@ -190,7 +190,7 @@ func TestSimultaneous(t *testing.T) {
 	}
 	ended(t, begun, 3)
 	calls.Wait()
-	if all := h.opt.Runs.Of(h.chat.ID); h.get().Last.Exit != 3 || len(all) != 1 {
+	if all := h.Runs.Of(h.chat.ID); h.get().Last.Exit != 3 || len(all) != 1 {
 		t.Errorf("%+v, %d runs are kept", h.get().Last, len(all))
 	}
 }
@@ -249,7 +249,7 @@ func TestCutOff(t *testing.T) {
 	goOn, err = h.Adopt()
 	expect.True(t, err == nil && len(goOn) == 1 && goOn[0] == r && h.get().RunningSince != nil,
 		"%v, %v", goOn, err)
-	h.opt.Runs.Forget(r)
+	h.Runs.Forget(r)
 	goes := h.due(1)
 	goes.GoesOn = true
 	running, err := h.Begin(t.Context(), goes, mustNotStart(t))
@@ -280,7 +280,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("the end of the run before, again: %+v", k.Schedule)
 	}
 	event := state.Event{Action: "unschedule", Outcome: "done", Caller: h.get().By}
-	must.Do(t, h.opt.Store.RemoveSchedule(h.chat.ID, h.schedule, event))
+	must.Do(t, h.Store.RemoveSchedule(h.chat.ID, h.schedule, event))
 	ended(t, second, 0)
 	h.Watch(t.Context(), second)
 	if err := h.reports["the result of schedule "+h.schedule]; err != nil {
@@ -294,7 +294,7 @@ func TestOneRunIsKept(t *testing.T) {
 	for i, want := range []string{"0", "1", "2"} {
 		ended(t, h.begin(i, want), 0)
 		must.Do(t, h.Await(t.Context(), h.due(i)))
-		all := h.opt.Runs.Of(h.chat.ID)
+		all := h.Runs.Of(h.chat.ID)
 		expect.True(t, len(all) == 1 && all[0].Info.ID == want, "after %s: %d runs are kept", want, len(all))
 	}
 	if err, ok := h.reports["the run 0"]; err != nil || !ok {
@@ -308,7 +308,7 @@ func TestEach(t *testing.T) {
 	by := h.get().By
 	event := state.Event{Action: "schedule", Outcome: "done", Caller: by}
 	second := NewSchedule(by, chat.NewSchedule{Made: nine, Next: nine})
-	must.Do(t, h.opt.Store.AddSchedule(h.chat.ID, second, event))
+	must.Do(t, h.Store.AddSchedule(h.chat.ID, second, event))
 	h.begin(0, "one")
 	seen := map[string]bool{}
 	must.Do(t, h.Each(func(k chat.StoredSchedule) error {
@@ -319,7 +319,7 @@ func TestEach(t *testing.T) {
 	full, n := errors.New("no more"), 0
 	err := h.Each(func(chat.StoredSchedule) error { n++; return full })
 	expect.True(t, n == 1 && errors.Is(err, full), "%d were taken: %v", n, err)
-	must.Do(t, h.opt.Store.SetPhase(h.chat.ID, chat.Reaping, event))
+	must.Do(t, h.Store.SetPhase(h.chat.ID, chat.Reaping, event))
 	must.Do(t, h.Each(func(k chat.StoredSchedule) error {
 		t.Errorf("of a chat that is reaping: %s", k.ID)
 		return nil
@@ -342,7 +342,7 @@ func TestRunTaken(t *testing.T) {
 		_, err := runs.Admit(background.About{Chat: id, Taken: by.taken, Info: info}, nil)
 		must.Do(t, err)
 	}
-	h := New(Options{Runs: runs})
+	h := &Schedules{Runs: runs}
 	for _, c := range []struct {
 		schedule string
 		taken    *time.Time
@@ -363,7 +363,7 @@ func TestRunTaken(t *testing.T) {
 // The reader of a result does not learn an error of the host. A denial has its rule, unless the
 // rules are terse. The front's reason to refuse a command is shown.
 func TestWhyNot(t *testing.T) {
-	h := New(Options{Log: slog.New(slog.DiscardHandler)})
+	h := &Schedules{Log: slog.New(slog.DiscardHandler)}
 	got := h.whyNot(chat.DueSchedule{}, errors.New("cannot open /var/lib/chatd/secret"))
 	expect.True(t, !strings.Contains(got, "/var") && strings.HasPrefix(got, "internal"), "%q", got)
 	long := fmt.Errorf("cannot run: %s: %w", strings.Repeat("x", 5000), chat.ErrBusy)
