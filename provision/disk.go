@@ -27,9 +27,6 @@ const cleanUpFSize = 4 << 10
 // enable makes file systems enforce quotas that only count, and audits that: it holds for all
 // users there, and somebody may have turned them off. One that cannot is a finding.
 func (d *disk) enable(ctx context.Context) {
-	if d.layers.Without(chat.LayerDisk) {
-		return
-	}
 	enabled, err := d.diskQuotas.Enable()
 	if len(enabled) > 0 {
 		d.log.Warn("turned on user quotas", "dirs", enabled)
@@ -42,16 +39,10 @@ func (d *disk) enable(ctx context.Context) {
 
 // create sets the quotas of the chat's uid; also those of a living chat, whose limits changed.
 func (d *disk) create(_ context.Context, rec subject) error {
-	if d.layers.Without(chat.LayerDisk) {
-		return nil
-	}
 	return d.diskQuotas.Set(rec.UID, rec.diskLimit())
 }
 
 func (d *disk) drift(_ context.Context, rec subject) (string, error) {
-	if d.layers.Without(chat.LayerDisk) {
-		return "", nil
-	}
 	return d.diskQuotas.Drift(rec.UID, rec.diskLimit())
 }
 
@@ -130,9 +121,6 @@ func (d *disk) processLimits(rec subject) chat.ProcessLimits {
 
 // over says why a chat is far over its limit, which nothing enforces; empty if it is not.
 func (d *disk) over(rec subject) string {
-	if d.layers.Without(chat.LayerDisk) {
-		return ""
-	}
 	return d.diskWatch.Over(rec.ID, rec.diskLimit())
 }
 

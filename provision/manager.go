@@ -155,6 +155,9 @@ func (m *Manager) assemble() {
 
 func (m *Manager) newDisk() *disk {
 	d := &disk{chats: m.chats, logs: m.logs, diskQuotas: diskquota.New(m.dirs.Trees()...)}
+	if m.layers.Without(chat.LayerDisk) {
+		d.diskQuotas = diskquota.New() // which bounds and counts nothing
+	}
 	d.diskWatch = diskquota.NewWatch(diskquota.Options{
 		Disks: d.diskQuotas, Chats: d.all, Report: d.reportFull, Every: m.opt.DiskEvery, Log: m.log,
 		Over: m.sleepFull,

@@ -135,13 +135,7 @@ func (l *life) use(ctx context.Context, c subject, st *admission.Start) (subject
 		return c, nil, err
 	}
 	defer unlock()
-	s, err := l.wakeLocked(ctx, c, st)
-	if err == nil {
-		err = l.thaw(ctx, c, s, "it is used")
-	}
-	if err == nil {
-		l.chats.touch(c.ID) // the wake may have taken long
-	}
+	s, err := l.wakeToUse(ctx, c, st, "it is used")
 	return c, s, err
 }
 

@@ -86,9 +86,7 @@ func (m *Manager) ProbeAndReconcile(ctx context.Context) error {
 	m.reconcile(ctx, m.opt.Progress)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
-	if !m.layers.Without(chat.LayerDisk) {
-		m.done.Go(func() { m.disk.diskWatch.Run(m.bg) })
-	}
+	m.done.Go(func() { m.disk.diskWatch.Run(m.bg) })
 	m.done.Go(func() { m.watchUnused(m.bg) })
 	m.done.Go(func() { m.idle.Run(m.bg, m.shortestIdle()) })
 	return nil

@@ -21,12 +21,20 @@ func (m *Manager) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	defer unlock()
 	st := m.starts.New()
 	defer st.End()
-	s, err := m.wakeLocked(ctx, c, st)
-	if err == nil {
-		m.chats.touch(id)
-		err = m.thaw(ctx, c, s, "a caller asked for it")
-	}
+	_, err = m.wakeToUse(ctx, c, st, "a caller asked for it")
 	return m.shown(ctx, c, err)
+}
+
+// wakeToUse is wakeLocked for a use of the chat, which thaws it.
+func (l *life) wakeToUse(
+	ctx context.Context, c subject, st *admission.Start, why string,
+) (*liveSession, error) {
+	s, err := l.wakeLocked(ctx, c, st)
+	if err != nil {
+		return nil, err
+	}
+	l.chats.touch(c.ID) // the wake may have taken long
+	return s, l.thaw(ctx, c, s, why)
 }
 
 // wakeLocked wakes a ready chat; the caller holds its lock.
