@@ -18,7 +18,6 @@ import (
 	"github.com/chatd/chatd/provision/diskquota"
 	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/policy"
-	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/shares"
 	"github.com/chatd/chatd/provision/terminal"
@@ -35,7 +34,7 @@ type chats struct {
 	dirs    *dirs
 	layers  *layers.Set
 	policy  *policy.InForce
-	secrets *secrets.Secrets
+	secrets *secrets
 	groups  *cgroups
 	log     *slog.Logger
 	locks   admission.Locks

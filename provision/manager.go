@@ -12,6 +12,7 @@ import (
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/netpolicy/egresslog"
 	"github.com/chatd/chatd/netpolicy/gateway"
@@ -27,7 +28,6 @@ import (
 	"github.com/chatd/chatd/provision/packetrules"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/scheduler"
-	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/shares"
 	"github.com/chatd/chatd/provision/terminal"
@@ -58,11 +58,12 @@ func newManager(opt Options, store *state.Store) *Manager {
 		GID: opt.EgressGID, Servers: opt.DNSServers, Profiles: opt.Profiles, Policy: m.policy,
 		Layers: m.layers, Store: store, Trail: m.trail, Log: opt.Log,
 	}
+	m.secrets = &secrets{chats: k, values: map[string]secret.Value{}}
 	m.gateway = m.newGateway()
+	m.secrets.gateway = m.gateway
 	m.traffic = egresslog.New(egresslog.Options{Now: time.Now, Audit: func(id chat.ID, d map[string]string) {
 		m.trail.DeniedTo(context.Background(), id, "egress", d)
 	}})
-	m.secrets = secrets.New(opt.Secrets, m.gateway, m.trail)
 	m.starts = admission.NewStarts(m.layers, m.packets, cmp.Or(opt.Starts, max(2, runtime.NumCPU())))
 	m.assemble()
 	return m
@@ -89,14 +90,9 @@ func (m *Manager) newGateway() *gateway.Gateway {
 		Dir: filepath.Join(m.opt.Run, "egress"), Program: m.opt.Egress,
 		UID: m.opt.EgressUID, GID: m.opt.EgressGID, DNSUID: m.opt.dnsUID(), Unit: m.groups.ownUnits(),
 		Servers: m.opt.DNSServers, MaxFlows: m.opt.MaxFlows,
-		Secrets: gateway.SecretOptions{
-			Grants: m.grants,
-			Issue: func(host string) ([]byte, error) {
-				return m.secrets.Issue(host)
-			}, Roots: secrets.HostRoots,
-		},
-		Bound:  func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
-		Report: func(err error) { m.trail.Report("chatd-egress", err) }, Log: m.log,
+		Secrets: gateway.SecretOptions{Grants: m.secrets.grants, Issue: m.secrets.issue, Roots: hostRoots},
+		Bound:   func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
+		Report:  func(err error) { m.trail.Report("chatd-egress", err) }, Log: m.log,
 		Events: m.tookEvents,
 	})
 }

@@ -24,7 +24,7 @@ func (mt *mounts) fingerprint(c subject) map[string]string {
 	maps.Copy(env, c.Env)
 	all := map[string]string{}
 	for key, v := range map[string]any{
-		"env": env, "secrets": mt.secrets.Vars(c.ID, p.Secrets), "network": p.EffectiveNetwork(),
+		"env": env, "secrets": mt.secrets.vars(c), "network": p.EffectiveNetwork(),
 		"commands": p.Commands, "expose_paths": p.ExposePaths, "allow_read_paths": p.AllowReadPaths,
 		"allow_write_paths": p.AllowWritePaths, "allow_netlink": p.AllowNetlink,
 		"allow_seccomp": p.AllowSeccomp, "limits.shm_size": p.Limits.ShmSize,

@@ -221,7 +221,7 @@ func (m *Manager) ReloadFrom(
 }
 
 // ReloadSecrets reads the files of the secrets again.
-func (m *Manager) ReloadSecrets(ctx context.Context) error { return m.secrets.Reload(ctx) }
+func (m *Manager) ReloadSecrets(ctx context.Context) error { return m.secrets.reload(ctx) }
 
 // Explain answers whether the chat's file rules allow an operation, or its egress a destination,
 // and which rule or entry decides. A listed name of an awake chat is looked up too. Links are

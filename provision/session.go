@@ -55,7 +55,7 @@ func (ss *sessions) createSession(ctx context.Context, rec subject) error {
 	}
 	defer prompt.Close()
 	if len(rec.profile.Secrets) > 0 {
-		if err := ss.secrets.WriteTrust(dir); err != nil {
+		if err := ss.secrets.writeTrust(dir); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
@@ -112,15 +111,6 @@ func (m *Manager) show(ctx context.Context, rec subject) chat.Chat {
 // SetDNSServers replaces the servers that are asked for the names of chats.
 func (m *Manager) SetDNSServers(ctx context.Context, servers []netip.AddrPort) error {
 	return errors.Join(m.packets.SetServers(ctx, servers), m.gateway.SetServers(ctx, servers))
-}
-
-// grants are the secrets that a chat may use.
-func (m *Manager) grants(id chat.ID) []secret.Grant {
-	c, err := m.chats.get(id)
-	if err != nil {
-		return nil // it is gone, and so is its use of secrets
-	}
-	return m.secrets.Grants(id, c.profile.Secrets)
 }
 
 // tookEvents counts what chatd-egress reports of a chat.

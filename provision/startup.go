@@ -32,9 +32,8 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	}
 	m := newManager(opt, store)
 	m.clock.Begin()
-	openSecrets := func(ctx context.Context) error { return m.secrets.Open(ctx, store) }
 	openGroups := func(ctx context.Context) error { return m.groups.open(ctx, opt) }
-	err = inOrder(ctx, m.checkHost, m.packets.Claim, openSecrets, openGroups, m.prepareBesideWalls)
+	err = inOrder(ctx, m.checkHost, m.packets.Claim, m.secrets.open, openGroups, m.prepareBesideWalls)
 	if err == nil {
 		m.done.Go(func() { m.policy.Follow(m.bg) }) // first: the enforcer that sessions need may be hung
 		err = inOrder(ctx, m.adoptAll, m.adoptRuns, m.adoptDue)

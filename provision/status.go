@@ -193,7 +193,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	}
 	host = m.describe()
 	host.Findings = slices.Concat(layers.SysctlFindings("/proc/sys"), m.openings(), m.addRoom(host.Layers),
-		m.secrets.Findings())
+		m.secrets.findings())
 	if younger != nil {
 		host.Broken = append(host.Broken, younger.Error())
 	}

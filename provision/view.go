@@ -29,7 +29,7 @@ func (mt *mounts) viewer(rec subject) view.Chat {
 		Tmp: filepath.Join(mt.dirs.Tmp, rec.ID.User()), VarTmp: filepath.Join(mt.dirs.VarTmp, rec.ID.User()),
 		Dir: mt.dirs.sessionDir(rec.ID, rec.UID), Network: mt.layers.Network(p),
 		Denied:  mt.policy.Closed(rec.rules()),
-		Secrets: mt.secrets.Vars(rec.ID, rec.profile.Secrets), OwnTrust: len(rec.profile.Secrets) > 0,
+		Secrets: mt.secrets.vars(rec), OwnTrust: len(rec.profile.Secrets) > 0,
 	}
 }
 

@@ -1,4 +1,4 @@
-package secrets
+package provision
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/internal/secret"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -16,11 +17,9 @@ func TestSecretFindings(t *testing.T) {
 	dir := t.TempDir()
 	opened := filepath.Join(dir, "open")
 	must.Do(t, os.WriteFile(opened, []byte("sk-0123456789\n"), 0o644))
-	all := New(map[string]secret.Spec{
+	all := newManager(Options{Secrets: map[string]secret.Spec{
 		"none": {File: filepath.Join(dir, "none")}, "open": {File: opened},
-	}, nil, nil).Findings()
-	if len(all) != 2 || !strings.Contains(all[0], "secret none of") ||
-		!strings.Contains(all[1], "secret open of") || strings.Contains(all[1], "sk-") {
-		t.Errorf("%q", all)
-	}
+	}}, nil).secrets.findings()
+	expect.True(t, len(all) == 2 && strings.Contains(all[0], "secret none of") &&
+		strings.Contains(all[1], "secret open of") && !strings.Contains(all[1], "sk-"), "%q", all)
 }
