@@ -23,14 +23,15 @@ type runBegun struct {
 	detail map[string]string // of the audit log
 }
 
+// Begun gets the id and the streams of a run that has started.
+type Begun = func(run string, stdout, stderr *os.File)
+
 // Run runs one command in the chat, beside its terminal and behind the same
 // walls, and returns when it and everything it started has ended. A chat that is
-// asleep is woken first. The command's streams go to begun, with nothing of them left here, and
+// asleep is woken first. The command's streams are given away, with nothing of them left here, and
 // the result has no output. A command whose streams nobody reads any more ends by SIGPIPE, or is
 // blocked until its timeout.
-func (rs *runner) Run(
-	ctx context.Context, id chat.ID, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File),
-) (chat.RunResult, error) {
+func (rs *runner) Run(ctx context.Context, id chat.ID, spec chat.RunSpec, to Begun) (chat.RunResult, error) {
 	b, err := rs.begin(ctx, id, spec)
 	if err != nil {
 		return chat.RunResult{}, err
@@ -38,7 +39,7 @@ func (rs *runner) Run(
 	defer rs.runs.Forget(b.r)
 	within, cancel := context.WithDeadline(ctx, b.r.Info.StartedAt.Add(b.r.Info.Timeout.D()))
 	defer cancel()
-	ended, err := rs.inSession(within, b, begun)
+	ended, err := rs.inSession(within, b, to)
 	err = rs.notEntered(ctx, b, err)
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("cannot finish the run: the caller went away: %w", context.Cause(ctx))
@@ -52,9 +53,7 @@ func (rs *runner) Run(
 }
 
 // inSession does the command of a run in the session, until ctx or the run ends.
-func (rs *runner) inSession(
-	ctx context.Context, b runBegun, begun func(run string, stdout, stderr *os.File),
-) (session.CommandResult, error) {
+func (rs *runner) inSession(ctx context.Context, b runBegun, begun Begun) (session.CommandResult, error) {
 	ctx, stop := b.r.Within(ctx)
 	defer stop()
 	e := rs.entry(b)
@@ -145,11 +144,9 @@ func (l *life) use(ctx context.Context, c subject, st *admission.Start) (subject
 // It ends with ctx, by the client's own command, or with the session. A chat's limit of runs
 // bounds how many operators may be attached.
 //
-// The chat controls the bytes that begun is given to read: package termsafe filters them for a
+// The chat controls the bytes that are given to read: package termsafe filters them for a
 // terminal.
-func (rs *runner) Attach(
-	ctx context.Context, id chat.ID, a chat.Attach, begun func(run string, stdout, stderr *os.File),
-) (chat.RunResult, error) {
+func (rs *runner) Attach(ctx context.Context, id chat.ID, a chat.Attach, to Begun) (chat.RunResult, error) {
 	if err := a.Validate(); err != nil {
 		return chat.RunResult{}, err
 	}
@@ -177,14 +174,12 @@ func (rs *runner) Attach(
 	if err := rs.trail.Write(ctx, b.Record, "attach", "intent", detail); err != nil {
 		return chat.RunResult{}, err
 	}
-	res, err := rs.attach(ctx, b, begun)
+	res, err := rs.attach(ctx, b, to)
 	rs.chats.touch(id)
 	return res, rs.trail.Outcome(ctx, b.Record, "attach", detail, err)
 }
 
-func (rs *runner) attach(
-	ctx context.Context, b runBegun, begun func(run string, stdout, stderr *os.File),
-) (chat.RunResult, error) {
+func (rs *runner) attach(ctx context.Context, b runBegun, begun Begun) (chat.RunResult, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // the client ends with its session, unless the chat has stopped the client
