@@ -162,11 +162,16 @@ func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 			chat.Quote(spec.Owner), chat.ErrDenied)
 		return errors.Join(m.trail.RefusedCreate(caller, map[string]string{"owner": spec.Owner}), err)
 	}
-	if _, ok := m.opt.Profiles[spec.Profile]; !ok {
-		return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(spec.Profile),
-			chat.ErrInvalid)
+	return m.checkName(spec.Profile)
+}
+
+// checkName refuses the name of a profile that there is not.
+func (m *Manager) checkName(profile string) error {
+	if _, known := m.opt.Profiles[profile]; known {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(profile),
+		chat.ErrInvalid)
 }
 
 // profileName is the profile that a name means: shell is default, unless it is configured.
