@@ -93,7 +93,7 @@ func (ss *sessions) startSession(
 		return nil, err
 	}
 	spec := ss.spec(rec, v)
-	spec.Argv, spec.Env = session.TerminalArgv(v), env
+	spec.Env = env
 	plan := ss.startOf(rec, spec, notes).Begin(ss.log)
 	in, err := ss.starter.Start(ctx, spec, prompt)
 	if err != nil {
@@ -107,9 +107,10 @@ func (ss *sessions) startSession(
 	return s, nil
 }
 
-// spec is a session of the chat in view v, without its program.
+// spec is a session of the chat in view v.
 func (ss *sessions) spec(rec subject, v plan.View) session.Spec {
-	return session.Spec{Chat: rec.ID, View: v, Limits: ss.disk.processLimits(rec), Rules: ss.barrier(rec, v)}
+	return session.Spec{Chat: rec.ID, View: v, Argv: session.TerminalArgv(v),
+		Limits: ss.disk.processLimits(rec), Rules: ss.barrier(rec, v)}
 }
 
 // keepSession registers the session and watches for its end.

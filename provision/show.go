@@ -13,7 +13,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
 )
 
@@ -203,7 +202,5 @@ func (m *Manager) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 	if err != nil {
 		return chat.Plan{}, err
 	}
-	spec := m.spec(rec, v)
-	spec.Argv = session.TerminalArgv(v)
-	return m.startOf(rec, spec, notes).Describe(), nil
+	return m.startOf(rec, m.spec(rec, v), notes).Describe(), nil
 }

@@ -106,8 +106,8 @@ func (m *Manager) reapOne(ctx context.Context, rec subject, after time.Duration)
 		return m.reapReady(context.WithoutCancel(ctx), rec)
 	}
 	defer m.archive.SetProgress(rec.ID, nil)
-	lock := archiveLock{release: func() {}, occupy: func() {}} // it gives way
-	if _, err := m.archiver.archiveLocked(ctx, rec.ID, chat.ToArchive{}, lock); err != nil {
+	p := packing{archiver: m.archiver, release: func() {}, occupy: func() {}} // it gives way
+	if _, err := p.pack(ctx, rec.ID); err != nil {
 		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w",
 			rec.ID, rec.UsedAt.Format(time.RFC3339), err)
 	}
