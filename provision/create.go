@@ -10,6 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/admission"
+	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
@@ -98,10 +99,10 @@ func (l *life) mayUse(caller chat.Caller, profile string) error {
 	if l.opt.Profiles[profile].MayUse(caller) {
 		return nil
 	}
-	err := fmt.Errorf("cannot create a chat in profile %s: owner %s is not among its bridges: an operator can add the name to the profile's key bridges in chatd's config: %w",
-		chat.Quote(profile), chat.Quote(caller.Name), chat.ErrDenied)
-	return errors.Join(l.trail.RefusedCreate(caller,
-		map[string]string{"profile": profile, "rule": "bridges"}), err)
+	return l.trail.RefusedCreate(caller, audit.Detail{"profile": profile, "rule": "bridges"},
+		fmt.Errorf("cannot create a chat in profile %s: owner %s is not among its bridges: an operator can "+
+			"add the name to the profile's key bridges in chatd's config: %w",
+			chat.Quote(profile), chat.Quote(caller.Name), chat.ErrDenied))
 }
 
 // createLocked takes the steps that a chat still lacks. The caller holds the chat's lock; a
@@ -158,9 +159,9 @@ func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 		return err
 	}
 	if !caller.MayReach(spec.Owner) {
-		err := fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w",
-			chat.Quote(spec.Owner), chat.ErrDenied)
-		return errors.Join(m.trail.RefusedCreate(caller, map[string]string{"owner": spec.Owner}), err)
+		return m.trail.RefusedCreate(caller, audit.Detail{"owner": spec.Owner},
+			fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w",
+				chat.Quote(spec.Owner), chat.ErrDenied))
 	}
 	return m.checkName(spec.Profile)
 }

@@ -99,9 +99,8 @@ func TestFreezeMeetsCommands(t *testing.T) {
 					return
 				}
 				s.freezing.Lock() // not while freezeSession makes up its mind
-				if is, _ := g.Frozen(rec.ID); is != "" {
-					t.Error("a command is inside a frozen session")
-				}
+				is, _ := g.Frozen(rec.ID)
+				expect.True(t, is == "", "a command is inside a frozen session")
 				s.freezing.Unlock()
 				leave()
 				time.Sleep(200 * time.Microsecond)
@@ -138,9 +137,8 @@ func TestThawOnce(t *testing.T) {
 	}
 	all.Wait()
 	text := must.Get(os.ReadFile(filepath.Join(m.opt.State, "audit.jsonl")))(t)
-	if n := strings.Count(string(text), `"action":"thaw"`); g.thaws != 1 || n != 1 {
-		t.Errorf("%d thaws, %d in the audit log", g.thaws, n)
-	}
+	n := strings.Count(string(text), `"action":"thaw"`)
+	expect.True(t, g.thaws == 1 && n == 1, "%d thaws, %d in the audit log", g.thaws, n)
 }
 
 // TestFreezeIdleMeetsUse: a chat that was used since it was found idle, in which a command is, on
@@ -171,18 +169,16 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 	m.store.Touch(rec.ID, rec.UsedAt.Add(time.Second))
 	runs("it was used", func() func() { return func() {} })
 	found.Used = rec.UsedAt.Add(time.Second)
-	if froze, err := m.freezeIdle(found, "a test"); !froze || err != nil || !g.cold {
-		t.Errorf("idle: froze %t, %v", froze, err)
-	}
+	froze, err := m.freezeIdle(found, "a test")
+	expect.True(t, froze && err == nil && g.cold, "idle: froze %t, %v", froze, err)
 }
 
 // TestHeldIsRefused: nothing enters a chat that an operator holds, and nothing thaws it.
 func TestHeldIsRefused(t *testing.T) {
 	m, rec, s, g := cold(t)
 	g.held, g.cold = true, true
-	if _, err := m.letIn(t.Context(), rec, s); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a command: %v", err)
-	}
+	_, err := m.letIn(t.Context(), rec, s)
+	expect.True(t, errors.Is(err, chat.ErrBusy), "a command: %v", err)
 	if g.thaws > 0 || s.inside.Load() != 0 {
 		t.Errorf("%d thaws, %d inside", g.thaws, s.inside.Load())
 	}
@@ -191,11 +187,8 @@ func TestHeldIsRefused(t *testing.T) {
 // TestFrozenDoesNoWork: programs in a frozen chat keep it from no sleep; they do in any other.
 func TestFrozenDoesNoWork(t *testing.T) {
 	m, rec, _, g := cold(t)
-	if does := m.work(rec.ID); does == "" {
-		t.Error("processes are no work")
-	}
+	does := m.work(rec.ID)
+	expect.True(t, does != "", "processes are no work")
 	must.Do(t, g.Freeze(rec.ID))
-	if does := m.work(rec.ID); does != "" {
-		t.Errorf("a frozen chat does %s", does)
-	}
+	expect.Equal(t, m.work(rec.ID), "", "a frozen chat does")
 }

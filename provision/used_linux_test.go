@@ -63,9 +63,8 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 	stays("another caller acts", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, yes)
 	unlock()
 	s.ending.Store(true)
-	if slept, err := m.sleepIdle(idle.Chat{ID: rec.ID, Used: rec.UsedAt}, "", yes); slept || err != nil {
-		t.Errorf("one that ends already: slept %t, %v", slept, err)
-	}
+	slept, err := m.sleepIdle(idle.Chat{ID: rec.ID, Used: rec.UsedAt}, "", yes)
+	expect.True(t, !slept && err == nil, "one that ends already: slept %t, %v", slept, err)
 }
 
 // TestReapUnusedMeetsUse: a chat that was used since it was found unused is neither put to sleep nor
@@ -157,12 +156,10 @@ func TestClockSet(t *testing.T) {
 	wall, boot = wall.Add(time.Hour), boot+time.Hour
 	for _, step := range []time.Duration{0, 365 * 24 * time.Hour, -365 * 24 * time.Hour} {
 		wall = wall.Add(step)
-		if idle := wall.Sub(m.lastUsed(rec)); idle != time.Hour {
-			t.Errorf("after a step of %s a caller sees it idle for %s", step, idle)
-		}
+		expect.Equal(t, wall.Sub(m.lastUsed(rec)), time.Hour,
+			"after a step of %s a caller sees it idle for", step)
 		wall = wall.Add(step)
-		if idle := wall.Sub(m.awakeChats()[0].Used); idle != time.Hour {
-			t.Errorf("after a step of %s a look sees it idle for %s", step, idle)
-		}
+		expect.Equal(t, wall.Sub(m.awakeChats()[0].Used), time.Hour,
+			"after a step of %s a look sees it idle for", step)
 	}
 }

@@ -69,9 +69,7 @@ func TestOccupied(t *testing.T) {
 		unlock()
 	}
 	unlock()
-	if err := <-waiting; err != nil {
-		t.Errorf("who waited: %v", err)
-	}
+	expect.Equal(t, <-waiting, nil, "who waited")
 	unlock, err = k.Lock(t.Context(), "a")
 	must.True(t, err == nil, "afterwards: %v", err)
 	unlock()

@@ -69,9 +69,8 @@ func TestOrders(t *testing.T) {
 		`{"verb":"why",` + session + `,"path":"L2gveA=="}`,
 		`{"verb":"drop","chat":"00000000000000aa"}`,
 	} {
-		if got, err := json.Marshal(<-sent); err != nil || string(got) != want {
-			t.Errorf("the order is %s, %v, want %s", got, err, want)
-		}
+		got, err := json.Marshal(<-sent)
+		expect.True(t, err == nil && string(got) == want, "the order is %s, %v, want %s", got, err, want)
 	}
 }
 
@@ -134,9 +133,8 @@ func TestDropMeetsTheEnd(t *testing.T) {
 	for range 100 {
 		must.Do(t, of(dir).Drop(t.Context(), someSession.Chat))
 	}
-	if _, err := of(dir).Why(t.Context(), someSession, "/x"); !errors.Is(err, ErrEnded) {
-		t.Errorf("another order: %v", err)
-	}
+	_, err := of(dir).Why(t.Context(), someSession, "/x")
+	expect.True(t, errors.Is(err, ErrEnded), "another order: %v", err)
 }
 
 // TestNeverAnswered: a caller that goes away does not wait for an enforcer that hangs.

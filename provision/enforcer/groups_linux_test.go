@@ -51,9 +51,8 @@ func TestGroupsOf(t *testing.T) {
 				"the next enforcer got %v, %v", held, err)
 			must.Do(t, errors.Join(sys.CloseAll(held), g.close()))
 			socketGone(t, dir)
-			if after := openDescriptors(t); after > before {
-				t.Errorf("%d descriptors, then %d", before, after)
-			}
+			after := openDescriptors(t)
+			expect.True(t, after <= before, "%d descriptors, then %d", before, after)
 		})
 	}
 }
@@ -118,9 +117,8 @@ func TestFollowEnds(t *testing.T) {
 	for i := range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
-		if err := g.follow(ctx); err == nil {
-			t.Fatal("follow says that the worker ended")
-		}
+		err := g.follow(ctx)
+		must.True(t, err != nil, "follow says that the worker ended")
 	}
 	must.Do(t, g.close())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -46,14 +47,12 @@ func TestStoppedEnforcerIsReplaced(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Kill(left[0], unix.SIGCONT) })
 	time.Sleep(300 * time.Millisecond)
-	if now := ours(t, c); !slices.Equal(now, was) {
-		t.Errorf("that nobody needs is replaced: %v, was %v", now, was)
-	}
+	now := ours(t, c)
+	expect.True(t, slices.Equal(now, was), "that nobody needs is replaced: %v, was %v", now, was)
 	<-needed
 	needed <- true
-	if err := <-reports; err == nil {
-		t.Error("one that is stopped answers")
-	}
+	err := <-reports
+	expect.True(t, err != nil, "one that is stopped answers")
 	until(t, "it is gone", func() bool { return len(ours(t, c)) == 0 })
 	must.Do(t, os.Remove(filepath.Join(c.opt.Dir, orders.Socket)), c.Start(t.Context())) // as its holder does
 	until(t, "another one answers", func() bool { return <-reports == nil })

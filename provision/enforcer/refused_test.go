@@ -61,9 +61,8 @@ func TestTakeRefused(t *testing.T) {
 		return sums
 	}
 	expect.True(t, lines[loud] == refusedBurst && lines[calm] == 2, "lines: %v", lines)
-	if got := sum(false); got[loud] != 100+2*(35-refusedBurst) || len(got) != 1 {
-		t.Errorf("sums: %v", got)
-	}
+	got := sum(false)
+	expect.True(t, got[loud] == 100+2*(35-refusedBurst) && len(got) == 1, "sums: %v", got)
 	if got := sum(true); len(got) != 0 {
 		t.Errorf("told twice: %v", got)
 	}
@@ -134,7 +133,5 @@ func TestRefusedOfSilentEnforcer(t *testing.T) {
 		all.Go(func() { c.TakeRefused(t.Context(), func(Refusal) { t.Error("a line") }) })
 	}
 	all.Wait()
-	if n := f.asked(orders.Refused); n != 1 {
-		t.Errorf("it was asked %d times", n)
-	}
+	expect.Equal(t, f.asked(orders.Refused), 1, "it was asked")
 }

@@ -28,9 +28,8 @@ func TestSlots(t *testing.T) {
 	begin("b")()
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, _, err := calls.Begin(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one call too many: %v", err)
-	}
+	_, _, err := calls.Begin(short, "a")
+	expect.True(t, errors.Is(err, context.DeadlineExceeded), "one call too many: %v", err)
 	all[0]()
 	all[0] = begin("a")
 	expect.True(t, calls.UnderWay("a") && !calls.UnderWay("b"), "a has calls under way, b has none")
@@ -88,15 +87,9 @@ func TestTidy(t *testing.T) {
 			Tidy(ctx, err, nil) // which never ends
 			return time.Since(began)
 		}
-		if got := took(nil); got != 0 {
-			t.Errorf("after an answer: %s", got)
-		}
-		if got := took(chat.ErrBusy); got != tidyTime {
-			t.Errorf("without an answer: %s, want %s", got, tidyTime)
-		}
+		expect.Equal(t, took(nil), 0, "after an answer")
+		expect.Equal(t, took(chat.ErrBusy), tidyTime, "without an answer")
 		calls.Cut("a")
-		if got := took(chat.ErrBusy); got != 0 {
-			t.Errorf("in a reap: %s", got)
-		}
+		expect.Equal(t, took(chat.ErrBusy), 0, "in a reap")
 	})
 }

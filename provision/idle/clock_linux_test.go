@@ -1,6 +1,7 @@
 package idle
 
 import (
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 	"log/slog"
 	"os"
@@ -40,9 +41,7 @@ func TestClockSteps(t *testing.T) {
 		wall = wall.Add(tt.step)
 		for range 2 { // once is enough
 			c.Keep()
-			if got := wall.Sub(used); got != tt.want {
-				t.Errorf("%s: idle for %s, want %s", name, got, tt.want)
-			}
+			expect.Equal(t, wall.Sub(used), tt.want, "%s: idle for", name)
 		}
 	}
 }
@@ -87,9 +86,7 @@ func TestClockBegins(t *testing.T) {
 			next := NewClock(c.opt) // of the next chatd
 			next.Begin()
 			next.Keep()
-			if got := wall.Sub(used); got != tt.want {
-				t.Errorf("%s: idle for %s, want %s", name, got, tt.want)
-			}
+			expect.Equal(t, wall.Sub(used), tt.want, "%s: idle for", name)
 		}
 	}
 }
@@ -98,7 +95,6 @@ func TestClockBegins(t *testing.T) {
 func TestSinceBoot(t *testing.T) {
 	wall, boot := SinceBoot()
 	time.Sleep(time.Millisecond)
-	if w, b := SinceBoot(); boot <= 0 || b <= boot || !w.After(wall) {
-		t.Errorf("%s and %s, then %s and %s", wall, boot, w, b)
-	}
+	w, b := SinceBoot()
+	expect.True(t, boot > 0 && b > boot && w.After(wall), "%s and %s, then %s and %s", wall, boot, w, b)
 }

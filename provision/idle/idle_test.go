@@ -14,6 +14,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // host has awake chats without processes.
@@ -106,9 +107,8 @@ func TestLook(t *testing.T) {
 		}
 		slices.Sort(h.slept)
 		const why = " idle for 1h0m0s, and sleep_after of its profile is 1h0m0s"
-		if want := []string{"idle" + why, "trickles" + why}; !slices.Equal(h.slept, want) {
-			t.Fatalf("asleep are %q, want %q", h.slept, want)
-		}
+		want := []string{"idle" + why, "trickles" + why}
+		must.True(t, slices.Equal(h.slept, want), "asleep are %q, want %q", h.slept, want)
 		if now := time.Now(); h.chats["works"].Used != now || h.chats["spins"].Used != now {
 			t.Errorf("what works is used at %v, what spins at %v, now is %v",
 				h.chats["works"].Used, h.chats["spins"].Used, now)
@@ -175,9 +175,8 @@ func TestRun(t *testing.T) {
 			time.Sleep(cmp.Or(tt.sleeps, 24*time.Hour))
 			stop()
 			synctest.Wait()
-			if asleep := len(h.slept) == 1; asleep != (tt.shortest > 0) {
-				t.Errorf("sleep_after %s: asleep after %s: %t", tt.shortest, tt.sleeps, asleep)
-			}
+			expect.Equal(t, len(h.slept) == 1, (tt.shortest > 0),
+				"sleep_after %s: asleep after %s", tt.shortest, tt.sleeps)
 		})
 	}
 }
@@ -249,9 +248,8 @@ func TestMakeRoom(t *testing.T) {
 		room("ada", "old2")
 		room("bob", "")
 		const want = "3 at work, 1 in use within 10s, 1 kept awake (keep_awake)"
-		if _, _, awake := w.MakeRoom(t.Context(), "", one); awake != want {
-			t.Errorf("no room: %q, want %q", awake, want)
-		}
+		_, _, awake := w.MakeRoom(t.Context(), "", one)
+		expect.True(t, awake == want, "no room: %q, want %q", awake, want)
 	})
 }
 
@@ -263,18 +261,16 @@ func TestMakeRoomForNobody(t *testing.T) {
 		time.Sleep(time.Minute)
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if made, _, _ := w.MakeRoom(ctx, "", one); made || len(h.slept) > 0 {
-			t.Errorf("%t, asleep are %q", made, h.slept)
-		}
+		made, _, _ := w.MakeRoom(ctx, "", one)
+		expect.True(t, !made && len(h.slept) <= 0, "%t, asleep are %q", made, h.slept)
 	})
 }
 
 // TestNobodyAwake: places that only waking chats have are said to be theirs.
 func TestNobodyAwake(t *testing.T) {
 	_, w := newHost()
-	if made, soon, awake := w.MakeRoom(t.Context(), "", one); made || !soon || awake == "" {
-		t.Errorf("%t, %q", made, awake)
-	}
+	made, soon, awake := w.MakeRoom(t.Context(), "", one)
+	expect.True(t, !made && soon && awake != "", "%t, %q", made, awake)
 }
 
 // TestMakeRoomGoesOn: a chat that cannot be ended keeps no other from making room.

@@ -152,9 +152,8 @@ func TestBegin(t *testing.T) {
 	if _, err = h.Begin(t.Context(), still, mustNotStart(t)); !errors.Is(err, chat.ErrWrongPhase) {
 		t.Errorf("a run that does not go on: %v", err)
 	}
-	if k := h.get(); k.Runs != 1 || k.Skipped != 7 {
-		t.Errorf("%d runs, %d skipped", k.Runs, k.Skipped)
-	}
+	k := h.get()
+	expect.True(t, k.Runs == 1 && k.Skipped == 7, "%d runs, %d skipped", k.Runs, k.Skipped)
 }
 
 // Of simultaneous calls that take the same time one starts its run. Of simultaneous ends one writes
@@ -242,9 +241,8 @@ func TestCutOff(t *testing.T) {
 		k.Last.Error != cutOff || k.Last.Exit != -1 {
 		t.Fatalf("%v, %v, %+v", goOn, err, k.Last)
 	}
-	if err, ok := h.reports["schedules that were cut off"]; err != nil || !ok {
-		t.Errorf("the reports are %v", h.reports)
-	}
+	err, ok := h.reports["schedules that were cut off"]
+	expect.True(t, err == nil && ok, "the reports are %v", h.reports)
 	r := h.begin(1, "one")
 	goOn, err = h.Adopt()
 	expect.True(t, err == nil && len(goOn) == 1 && goOn[0] == r && h.get().RunningSince != nil,
@@ -271,9 +269,8 @@ func TestWatch(t *testing.T) {
 	}
 	ended(t, first, 1)
 	h.Watch(t.Context(), first)
-	if err, ok := h.reports["the result of schedule "+h.schedule]; err != nil || !ok {
-		t.Errorf("the reports are %v", h.reports)
-	}
+	err, ok := h.reports["the result of schedule "+h.schedule]
+	expect.True(t, err == nil && ok, "the reports are %v", h.reports)
 	second := h.begin(1, "second")
 	h.Watch(t.Context(), first)
 	if k := h.get(); k.RunningSince == nil || k.Last.Run != "first" {
@@ -283,9 +280,7 @@ func TestWatch(t *testing.T) {
 	must.Do(t, h.Store.RemoveSchedule(h.chat.ID, h.schedule, event))
 	ended(t, second, 0)
 	h.Watch(t.Context(), second)
-	if err := h.reports["the result of schedule "+h.schedule]; err != nil {
-		t.Errorf("of a schedule that was removed: %v", err)
-	}
+	expect.Equal(t, h.reports["the result of schedule "+h.schedule], nil, "of a schedule that was removed")
 }
 
 // The run of the last result is kept, the one before it dropped.
@@ -297,9 +292,8 @@ func TestOneRunIsKept(t *testing.T) {
 		all := h.Runs.Of(h.chat.ID)
 		expect.True(t, len(all) == 1 && all[0].Info.ID == want, "after %s: %d runs are kept", want, len(all))
 	}
-	if err, ok := h.reports["the run 0"]; err != nil || !ok {
-		t.Errorf("the reports are %v", h.reports)
-	}
+	err, ok := h.reports["the run 0"]
+	expect.True(t, err == nil && ok, "the reports are %v", h.reports)
 }
 
 // The clock gets each schedule until it takes no more, and none of a chat that is reaping.
@@ -371,18 +365,10 @@ func TestWhyNot(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 	refused := &chat.RefusedDue{Reason: "no rules"}
-	if got := h.whyNot(chat.DueSchedule{}, refused); got != "no rules" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, h.whyNot(chat.DueSchedule{}, refused), "no rules", "")
 	d := &chat.RunDenial{Rule: "rm-rf"}
-	if got := deniedBy(errors.Join(d, nil)); got != "rm-rf" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, deniedBy(errors.Join(d, nil)), "rm-rf", "")
 	d.Terse = true
-	if got := deniedBy(d); got != "" {
-		t.Errorf("%q", got)
-	}
-	if got := deniedBy(fmt.Errorf("off: %w", chat.ErrDenied)); got != "tools_off" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, deniedBy(d), "", "")
+	expect.Equal(t, deniedBy(fmt.Errorf("off: %w", chat.ErrDenied)), "tools_off", "")
 }
