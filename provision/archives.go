@@ -49,7 +49,8 @@ func (k *archiver) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.A
 	for i, a := range all {
 		list[i] = a.Archive
 	}
-	if err != nil && chat.CallerFrom(ctx).Role == chat.RoleOperator { // it is logged, which no bridge may repeat
+	if err != nil && chat.CallerFrom(ctx).Role == chat.RoleOperator {
+		// It is logged, which no bridge may repeat.
 		k.trail.Report(aboutArchives, err)
 	}
 	return list, nil

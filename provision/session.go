@@ -32,6 +32,11 @@ type sessions struct {
 	bg      context.Context // ends with the Manager
 }
 
+// createLimits makes the chat's cgroup with its limits.
+func (ss *sessions) createLimits(_ context.Context, rec subject) error {
+	return ss.groups.Create(rec.ID, rec.profile.Limits)
+}
+
 // removeLimits kills the processes that remain in the cgroup, and what is done beside them, and
 // removes it.
 func (ss *sessions) removeLimits(ctx context.Context, rec subject) error {

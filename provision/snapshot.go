@@ -84,7 +84,9 @@ func (k *packing) clone(ctx context.Context) (archives.Result, error) {
 
 // doClone does a command with the clone. The chat's lock is held until that has begun, so that it meets
 // no end of the session; a later one ends it.
-func (k *packing) doClone(ctx context.Context, doing string, task archives.Task) (r archives.Result, err error) {
+func (k *packing) doClone(
+	ctx context.Context, doing string, task archives.Task,
+) (r archives.Result, err error) {
 	unlock, err := k.chats.locks.Lock(ctx, k.rec.ID)
 	if err != nil {
 		return r, err

@@ -76,8 +76,7 @@ func (l *life) asleepSteps() steps {
 func (ss *sessions) awakeSteps() steps {
 	return steps{
 		{"quota", ss.disk.create, nil, nil},
-		{"limits", func(_ context.Context, c subject) error { return ss.groups.Create(c.ID, c.profile.Limits) },
-			nil, ss.removeLimits},
+		{"limits", ss.createLimits, nil, ss.removeLimits},
 		{"session", ss.createSession, nil, ss.removeSession},
 	}
 }

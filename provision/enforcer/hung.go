@@ -39,7 +39,8 @@ func (c *Client) watch(ctx context.Context, needed func() bool, every, timeout t
 		default:
 			if silent++; silent == maxSilent {
 				silent = 0
-				err = errors.New("it did not answer, and was killed: opens that it decides wait for a new one")
+				err = errors.New("it did not answer, and was killed: " +
+					"opens that it decides wait for a new one")
 				c.opt.Report(errors.Join(err, c.endHung()))
 			}
 		}

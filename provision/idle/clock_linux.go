@@ -105,7 +105,8 @@ func (c *Clock) Begin() {
 	if step.Abs() < minStep {
 		step = 0
 	} else {
-		c.opt.Log.Warn("the clock was set while chatd was down: used_at of the chats moves with it", "by", step)
+		c.opt.Log.Warn("the clock was set while chatd was down: used_at of the chats moves with it",
+			"by", step)
 	}
 	c.move(step)
 }

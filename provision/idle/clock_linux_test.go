@@ -50,7 +50,8 @@ func TestClockSteps(t *testing.T) {
 func testClock(t *testing.T, wall *time.Time, boot *time.Duration, used *time.Time) *Clock {
 	t.Helper()
 	return NewClock(ClockOptions{
-		Read: func() (time.Time, time.Duration) { return *wall, *boot }, File: filepath.Join(t.TempDir(), "clock"),
+		Read:    func() (time.Time, time.Duration) { return *wall, *boot },
+		File:    filepath.Join(t.TempDir(), "clock"),
 		MoveAll: func(move func(time.Time) time.Time) { *used = move(*used) },
 		Log:     slog.New(slog.DiscardHandler),
 	})
