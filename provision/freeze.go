@@ -100,7 +100,7 @@ func (m *Manager) release(ctx context.Context, c subject) error {
 	})
 }
 
-// freezeIdle is [entrance.freeze] for a chat that nobody used for freeze_after of its profile. It
+// freezeIdle is [sessions.freeze] for a chat that nobody used for freeze_after of its profile. It
 // leaves one alone that another caller acts on.
 func (m *Manager) freezeIdle(c idle.Chat, why string) (bool, error) {
 	rec, unlock, got := m.chats.tryReady(c.ID)

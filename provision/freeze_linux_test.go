@@ -98,7 +98,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				s.freezing.Lock() // not while freezeSession makes up its mind
+				s.freezing.Lock() // not while freeze makes up its mind
 				is, _ := g.Frozen(rec.ID)
 				expect.True(t, is == "", "a command is inside a frozen session")
 				s.freezing.Unlock()

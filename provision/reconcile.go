@@ -102,11 +102,7 @@ func (m *Manager) reconcileSession(ctx context.Context, rec subject) error {
 	}
 	if m.chats.session(rec.ID) == nil {
 		err := m.adopt(rec)
-		if err == nil {
-			m.log.Info("adopted a session", "chat", rec.ID)
-			return nil
-		}
-		if errors.Is(err, session.ErrUnverified) {
+		if err == nil || errors.Is(err, session.ErrUnverified) {
 			return err // it lives on, and the next reconcile looks again
 		}
 		m.log.Warn("ending a session that cannot be adopted", "chat", rec.ID, "why", err)

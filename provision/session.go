@@ -161,6 +161,7 @@ func (ss *sessions) adopt(rec subject) error {
 		return errors.Join(err, in.Init.Close())
 	}
 	ss.keepSession(s)
+	ss.log.Info("adopted a session", "chat", rec.ID)
 	return nil
 }
 

@@ -145,8 +145,6 @@ func (ss *sessions) adoptAll(ctx context.Context) error {
 		}
 		if err := ss.adopt(rec); err != nil {
 			ss.log.Debug("not adopted", "chat", id, "why", err)
-		} else {
-			ss.log.Info("adopted a session", "chat", id)
 		}
 		ss.opt.Progress(fmt.Sprintf("looked for %d of %d sessions", i+1, len(ids)))
 		if ctx.Err() != nil {
