@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ func (k *archiver) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) 
 	if how.Keep && k.archive.Keeps(id) {
 		return a, busy // its owner's place is taken for hours
 	}
-	leave, err := k.begin(ctx, id, rec.Owner, "archive")
+	leave, err := k.takeTurn(ctx, id, rec.Owner, "archive")
 	if err != nil {
 		return a, err
 	}
@@ -37,8 +38,9 @@ func (k *archiver) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) 
 	if err != nil {
 		return a, err
 	}
-	lock := archiveLock{release: sync.OnceFunc(unlock), occupy: func() { k.chats.locks.Occupy(id, busy) }}
-	defer lock.release()
+	p := packing{archiver: k, how: how, release: sync.OnceFunc(unlock),
+		occupy: func() { k.chats.locks.Occupy(id, busy) }}
+	defer p.release()
 	if how.Keep {
 		if !k.archive.Keep(id) {
 			return a, busy
@@ -50,15 +52,22 @@ func (k *archiver) Archive(ctx context.Context, id chat.ID, how chat.ToArchive) 
 	}
 	k.archive.SetProgress(id, &chat.ArchiveProgress{Doing: "packing"})
 	defer k.archive.SetProgress(id, nil)
-	return k.archiveLocked(ctx, id, how, lock)
+	return p.pack(ctx, id)
 }
 
-// archiveLock is the chat's lock, which an archive holds. occupy is called if it holds it for long,
-// release if it does not need it any more.
-type archiveLock struct{ release, occupy func() }
+// packing is the archive of a chat. The caller holds the chat's lock, and ends the archive's progress.
+type packing struct {
+	*archiver
+	how chat.ToArchive
+	rec subject
+	// of is the session of a chat that stays awake.
+	of *liveSession
+	// occupy is called if the chat's lock is held for long, release if it is not needed any more.
+	release, occupy func()
+}
 
-// begin waits until few others are written or read; owners take turns.
-func (k *archiver) begin(ctx context.Context, id chat.ID, owner, verb string) (leave func(), err error) {
+// takeTurn waits until few others are written or read; owners take turns.
+func (k *archiver) takeTurn(ctx context.Context, id chat.ID, owner, verb string) (leave func(), err error) {
 	leave, err = k.archiving.Enter(ctx, owner, verb)
 	if err != nil {
 		return nil, fmt.Errorf("cannot %s chat %s: others are under way: %w: %w", verb, id, err, chat.ErrBusy)
@@ -79,14 +88,12 @@ func (k *archiver) mayKeepMore(ctx context.Context, id chat.ID) error {
 	return err
 }
 
-// archiveLocked is Archive for a caller that holds the chat's lock, and ends its progress.
-func (k *archiver) archiveLocked(
-	ctx context.Context, id chat.ID, how chat.ToArchive, lock archiveLock,
-) (a chat.Archive, err error) {
-	rec, err := k.chats.get(id)
-	if err != nil {
+// pack is Archive with the chat's lock.
+func (k *packing) pack(ctx context.Context, id chat.ID) (a chat.Archive, err error) {
+	if k.rec, err = k.chats.get(id); err != nil {
 		return a, err
 	}
+	rec, how := k.rec, k.how
 	if rec.Phase != chat.Ready {
 		return a, notReady(rec, "archive")
 	}
@@ -103,7 +110,7 @@ func (k *archiver) archiveLocked(
 	name := store.FreeName(id, time.Now())
 	detail := map[string]string{"archive": string(name), "keep": strconv.FormatBool(how.Keep)}
 	err = k.trail.Around(ctx, rec.Record, "archive", detail, func() error {
-		a, err = k.write(ctx, store, rec, name, how, lock)
+		a, err = k.write(ctx, store, name)
 		detail["bytes"] = strconv.FormatInt(a.Bytes, 10)
 		if a.Snapshot {
 			detail["snapshot"] = "true"
@@ -114,25 +121,25 @@ func (k *archiver) archiveLocked(
 	if err != nil || how.Keep {
 		return a, err
 	}
-	return a, k.life.reapReady(context.WithoutCancel(ctx), rec)
+	return a, k.reapReady(context.WithoutCancel(ctx), rec)
 }
 
 // write makes the archive of the chat, of a snapshot or while it sleeps.
-func (k *archiver) write(
-	ctx context.Context, store *archives.Store, rec subject, name chat.ArchiveName,
-	how chat.ToArchive, lock archiveLock,
+func (k *packing) write(
+	ctx context.Context, store *archives.Store, name chat.ArchiveName,
 ) (a chat.Archive, err error) {
-	from, err := k.stillHome(ctx, rec, how, lock)
+	rec := k.rec
+	from, err := k.stillHome(ctx)
 	if err != nil {
 		return a, err
 	}
 	defer func() { err = errors.Join(err, from.done()) }()
-	rest, err := k.restOf(rec)
+	record, rest, err := k.besideHome(rec)
 	if err != nil {
 		return a, err
 	}
 	if from.snapshot {
-		lock.release()
+		k.release()
 	}
 	draft, err := store.Begin(name)
 	if err != nil {
@@ -140,7 +147,7 @@ func (k *archiver) write(
 	}
 	defer func() { err = errors.Join(err, draft.Discard()) }()
 	p := archives.Packing{Do: from.do, Draft: draft}
-	if p.Recipients, err = k.keys(k.archives.Recipients); err != nil {
+	if p.Recipients, err = k.keys(k.opt.Archives.Recipients); err != nil {
 		return a, err
 	}
 	home, err := p.Home(ctx, from.dir)
@@ -150,10 +157,6 @@ func (k *archiver) write(
 	if err != nil {
 		return a, fmt.Errorf("cannot archive chat %s: %w", rec.ID, err)
 	}
-	record, err := clearRecord(rec.Record)
-	if err != nil {
-		return a, err
-	}
 	draft.NotBefore(latest(k.store.All()))
 	left := from.left.With(home)
 	sys.Failpoint("archive.commit.before")
@@ -161,7 +164,7 @@ func (k *archiver) write(
 		Chat: rec.ID, ExternalID: rec.ExternalID, Owner: rec.Owner, Agent: rec.Agent,
 		Profile: rec.Profile, Labels: rec.Labels, CreatedAt: rec.CreatedAt,
 		ArchivedAt: time.Now().UTC().Round(0), Entries: home.Entries, Bytes: home.Bytes,
-		Encrypted: p.Recipients != "", Kept: how.Keep, Left: left.Left, LeftNames: left.LeftNames,
+		Encrypted: p.Recipients != "", Kept: k.how.Keep, Left: left.Left, LeftNames: left.LeftNames,
 	}, record)
 	a.Snapshot, a.Slept = from.snapshot, from.slept // said once, and not in the manifest
 	return a, err
@@ -181,26 +184,25 @@ type homeSource struct {
 
 // stillHome takes a snapshot of the home of an awake chat that is kept. Where that cannot be, and
 // of another chat, it lets the chat sleep.
-func (k *archiver) stillHome(
-	ctx context.Context, rec subject, how chat.ToArchive, lock archiveLock,
-) (from homeSource, err error) {
-	if s := k.chats.session(rec.ID); how.Keep && s.lives() {
-		if from, err = k.takeSnapshot(ctx, rec, s); err == nil {
+func (k *packing) stillHome(ctx context.Context) (from homeSource, err error) {
+	rec := k.rec
+	if k.of = k.chats.session(rec.ID); k.how.Keep && k.of.lives() {
+		if from, err = k.takeSnapshot(ctx); err == nil {
 			return from, nil
 		}
 		switch held := k.groups.frozen(rec.ID) == chat.FrozenUntilThawed; {
 		case ctx.Err() != nil || held || errors.Is(err, chat.ErrInvalid): // none can be made at all
 			return from, err
-		case how.StayAwake:
+		case k.how.StayAwake:
 			return from, fmt.Errorf("cannot archive chat %s without putting it to sleep: %w: %w",
 				rec.ID, err, chat.ErrBusy)
 		}
 		k.log.Info("a chat sleeps for its archive: no snapshot", "chat", rec.ID, "why", err)
 		from = homeSource{slept: chat.ErrorText(err)}
 	}
-	lock.occupy()
+	k.occupy()
 	if k.chats.session(rec.ID) != nil {
-		if err := k.sessions.sleep(ctx, rec, "it is archived"); err != nil {
+		if err := k.sleep(ctx, rec, "it is archived"); err != nil {
 			return from, err
 		}
 	}
@@ -208,16 +210,6 @@ func (k *archiver) stillHome(
 	from.do, from.dir = k.do(rec), rec.home
 	from.done = func() error { done(); return nil }
 	return from, err
-}
-
-// clearRecord is the part of a record that an archive has in clear: all but the variables.
-func clearRecord(rec state.Record) (json.RawMessage, error) {
-	rec.Env = nil
-	text, err := json.Marshal(rec)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write the record of chat %s: %w", rec.ID, err)
-	}
-	return text, nil
 }
 
 // archivedRest is what an archive has of a chat besides its home and its record.
@@ -228,32 +220,34 @@ type archivedRest struct {
 	Log []byte `json:"log,omitempty"`
 }
 
-// restOf returns it. The chat sleeps, or a snapshot was taken just now.
-func (k *archiver) restOf(rec subject) (text []byte, err error) {
+// besideHome returns what an archive has of a chat besides its home: the record in clear, but for the
+// variables, and the rest. The chat sleeps, or a snapshot was taken just now.
+func (k *archiver) besideHome(rec subject) (record, rest []byte, err error) {
 	s := archivedRest{Env: rec.Env}
 	if s.Schedules, err = k.store.Schedules(rec.ID); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range s.Schedules {
 		s.Schedules[i].RunningSince = nil // a chat of it sleeps
 	}
 	if s.Log, err = k.logs.All(rec.ID); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if text, err = json.Marshal(s); err != nil {
-		return nil, fmt.Errorf("cannot archive the schedules and log of chat %s: %w", rec.ID, err)
+	rec.Env = nil
+	record, err = json.Marshal(rec.Record)
+	if err == nil {
+		rest, err = json.Marshal(s)
 	}
-	return text, nil
+	if err != nil {
+		err = fmt.Errorf("cannot archive the record, schedules and log of chat %s: %w", rec.ID, err)
+	}
+	return record, rest, err
 }
 
 // latest is the latest time that the records know of: it is over, whatever the clock says.
 func latest(all []state.Record) (at time.Time) {
 	for _, rec := range all {
-		for _, t := range []time.Time{rec.CreatedAt, rec.UsedAt} {
-			if t.After(at) {
-				at = t
-			}
-		}
+		at = slices.MaxFunc([]time.Time{at, rec.CreatedAt, rec.UsedAt}, time.Time.Compare)
 	}
 	return at
 }

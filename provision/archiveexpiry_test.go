@@ -8,6 +8,7 @@ import (
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestOverdue: no archive is removed at the first look that finds it expired, for the clock may have
@@ -32,9 +33,8 @@ func TestOverdue(t *testing.T) {
 		{all, 61 * time.Minute, 0},                              // both have expired now
 		{all, 3 * time.Hour, 2},
 	} {
-		if due := overdue(look.all, old, now.Add(look.at)); len(due) != look.want {
-			t.Errorf("look %d: %d are overdue, want %d", i, len(due), look.want)
-		}
+		due := overdue(look.all, old, now.Add(look.at))
+		expect.True(t, len(due) == look.want, "look %d: %d are overdue, want %d", i, len(due), look.want)
 	}
 }
 
@@ -42,9 +42,8 @@ func TestOverdue(t *testing.T) {
 func TestLatest(t *testing.T) {
 	now := time.Now()
 	all := []state.Record{{CreatedAt: now, UsedAt: now.Add(-time.Hour)}, {UsedAt: now.Add(time.Hour)}, {}}
-	if at := latest(all); !at.Equal(now.Add(time.Hour)) {
-		t.Errorf("it is %s", at)
-	}
+	at := latest(all)
+	expect.True(t, at.Equal(now.Add(time.Hour)), "it is %s", at)
 	if at := latest(nil); !at.IsZero() {
 		t.Errorf("without records it is %s", at)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/internal/quota"
 	"github.com/chatd/chatd/provision/archives"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
@@ -20,29 +19,23 @@ import (
 // archiver has the verbs of archives.
 type archiver struct {
 	*life
-	archives  *ArchiveOptions
 	archiving *quota.Limiter
 }
 
 // open opens the directory of the archives at its first use.
 func (k *archiver) open() (*archives.Store, error) {
-	if k.archives == nil {
+	if k.opt.Archives == nil {
 		return nil, fmt.Errorf("cannot archive: the config has no key archive: %w", chat.ErrUnsupported)
 	}
-	o := k.archives.Options
+	o := k.opt.Archives.Options
 	o.Key = k.store.DeriveKey("archives")
 	return k.archive.Open(o)
 }
 
 // Archives lists the archives of the caller's chats, or an operator everybody's, the oldest first.
 func (k *archiver) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.Archive, error) {
-	caller := chat.CallerFrom(ctx)
-	switch {
-	case caller.Role == chat.RoleOperator:
-	case f.Owner == "" || f.Owner == caller.Name:
-		f.Owner = caller.Name
-	default:
-		return nil, nil // as a list of chats
+	if !ownOnly(ctx, &f.Owner) {
+		return nil, nil
 	}
 	store, err := k.open()
 	if err != nil {
@@ -56,16 +49,17 @@ func (k *archiver) Archives(ctx context.Context, f chat.ArchiveFilter) ([]chat.A
 	for i, a := range all {
 		list[i] = a.Archive
 	}
-	if err != nil && caller.Role == chat.RoleOperator { // it is logged, which no bridge may repeat
-		k.trail.SetFinding(aboutArchives, err)
+	if err != nil && chat.CallerFrom(ctx).Role == chat.RoleOperator {
+		// It is logged, which no bridge may repeat.
+		k.trail.Report(aboutArchives, err)
 	}
 	return list, nil
 }
 
 const aboutArchives = "the archives"
 
-// reach returns an archive of the caller's, or of anybody's for an operator.
-func (k *archiver) reach(
+// reachArchive returns an archive of the caller's, or of anybody's for an operator.
+func (k *archiver) reachArchive(
 	ctx context.Context, name chat.ArchiveName,
 ) (*archives.Store, archives.Manifest, error) {
 	store, err := k.open()
@@ -91,11 +85,11 @@ func archiveDetail(name chat.ArchiveName) map[string]string {
 
 // VerifyArchive reads an archive and compares its hashes with those of when it was checked.
 func (k *archiver) VerifyArchive(ctx context.Context, name chat.ArchiveName) (chat.ArchiveCheck, error) {
-	store, a, err := k.reach(ctx, name)
+	store, a, err := k.reachArchive(ctx, name)
 	if err != nil {
 		return chat.ArchiveCheck{}, err
 	}
-	leave, err := k.begin(ctx, a.Chat, a.Owner, "verify")
+	leave, err := k.takeTurn(ctx, a.Chat, a.Owner, "verify")
 	if err != nil {
 		return chat.ArchiveCheck{}, err
 	}
@@ -106,7 +100,7 @@ func (k *archiver) VerifyArchive(ctx context.Context, name chat.ArchiveName) (ch
 // RemoveArchive removes an archive, once no chat is made of it. An operator removes one that cannot
 // be used too.
 func (k *archiver) RemoveArchive(ctx context.Context, name chat.ArchiveName) error {
-	store, _, err := k.reach(ctx, name)
+	store, _, err := k.reachArchive(ctx, name)
 	if err != nil && !errors.Is(err, chat.ErrInvalid) {
 		return err
 	}
@@ -152,7 +146,7 @@ func (k *archiver) runTask(
 ) (r archives.Result, err error) {
 	grouped := subject{Record: state.Record{ID: in.group, UID: rec.UID}}
 	defer func() {
-		err = errors.Join(err, k.sessions.removeLimits(context.WithoutCancel(ctx), grouped))
+		err = errors.Join(err, k.removeLimits(context.WithoutCancel(ctx), grouped))
 	}()
 	if err := k.groups.Create(in.group, in.limits); err != nil {
 		return r, err
@@ -179,8 +173,8 @@ func (k *archiver) runTask(
 		r, err = in.wait(ctx, p)
 	}
 	if err != nil {
-		if h, herr := limits.Hits(k.groups, in.group); herr == nil {
-			err = fmt.Errorf("%w%s", err, limits.OutOfMemory(rec.profile.Limits, h.OOMKills))
+		if h, herr := k.groups.hits(in.group); herr == nil {
+			err = fmt.Errorf("%w%s", err, outOfMemory(rec.profile.Limits, h.OOMKills))
 		}
 	}
 	err = errors.Join(err, k.starter.Abandon(in.group, rec.UID, init))
@@ -196,7 +190,7 @@ func (k *archiver) do(rec subject) archives.Do {
 			return archives.Result{}, err
 		}
 		wait := func(ctx context.Context, p *archives.Process) (archives.Result, error) { return p.Wait(ctx) }
-		in := taskPlace{group: rec.ID, limits: rec.profile.Limits, spec: k.spec(rec, t), wait: wait}
+		in := taskPlace{group: rec.ID, limits: rec.profile.Limits, spec: k.taskSpec(rec, t), wait: wait}
 		return k.runTask(ctx, rec, doing, t, in)
 	}
 }
@@ -204,8 +198,8 @@ func (k *archiver) do(rec subject) archives.Do {
 // archiveFiles is how many files chatd-archive may have open: one for each level of a tree.
 const archiveFiles = 1024
 
-// spec is the session of a command of chatd-archive.
-func (k *archiver) spec(rec subject, task archives.Task) session.Spec {
+// taskSpec is the session of a command of chatd-archive.
+func (k *archiver) taskSpec(rec subject, task archives.Task) session.Spec {
 	c := k.mounts.viewer(rec)
 	c.Denied, c.Secrets, c.OwnTrust, c.Network = nil, nil, false, chat.NetworkOwn
 	v := k.mounts.views.Of(c)

@@ -11,7 +11,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/scheduler"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
@@ -45,14 +44,14 @@ func (rs *runner) start(ctx context.Context, id chat.ID, spec chat.RunSpec) (*ba
 }
 
 func (rs *runner) startBackground(ctx context.Context, b runBegun) error {
-	leave, err := rs.entrance.letIn(ctx, b.subject, b.s) // once it has begun the run is under way: see atWork
+	leave, err := rs.letIn(ctx, b.subject, b.s) // once it has begun the run is under way: see atWork
 	if err != nil {
 		return err
 	}
 	defer leave()
 	var files session.Files
 	defer files.Close()
-	e := rs.entrance.behindWalls(b.subject, b.s, rs.entry(b.subject, b.r, b.spec))
+	e := rs.behindWalls(b.subject, b.s, rs.entry(b))
 	nsenter, err := rs.starter.Joining(b.s.Session, e, &files)
 	if err != nil {
 		return err
@@ -60,13 +59,13 @@ func (rs *runner) startBackground(ctx context.Context, b runBegun) error {
 	if err := b.r.Start(ctx, b.spec, nsenter, &files); err != nil {
 		return err
 	}
-	rs.done.Go(func() { rs.watch(ctx, b.Record, b.r) })
+	rs.done.Go(func() { rs.watchRun(ctx, b.Record, b.r) })
 	return nil
 }
 
-// watch waits for the end of a background run and records it. When chatd ends first the run
+// watchRun waits for the end of a background run and records it. When chatd ends first the run
 // goes on.
-func (rs *runner) watch(ctx context.Context, rec state.Record, r *background.Run) {
+func (rs *runner) watchRun(ctx context.Context, rec state.Record, r *background.Run) {
 	e, over, err := r.Watch(rs.bg)
 	if !over {
 		return
@@ -81,9 +80,7 @@ func (rs *runner) watch(ctx context.Context, rec state.Record, r *background.Run
 	if e.Result.EndedBy != "" {
 		detail["ended_by"] = string(e.Result.EndedBy)
 	}
-	if err := rs.trail.End(ctx, rec, "run", detail, errors.Join(err, kerr)); err != nil {
-		rs.log.Error("cannot audit the end of a run", "chat", rec.ID, "run", r.Info.ID, "err", err)
-	}
+	rs.trail.Note(ctx, rec, "run", detail, errors.Join(err, kerr))
 	for _, old := range rs.runs.Surplus(rec.ID) {
 		rs.drop(old)
 	}
@@ -92,7 +89,7 @@ func (rs *runner) watch(ctx context.Context, rec state.Record, r *background.Run
 
 // explain says in a result what ended the run, which limits it met, and what the chat was refused.
 func (rs *runner) explain(c subject, r *background.Run, res *chat.RunResult, kills uint64) {
-	now, err := limits.Hits(rs.groups, c.ID)
+	now, err := rs.groups.hits(c.ID)
 	if err != nil {
 		rs.log.Error("cannot look at the limits of a chat", "chat", c.ID, "error", err)
 	}
@@ -125,9 +122,9 @@ func (rs *runner) forgetLater(r *background.Run, ended time.Time) {
 
 func (rs *runner) drop(r *background.Run) { rs.trail.Report("the run "+r.Info.ID, rs.runs.Drop(r)) }
 
-// adoptAll finds the runs of an earlier chatd. Background runs go on, or have ended meanwhile. It
-// ends everything else in the leaf of a run.
-func (rs *runner) adoptAll(ctx context.Context) error {
+// adoptRuns finds the runs of an earlier chatd. Background runs go on, or have ended meanwhile. It
+// ends everything else in the leaf of a run. An error becomes a finding.
+func (rs *runner) adoptRuns(ctx context.Context) error {
 	var errs []error
 	for _, rec := range rs.store.All() {
 		runs, err := rs.runs.Adopt(ctx, rec.ID, rec.Owner, rec.UID)
@@ -139,9 +136,9 @@ func (rs *runner) adoptAll(ctx context.Context) error {
 			case r.IsOver():
 				rs.forgetLater(r, *r.Show().EndedAt)
 			case r.Supervised():
-				rs.done.Go(func() { rs.watch(ctx, rec, r) })
+				rs.done.Go(func() { rs.watchRun(ctx, rec, r) })
 			default: // it has ended
-				rs.watch(ctx, rec, r)
+				rs.watchRun(ctx, rec, r)
 			}
 		}
 	}
@@ -149,7 +146,8 @@ func (rs *runner) adoptAll(ctx context.Context) error {
 		_, err := rs.store.Get(id)
 		return !errors.Is(err, chat.ErrNotFound)
 	})
-	return errors.Join(append(errs, others)...)
+	rs.trail.Report("background runs", errors.Join(append(errs, others)...))
+	return nil
 }
 
 // denied returns what the chat was refused during a run, as its enforcer and chatd-egress know by

@@ -10,6 +10,7 @@ import (
 	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ruled is a manager that provisions nothing, with the file rules of a profile; empty
@@ -19,16 +20,11 @@ func ruled(tb testing.TB, rules string) (*Manager, subject) {
 	p := chat.Profile{Name: chat.DefaultProfile, Guard: chat.DefaultGuard()}
 	opt := Options{State: "/s", Run: "/r", Homes: "/h", Profiles: map[string]chat.Profile{p.Name: p}}
 	if rules != "" {
-		policy, err := rulefile.Load("rules", []byte(rules))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		policy := must.Get(rulefile.Load("rules", []byte(rules)))(tb)
 		opt.FileRules = map[string]*filerules.Policy{p.Name: policy}
 	}
 	m := newManager(opt, nil)
-	if err := m.policy.CheckFirst(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, m.policy.CheckFirst())
 	return m, m.chats.subject(state.Record{ID: "00112233445566aa", UID: 70001, Profile: p.Name, Agent: chat.DefaultAgent})
 }
 
@@ -67,8 +63,8 @@ func BenchmarkEntry(b *testing.B) {
 func TestShimPolicyAtTheBeginning(t *testing.T) {
 	m, rec := ruled(t, manyRules(3))
 	v, _, err := m.mounts.next(rec)
-	if err != nil || v.PolicyDir != m.dirs.sessionDir(rec.ID, rec.UID).Policy() || !strings.Contains(string(m.sessions.shimPolicy(rec)), "secret-2") {
-		t.Errorf("a session begins with the policy in %q: %q, %v", v.PolicyDir, m.sessions.shimPolicy(rec), err)
+	if err != nil || v.PolicyDir != m.dirs.sessionDir(rec.ID, rec.UID).Policy() || !strings.Contains(string(m.policy.ForShims(rec.rules())), "secret-2") {
+		t.Errorf("a session begins with the policy in %q: %q, %v", v.PolicyDir, m.policy.ForShims(rec.rules()), err)
 	}
 	if v := m.mounts.of(rec, &liveSession{Session: &session.Session{}}); v.PolicyDir != "" {
 		t.Errorf("an entry has %q", v.PolicyDir)

@@ -3,18 +3,20 @@ package provision
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision/account"
 	"github.com/chatd/chatd/provision/admission"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/diskquota"
-	"github.com/chatd/chatd/provision/limits"
+	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/shares"
@@ -23,25 +25,20 @@ import (
 	"github.com/chatd/chatd/tmux"
 )
 
-// base is what nearly every part of the Manager needs: the records, what is told of acts, and the
-// places of files.
-type base struct {
-	chats *chats
-	trail *audit.Trail
-	dirs  *dirs
-	store *state.Store
-	log   *slog.Logger
-}
-
-// chats finds chats: their records with the profiles in force, their locks and their sessions.
+// chats finds chats: their records with the profiles in force, their locks and their sessions. It is
+// part of every other part, with what those need in common.
 type chats struct {
-	profiles map[string]chat.Profile
-	store    *state.Store
-	policy   *policy.InForce
-	dirs     *dirs
-	trail    *audit.Trail
-	locks    admission.Locks
-	sessions sync.Map // of *liveSession, by id
+	opt     Options
+	store   *state.Store
+	trail   *audit.Trail
+	dirs    *dirs
+	layers  *layers.Set
+	policy  *policy.InForce
+	secrets *secrets
+	groups  *cgroups
+	log     *slog.Logger
+	locks   admission.Locks
+	awake   sync.Map // of *liveSession, by id
 }
 
 // subject is a chat as a verb finds it: its record, and its profile as it was in force then. Whoever
@@ -56,7 +53,6 @@ type subject struct {
 // liveSession is one awake chat.
 type liveSession struct {
 	*session.Session
-	owner    string
 	terminal *tmux.Terminal
 	// endedFor is the reason for which the daemon ended it without a request, nil if it did not.
 	endedFor atomic.Pointer[string]
@@ -71,7 +67,13 @@ type liveSession struct {
 	stopLog context.CancelFunc
 	// adopted: an earlier chatd started it.
 	adopted bool
-	limits  limits.State
+	// behind are the limits that its cgroup does not have as they are recorded.
+	behind atomic.Pointer[[]string]
+	// meter counts what its limits did; metering is held until that is reported.
+	meter    cgroup.HitMeter
+	metering sync.Mutex
+	// limitsChanged is when a patch changed them last; the chat's lock is held.
+	limitsChanged time.Time
 }
 
 // reach finds a chat for the caller in ctx. Somebody else's chat is as absent
@@ -113,6 +115,20 @@ func (k *chats) lockReady(ctx context.Context, id chat.ID, act string) (c subjec
 		err = notReady(c, act)
 	}
 	return c, unlock, err
+}
+
+// tryReady takes the lock of a chat that is ready, unless another caller acts on it.
+func (k *chats) tryReady(id chat.ID) (c subject, unlock func(), got bool) {
+	unlock, free := k.locks.TryLock(id)
+	if !free {
+		return c, nil, false
+	}
+	c, err := k.get(id)
+	if err != nil || c.Phase != chat.Ready {
+		unlock()
+		return c, nil, false
+	}
+	return c, unlock, true
 }
 
 // hasChat reports whether any chat, whoever's, has the id.
@@ -173,11 +189,22 @@ func (s *liveSession) endsSoon() bool {
 }
 
 func (k *chats) allSessions() (all []*liveSession) {
-	k.sessions.Range(func(_, s any) bool {
+	k.awake.Range(func(_, s any) bool {
 		all = append(all, s.(*liveSession))
 		return true
 	})
 	return all
+}
+
+// sessionsOfChats are the sessions with their chats. A session ends before its chat is forgotten.
+func (k *chats) sessionsOfChats() iter.Seq2[*liveSession, subject] {
+	return func(yield func(*liveSession, subject) bool) {
+		for _, s := range k.allSessions() {
+			if c, err := k.get(s.Chat); err == nil && !yield(s, c) {
+				return
+			}
+		}
+	}
 }
 
 func (k *chats) allChats() (all []policy.Chat) {
@@ -209,7 +236,7 @@ func (k *chats) touch(id chat.ID) { k.store.Touch(id, time.Now()) }
 
 // configured refuses to act on a chat whose profile was taken out of the config.
 func (k *chats) configured(c subject, act string) error {
-	if _, ok := k.profiles[c.Record.Profile]; ok {
+	if _, ok := k.opt.Profiles[c.Record.Profile]; ok {
 		return nil
 	}
 	return fmt.Errorf("cannot %s chat %s: its profile %s is not configured any more: %w",
@@ -229,18 +256,15 @@ func notReady(rec subject, act string) error {
 // places returns what each chat holds that has a session.
 func (k *chats) places() map[chat.ID]shares.Place {
 	awake := map[chat.ID]shares.Place{}
-	for _, s := range k.allSessions() {
-		awake[s.Chat] = shares.Place{Owner: s.owner}
-		if rec, err := k.get(s.Chat); err == nil {
-			awake[s.Chat] = rec.place()
-		}
+	for s, c := range k.sessionsOfChats() {
+		awake[s.Chat] = c.place()
 	}
 	return awake
 }
 
 // session is the chat's session, nil while it is asleep.
 func (k *chats) session(id chat.ID) *liveSession {
-	s, _ := k.sessions.Load(id)
+	s, _ := k.awake.Load(id)
 	is, _ := s.(*liveSession)
 	return is
 }

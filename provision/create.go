@@ -10,6 +10,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/admission"
+	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/state"
 )
@@ -47,9 +48,9 @@ func (m *Manager) Create(ctx context.Context, spec chat.Spec) (chat.Chat, bool, 
 		return chat.Chat{}, created, err
 	}
 	defer unlock()
-	c, err := m.life.createLocked(ctx, rec.ID, st)
+	c, err := m.createLocked(ctx, rec.ID, st)
 	if err == nil && spec.WantsSession() {
-		_, err = m.life.wakeLocked(ctx, c, st)
+		_, err = m.wakeLocked(ctx, c, st)
 	}
 	if err != nil {
 		return chat.Chat{}, created, err
@@ -71,15 +72,15 @@ func (m *Manager) admit(
 	if err == nil {
 		return rec, false, nil
 	}
-	if err := m.life.mayUse(caller, spec.Profile); err != nil {
+	if err := m.mayUse(caller, spec.Profile); err != nil {
 		return rec, false, err
 	}
 	change := chat.EgressChange{Add: spec.EgressAdd, Remove: spec.EgressRemove}
 	if err := m.policy.Profile(spec.Profile).CheckEgress(change); err != nil {
 		return rec, false, m.trail.Refused(caller, state.Record{}, "create", "egress_may_add", err)
 	}
-	if err := m.mayMake(ctx, spec.Owner, policy.Chat{Profile: spec.Profile, Agent: spec.Agent},
-		st); err != nil {
+	c := policy.Chat{Profile: spec.Profile, Agent: spec.Agent}
+	if err := m.mayMake(ctx, spec.Owner, c, st); err != nil {
 		return rec, false, err
 	}
 	return m.shares.Admit(ctx, spec, state.Event{Action: "create", Outcome: "intent", Caller: caller})
@@ -87,27 +88,21 @@ func (m *Manager) admit(
 
 // mayMake refuses a new chat for which the host has no walls, its owner no share, or its profile no uid.
 func (l *life) mayMake(ctx context.Context, owner string, c policy.Chat, st *admission.Start) error {
-	if err := st.MayBegin(ctx); err != nil {
-		return err
-	}
-	if err := l.policy.Raise(ctx, []policy.Chat{c}); err != nil {
-		return err
-	}
-	if err := l.shares.Create(ctx, owner); err != nil {
-		return err
-	}
-	return l.packets.EnsureBlock(ctx, c.Profile)
+	return inOrder(ctx, st.MayBegin,
+		func(ctx context.Context) error { return l.policy.Raise(ctx, []policy.Chat{c}) },
+		func(ctx context.Context) error { return l.shares.Create(ctx, owner) },
+		func(ctx context.Context) error { return l.packets.EnsureBlock(ctx, c.Profile) })
 }
 
 // mayUse refuses, and audits, a caller who may make no chats in the profile.
 func (l *life) mayUse(caller chat.Caller, profile string) error {
-	if l.profiles[profile].MayUse(caller) {
+	if l.opt.Profiles[profile].MayUse(caller) {
 		return nil
 	}
-	err := fmt.Errorf("cannot create a chat in profile %s: owner %s is not among its bridges: an operator can add the name to the profile's key bridges in chatd's config: %w",
-		chat.Quote(profile), chat.Quote(caller.Name), chat.ErrDenied)
-	return errors.Join(l.trail.RefusedCreate(caller,
-		map[string]string{"profile": profile, "rule": "bridges"}), err)
+	return l.trail.RefusedCreate(caller, audit.Detail{"profile": profile, "rule": "bridges"},
+		fmt.Errorf("cannot create a chat in profile %s: owner %s is not among its bridges: an operator can "+
+			"add the name to the profile's key bridges in chatd's config: %w",
+			chat.Quote(profile), chat.Quote(caller.Name), chat.ErrDenied))
 }
 
 // createLocked takes the steps that a chat still lacks. The caller holds the chat's lock; a
@@ -125,7 +120,7 @@ func (l *life) createLocked(ctx context.Context, id chat.ID, st *admission.Start
 			id, chat.ErrBusy)
 	}
 	if c.Unarchives != "" {
-		return c, errors.Join(errCutOff(c.Record), l.giveUpUnarchive(ctx, c))
+		return c, errors.Join(l.giveUpUnarchive(ctx, c))
 	}
 	if err := st.MayBegin(ctx); err != nil {
 		return c, err
@@ -164,15 +159,20 @@ func (m *Manager) checkSpec(caller chat.Caller, spec chat.Spec) error {
 		return err
 	}
 	if !caller.MayReach(spec.Owner) {
-		err := fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w",
-			chat.Quote(spec.Owner), chat.ErrDenied)
-		return errors.Join(m.trail.RefusedCreate(caller, map[string]string{"owner": spec.Owner}), err)
+		return m.trail.RefusedCreate(caller, audit.Detail{"owner": spec.Owner},
+			fmt.Errorf("cannot create a chat of owner %s: only an operator may name another: %w",
+				chat.Quote(spec.Owner), chat.ErrDenied))
 	}
-	if _, ok := m.opt.Profiles[spec.Profile]; !ok {
-		return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(spec.Profile),
-			chat.ErrInvalid)
+	return m.checkName(spec.Profile)
+}
+
+// checkName refuses the name of a profile that there is not.
+func (m *Manager) checkName(profile string) error {
+	if _, known := m.opt.Profiles[profile]; known {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(profile),
+		chat.ErrInvalid)
 }
 
 // profileName is the profile that a name means: shell is default, unless it is configured.
@@ -201,17 +201,17 @@ func sameSpec(rec state.Record, asked chat.Spec) error {
 	differs := slices.DeleteFunc(unlike(rec, asked), func(name string) bool {
 		return slices.Contains(rec.Patched, name)
 	})
-	if slices.Contains(differs, "profile") {
-		return fmt.Errorf("cannot create this chat with profile %s: it is there as chat %s with profile %s: %w",
-			chat.Quote(asked.Profile), rec.ID, rec.Profile, chat.ErrExists)
+	with := func(what, is string) error {
+		return fmt.Errorf("cannot create this chat with %s: it is there as chat %s with %s: %w", what, rec.ID,
+			is, chat.ErrExists)
 	}
-	if asked.Agent != "" && asked.Agent != rec.Agent {
-		return fmt.Errorf("cannot create this chat with agent %s: it is there as chat %s with agent %s: %w",
-			chat.Quote(asked.Agent), rec.ID, rec.Agent, chat.ErrExists)
-	}
-	if slices.Contains(differs, "env") {
-		return fmt.Errorf("cannot create this chat with this env: it is there as chat %s with another: %w",
-			rec.ID, chat.ErrExists)
+	switch {
+	case slices.Contains(differs, "profile"):
+		return with("profile "+chat.Quote(asked.Profile), "profile "+rec.Profile)
+	case asked.Agent != "" && asked.Agent != rec.Agent:
+		return with("agent "+chat.Quote(asked.Agent), "agent "+rec.Agent)
+	case slices.Contains(differs, "env"):
+		return with("this env", "another")
 	}
 	return nil
 }

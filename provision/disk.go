@@ -7,15 +7,13 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/diskquota"
-	"github.com/chatd/chatd/provision/layers"
 	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/state"
 )
 
 // disk bounds and counts what chats have on disk.
 type disk struct {
-	base
-	layers     *layers.Set
+	*chats
 	logs       *terminal.Logs
 	diskQuotas *diskquota.Disks
 	diskWatch  *diskquota.Watch
@@ -28,9 +26,6 @@ const cleanUpFSize = 4 << 10
 // enable makes file systems enforce quotas that only count, and audits that: it holds for all
 // users there, and somebody may have turned them off. One that cannot is a finding.
 func (d *disk) enable(ctx context.Context) {
-	if d.layers.Without(chat.LayerDisk) {
-		return
-	}
 	enabled, err := d.diskQuotas.Enable()
 	if len(enabled) > 0 {
 		d.log.Warn("turned on user quotas", "dirs", enabled)
@@ -43,16 +38,10 @@ func (d *disk) enable(ctx context.Context) {
 
 // create sets the quotas of the chat's uid; also those of a living chat, whose limits changed.
 func (d *disk) create(_ context.Context, rec subject) error {
-	if d.layers.Without(chat.LayerDisk) {
-		return nil
-	}
 	return d.diskQuotas.Set(rec.UID, rec.diskLimit())
 }
 
 func (d *disk) drift(_ context.Context, rec subject) (string, error) {
-	if d.layers.Without(chat.LayerDisk) {
-		return "", nil
-	}
 	return d.diskQuotas.Drift(rec.UID, rec.diskLimit())
 }
 
@@ -103,10 +92,7 @@ func (d *disk) reportFull(c diskquota.Chat, u chat.DiskUsage, level int) {
 	}
 	words := chat.DiskWords(u, rec.profile.Limits.DiskLimits)
 	d.log.Warn("a chat fills its disk", "chat", c.ID, "level", level, "why", words)
-	err = d.trail.End(context.Background(), rec.Record, "limit", map[string]string{"why": words}, nil)
-	if err != nil {
-		d.log.Error("cannot audit what a limit did", "chat", c.ID, "error", err)
-	}
+	d.trail.Note(context.Background(), rec.Record, "limit", map[string]string{"why": words}, nil)
 	d.logs.Say(c.ID, words)
 }
 
@@ -122,9 +108,6 @@ func (d *disk) processLimits(rec subject) chat.ProcessLimits {
 
 // over says why a chat is far over its limit, which nothing enforces; empty if it is not.
 func (d *disk) over(rec subject) string {
-	if d.layers.Without(chat.LayerDisk) {
-		return ""
-	}
 	return d.diskWatch.Over(rec.ID, rec.diskLimit())
 }
 

@@ -46,10 +46,10 @@
 //
 // # Parts
 //
-// Each part has only what it needs. A [Manager] is a life, and the verbs: life takes chats through
-// the table, and builds on sessions, which starts and ends them; sessions builds on entrance, which
-// lets commands in. Verbs of runs, file tools and archives are of runner, tools and archiver. chats
-// finds records, locks and sessions; a subject is what it found, with the profile in force then.
+// A [Manager] is a life, and the verbs: life takes chats through the table, and builds on sessions,
+// which starts and ends them, and lets commands in. Verbs of runs and file tools are of runner, those
+// of archives of archiver. All build on chats, which finds records, locks and sessions; a subject is
+// what it found, with the profile in force then.
 //
 // # Who may ask
 //

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/session"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // goneGroups are those of a session that ended just now.
@@ -25,8 +26,7 @@ func TestEnterAnEndedSession(t *testing.T) {
 	m, rec := ruled(t, "")
 	m.groups.groups = goneGroups{}
 	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID}}
-	_, runErr := m.entrance.enter(t.Context(), rec, s, session.Entry{Run: "run-1"})
-	if !errors.Is(runErr, chat.ErrBusy) || errors.Is(runErr, chat.ErrNotFound) {
-		t.Errorf("a run in a session that ended: %v", runErr)
-	}
+	_, runErr := m.enter(t.Context(), rec, s, session.Entry{Run: "run-1"})
+	expect.True(t, errors.Is(runErr, chat.ErrBusy) && !errors.Is(runErr, chat.ErrNotFound),
+		"a run in a session that ended: %v", runErr)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestExplainLooksAtTheHostOnce: what keeps a denial in the next session of a chat that is asleep
@@ -19,19 +20,12 @@ import (
 // directory as often as a session that begins does.
 func TestExplainLooksAtTheHostOnce(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-		}
+		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 		t.Skip("SKIPPED: needs root: grants are of directories that only root may write to")
 	}
-	dir, err := os.MkdirTemp("/srv", "chatd-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("/srv", "chatd-test-"))(t)
 	defer os.RemoveAll(dir)
-	if err := errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(dir, "data/secret"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(dir, "data/secret"), 0o755)))
 	m, rec := ruled(t, "access: {useDefaults: false, deny: [/data/secret]}")
 	m.opt.Private, m.opt.Userdb = m.opt.State, m.opt.State // else they are everywhere
 	m.mounts.views = m.newViews()
@@ -45,14 +39,9 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	once := looks()
-	rules, err := m.policy.Rules(rec.rules())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(m.policy.Rules(rec.rules()))(t)
 	v, err := rules.Verdict("/data/secret", filerules.Read)
-	if err != nil || !v.Denied() {
-		t.Fatalf("the verdict is %+v, %v", v, err)
-	}
+	must.True(t, err == nil && v.Denied(), "the verdict is %+v, %v", v, err)
 	masked, leftOut := m.mounts.closedBy(rec)
 	by := rules.KeptBy(v, masked, leftOut)
 	if !slices.Equal(by, []string{"chatd-enforce", "bubblewrap", "landlock"}) {
@@ -66,10 +55,7 @@ func TestExplainLooksAtTheHostOnce(t *testing.T) {
 // opensOf returns a function that counts how often dir was opened since it was called last.
 func opensOf(t *testing.T, dir string) func() int {
 	t.Helper()
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	// With the closes between them two opens do not become one event (inotify(7)).
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_OPEN|unix.IN_CLOSE_NOWRITE|unix.IN_ONLYDIR); err != nil {
@@ -82,9 +68,7 @@ func opensOf(t *testing.T, dir string) func() int {
 			if errors.Is(err, unix.EAGAIN) {
 				return n
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for at := 0; at < size; {
 				mask, name := binary.NativeEndian.Uint32(buf[at+4:]), binary.NativeEndian.Uint32(buf[at+12:])
 				if name == 0 && mask&unix.IN_OPEN != 0 { // of dir itself, not of what is in it

@@ -14,41 +14,36 @@ import (
 	"github.com/chatd/chatd/provision/policy"
 )
 
-// tools does the calls of file tools beside sessions.
-type tools struct {
-	*life
-}
-
 // call does a call beside the chat's session, whether it has one or not: in a view, a cgroup
 // and a pid namespace of the tool's own. Reap cancels the call and waits for it.
-func (t *tools) call(ctx context.Context, rec subject, c *filecall.Call) (a filewire.Answer, err error) {
+func (rs *runner) call(ctx context.Context, rec subject, c *filecall.Call) (a filewire.Answer, err error) {
 	ctx, cancel := c.WithTimeout(ctx)
 	defer cancel()
-	if err := t.starts.MayBegin(ctx); err != nil {
+	if err := rs.starts.MayBegin(ctx); err != nil {
 		return a, err
 	}
-	ctx, done, err := t.calls.Begin(ctx, rec.ID)
+	ctx, done, err := rs.calls.Begin(ctx, rec.ID)
 	if err != nil {
 		return a, err
 	}
 	defer done()
-	rec, leave, err := t.admit(ctx, rec.ID)
+	rec, leave, err := rs.awakeOrHeld(ctx, rec.ID)
 	if err != nil {
 		return a, err
 	}
 	defer leave()
-	may, err := t.mounts.toolPlan(rec)
+	may, err := rs.mounts.toolPlan(rec)
 	if err != nil {
 		return a, err
 	}
-	p, err := c.Start(t.dirs.shim, t.dirs.units)
+	p, err := c.Start(rs.dirs.shim, rs.dirs.units)
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", err, chat.ErrBusy)
 	}
 	defer p.Close()
-	defer t.groups.Unbound(cgroup.Tools(rec.ID))
+	defer rs.groups.Unbound(cgroup.Tools(rec.ID))
 	defer p.End()
-	if err = t.bound(rec.ID, p.PID()); err == nil {
+	if err = rs.bound(rec.ID, p.PID()); err == nil {
 		a, err = p.Speak(ctx, may)
 	}
 	filecall.Tidy(ctx, err, p.Ended())
@@ -57,9 +52,9 @@ func (t *tools) call(ctx context.Context, rec subject, c *filecall.Call) (a file
 
 // bound moves a tool to the cgroup of the chat's tools, which another one's end may take away
 // meanwhile. A host that has no place for it bounds the front neither.
-func (t *tools) bound(id chat.ID, pid int) (err error) {
+func (rs *runner) bound(id chat.ID, pid int) (err error) {
 	for range 10 {
-		if err = t.groups.Bound(cgroup.Tools(id), pid); !errors.Is(err, chat.ErrNotFound) {
+		if err = rs.groups.Bound(cgroup.Tools(id), pid); !errors.Is(err, chat.ErrNotFound) {
 			break
 		}
 	}
@@ -69,21 +64,21 @@ func (t *tools) bound(id chat.ID, pid int) (err error) {
 	return err
 }
 
-// admit returns the chat as it is now. A tool of a sleeping chat counts for max_awake and holds
+// awakeOrHeld returns the chat as it is now. A tool of a sleeping chat counts for max_awake and holds
 // the chat's lock until leave: a wake waits for it.
-func (t *tools) admit(ctx context.Context, id chat.ID) (rec subject, leave func(), err error) {
-	rec, s, err := t.asleepOr(id)
+func (rs *runner) awakeOrHeld(ctx context.Context, id chat.ID) (rec subject, leave func(), err error) {
+	rec, s, err := rs.asleepOr(id)
 	if err != nil || s != nil {
 		return rec, func() {}, err
 	}
-	unlock, err := t.chats.locks.Lock(ctx, id)
+	unlock, err := rs.chats.locks.Lock(ctx, id)
 	if err != nil {
 		return rec, nil, err
 	}
-	rec, s, err = t.asleepOr(id)
+	rec, s, err = rs.asleepOr(id)
 	done := func() {}
 	if err == nil && s == nil { // not woken while the lock was waited for
-		done, err = t.shares.Wake(ctx, id, rec.place())
+		done, err = rs.shares.Wake(ctx, id, rec.place())
 	}
 	if err != nil || s != nil {
 		unlock()
@@ -93,18 +88,18 @@ func (t *tools) admit(ctx context.Context, id chat.ID) (rec subject, leave func(
 }
 
 // asleepOr returns the chat's session, or nil for a sleeping chat that may have one.
-func (t *tools) asleepOr(id chat.ID) (subject, *liveSession, error) {
-	rec, err := t.chats.get(id)
+func (rs *runner) asleepOr(id chat.ID) (subject, *liveSession, error) {
+	rec, err := rs.chats.get(id)
 	if err != nil {
 		return rec, nil, err
 	}
 	if rec.Phase != chat.Ready {
 		return rec, nil, notReady(rec, "use the files of")
 	}
-	if s := t.chats.session(id); s.lives() {
+	if s := rs.chats.session(id); s.lives() {
 		return rec, s, nil
 	}
-	return rec, nil, t.chats.configured(rec, "use the files of")
+	return rec, nil, rs.chats.configured(rec, "use the files of")
 }
 
 // clear removes the remains of an ended session, if there was one.
@@ -118,53 +113,53 @@ func (ss *sessions) clear(ctx context.Context, rec subject) error {
 
 // FileTool is one of the five tools in the chat, with which talk speaks. The chat may be asleep,
 // and is not woken.
-func (t *tools) FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk filewire.Talk) error {
+func (rs *runner) FileTool(ctx context.Context, id chat.ID, u filewire.Use, talk filewire.Talk) error {
 	c, err := filecall.New(u, talk)
 	if err != nil {
 		return err
 	}
-	rec, err := t.chats.reach(ctx, id)
-	if err == nil && t.groups.frozen(rec.ID) == chat.FrozenUntilThawed {
+	rec, err := rs.chats.reach(ctx, id)
+	if err == nil && rs.groups.frozen(rec.ID) == chat.FrozenUntilThawed {
 		err = heldError(rec.ID)
 	}
 	if err == nil {
-		err = t.allowFirst(ctx, rec, c)
+		err = rs.allowFirst(ctx, rec, c)
 	}
 	if err != nil {
 		return err
 	}
 	detail := map[string]string{"path": chat.QuotePath(c.Path)}
 	if c.Writes() {
-		if err := t.trail.Write(ctx, rec.Record, string(c.Tool), "intent", detail); err != nil {
+		if err := rs.trail.Write(ctx, rec.Record, string(c.Tool), "intent", detail); err != nil {
 			return err
 		}
 	}
-	a, err := t.call(ctx, rec, c)
-	t.chats.touch(rec.ID)
-	auditErr := t.auditEnd(ctx, rec, c, a, err)
-	return errors.Join(t.policy.Redact(ctx, rec.Profile, err), auditErr)
+	a, err := rs.call(ctx, rec, c)
+	rs.chats.touch(rec.ID)
+	auditErr := rs.auditEnd(ctx, rec, c, a, err)
+	return errors.Join(rs.policy.Redact(ctx, rec.Profile, err), auditErr)
 }
 
 // allowFirst checks the tool and the caller's name, and gives the call its rules.
-func (t *tools) allowFirst(ctx context.Context, rec subject, c *filecall.Call) error {
-	if err := t.switchedOff(ctx, rec, string(c.Tool), string(c.Tool)); err != nil {
+func (rs *runner) allowFirst(ctx context.Context, rec subject, c *filecall.Call) error {
+	if err := rs.switchedOff(ctx, rec, string(c.Tool), string(c.Tool)); err != nil {
 		return err
 	}
-	d, err := t.policy.Admit(ctx, rec.rules(), t.inside(ctx, rec).Init(), c)
+	d, err := rs.policy.Admit(ctx, rec.rules(), rs.inside(ctx, rec).Init(), c)
 	if d == nil {
 		return err
 	}
-	auditErr := t.trail.DeniedFile(ctx, rec.Record, d)
-	return errors.Join(t.policy.Redact(ctx, rec.Profile, d), auditErr)
+	auditErr := rs.trail.DeniedFile(ctx, rec.Record, d)
+	return errors.Join(rs.policy.Redact(ctx, rec.Profile, d), auditErr)
 }
 
 // auditEnd audits the end of a call: every denial, and every write.
-func (t *tools) auditEnd(
+func (rs *runner) auditEnd(
 	ctx context.Context, rec subject, c *filecall.Call, a filewire.Answer, err error,
 ) error {
 	var d *filewire.Denial
 	if errors.As(err, &d) {
-		return t.trail.DeniedFile(ctx, rec.Record, err)
+		return rs.trail.DeniedFile(ctx, rec.Record, err)
 	}
 	if !c.Writes() {
 		return nil
@@ -173,41 +168,41 @@ func (t *tools) auditEnd(
 	if err == nil {
 		detail["file"], detail["size"] = chat.QuotePath(a.Path), fmt.Sprint(a.Size)
 	}
-	return t.trail.End(ctx, rec.Record, string(c.Tool), detail, err)
+	return rs.trail.End(ctx, rec.Record, string(c.Tool), detail, err)
 }
 
 // Terms returns the terms by which the front checks the commands of a chat.
-func (t *tools) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
-	rec, err := t.chats.reach(ctx, id)
+func (rs *runner) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
+	rec, err := rs.chats.reach(ctx, id)
 	if err != nil {
 		return chat.Terms{}, err
 	}
 	p := rec.profile
 	terms, may := chat.NewTerms(rec.home, p.CheckTool(chat.ToolExec) != nil,
-		p.Guard), t.mounts.toolGrants(rec)
+		p.Guard), rs.mounts.toolGrants(rec)
 	terms.ReadOutside, terms.AllowRead, terms.AllowWrite = may.ReadOutside, may.AllowRead, may.AllowWrite
 	return terms, nil
 }
 
 // RefuseRun audits the front's refusal of a run of the caller.
-func (t *tools) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error {
-	rec, err := t.chats.reach(ctx, id)
+func (rs *runner) RefuseRun(ctx context.Context, id chat.ID, r chat.RefusedRun) error {
+	rec, err := rs.chats.reach(ctx, id)
 	if err != nil {
 		return err
 	}
-	return t.trail.DeniedRun(ctx, rec.Record, r.Argv, &r.Denial)
+	return rs.trail.DeniedRun(ctx, rec.Record, r.Argv, &r.Denial)
 }
 
 // inside is what only the chat's session can tell of its rules.
-func (t *tools) inside(ctx context.Context, rec subject) policy.Inside {
+func (rs *runner) inside(ctx context.Context, rec subject) policy.Inside {
 	return policy.Inside{
 		Resolve: func(names []string) (real map[string]filewire.Link, err error) {
-			_, err = t.call(ctx, rec, filecall.NewResolve(names, &real))
+			_, err = rs.call(ctx, rec, filecall.NewResolve(names, &real))
 			return real, err
 		},
-		Closed: func() (masked, leftOut []string) { return t.mounts.closedBy(rec) },
+		Closed: func() (masked, leftOut []string) { return rs.mounts.closedBy(rec) },
 		Init: func() *sys.ProcessHandle {
-			if s := t.chats.session(rec.ID); s != nil {
+			if s := rs.chats.session(rec.ID); s != nil {
 				return s.Init
 			}
 			return nil

@@ -62,7 +62,7 @@ func (m *Manager) layAside(ctx context.Context, rec subject, s *liveSession) err
 		return nil
 	}
 	still := func() bool { return !m.atWork(rec.ID) }
-	froze, err := m.entrance.freeze(ctx, rec, s, "its owner asked for it", still)
+	froze, err := m.freeze(ctx, rec, s, "its owner asked for it", still)
 	if err == nil && !froze {
 		err = fmt.Errorf("cannot freeze chat %s: it is at work: a run, a file tool, a client or a "+
 			"caller: %w", rec.ID, chat.ErrBusy)
@@ -77,7 +77,7 @@ func (m *Manager) Thaw(ctx context.Context, id chat.ID) (chat.Chat, error) {
 		if err := m.release(ctx, c); err != nil {
 			return err
 		}
-		err := m.entrance.thaw(ctx, c, s, "a caller asked for it")
+		err := m.thaw(ctx, c, s, "a caller asked for it")
 		if err == nil {
 			m.chats.touch(id)
 		}
@@ -100,21 +100,18 @@ func (m *Manager) release(ctx context.Context, c subject) error {
 	})
 }
 
-// freezeIdle is [entrance.freeze] for a chat that nobody used for freeze_after of its profile. It
+// freezeIdle is [sessions.freeze] for a chat that nobody used for freeze_after of its profile. It
 // leaves one alone that another caller acts on.
 func (m *Manager) freezeIdle(c idle.Chat, why string) (bool, error) {
-	unlock, free := m.chats.locks.TryLock(c.ID)
-	if !free {
+	rec, unlock, got := m.chats.tryReady(c.ID)
+	if !got {
 		return false, nil
 	}
 	defer unlock()
-	rec, err := m.chats.get(c.ID)
 	s := m.chats.session(c.ID)
-	if err != nil || rec.Phase != chat.Ready || !s.lives() {
+	if !s.lives() {
 		return false, nil
 	}
-	return m.entrance.freeze(context.Background(), rec, s, why, func() bool {
-		now, err := m.chats.get(c.ID)
-		return err == nil && !now.UsedAt.After(c.Used) && !m.atWork(c.ID)
-	})
+	return m.freeze(context.Background(), rec, s, why,
+		func() bool { return !m.chats.usedSince(c) && !m.atWork(c.ID) })
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/idle"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // coldGroups are those of one chat, whose session may be frozen and which an operator may hold.
@@ -77,7 +79,7 @@ func TestFreezeMeetsCommands(t *testing.T) {
 	go func() {
 		defer close(over)
 		for {
-			if _, err := m.entrance.freeze(t.Context(), rec, s, "a test", still); err != nil {
+			if _, err := m.freeze(t.Context(), rec, s, "a test", still); err != nil {
 				t.Error(err)
 			}
 			select {
@@ -91,15 +93,14 @@ func TestFreezeMeetsCommands(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				leave, err := m.entrance.letIn(t.Context(), rec, s)
+				leave, err := m.letIn(t.Context(), rec, s)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				s.freezing.Lock() // not while freezeSession makes up its mind
-				if is, _ := g.Frozen(rec.ID); is != "" {
-					t.Error("a command is inside a frozen session")
-				}
+				s.freezing.Lock() // not while freeze makes up its mind
+				is, _ := g.Frozen(rec.ID)
+				expect.True(t, is == "", "a command is inside a frozen session")
 				s.freezing.Unlock()
 				leave()
 				time.Sleep(200 * time.Microsecond)
@@ -109,15 +110,13 @@ func TestFreezeMeetsCommands(t *testing.T) {
 	all.Wait()
 	close(stop)
 	<-over
-	if g.thaws == 0 {
-		t.Error("nothing was thawed: the test meets nothing")
-	}
+	expect.True(t, g.thaws != 0, "nothing was thawed: the test meets nothing")
 }
 
 // TestThawOnce: fifty simultaneous uses thaw a session once, and the audit log says so once.
 func TestThawOnce(t *testing.T) {
 	m, rec, s, g := cold(t)
-	froze, err := m.entrance.freeze(t.Context(), rec, s, "a test", still)
+	froze, err := m.freeze(t.Context(), rec, s, "a test", still)
 	if !froze || err != nil {
 		t.Fatal(froze, err)
 	}
@@ -125,10 +124,10 @@ func TestThawOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			if _, used, err := m.life.use(ctx, rec, m.starts.New()); err != nil || used != s {
+			if _, used, err := m.use(ctx, rec, m.starts.New()); err != nil || used != s {
 				t.Error(err)
 			}
-			leave, err := m.entrance.letIn(ctx, rec, s)
+			leave, err := m.letIn(ctx, rec, s)
 			if err != nil {
 				t.Error(err)
 				return
@@ -137,11 +136,9 @@ func TestThawOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	text, err := os.ReadFile(filepath.Join(m.opt.State, "audit.jsonl"))
-	must(t, err)
-	if n := strings.Count(string(text), `"action":"thaw"`); g.thaws != 1 || n != 1 {
-		t.Errorf("%d thaws, %d in the audit log", g.thaws, n)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(m.opt.State, "audit.jsonl")))(t)
+	n := strings.Count(string(text), `"action":"thaw"`)
+	expect.True(t, g.thaws == 1 && n == 1, "%d thaws, %d in the audit log", g.thaws, n)
 }
 
 // TestFreezeIdleMeetsUse: a chat that was used since it was found idle, in which a command is, on
@@ -153,19 +150,16 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 		t.Helper()
 		undo := prepare()
 		froze, err := m.freezeIdle(found, "a test")
-		if froze || err != nil || g.cold {
-			t.Errorf("%s: froze %t, %v, is frozen %t", what, froze, err, g.cold)
-		}
+		expect.True(t, !froze && err == nil && !g.cold,
+			"%s: froze %t, %v, is frozen %t", what, froze, err, g.cold)
 		undo()
 	}
 	runs("another caller acts on it", func() func() {
-		unlock, err := m.chats.locks.Lock(t.Context(), rec.ID)
-		must(t, err)
+		unlock := must.Get(m.chats.locks.Lock(t.Context(), rec.ID))(t)
 		return unlock
 	})
 	runs("a command is inside", func() func() {
-		leave, err := m.entrance.letIn(t.Context(), rec, s)
-		must(t, err)
+		leave := must.Get(m.letIn(t.Context(), rec, s))(t)
 		return leave
 	})
 	runs("it ends", func() func() {
@@ -175,18 +169,16 @@ func TestFreezeIdleMeetsUse(t *testing.T) {
 	m.store.Touch(rec.ID, rec.UsedAt.Add(time.Second))
 	runs("it was used", func() func() { return func() {} })
 	found.Used = rec.UsedAt.Add(time.Second)
-	if froze, err := m.freezeIdle(found, "a test"); !froze || err != nil || !g.cold {
-		t.Errorf("idle: froze %t, %v", froze, err)
-	}
+	froze, err := m.freezeIdle(found, "a test")
+	expect.True(t, froze && err == nil && g.cold, "idle: froze %t, %v", froze, err)
 }
 
 // TestHeldIsRefused: nothing enters a chat that an operator holds, and nothing thaws it.
 func TestHeldIsRefused(t *testing.T) {
 	m, rec, s, g := cold(t)
 	g.held, g.cold = true, true
-	if _, err := m.entrance.letIn(t.Context(), rec, s); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a command: %v", err)
-	}
+	_, err := m.letIn(t.Context(), rec, s)
+	expect.True(t, errors.Is(err, chat.ErrBusy), "a command: %v", err)
 	if g.thaws > 0 || s.inside.Load() != 0 {
 		t.Errorf("%d thaws, %d inside", g.thaws, s.inside.Load())
 	}
@@ -195,11 +187,8 @@ func TestHeldIsRefused(t *testing.T) {
 // TestFrozenDoesNoWork: programs in a frozen chat keep it from no sleep; they do in any other.
 func TestFrozenDoesNoWork(t *testing.T) {
 	m, rec, _, g := cold(t)
-	if does := m.work(rec.ID); does == "" {
-		t.Error("processes are no work")
-	}
-	must(t, g.Freeze(rec.ID))
-	if does := m.work(rec.ID); does != "" {
-		t.Errorf("a frozen chat does %s", does)
-	}
+	does := m.work(rec.ID)
+	expect.True(t, does != "", "processes are no work")
+	must.Do(t, g.Freeze(rec.ID))
+	expect.Equal(t, m.work(rec.ID), "", "a frozen chat does")
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/session"
 )
 
@@ -36,7 +35,10 @@ type groups interface {
 	Mode() string
 	Create(chat.ID, chat.Limits) error
 	session.StartGroups
-	limits.Groups
+	Limit(chat.ID, chat.Limits) error
+	Drift(chat.ID, chat.Limits) ([]string, error)
+	Unreclaimable(chat.ID) (uint64, error)
+	Hits(chat.ID) (chat.LimitHits, error)
 	LimitCPU(chat.ID, chat.Limits) error
 	Unkept(chat.Limits) []string
 	Freeze(chat.ID) error

@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/chatd/chatd/cgroup"
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/netpolicy/egresslog"
 	"github.com/chatd/chatd/netpolicy/gateway"
@@ -25,11 +25,9 @@ import (
 	"github.com/chatd/chatd/provision/filecall"
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/packetrules"
 	"github.com/chatd/chatd/provision/policy"
 	"github.com/chatd/chatd/provision/scheduler"
-	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/shares"
 	"github.com/chatd/chatd/provision/terminal"
@@ -48,26 +46,24 @@ func newManager(opt Options, store *state.Store) *Manager {
 		opt.Progress = func(string) {}
 	}
 	opt.Private = cmp.Or(opt.Private, opt.State)
-	m := &Manager{opt: opt, since: time.Now().UTC()}
+	k := &chats{opt: opt, store: store, log: opt.Log, trail: audit.New(store, opt.Log), dirs: newDirs(opt)}
+	m := &Manager{life: &life{sessions: &sessions{chats: k}}, since: time.Now().UTC()}
 	m.bg, m.stop = context.WithCancel(context.Background())
-	m.life = &life{sessions: &sessions{entrance: &entrance{}}}
-	m.log, m.store, m.trail, m.dirs = opt.Log, store, audit.New(store, opt.Log), newDirs(opt)
-	m.chats = &chats{profiles: opt.Profiles, store: store, dirs: m.dirs, trail: m.trail}
-	m.done, m.later, m.archive = new(sync.WaitGroup), session.NewLater(opt.Log), &archives.Activity{}
+	m.later, m.archive, m.calls = session.NewLater(opt.Log), &archives.Activity{}, &filecall.Calls{}
 	m.layers = layers.New(layers.Options{AllowMissing: opt.AllowMissing, Without: opt.Without})
 	m.groups = &cgroups{dirs: m.dirs, log: m.log}
 	m.policy = m.newPolicy()
-	m.chats.policy = m.policy
 	m.packets = &packetrules.Rules{
 		Claims: opt.Claim, Unwatched: opt.Unwatched, UIDs: opt.UIDs, DNSUID: opt.dnsUID(),
 		GID: opt.EgressGID, Servers: opt.DNSServers, Profiles: opt.Profiles, Policy: m.policy,
 		Layers: m.layers, Store: store, Trail: m.trail, Log: opt.Log,
 	}
+	m.secrets = &secrets{chats: k, values: map[string]secret.Value{}}
 	m.gateway = m.newGateway()
+	m.secrets.gateway = m.gateway
 	m.traffic = egresslog.New(egresslog.Options{Now: time.Now, Audit: func(id chat.ID, d map[string]string) {
 		m.trail.DeniedTo(context.Background(), id, "egress", d)
 	}})
-	m.secrets = secrets.New(opt.Secrets, m.gateway, m.trail)
 	m.starts = admission.NewStarts(m.layers, m.packets, cmp.Or(opt.Starts, max(2, runtime.NumCPU())))
 	m.assemble()
 	return m
@@ -94,14 +90,9 @@ func (m *Manager) newGateway() *gateway.Gateway {
 		Dir: filepath.Join(m.opt.Run, "egress"), Program: m.opt.Egress,
 		UID: m.opt.EgressUID, GID: m.opt.EgressGID, DNSUID: m.opt.dnsUID(), Unit: m.groups.ownUnits(),
 		Servers: m.opt.DNSServers, MaxFlows: m.opt.MaxFlows,
-		Secrets: gateway.SecretOptions{
-			Grants: m.grants,
-			Issue: func(host string) ([]byte, error) {
-				return m.secrets.Issue(host)
-			}, Roots: secrets.HostRoots,
-		},
-		Bound:  func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
-		Report: func(err error) { m.trail.Report("chatd-egress", err) }, Log: m.log,
+		Secrets: gateway.SecretOptions{Grants: m.secrets.grants, Issue: m.secrets.issue, Roots: hostRoots},
+		Bound:   func(pid int) error { return m.groups.Bound(cgroup.Egress, pid) },
+		Report:  func(err error) { m.trail.Report("chatd-egress", err) }, Log: m.log,
 		Events: m.tookEvents,
 	})
 }
@@ -114,9 +105,9 @@ func (m *Manager) newViews() *view.Planner {
 	})
 }
 
-func (m *Manager) newClock(read func() (wall time.Time, boot time.Duration)) *idle.Timekeeper {
+func (m *Manager) newClock(read func() (wall time.Time, boot time.Duration)) *idle.Clock {
 	file := filepath.Join(m.opt.Run, "clock")
-	return &idle.Timekeeper{Clock: idle.NewClock(read), File: file, MoveAll: m.store.MoveUsed, Log: m.log}
+	return idle.NewClock(idle.ClockOptions{Read: read, File: file, MoveAll: m.store.MoveUsed, Log: m.log})
 }
 
 // newStarter returns what starts sessions in the groups.
@@ -137,19 +128,13 @@ func (m *Manager) newStarter() *session.Starter {
 func (m *Manager) assemble() {
 	m.programs = session.NewPrograms(m.dirs.commands, m.log)
 	m.starter, m.logs = m.newStarter(), terminal.NewLogs(m.dirs.logs, m.log)
-	m.calls = &filecall.Calls{}
 	m.runs = background.New(background.Options{
 		Dir: m.dirs.runs, Shim: m.dirs.shim, UID: m.dirs.probeUID, Groups: m.groups, Log: m.log,
 	})
-	m.due = scheduler.New(scheduler.Options{Store: m.store, Runs: m.runs, Report: m.trail.Report, Log: m.log})
+	m.due = &scheduler.Schedules{Store: m.store, Runs: m.runs, Report: m.trail.Report, Log: m.log}
 	m.disk = m.newDisk()
-	m.mounts = &mounts{
-		base: m.base, fileMax: m.opt.FileMax, profiles: m.opt.Profiles, views: m.newViews(),
-		layers: m.layers, policy: m.policy, disk: m.disk, secrets: m.secrets,
-	}
-	m.limits = &limits.Watch{Groups: m.groups, Trail: m.trail, Logs: m.logs, Log: m.log}
+	m.mounts = &mounts{chats: m.chats, views: m.newViews(), disk: m.disk}
 	m.clock = m.newClock(idle.SinceBoot)
-	m.progress, m.profiles, m.allowMissing = m.opt.Progress, m.opt.Profiles, m.opt.AllowMissing
 	m.newAccounts, m.useradd, m.reaps = m.dirs.userdb, &account.Useradd{}, make(chan struct{}, maxReaps)
 	m.idle = idle.New(idle.Options{
 		Awake: m.awakeChats, Work: m.work, CPU: m.groups.cpuTime, Use: m.store.Touch,
@@ -159,34 +144,21 @@ func (m *Manager) assemble() {
 		Limits: m.opt.Shares, MaxAwake: m.opt.MaxAwake, MaxMemory: m.opt.MaxAwakeMemory, UIDs: m.opt.UIDs,
 		Store: m.store, Awake: m.chats.places, RunBytes: m.runs.Kept, MakeRoom: m.idle.MakeRoom,
 	})
-	m.runner = &runner{tools: &tools{life: m.life}, bg: m.bg}
-	m.archiver = &archiver{
-		life: m.life, archives: m.opt.Archives,
-		archiving: quota.NewOwnerLimiter(maxArchiving, maxArchiving-1, archiveHold),
+	m.runner, m.archiver = &runner{m.life}, &archiver{
+		life: m.life, archiving: quota.NewOwnerLimiter(maxArchiving, maxArchiving-1, archiveHold),
 	}
 }
 
 func (m *Manager) newDisk() *disk {
-	d := &disk{base: m.base, layers: m.layers, logs: m.logs, diskQuotas: diskquota.New(m.dirs.Trees()...)}
+	d := &disk{chats: m.chats, logs: m.logs, diskQuotas: diskquota.New(m.dirs.Trees()...)}
+	if m.layers.Without(chat.LayerDisk) {
+		d.diskQuotas = diskquota.New() // which bounds and counts nothing
+	}
 	d.diskWatch = diskquota.NewWatch(diskquota.Options{
 		Disks: d.diskQuotas, Chats: d.all, Report: d.reportFull, Every: m.opt.DiskEvery, Log: m.log,
 		Over: m.sleepFull,
 	})
 	return d
-}
-
-// Open is [Start] and [Manager.ProbeAndReconcile], for callers that need no answer in between. Its error is
-// [chat.ErrUnsupported] when a required layer is missing, and [chat.ErrBusy] when another daemon
-// holds the state.
-func Open(ctx context.Context, opt Options) (*Manager, error) {
-	m, err := Start(ctx, opt)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.ProbeAndReconcile(ctx); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	return m, nil
 }
 
 // Close ends the daemon's part. Sessions and walls stay: a session does not

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOpeningsAreSaid: a guard that is off and a PATH of every program are one line each, and a
@@ -19,9 +20,7 @@ func TestOpeningsAreSaid(t *testing.T) {
 	}
 	var log bytes.Buffer
 	m := newManager(Options{Profiles: profiles, Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
-	if err := m.policy.CheckFirst(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.policy.CheckFirst())
 	m.sayOpenings()
 	for _, want := range []string{"profile open: the guard is off", "profile open: commands is"} {
 		if strings.Count(log.String(), want) != 1 {
@@ -32,10 +31,7 @@ func TestOpeningsAreSaid(t *testing.T) {
 		t.Errorf("the log has:\n%s", log.String())
 	}
 	profiles["open"] = chat.Profile{Name: "open", Limits: limits, Guard: on, Commands: []string{"*"}}
-	next, err := m.policy.WithProfiles(nil, profiles)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(m.policy.WithProfiles(nil, profiles))(t)
 	m.policy.Set(next)
 	if open := m.openings(); len(open) != 1 || !strings.Contains(open[0], "commands is") {
 		t.Errorf("after a reload with a guard: %q", open)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/pending"
 	"github.com/chatd/chatd/provision/policy"
 )
 
@@ -25,7 +24,7 @@ func (m *Manager) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Cha
 		return chat.Chat{}, err
 	}
 	if p.OnlyLabels() {
-		err = m.store.Patch(id, p, m.trail.Event(ctx, rec.Record, "patch", "done", pending.LabelDetail(p)))
+		err = m.store.Patch(id, p, m.trail.Event(ctx, rec.Record, "patch", "done", labelDetail(p)))
 		if err != nil {
 			return chat.Chat{}, err
 		}
@@ -59,7 +58,7 @@ func (m *Manager) patchLocked(ctx context.Context, before subject, p chat.Patch)
 		return chat.Chat{}, err
 	}
 	defer grown()
-	detail := pending.Detail(before.Record, after.Record, p)
+	detail := patchDetail(before, after, p)
 	err = m.store.Patch(id, p, m.trail.Event(ctx, before.Record, "patch", "intent", maps.Clone(detail)))
 	if err != nil {
 		return chat.Chat{}, err
@@ -98,20 +97,15 @@ func (m *Manager) putInForce(
 	var waits error
 	limitsDiffer := before.profile.Limits != after.profile.Limits
 	if s.lives() && limitsDiffer {
-		s.limits.Change()
+		s.limitsChanged = time.Now()
 	}
-	if s.lives() && (limitsDiffer || p.ChangesLimits() && len(s.limits.Behind()) > 0) {
-		waits = m.limits.Apply(after.ID, after.profile.Limits, &s.limits, p.Force)
+	if s.lives() && (limitsDiffer || p.ChangesLimits() && len(s.notKept()) > 0) {
+		waits = m.applyLimits(after, s, p.Force)
 	}
 	if moves && s.lives() {
-		err = errors.Join(err, m.sessions.renewRules(ctx, after, s)) // the last: it may end the session
+		err = errors.Join(err, m.renewRules(ctx, after, s)) // the last: it may end the session
 	}
-	of := pending.Session{Lives: s.lives()}
-	if s.lives() {
-		of.Behind = s.limits.Behind()
-		of.Old = pending.Old(s.Basis, m.mounts.fingerprint(after), of.Behind)
-	}
-	changed = pending.Changed(m.mounts.side(before), m.mounts.side(after), p, of)
+	changed = m.mounts.changed(before, after, s, p)
 	switch {
 	case errors.Is(waits, chat.ErrBusy):
 		changed.Why = chat.ErrorReason(waits)
@@ -128,7 +122,7 @@ func (m *Manager) moveEgress(ctx context.Context, rec subject) error {
 		err = errors.Join(err, m.packets.Apply(ctx))
 	}
 	if s := m.chats.session(rec.ID); s.lives() {
-		err = errors.Join(err, m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.sessions.shimPolicy(rec)))
+		err = errors.Join(err, m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.policy.ForShims(rec.rules())))
 	}
 	return err
 }
@@ -139,9 +133,8 @@ func (m *Manager) checkPatch(
 	ctx context.Context, before, after subject, p chat.Patch,
 ) (rule string, err error) {
 	caller, moves := chat.CallerFrom(ctx), before.Profile != after.Profile
-	if _, known := m.opt.Profiles[after.Profile]; moves && !known {
-		return "", fmt.Errorf("cannot use profile %s: there is none of that name: %w",
-			chat.Quote(after.Profile), chat.ErrInvalid)
+	if err := m.checkName(after.Profile); moves && err != nil {
+		return "", err
 	}
 	profile, asked := m.policy.Profile(after.Profile), p.ApplyLimits(nil)
 	for _, name := range []string{after.Profile, before.Profile} {
@@ -158,9 +151,6 @@ func (m *Manager) checkPatch(
 		}
 	}
 	if moves {
-		if err := m.checkView(before, after); err != nil {
-			return "", err
-		}
 		asked = after.Limits
 		if err := m.policy.Raise(ctx, []policy.Chat{after.rules()}); err != nil {
 			return "", err
@@ -171,15 +161,28 @@ func (m *Manager) checkPatch(
 			return "limits", err
 		}
 	}
-	if before.profile.Limits != after.profile.Limits {
-		if err := m.checkPause(caller, after.ID); err != nil {
-			return "", err
-		}
-	}
-	if !p.Force && after.profile.Limits.MemoryMax < before.profile.Limits.MemoryMax {
-		return "", m.checkMemory(after)
+	if s := m.chats.session(after.ID); s.lives() {
+		return "", m.checkAwake(caller, s, before, after, p.Force)
 	}
 	return "", nil
+}
+
+// checkAwake refuses what the session of an awake chat would not bear.
+func (m *Manager) checkAwake(by chat.Caller, s *liveSession, before, after subject, force bool) error {
+	if before.Profile != after.Profile {
+		if err := m.checkView(s, before, after); err != nil {
+			return err
+		}
+	}
+	was, is := before.profile.Limits, after.profile.Limits
+	if was != is && by.Role != chat.RoleOperator && time.Since(s.limitsChanged) < limitsPause {
+		return fmt.Errorf("cannot change the limits of chat %s: they have just changed: want %s between: %w",
+			after.ID, limitsPause, chat.ErrBusy)
+	}
+	if !force && is.MemoryMax < was.MemoryMax {
+		return m.checkMemory(after)
+	}
+	return nil
 }
 
 // growMemory makes room for what an awake chat gets more of memory, and is busy where there is none;
@@ -199,21 +202,10 @@ func (m *Manager) growMemory(ctx context.Context, before, after subject) (done f
 // gives the quota of a whole period with each new one.
 const limitsPause = time.Second
 
-// checkPause refuses a change of limits right after another.
-func (m *Manager) checkPause(by chat.Caller, id chat.ID) error {
-	s := m.chats.session(id)
-	if by.Role == chat.RoleOperator || !s.lives() || time.Since(s.limits.ChangedAt()) >= limitsPause {
-		return nil
-	}
-	return fmt.Errorf("cannot change the limits of chat %s: they have just changed: want %s between: %w",
-		id, limitsPause, chat.ErrBusy)
-}
-
 // checkView refuses to move a chat whose session sees paths of the host that the new profile does not
 // open in the same way: with its rules, or its egress, they would meet what neither profile allows.
-func (m *Manager) checkView(before, after subject) error {
-	s := m.chats.session(after.ID)
-	if !s.lives() || len(s.Exposed) == 0 {
+func (m *Manager) checkView(s *liveSession, before, after subject) error {
+	if len(s.Exposed) == 0 {
 		return nil
 	}
 	is := m.mounts.fingerprint(after)
@@ -231,9 +223,6 @@ func (m *Manager) checkView(before, after subject) error {
 // processes.
 func (m *Manager) checkMemory(after subject) error {
 	most := after.profile.Limits.MemoryMax
-	if !m.chats.session(after.ID).lives() {
-		return nil
-	}
 	held, err := m.groups.Unreclaimable(after.ID)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil // it has just ended

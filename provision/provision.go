@@ -30,15 +30,13 @@ type Manager struct {
 	*life
 	*archiver
 	*runner
-	opt    Options
-	clock  *idle.Timekeeper
+	clock  *idle.Clock
 	due    *scheduler.Schedules
 	idle   *idle.Watch
 	prober *hostprobe.Prober
 
 	since      time.Time
-	reconciled atomic.Bool     // the first reconcile is done
-	bg         context.Context // ends with the Manager
+	reconciled atomic.Bool // the first reconcile is done
 	stop       context.CancelFunc
 }
 

@@ -20,7 +20,7 @@ func (m *Manager) Reap(ctx context.Context, id chat.ID) error {
 		return err
 	}
 	defer unlock()
-	return m.life.reapReady(context.WithoutCancel(ctx), c)
+	return m.reapReady(context.WithoutCancel(ctx), c)
 }
 
 // reapReady is Reap for a caller that holds the chat's lock. No end of ctx stops it.

@@ -67,20 +67,21 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 	switch rec.Phase {
 	case chat.Creating:
 		if rec.Unarchives != "" {
-			return m.life.giveUpUnarchive(ctx, rec)
+			_, err := m.giveUpUnarchive(ctx, rec)
+			return err
 		}
 		st := m.starts.New()
 		defer st.End()
-		if rec, err = m.life.createLocked(ctx, id, st); err != nil {
+		if rec, err = m.createLocked(ctx, id, st); err != nil {
 			return err
 		}
 		return m.reconcileSession(ctx, rec)
 	case chat.Reaping:
 		give := unlock
 		unlock = func() {} // the reap releases the lock
-		return m.life.reapBehind(rec, until, give)
+		return m.reapBehind(rec, until, give)
 	}
-	mended, err := m.life.asleepSteps().mend(ctx, rec)
+	mended, err := m.asleepSteps().mend(ctx, rec)
 	if len(mended) > 0 {
 		m.log.Warn("mended a chat", "chat", id, "what", mended)
 		err = m.trail.Outcome(ctx, rec.Record, "mend",
@@ -93,19 +94,15 @@ func (m *Manager) reconcileChat(ctx context.Context, id chat.ID, until time.Time
 func (m *Manager) reconcileSession(ctx context.Context, rec subject) error {
 	if s := m.chats.session(rec.ID); s != nil && s.Init.Alive() {
 		m.starter.Refresh(s.Session)
-		return errors.Join(m.dirs.MakeInstanceDirs(rec.Record), m.sessions.checkKept(ctx, rec, s),
-			m.limits.Mend(ctx, rec.Record, rec.profile.Limits, &s.limits))
+		return errors.Join(m.dirs.MakeInstanceDirs(rec.Record), m.checkKept(ctx, rec, s),
+			m.mendLimits(ctx, rec, s))
 	}
-	if !m.sessions.hasTraces(rec.ID) {
+	if !m.hasTraces(rec.ID) {
 		return nil
 	}
 	if m.chats.session(rec.ID) == nil {
-		err := m.sessions.adopt(rec)
-		if err == nil {
-			m.log.Info("adopted a session", "chat", rec.ID)
-			return nil
-		}
-		if errors.Is(err, session.ErrUnverified) {
+		err := m.adopt(rec)
+		if err == nil || errors.Is(err, session.ErrUnverified) {
 			return err // it lives on, and the next reconcile looks again
 		}
 		m.log.Warn("ending a session that cannot be adopted", "chat", rec.ID, "why", err)
@@ -225,7 +222,7 @@ func (m *Manager) reconcileLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 			m.Reconcile(ctx)
-		case <-m.starts.Again():
+		case <-m.starts.Again:
 			m.trail.Report(aboutWalls, m.probeUnknown(ctx))
 		}
 	}

@@ -107,37 +107,26 @@ func (m *Manager) reload(ctx context.Context, next policy.Next) error {
 	if err := m.policy.Check(ctx, next, m.chats.allChats()); err != nil {
 		return err
 	}
-	event := state.Event{Action: "rules", Outcome: "intent", Caller: chat.CallerFrom(ctx),
-		Detail: next.Detail()}
-	if err := m.store.Audit(event); err != nil {
+	detail := next.Detail()
+	if err := m.trail.Write(ctx, state.Record{}, "rules", "intent", detail); err != nil {
 		return err
 	}
 	opened := m.egressMoves(next)
 	m.policy.Set(next)
-	var errs []error
+	var err error
 	if table, _ := m.packets.Table(); len(opened) > 0 && table != nil {
-		errs = append(errs, m.packets.Apply(ctx))
+		err = m.packets.Apply(ctx)
 	}
 	all := m.store.All()
-	for _, rec := range all {
-		errs = append(errs, m.reloadChat(ctx, rec.ID))
-	}
-	// The last: a chatd-egress that does not answer takes its time for each chat.
-	for _, rec := range all {
-		if opened[rec.Profile] {
-			m.reloadEgress(ctx, rec.ID)
-		}
-	}
-	err := errors.Join(errs...)
+	err = errors.Join(err, m.eachReloaded(ctx, all, m.reloadChat))
+	// The last: a chatd-egress that does not answer takes its time for each chat. A chat whose lock
+	// is not to be had wakes with the new egress.
+	moved := slices.DeleteFunc(all, func(rec state.Record) bool { return !opened[rec.Profile] })
+	_ = m.eachReloaded(ctx, moved, m.reloadEgress)
 	if err != nil {
 		err = &inForceError{err}
 	}
-	event.Outcome = "done"
-	if err != nil {
-		event.Outcome = "failed"
-		event.Detail["error"] = err.Error()
-	}
-	return errors.Join(err, m.store.Audit(event))
+	return m.trail.Outcome(ctx, state.Record{}, "rules", detail, err)
 }
 
 // egressMoves names the profiles in which next changes where chats may connect.
@@ -153,23 +142,52 @@ func (m *Manager) egressMoves(next policy.Next) map[string]bool {
 	return moves
 }
 
+// eachReloaded acts in each of these chats. One that is being archived sleeps, and wakes with the new
+// rules: others must not wait for hours until theirs hold.
+func (m *Manager) eachReloaded(
+	ctx context.Context, all []state.Record, act func(context.Context, subject, *liveSession) error,
+) error {
+	var errs []error
+	for _, rec := range all {
+		if m.archive.Progress(rec.ID) != nil {
+			continue
+		}
+		c, unlock, err := m.chats.lockChat(ctx, rec.ID)
+		if err == nil {
+			err = act(ctx, c, m.chats.session(rec.ID))
+			unlock()
+		}
+		if !errors.Is(err, chat.ErrNotFound) { // reaped meanwhile
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // reloadEgress tells chatd-egress where a chat may connect now.
-func (m *Manager) reloadEgress(ctx context.Context, id chat.ID) {
-	if m.archive.Progress(id) != nil {
-		return // see reloadChat
+func (m *Manager) reloadEgress(ctx context.Context, rec subject, s *liveSession) error {
+	if s != nil && s.Init.Alive() {
+		if err := m.gateway.Change(ctx, rec.ID, rec.profile.Egress); err != nil {
+			m.log.Warn("a chat has not the egress of its profile yet", "chat", rec.ID, "why", err)
+		}
 	}
-	unlock, err := m.chats.locks.Lock(ctx, id)
-	if err != nil {
-		return
+	return nil
+}
+
+// reloadChat brings one chat to the new rules and keys.
+func (m *Manager) reloadChat(ctx context.Context, rec subject, s *liveSession) error {
+	if err := m.disk.create(ctx, rec); err != nil {
+		m.trail.Report("chat "+string(rec.ID), err) // as reconcile does, which tries again
 	}
-	defer unlock()
-	rec, err := m.chats.get(id)
-	if s := m.chats.session(id); err != nil || s == nil || !s.Init.Alive() {
-		return
+	if s == nil || !s.Init.Alive() {
+		return nil
 	}
-	if err := m.gateway.Change(ctx, id, rec.profile.Egress); err != nil {
-		m.log.Warn("a chat has not the egress of its profile yet", "chat", id, "why", err)
+	if err := m.applyLimits(rec, s, false); err != nil {
+		m.log.Warn("a chat has not the limits of its profile yet", "chat", rec.ID, "why", err)
 	}
+	// The shims' policy first: it does not depend on the enforcer.
+	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.policy.ForShims(rec.rules())),
+		m.renewRules(ctx, rec, s))
 }
 
 // inForceError is an error that came after new rules and guards were in force.
@@ -178,42 +196,13 @@ type inForceError struct{ err error }
 func (e *inForceError) Error() string { return e.err.Error() }
 func (e *inForceError) Unwrap() error { return e.err }
 
-// reloadChat does so in one chat. One that is being archived sleeps, and wakes with the new ones:
-// others must not wait for hours until theirs hold.
-func (m *Manager) reloadChat(ctx context.Context, id chat.ID) error {
-	if m.archive.Progress(id) != nil {
-		return nil
-	}
-	unlock, err := m.chats.locks.Lock(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	rec, err := m.chats.get(id)
-	if err == nil {
-		if err := m.disk.create(ctx, rec); err != nil {
-			m.trail.SetFinding("chat "+string(id), err) // as reconcile does, which tries again
-		}
-	}
-	s := m.chats.session(id)
-	if err != nil || s == nil || !s.Init.Alive() {
-		return nil
-	}
-	if err := m.limits.Apply(rec.ID, rec.profile.Limits, &s.limits, false); err != nil {
-		m.log.Warn("a chat has not the limits of its profile yet", "chat", id, "why", err)
-	}
-	// The shims' policy first: it does not depend on the enforcer.
-	return errors.Join(m.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(m.sessions.shimPolicy(rec)),
-		m.sessions.renewRules(ctx, rec, s))
-}
-
 // ReloadFrom is [Manager.ReloadProfiles] with the result of read. An error stays a finding until
 // a later call succeeds.
 func (m *Manager) ReloadFrom(
 	ctx context.Context, read func() (map[string]*filerules.Policy, map[string]chat.Profile, error),
 ) {
 	m.programs.Forget()
-	m.life.freshPrograms()
+	m.freshPrograms()
 	policies, profiles, err := read()
 	if err == nil {
 		err = m.ReloadProfiles(ctx, policies, profiles)
@@ -232,24 +221,24 @@ func (m *Manager) ReloadFrom(
 }
 
 // ReloadSecrets reads the files of the secrets again.
-func (m *Manager) ReloadSecrets(ctx context.Context) error { return m.secrets.Reload(ctx) }
+func (m *Manager) ReloadSecrets(ctx context.Context) error { return m.secrets.reload(ctx) }
 
 // Explain answers whether the chat's file rules allow an operation, or its egress a destination,
 // and which rule or entry decides. A listed name of an awake chat is looked up too. Links are
 // followed in the chat, as the chat: root follows none.
-func (t *tools) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
+func (rs *runner) Explain(ctx context.Context, id chat.ID, q chat.Question) (chat.Explained, error) {
 	if err := q.Validate(); err != nil {
 		return chat.Explained{}, err
 	}
-	rec, err := t.chats.reach(ctx, id)
+	rec, err := rs.chats.reach(ctx, id)
 	if err != nil {
 		return chat.Explained{}, err
 	}
-	e, err := t.policy.Explain(ctx, rec.rules(), q, t.inside(ctx, rec))
+	e, err := rs.policy.Explain(ctx, rec.rules(), q, rs.inside(ctx, rec))
 	if err != nil || q.Host == "" || q.Destination().Name() == "" || e.Rule == "" {
 		return e, err
 	}
-	if why := t.gateway.Resolve(ctx, rec.ID, q.Destination()); why != nil {
+	if why := rs.gateway.Resolve(ctx, rec.ID, q.Destination()); why != nil {
 		e.Why += "; nothing is reached now: " + chat.EgressText(why.Error())
 	}
 	return e, nil

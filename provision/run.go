@@ -23,27 +23,23 @@ type runBegun struct {
 	detail map[string]string // of the audit log
 }
 
+// Begun gets the id and the streams of a run that has started.
+type Begun = func(run string, stdout, stderr *os.File)
+
 // Run runs one command in the chat, beside its terminal and behind the same
 // walls, and returns when it and everything it started has ended. A chat that is
-// asleep is woken first. The command's streams go to begun, with nothing of them left here, and
+// asleep is woken first. The command's streams are given away, with nothing of them left here, and
 // the result has no output. A command whose streams nobody reads any more ends by SIGPIPE, or is
 // blocked until its timeout.
-func (rs *runner) Run(
-	ctx context.Context, id chat.ID, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File),
-) (chat.RunResult, error) {
+func (rs *runner) Run(ctx context.Context, id chat.ID, spec chat.RunSpec, to Begun) (chat.RunResult, error) {
 	b, err := rs.begin(ctx, id, spec)
 	if err != nil {
 		return chat.RunResult{}, err
 	}
 	defer rs.runs.Forget(b.r)
-	runCtx, cancel := context.WithDeadline(ctx, b.r.Info.StartedAt.Add(b.r.Info.Timeout.D()))
+	within, cancel := context.WithDeadline(ctx, b.r.Info.StartedAt.Add(b.r.Info.Timeout.D()))
 	defer cancel()
-	runCtx, stop := b.r.Within(runCtx)
-	defer stop()
-	e := rs.entry(b.subject, b.r, spec)
-	e.Stdin, e.OpenStdin = []byte(spec.Stdin), spec.StdinStaysOpen()
-	e.Started, e.Begun = b.r.Began, begun
-	ended, err := rs.entrance.enter(runCtx, b.subject, b.s, e)
+	ended, err := rs.inSession(within, b, to)
 	err = rs.notEntered(ctx, b, err)
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("cannot finish the run: the caller went away: %w", context.Cause(ctx))
@@ -54,6 +50,16 @@ func (rs *runner) Run(
 		b.detail["ended_by"] = string(res.EndedBy)
 	}
 	return res, rs.trail.Outcome(ctx, b.Record, "run", b.detail, err)
+}
+
+// inSession does the command of a run in the session, until ctx or the run ends.
+func (rs *runner) inSession(ctx context.Context, b runBegun, begun Begun) (session.CommandResult, error) {
+	ctx, stop := b.r.Within(ctx)
+	defer stop()
+	e := rs.entry(b)
+	e.Stdin, e.OpenStdin = []byte(b.spec.Stdin), b.spec.StdinStaysOpen()
+	e.Started, e.Begun = b.r.Began, begun
+	return rs.enter(ctx, b.subject, b.s, e)
 }
 
 // begin checks everything for which a run may be refused before it starts anything, wakes
@@ -73,18 +79,17 @@ func (rs *runner) begin(ctx context.Context, id chat.ID, spec chat.RunSpec) (b r
 	if err != nil {
 		return b, err
 	}
-	st := rs.life.starts.New()
+	st := rs.starts.New()
 	defer st.End()
 	if err := st.MayBegin(ctx); err != nil {
 		return b, err
 	}
-	if b.subject, b.s, err = rs.life.use(ctx, c, st); err != nil {
+	if b.subject, b.s, err = rs.use(ctx, c, st); err != nil {
 		return b, err
 	}
-	rs.life.freshPrograms()
-	spec.Timeout = chat.Duration(timeout)
-	b.spec = spec
-	if b.r, err = rs.admit(ctx, b.subject, spec); err != nil {
+	rs.freshPrograms()
+	b.spec, b.spec.Timeout = spec, chat.Duration(timeout)
+	if b.r, err = rs.admitRun(ctx, b.subject, b.spec); err != nil {
 		return b, rs.shares.Refused(ctx, "run", err)
 	}
 	b.detail = map[string]string{"run": b.r.Info.ID}
@@ -98,13 +103,13 @@ func (rs *runner) begin(ctx context.Context, id chat.ID, spec chat.RunSpec) (b r
 }
 
 // entry returns the entry of a run's command into the session.
-func (rs *runner) entry(rec subject, r *background.Run, spec chat.RunSpec) session.Entry {
-	e := session.Entry{Run: r.Info.ID, Grace: r.Grace, Argv: spec.CommandLine(), Env: chat.EnvLines(spec.Env),
-		Dir: spec.Dir(rec.home)}
-	if spec.TTY != nil {
-		e.Argv = plan.PTYArgv(*spec.TTY, e.Argv)
+func (rs *runner) entry(b runBegun) session.Entry {
+	argv := b.spec.CommandLine()
+	if b.spec.TTY != nil {
+		argv = plan.PTYArgv(*b.spec.TTY, argv)
 	}
-	return e
+	return session.Entry{Run: b.r.Info.ID, Grace: b.r.Grace, Argv: argv, Env: chat.EnvLines(b.spec.Env),
+		Dir: b.spec.Dir(b.home)}
 }
 
 func (rs *runner) result(rec subject, r *background.Run, out session.CommandResult) chat.RunResult {
@@ -122,20 +127,14 @@ func (rs *runner) result(rec subject, r *background.Run, out session.CommandResu
 func (l *life) use(ctx context.Context, c subject, st *admission.Start) (subject, *liveSession, error) {
 	l.chats.touch(c.ID) // before it looks at the session: see sleepIdle
 	if s := l.chats.session(c.ID); s.lives() {
-		return c, s, l.entrance.thaw(ctx, c, s, "it is used")
+		return c, s, l.thaw(ctx, c, s, "it is used")
 	}
 	c, unlock, err := l.chats.lockChat(ctx, c.ID)
 	if err != nil {
 		return c, nil, err
 	}
 	defer unlock()
-	s, err := l.wakeLocked(ctx, c, st)
-	if err == nil {
-		err = l.entrance.thaw(ctx, c, s, "it is used")
-	}
-	if err == nil {
-		l.chats.touch(c.ID) // the wake may have taken long
-	}
+	s, err := l.wakeToUse(ctx, c, st, "it is used")
 	return c, s, err
 }
 
@@ -145,11 +144,9 @@ func (l *life) use(ctx context.Context, c subject, st *admission.Start) (subject
 // It ends with ctx, by the client's own command, or with the session. A chat's limit of runs
 // bounds how many operators may be attached.
 //
-// The chat controls the bytes that begun is given to read: package termsafe filters them for a
+// The chat controls the bytes that are given to read: package termsafe filters them for a
 // terminal.
-func (rs *runner) Attach(
-	ctx context.Context, id chat.ID, a chat.Attach, begun func(run string, stdout, stderr *os.File),
-) (chat.RunResult, error) {
+func (rs *runner) Attach(ctx context.Context, id chat.ID, a chat.Attach, to Begun) (chat.RunResult, error) {
 	if err := a.Validate(); err != nil {
 		return chat.RunResult{}, err
 	}
@@ -160,45 +157,43 @@ func (rs *runner) Attach(
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	st := rs.life.starts.New()
-	rec, s, err := rs.life.use(ctx, rec, st)
+	// TERM is close enough to the operator's terminal.
+	b := runBegun{spec: chat.RunSpec{Argv: tmux.AttachArgv(plan.Socket, a.ReadOnly), TTY: &a.TTY,
+		OpenStdin: true, Env: map[string]string{"TERM": "xterm-256color"}}}
+	st := rs.starts.New()
+	b.subject, b.s, err = rs.use(ctx, rec, st)
 	st.End()
 	if err != nil {
 		return chat.RunResult{}, err
 	}
-	spec := chat.RunSpec{Argv: tmux.AttachArgv(plan.Socket, a.ReadOnly), TTY: &a.TTY, OpenStdin: true}
-	r, err := rs.admit(ctx, rec, spec)
-	if err != nil {
+	if b.r, err = rs.admitRun(ctx, b.subject, b.spec); err != nil {
 		return chat.RunResult{}, err
 	}
-	defer rs.runs.Forget(r)
-	detail := map[string]string{"run": r.Info.ID, "read_only": fmt.Sprint(a.ReadOnly)}
-	if err := rs.trail.Write(ctx, rec.Record, "attach", "intent", detail); err != nil {
+	defer rs.runs.Forget(b.r)
+	detail := map[string]string{"run": b.r.Info.ID, "read_only": fmt.Sprint(a.ReadOnly)}
+	if err := rs.trail.Write(ctx, b.Record, "attach", "intent", detail); err != nil {
 		return chat.RunResult{}, err
 	}
-	res, err := rs.attach(ctx, rec, s, r, spec, begun)
-	rs.chats.touch(rec.ID)
-	return res, rs.trail.Outcome(ctx, rec.Record, "attach", detail, err)
+	res, err := rs.attach(ctx, b, to)
+	rs.chats.touch(id)
+	return res, rs.trail.Outcome(ctx, b.Record, "attach", detail, err)
 }
 
-func (rs *runner) attach(ctx context.Context, rec subject, s *liveSession, r *background.Run, spec chat.RunSpec, begun func(run string, stdout, stderr *os.File)) (chat.RunResult, error) {
-	within, cancel := r.Within(ctx)
+func (rs *runner) attach(ctx context.Context, b runBegun, begun Begun) (chat.RunResult, error) {
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // the client ends with its session, unless the chat has stopped the client
 		defer cancel()
 		select {
-		case <-s.Init.Ended():
+		case <-b.s.Init.Ended():
 		case <-within.Done():
 		}
 	}()
-	e := rs.entry(rec, r, spec)
-	e.OpenStdin, e.Started, e.Begun = true, r.Began, begun
-	e.Env = append(e.Env, "TERM=xterm-256color") // close enough to the operator's terminal
-	ended, err := rs.entrance.enter(within, rec, s, e)
+	ended, err := rs.inSession(within, b, begun)
 	if err == nil && ctx.Err() != nil {
 		return chat.RunResult{}, nil // the operator detached: a normal end
 	}
-	return rs.result(rec, r, ended), err
+	return rs.result(b.subject, b.r, ended), err
 }
 
 // notEntered returns err for a run that did not start. If a rule closes its directory, the audit
@@ -208,7 +203,7 @@ func (rs *runner) notEntered(ctx context.Context, b runBegun, err error) error {
 		return err
 	}
 	dir := b.spec.Dir(b.home)
-	r := rs.policy.RuleBehind(ctx, b.rules(), dir, rs.tools.inside(ctx, b.subject))
+	r := rs.policy.RuleBehind(ctx, b.rules(), dir, rs.inside(ctx, b.subject))
 	if rules, rerr := rs.policy.Rules(b.rules()); r != nil && rerr == nil {
 		b.detail["rule"], b.detail["place"] = chat.QuotePath(r.String()), chat.QuotePath(r.Place)
 		said := rules.Message(*r, dir)

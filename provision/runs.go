@@ -11,19 +11,15 @@ import (
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/limits"
 	"github.com/chatd/chatd/provision/session"
 )
 
-// runner has the verbs of runs.
-type runner struct {
-	*tools
-	bg context.Context
-}
+// runner has the verbs of runs, and those of file tools, whose calls it does beside sessions.
+type runner struct{ *life }
 
-// admit makes a run known under an id of its own, or is [chat.ErrBusy].
-func (rs *runner) admit(ctx context.Context, rec subject, spec chat.RunSpec) (*background.Run, error) {
-	met, err := limits.Hits(rs.groups, rec.ID)
+// admitRun makes a run known under an id of its own, or is [chat.ErrBusy].
+func (rs *runner) admitRun(ctx context.Context, rec subject, spec chat.RunSpec) (*background.Run, error) {
+	met, err := rs.groups.hits(rec.ID)
 	if err != nil {
 		return nil, err
 	}

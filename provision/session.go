@@ -13,32 +13,26 @@ import (
 	"github.com/chatd/chatd/netpolicy/gateway"
 	"github.com/chatd/chatd/provision/archives"
 	"github.com/chatd/chatd/provision/background"
-	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/provision/limits"
-	"github.com/chatd/chatd/provision/policy"
-	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/provision/terminal"
 	"github.com/chatd/chatd/provision/view"
 )
 
-// sessions starts, adopts and ends the sessions of awake chats.
+// sessions starts, adopts and ends the sessions of awake chats, and lets commands into them.
 type sessions struct {
-	*entrance
-	limits   *limits.Watch
-	secrets  *secrets.Secrets
-	policy   *policy.InForce
-	gateway  *gateway.Gateway
-	layers   *layers.Set
-	archive  *archives.Activity
-	runs     *background.Runs
-	logs     *terminal.Logs
-	done     *sync.WaitGroup
-	progress func(string)
+	*chats
+	starter *session.Starter
+	mounts  *mounts
+	disk    *disk
+	gateway *gateway.Gateway
+	archive *archives.Activity
+	runs    *background.Runs
+	logs    *terminal.Logs
+	done    sync.WaitGroup
+	bg      context.Context // ends with the Manager
 }
 
-// createLimits makes the chat's cgroup with its limits. The CPU quota is set once the prompt is
-// up: under a quarter CPU a session takes three times as long to reach it.
+// createLimits makes the chat's cgroup with its limits.
 func (ss *sessions) createLimits(_ context.Context, rec subject) error {
 	return ss.groups.Create(rec.ID, rec.profile.Limits)
 }
@@ -60,13 +54,13 @@ func (ss *sessions) removeLimits(ctx context.Context, rec subject) error {
 // prompt is up and every limit stands.
 func (ss *sessions) createSession(ctx context.Context, rec subject) error {
 	dir := ss.dirs.sessionDir(rec.ID, rec.UID)
-	prompt, err := dir.Make(ss.shimPolicy(rec))
+	prompt, err := dir.Make(ss.policy.ForShims(rec.rules()))
 	if err != nil {
 		return err
 	}
 	defer prompt.Close()
 	if len(rec.profile.Secrets) > 0 {
-		if err := ss.secrets.WriteTrust(dir); err != nil {
+		if err := ss.secrets.writeTrust(dir); err != nil {
 			return err
 		}
 	}
@@ -81,10 +75,11 @@ func (ss *sessions) createSession(ctx context.Context, rec subject) error {
 	if err != nil {
 		return err
 	}
-	if err := ss.groups.LimitCPU(rec.ID, rec.profile.Limits); err != nil {
-		return errors.Join(err, ss.starter.Abandon(rec.ID, rec.UID, s.Init))
+	// The CPU quota is set now: under a quarter CPU a session takes three times as long to its prompt.
+	if err = ss.groups.LimitCPU(rec.ID, rec.profile.Limits); err == nil {
+		err = s.Write(dir)
 	}
-	if err := s.Write(dir); err != nil {
+	if err != nil {
 		return errors.Join(err, ss.starter.Abandon(rec.ID, rec.UID, s.Init))
 	}
 	ss.keepSession(s)
@@ -103,7 +98,7 @@ func (ss *sessions) startSession(
 		return nil, err
 	}
 	spec := ss.spec(rec, v)
-	spec.Argv, spec.Env = session.TerminalArgv(v), env
+	spec.Env = env
 	plan := ss.startOf(rec, spec, notes).Begin(ss.log)
 	in, err := ss.starter.Start(ctx, spec, prompt)
 	if err != nil {
@@ -112,14 +107,15 @@ func (ss *sessions) startSession(
 	masked := targets(v.Masked)
 	in.Plan, in.Basis = &plan, ss.mounts.fingerprint(rec)
 	in.Masked.Store(&masked)
-	s := &liveSession{Session: in, owner: rec.Owner}
-	s.terminal = ss.entrance.terminal(rec, s)
+	s := &liveSession{Session: in}
+	s.terminal = ss.terminal(rec, s)
 	return s, nil
 }
 
-// spec is a session of the chat in view v, without its program.
+// spec is a session of the chat in view v.
 func (ss *sessions) spec(rec subject, v plan.View) session.Spec {
-	return session.Spec{Chat: rec.ID, View: v, Limits: ss.disk.processLimits(rec), Rules: ss.barrier(rec, v)}
+	return session.Spec{Chat: rec.ID, View: v, Argv: session.TerminalArgv(v),
+		Limits: ss.disk.processLimits(rec), Rules: ss.barrier(rec, v)}
 }
 
 // keepSession registers the session and watches for its end.
@@ -127,7 +123,7 @@ func (ss *sessions) keepSession(s *liveSession) {
 	s.stopLog = func() {}
 	ss.policy.Began(s.Chat)
 	ss.record(s)
-	ss.chats.sessions.Store(s.Chat, s)
+	ss.awake.Store(s.Chat, s)
 	go ss.watch(s)
 }
 
@@ -143,8 +139,8 @@ func (ss *sessions) removeSession(ctx context.Context, rec subject) error {
 		return err
 	}
 	s := ss.chats.session(rec.ID)
-	ss.chats.sessions.Delete(rec.ID)
-	ss.trail.ClearFinding(limits.About(rec.ID))
+	ss.awake.Delete(rec.ID)
+	ss.trail.Report(aboutLimits(rec.ID), nil)
 	var err error
 	if s != nil {
 		err = errors.Join(s.Init.WaitExit(ctx, rec.UID), s.Init.Close())
@@ -159,20 +155,20 @@ func (ss *sessions) adopt(rec subject) error {
 	if err != nil {
 		return err
 	}
-	s := &liveSession{Session: in, owner: rec.Owner, adopted: true}
-	s.terminal = ss.entrance.terminal(rec, s)
+	s := &liveSession{Session: in, adopted: true}
+	s.terminal = ss.terminal(rec, s)
 	if err := ss.bringUpToDate(rec, s); err != nil {
 		return errors.Join(err, in.Init.Close())
 	}
 	ss.keepSession(s)
+	ss.log.Info("adopted a session", "chat", rec.ID)
 	return nil
 }
 
 // bringUpToDate gives an adopted session what the config says by now.
 func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
 	// A chatd that crashed while it started the session may have left the quota lifted.
-	if err := ss.limits.Apply(rec.ID, rec.profile.Limits, &s.limits, false); err != nil &&
-		!errors.Is(err, chat.ErrBusy) {
+	if err := ss.applyLimits(rec, s, false); err != nil && !errors.Is(err, chat.ErrBusy) {
 		return err
 	}
 	if err := ss.policy.Apply(context.Background(), rec.rules(), s.Init); err != nil {
@@ -181,17 +177,22 @@ func (ss *sessions) bringUpToDate(rec subject, s *liveSession) error {
 	if err := ss.policy.ForgetMasks(rec.rules(), s.Session, ss.dirs.sessionDir(rec.ID, rec.UID)); err != nil {
 		return err
 	}
-	if err := ss.adoptNetwork(rec, s); err != nil {
-		return err
+	network := ss.layers.Network(rec.profile)
+	if s.Plan != nil {
+		network = s.Plan.Network // that of its profile when it began
 	}
-	if err := ss.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(ss.shimPolicy(rec)); err != nil {
-		ss.trail.SetFinding("shims of chat "+string(rec.ID), err)
+	if network == chat.NetworkOwn {
+		if err := ss.gateway.Adopt(rec.way(), s.Init); err != nil {
+			return err
+		}
 	}
-	counters, err := limits.Hits(ss.groups, rec.ID)
+	ss.trail.Report("shims of chat "+string(rec.ID),
+		ss.dirs.sessionDir(rec.ID, rec.UID).WritePolicy(ss.policy.ForShims(rec.rules())))
+	counters, err := ss.groups.hits(rec.ID)
 	if err != nil {
 		return err
 	}
-	s.limits.Begin(counters)
+	s.meter.Begin(counters)
 	return nil
 }
 
@@ -208,23 +209,6 @@ func (ss *sessions) barrier(rec subject, v plan.View) func(context.Context, *sys
 		}
 		return rules(ctx, init)
 	}
-}
-
-// adoptNetwork holds the network of a session that an earlier chatd started.
-func (ss *sessions) adoptNetwork(rec subject, s *liveSession) error {
-	network := ss.layers.Network(rec.profile)
-	if s.Plan != nil {
-		network = s.Plan.Network // that of its profile when it began
-	}
-	if network != chat.NetworkOwn {
-		return nil
-	}
-	return ss.gateway.Adopt(rec.way(), s.Init)
-}
-
-// shimPolicy is the policy that the shims of a chat check against; see [policy.InForce.ForShims].
-func (ss *sessions) shimPolicy(rec subject) []byte {
-	return ss.policy.ForShims(rec.rules())
 }
 
 // record keeps what the session prints until it ends.

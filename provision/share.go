@@ -15,83 +15,61 @@ import (
 // ShareFile calls talk to copy one regular file from the chat to another of the same caller. It is
 // read as the one and by its rules, and written as the other and by its rules. It is the only way
 // across. Of a copy that fails nothing is left.
-func (t *tools) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
+func (rs *runner) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk filewire.Talk) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
 	if s.To == id {
 		return fmt.Errorf("cannot share with chat %s: it is the same: %w", id, chat.ErrInvalid)
 	}
-	from, err := t.chats.reach(ctx, id)
+	from, err := rs.chats.reach(ctx, id)
 	if err != nil {
 		return err
 	}
-	to, err := t.chats.reach(ctx, s.To)
+	to, err := rs.chats.reach(ctx, s.To)
 	if err != nil {
 		return err
 	}
-	sh := &sharing{filecall.NewCopy(from.ID, s, talk), t, from, to, s}
-	if err := errors.Join(t.allowFirst(ctx, from, sh.Read), t.allowFirst(ctx, to, sh.Write)); err != nil {
+	c := filecall.NewCopy(from.ID, s, talk)
+	if err := errors.Join(rs.allowFirst(ctx, from, c.Read), rs.allowFirst(ctx, to, c.Write)); err != nil {
 		return err
 	}
-	if err := sh.audit(ctx, "intent", nil); err != nil {
+	if err := rs.auditShare(ctx, from, to, s, "intent", nil); err != nil {
 		return err
 	}
-	copied, err := sh.Do(ctx, func(ctx context.Context, c *filecall.Call) (filewire.Answer, error) {
-		if c == sh.Write {
-			return t.call(ctx, to, c)
+	copied, err := c.Do(ctx, func(ctx context.Context, call *filecall.Call) (filewire.Answer, error) {
+		if call == c.Write {
+			return rs.call(ctx, to, call)
 		}
-		return t.call(ctx, from, c)
+		return rs.call(ctx, from, call)
 	})
-	t.chats.touch(from.ID)
-	t.chats.touch(to.ID)
-	auditErr := sh.auditEnd(ctx, copied, err)
-	var d *filewire.Denial
-	if errors.As(err, &d) {
-		err = t.policy.Redact(ctx, sh.side(d).Profile, err)
+	rs.chats.touch(from.ID)
+	rs.chats.touch(to.ID)
+	if err == nil { // the front reports what was copied, unverified
+		return rs.auditShare(ctx, from, to, s, "done",
+			map[string]string{"sha256": copied.SHA256, "bytes": strconv.FormatInt(copied.Bytes, 10)})
+	}
+	auditErr := rs.auditShare(ctx, from, to, s, "failed", map[string]string{"error": err.Error()})
+	if d, denied := errors.AsType[*filewire.Denial](err); denied {
+		side := to // whose rules deny
+		if d.Op == filewire.Read {
+			side = from
+		}
+		auditErr = errors.Join(auditErr, rs.trail.DeniedFile(ctx, side.Record, err))
+		err = rs.policy.Redact(ctx, side.Profile, err)
 	}
 	return errors.Join(err, auditErr)
 }
 
-// sharing is one copy and its two chats.
-type sharing struct {
-	*filecall.Copy
-	m        *tools
-	from, to subject
-	share    chat.Share
-}
-
-// audit writes what happens to either chat, under its own name.
-func (sh *sharing) audit(ctx context.Context, outcome string, more map[string]string) error {
-	detail := func(other string, id chat.ID) map[string]string {
-		d := map[string]string{other: string(id), "path": chat.QuotePath(sh.share.Path),
-			"to_path": chat.QuotePath(sh.share.Target())}
+// auditShare writes what happens to either chat, under its own name.
+func (rs *runner) auditShare(
+	ctx context.Context, from, to subject, s chat.Share, outcome string, more map[string]string,
+) error {
+	write := func(of subject, key string, other subject) error {
+		d := map[string]string{key: string(other.ID), "path": chat.QuotePath(s.Path),
+			"to_path": chat.QuotePath(s.Target())}
 		maps.Copy(d, more)
-		return d
+		return rs.trail.Write(ctx, of.Record, "share", outcome, d)
 	}
-	return errors.Join(
-		sh.m.trail.Write(ctx, sh.from.Record, "share", outcome, detail("to", sh.to.ID)),
-		sh.m.trail.Write(ctx, sh.to.Record, "share", outcome, detail("from", sh.from.ID)))
-}
-
-// auditEnd writes how it ended. The front reports what was copied, unverified.
-func (sh *sharing) auditEnd(ctx context.Context, out filewire.Answer, err error) error {
-	if err == nil {
-		return sh.audit(ctx, "done",
-			map[string]string{"sha256": out.SHA256, "bytes": strconv.FormatInt(out.Bytes, 10)})
-	}
-	failed := sh.audit(ctx, "failed", map[string]string{"error": err.Error()})
-	var d *filewire.Denial
-	if !errors.As(err, &d) {
-		return failed
-	}
-	return errors.Join(failed, sh.m.trail.DeniedFile(ctx, sh.side(d).Record, err))
-}
-
-// side is the chat whose rules deny.
-func (sh *sharing) side(d *filewire.Denial) subject {
-	if d.Op == filewire.Read {
-		return sh.from
-	}
-	return sh.to
+	return errors.Join(write(from, "to", to), write(to, "from", from))
 }

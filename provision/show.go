@@ -12,10 +12,7 @@ import (
 	"slices"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/secret"
 	"github.com/chatd/chatd/internal/sys"
-	"github.com/chatd/chatd/provision/pending"
-	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
 )
 
@@ -40,18 +37,13 @@ func (m *Manager) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
 
 // List shows the caller's chats, or an operator everybody's, oldest first.
 func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
-	caller := chat.CallerFrom(ctx)
-	switch {
-	case caller.Role == chat.RoleOperator:
-	case f.Owner == "" || f.Owner == caller.Name:
-		f.Owner = caller.Name
-	default:
-		return chat.Page{Chats: []chat.Chat{}}, nil
-	}
-	if !caller.MayReach(f.Owner) {
-		return chat.Page{}, fmt.Errorf("cannot list chats: %w", chat.ErrDenied)
-	}
 	page := chat.Page{Chats: []chat.Chat{}}
+	if !ownOnly(ctx, &f.Owner) {
+		return page, nil
+	}
+	if !chat.CallerFrom(ctx).MayReach(f.Owner) {
+		return page, fmt.Errorf("cannot list chats: %w", chat.ErrDenied)
+	}
 	limit, size := min(cmp.Or(f.Limit, state.DefaultLimit), state.MaxLimit), 0
 	f.Limit = min(limit, 1) // a record at a time: none holds how large it is shown, or who is awake
 	for {
@@ -76,6 +68,17 @@ func (m *Manager) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 	}
 }
 
+// ownOnly makes the owner of a list's filter the caller, but for an operator; false if the caller asks
+// for another's.
+func ownOnly(ctx context.Context, owner *string) bool {
+	caller := chat.CallerFrom(ctx)
+	if caller.Role == chat.RoleOperator {
+		return true
+	}
+	*owner = cmp.Or(*owner, caller.Name)
+	return *owner == caller.Name
+}
+
 // pageBytes bounds the JSON of a page of chats, except for its last chat.
 const pageBytes = 1 << 20
 
@@ -91,8 +94,7 @@ func (m *Manager) show(ctx context.Context, rec subject) chat.Chat {
 	}
 	s := m.chats.session(rec.ID)
 	if s != nil && s.Init.Alive() {
-		c.Awake, c.OldPlan, c.Frozen = true, pending.Old(s.Basis, m.mounts.fingerprint(rec),
-			s.limits.Behind()), m.groups.frozen(rec.ID)
+		c.Awake, c.OldPlan, c.Frozen = true, m.mounts.oldPlan(rec, s), m.groups.frozen(rec.ID)
 		if u, err := m.groups.Usage(rec.ID); err == nil {
 			c.Usage = &u
 		}
@@ -108,15 +110,6 @@ func (m *Manager) show(ctx context.Context, rec subject) chat.Chat {
 // SetDNSServers replaces the servers that are asked for the names of chats.
 func (m *Manager) SetDNSServers(ctx context.Context, servers []netip.AddrPort) error {
 	return errors.Join(m.packets.SetServers(ctx, servers), m.gateway.SetServers(ctx, servers))
-}
-
-// grants are the secrets that a chat may use.
-func (m *Manager) grants(id chat.ID) []secret.Grant {
-	c, err := m.chats.get(id)
-	if err != nil {
-		return nil // it is gone, and so is its use of secrets
-	}
-	return m.secrets.Grants(id, c.profile.Secrets)
 }
 
 // tookEvents counts what chatd-egress reports of a chat.
@@ -209,7 +202,5 @@ func (m *Manager) Plan(ctx context.Context, id chat.ID) (chat.Plan, error) {
 	if err != nil {
 		return chat.Plan{}, err
 	}
-	spec := m.sessions.spec(rec, v)
-	spec.Argv = session.TerminalArgv(v)
-	return m.sessions.startOf(rec, spec, notes).Describe(), nil
+	return m.startOf(rec, m.spec(rec, v), notes).Describe(), nil
 }

@@ -31,17 +31,10 @@ const (
 
 var errCloneTimeout = fmt.Errorf("the chat would stand still for over %s: %w", cloneTimeout, chat.ErrBusy)
 
-// snapshot is the clone of the home of a chat whose session lives.
-type snapshot struct {
-	m   *archiver
-	rec subject
-	of  *liveSession
-}
-
-// takeSnapshot clones the home. The caller holds the chat's lock, which nothing after it needs.
-func (k *archiver) takeSnapshot(
-	ctx context.Context, rec subject, s *liveSession,
-) (from homeSource, err error) {
+// takeSnapshot clones the home of an awake chat. The caller holds the chat's lock, which nothing after
+// it needs.
+func (k *packing) takeSnapshot(ctx context.Context) (from homeSource, err error) {
+	rec := k.rec
 	if k.layers.Without(chat.LayerView) || k.layers.Without(chat.LayerProc) ||
 		k.layers.Without(chat.LayerTmp) {
 		return from, errors.New("the layers view, proc and tmp keep a chat from the clone")
@@ -49,32 +42,31 @@ func (k *archiver) takeSnapshot(
 	if err := homedir.TryReflinks(k.dirs.Homes); err != nil {
 		return from, err
 	}
-	n := snapshot{k, rec, s}
-	leave, err := k.entrance.letIn(ctx, rec, s) // so that nothing else freezes it, and it is not frozen
+	leave, err := k.letIn(ctx, rec, k.of) // so that nothing else freezes it, and it is not frozen
 	if err != nil {
 		return from, err
 	}
 	defer leave()
-	k.sessions.keepTerminal(ctx, rec.ID)
-	if err = n.remove(); err == nil {
+	k.keepTerminal(ctx, rec.ID)
+	if err = k.removeClone(); err == nil {
 		err = homedir.MakeOwned(k.dirs.Snapshots, string(rec.ID), rec.UID, 0o700, "")
 	}
-	from = homeSource{do: n.do, dir: snapshotInside, snapshot: true, done: n.remove}
+	from = homeSource{do: k.doClone, dir: snapshotInside, snapshot: true, done: k.removeClone}
 	if err == nil {
-		from.left, err = n.clone(ctx)
+		from.left, err = k.clone(ctx)
 	}
 	if err != nil {
-		return from, errors.Join(err, n.remove())
+		return from, errors.Join(err, k.removeClone())
 	}
 	return from, nil
 }
 
 // clone makes the clone while the chat stands still. It goes on in any case.
-func (n snapshot) clone(ctx context.Context) (archives.Result, error) {
-	task := archives.Task{Args: []string{"clone", n.rec.home, snapshotInside}, In: strings.NewReader(".")}
-	return n.beside(ctx, "cloning", task,
+func (k *packing) clone(ctx context.Context) (archives.Result, error) {
+	task := archives.Task{Args: []string{"clone", k.rec.home, snapshotInside}, In: strings.NewReader(".")}
+	return k.beside(ctx, "cloning", task,
 		func(ctx context.Context, p *archives.Process) (r archives.Result, err error) {
-			goOn, err := n.m.groups.Pause(ctx, n.rec.ID)
+			goOn, err := k.groups.Pause(ctx, k.rec.ID)
 			if err != nil {
 				return r, err
 			}
@@ -84,30 +76,32 @@ func (n snapshot) clone(ctx context.Context) (archives.Result, error) {
 			ctx, cancel := context.WithTimeoutCause(ctx, cloneTimeout, errCloneTimeout)
 			defer cancel()
 			r, err = p.Wait(ctx)
-			n.m.log.Debug("cloned the home of a chat", "chat", n.rec.ID, "took", time.Since(began))
+			k.log.Debug("cloned the home of a chat", "chat", k.rec.ID, "took", time.Since(began))
 			sys.Failpoint("snapshot.clone.after")
 			return r, err
 		})
 }
 
-// do does a command with the clone. The chat's lock is held until that has begun, so that it meets
+// doClone does a command with the clone. The chat's lock is held until that has begun, so that it meets
 // no end of the session; a later one ends it.
-func (n snapshot) do(ctx context.Context, doing string, task archives.Task) (r archives.Result, err error) {
-	unlock, err := n.m.chats.locks.Lock(ctx, n.rec.ID)
+func (k *packing) doClone(
+	ctx context.Context, doing string, task archives.Task,
+) (r archives.Result, err error) {
+	unlock, err := k.chats.locks.Lock(ctx, k.rec.ID)
 	if err != nil {
 		return r, err
 	}
 	unlock = sync.OnceFunc(unlock)
 	defer unlock()
-	if n.m.chats.session(n.rec.ID) == n.of && n.of.lives() {
-		r, err = n.beside(ctx, doing, task,
+	if k.chats.session(k.rec.ID) == k.of && k.of.lives() {
+		r, err = k.beside(ctx, doing, task,
 			func(ctx context.Context, p *archives.Process) (archives.Result, error) {
 				unlock()
 				sys.Failpoint("snapshot." + task.Args[0] + ".before")
 				return p.Wait(ctx)
 			})
 	}
-	if !n.of.lives() && ctx.Err() == nil {
+	if !k.of.lives() && ctx.Err() == nil {
 		err = errors.Join(err, fmt.Errorf("its session ended while it was archived: %w", chat.ErrConflict))
 	}
 	return r, err
@@ -121,22 +115,22 @@ const (
 
 // beside does a command in a one-shot session beside the chat's own, in a cgroup or unit of its own
 // with limits like the chat's: in the chat's it would stand still too, and a unit has one session.
-func (n snapshot) beside(
+func (k *packing) beside(
 	ctx context.Context, doing string, task archives.Task,
 	wait func(context.Context, *archives.Process) (archives.Result, error),
 ) (archives.Result, error) {
-	group, end := n.m.archive.Beside(n.rec.ID, n.m.chats.hasChat)
+	group, end := k.archive.Beside(k.rec.ID, k.chats.hasChat)
 	defer end()
-	limits := n.rec.profile.Limits
+	limits := k.rec.profile.Limits
 	limits.MemoryMax, limits.PidsMax = min(limits.MemoryMax, besideMemory), besidePids
-	spec := n.m.spec(n.rec, task)
-	spec.View.Tmp = filepath.Join(n.m.dirs.Snapshots, string(n.rec.ID))
+	spec := k.taskSpec(k.rec, task)
+	spec.View.Tmp = filepath.Join(k.dirs.Snapshots, string(k.rec.ID))
 	spec.View.VarTmp = spec.View.Tmp
-	return n.m.runTask(ctx, n.rec, doing, task,
+	return k.runTask(ctx, k.rec, doing, task,
 		taskPlace{group: group, limits: limits, spec: spec, wait: wait})
 }
 
-func (n snapshot) remove() error { return n.m.dirs.RemoveClone(n.rec.ID) }
+func (k *packing) removeClone() error { return k.dirs.RemoveClone(k.rec.ID) }
 
 // endSnapshot ends what a chatd that crashed left of a snapshot: the chat goes on at once, and its
 // clone is removed behind.

@@ -20,18 +20,23 @@ import (
 // runs. It tries no wall, which takes seconds, on a busy host minutes. The Manager shows, sleeps
 // and reaps chats; nothing new begins before [Manager.ProbeAndReconcile] has tried the walls.
 func Start(ctx context.Context, opt Options) (*Manager, error) {
-	store, err := openState(opt)
+	if err := opt.prepare(); err != nil {
+		return nil, err
+	}
+	store, err := state.Open(state.Options{
+		Dir: opt.State, UIDs: opt.UIDs, BlockSize: opt.UIDs.BlockSize(), AuditMax: opt.AuditMax,
+		AuditKeep: opt.AuditKeep,
+	})
 	if err != nil {
 		return nil, err
 	}
 	m := newManager(opt, store)
 	m.clock.Begin()
-	openSecrets := func(ctx context.Context) error { return m.secrets.Open(ctx, store) }
 	openGroups := func(ctx context.Context) error { return m.groups.open(ctx, opt) }
-	err = inOrder(ctx, m.checkHost, m.packets.Claim, openSecrets, openGroups, m.prepareBesideWalls)
+	err = inOrder(ctx, m.checkHost, m.packets.Claim, m.secrets.open, openGroups, m.prepareBesideWalls)
 	if err == nil {
 		m.done.Go(func() { m.policy.Follow(m.bg) }) // first: the enforcer that sessions need may be hung
-		err = inOrder(ctx, m.sessions.adoptAll, m.adoptOldRuns, m.adoptDue)
+		err = inOrder(ctx, m.adoptAll, m.adoptRuns, m.adoptDue)
 	}
 	if err != nil {
 		m.stop()
@@ -43,7 +48,7 @@ func Start(ctx context.Context, opt Options) (*Manager, error) {
 	m.done.Go(func() { m.gateway.Follow(m.bg) })
 	m.done.Go(func() { m.traffic.Run(m.bg) })
 	if !m.layers.Without(chat.LayerSockets) {
-		m.done.Go(func() { m.sessions.watchSockets(m.bg) })
+		m.done.Go(func() { m.watchSockets(m.bg) })
 	}
 	return m, nil
 }
@@ -54,17 +59,6 @@ func inOrder(ctx context.Context, acts ...func(context.Context) error) (err erro
 		err = acts[i](ctx)
 	}
 	return err
-}
-
-// openState opens the records; their directory may be new.
-func openState(opt Options) (*state.Store, error) {
-	if err := opt.prepare(); err != nil {
-		return nil, err
-	}
-	return state.Open(state.Options{
-		Dir: opt.State, UIDs: opt.UIDs, BlockSize: opt.UIDs.BlockSize(), AuditMax: opt.AuditMax,
-		AuditKeep: opt.AuditKeep,
-	})
 }
 
 // checkHost refuses file rules that cannot be kept, a host that is older than its records, and one
@@ -91,9 +85,7 @@ func (m *Manager) ProbeAndReconcile(ctx context.Context) error {
 	m.reconcile(ctx, m.opt.Progress)
 	m.reconciled.Store(true)
 	m.done.Go(func() { m.reconcileLoop(m.bg) })
-	if !m.layers.Without(chat.LayerDisk) {
-		m.done.Go(func() { m.disk.diskWatch.Run(m.bg) })
-	}
+	m.done.Go(func() { m.disk.diskWatch.Run(m.bg) })
 	m.done.Go(func() { m.watchUnused(m.bg) })
 	m.done.Go(func() { m.idle.Run(m.bg, m.shortestIdle()) })
 	return nil
@@ -131,10 +123,10 @@ func (m *Manager) prepareOrReport(ctx context.Context) error {
 	err := m.prepareHost(ctx)
 	m.layers.SetPrepared(err)
 	if layers.CannotTell(err) {
-		m.trail.SetFinding(layers.OwnDirectories, err)
+		m.trail.Report(layers.OwnDirectories, err)
 		return nil
 	}
-	m.trail.ClearFinding(layers.OwnDirectories)
+	m.trail.Report(layers.OwnDirectories, nil)
 	return err
 }
 
@@ -153,20 +145,12 @@ func (ss *sessions) adoptAll(ctx context.Context) error {
 		}
 		if err := ss.adopt(rec); err != nil {
 			ss.log.Debug("not adopted", "chat", id, "why", err)
-		} else {
-			ss.log.Info("adopted a session", "chat", id)
 		}
-		ss.progress(fmt.Sprintf("looked for %d of %d sessions", i+1, len(ids)))
+		ss.opt.Progress(fmt.Sprintf("looked for %d of %d sessions", i+1, len(ids)))
 		if ctx.Err() != nil {
 			return fmt.Errorf("cannot look for sessions: %w", context.Cause(ctx))
 		}
 	}
-	return nil
-}
-
-// adoptOldRuns is [runner.adoptAll]; its error becomes a finding.
-func (m *Manager) adoptOldRuns(ctx context.Context) error {
-	m.trail.Report("background runs", m.runner.adoptAll(ctx))
 	return nil
 }
 
@@ -186,7 +170,7 @@ func (m *Manager) openProber(ctx context.Context) (err error) {
 	}
 	o.Table, o.NoTable = m.packets.Table()
 	m.prober = hostprobe.New(o)
-	m.life.newAccounts, err = m.prober.ChooseAccount(ctx, m.opt.Account, m.dirs.userdb, m.life.useradd)
+	m.newAccounts, err = m.prober.ChooseAccount(ctx, m.opt.Account, m.dirs.userdb, m.useradd)
 	return err
 }
 

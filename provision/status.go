@@ -23,7 +23,7 @@ import (
 // Status is the daemon at a glance. It answers from memory, also while walls are tried.
 func (m *Manager) Status(context.Context) (chat.Status, error) {
 	st := chat.Status{
-		Version: m.opt.Version, Since: m.since, Chats: m.store.Len(), AtWork: m.working(),
+		Version: m.opt.Version, Since: m.since, Chats: m.store.Len(),
 		Ready:  m.layers.Fit() && m.reconciled.Load() && m.trail.HasRoom(),
 		Layers: []chat.Layer{}, Bounds: []chat.Bound{}, Disks: m.disks(), Findings: []string{},
 	}
@@ -34,29 +34,25 @@ func (m *Manager) Status(context.Context) (chat.Status, error) {
 	}
 	st.Findings = append(st.Findings, m.openings()...)
 	st.Shares = slices.DeleteFunc(m.shares.Uses(), func(u chat.ShareUse) bool { return !u.HalfSpent() })
-	promised := m.shares.Promised()
-	st.Awake = len(m.chats.allSessions())
-	st.Asleep = st.Chats - st.Awake
-	if max := m.opt.MaxAwake; max > 0 && 2*st.Awake >= max {
-		st.Bounds = append(st.Bounds, chat.Bound{Name: "max_awake", Used: uint64(st.Awake), Max: uint64(max)})
+	for _, s := range m.chats.allSessions() {
+		st.Awake++
+		if m.atWork(s.Chat) {
+			st.AtWork++
+		}
 	}
-	if max := m.opt.MaxAwakeMemory; max > 0 && 2*promised >= max {
-		st.Bounds = append(st.Bounds, chat.Bound{Name: "max_awake_memory", Used: promised, Max: max})
+	st.Asleep = st.Chats - st.Awake
+	for _, b := range []chat.Bound{
+		{Name: "max_awake", Used: uint64(st.Awake), Max: uint64(m.opt.MaxAwake)},
+		{Name: "max_awake_memory", Used: m.shares.Promised(), Max: m.opt.MaxAwakeMemory},
+	} {
+		if b.Max > 0 && 2*b.Used >= b.Max {
+			st.Bounds = append(st.Bounds, b)
+		}
 	}
 	st.Findings = append(st.Findings, m.trail.Findings()...)
 	slices.Sort(st.Findings)
 	st.Failures = m.trail.Failures()
 	return st, nil
-}
-
-// working counts the awake chats that do something.
-func (m *Manager) working() (n int) {
-	for _, s := range m.chats.allSessions() {
-		if m.atWork(s.Chat) {
-			n++
-		}
-	}
-	return n
 }
 
 // disks are the file systems that chatd writes to, each once.
@@ -111,18 +107,6 @@ func (m *Manager) sayOpenings() {
 	}
 }
 
-// broken returns the reasons for which the config does not hold although every layer is in
-// force: file rules of a chat without an enforcer.
-func (m *Manager) broken(ctx context.Context) []string {
-	all := []string{}
-	for _, err := range []error{m.raiseEnforcer(ctx), m.store.Room()} {
-		if err != nil {
-			all = append(all, err.Error())
-		}
-	}
-	return all
-}
-
 // Alive counts the chats, and those awake, under the locks that every caller needs. If ctx ends
 // before it has the locks, it returns an error: the manager hangs.
 func (m *Manager) Alive(ctx context.Context) (chats, awake int, err error) {
@@ -152,7 +136,13 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 		}
 	}
 	h := m.describe()
-	h.Shares, h.Broken = m.shares.Uses(), m.broken(ctx)
+	// Although every layer is in force: file rules of a chat without an enforcer.
+	for _, err := range []error{m.raiseEnforcer(ctx), m.store.Room()} {
+		if err != nil {
+			h.Broken = append(h.Broken, err.Error())
+		}
+	}
+	h.Shares = m.shares.Uses()
 	h.Chats, h.Awake = m.store.Len(), len(m.chats.allSessions())
 	terminals := layers.TerminalFinding("/proc/sys", max(h.Awake, m.opt.MaxAwake), unshare.MaxTerminals)
 	h.Findings = slices.Concat(h.Findings, m.trail.Findings(), terminals, layers.SysctlFindings("/proc/sys"),
@@ -162,16 +152,12 @@ func (m *Manager) Host(ctx context.Context) (chat.Host, error) {
 }
 
 func (m *Manager) describe() chat.Host {
-	h := chat.Host{
+	return chat.Host{
 		Kernel: sys.KernelRelease(), Backend: m.groups.words(), Version: m.opt.Version,
-		Layers: m.layers.Host(), Missing: m.layers.Missing(), Allowed: m.opt.AllowMissing, Broken: []string{},
-		Findings: []string{}, Shares: []chat.ShareUse{},
+		Layers: m.layers.Host(), Missing: m.layers.Missing(), Broken: []string{},
+		Allowed: append([]chat.LayerName{}, m.opt.AllowMissing...), Shares: []chat.ShareUse{},
+		Findings: append([]string{}, cgroup.OOMLogFinding(cgroup.OOMDumpTasks)...),
 	}
-	h.Findings = append(h.Findings, cgroup.OOMLogFinding(cgroup.OOMDumpTasks)...)
-	if h.Allowed == nil {
-		h.Allowed = []chat.LayerName{}
-	}
-	return h
 }
 
 // Doctor tries every wall of a host where no daemon answers, and removes all that
@@ -207,7 +193,7 @@ func Doctor(ctx context.Context, opt Options) (host chat.Host, err error) {
 	}
 	host = m.describe()
 	host.Findings = slices.Concat(layers.SysctlFindings("/proc/sys"), m.openings(), m.addRoom(host.Layers),
-		m.secrets.Findings())
+		m.secrets.findings())
 	if younger != nil {
 		host.Broken = append(host.Broken, younger.Error())
 	}

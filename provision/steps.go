@@ -24,19 +24,17 @@ import (
 // life takes chats through their steps: create, wake, sleep and reap.
 type life struct {
 	*sessions
-	profiles map[string]chat.Profile
 	// newAccounts makes the accounts of new chats; useradd may have made those of older ones.
-	newAccounts  account.Backend
-	useradd      *account.Useradd
-	allowMissing []chat.LayerName
-	programs     *session.Programs
-	packets      *packetrules.Rules
-	starts       *admission.Starts
-	shares       *shares.Shares
-	calls        *filecall.Calls
-	traffic      *egresslog.Log
-	later        *session.Later
-	reaps        chan struct{} // one for each reap that no caller waits for
+	newAccounts account.Backend
+	useradd     *account.Useradd
+	programs    *session.Programs
+	packets     *packetrules.Rules
+	starts      *admission.Starts
+	shares      *shares.Shares
+	calls       *filecall.Calls
+	traffic     *egresslog.Log
+	later       *session.Later
+	reaps       chan struct{} // one for each reap that no caller waits for
 }
 
 // step is one layer's part in the life of a chat. create applies it, drift describes how the
@@ -195,7 +193,7 @@ func (l *life) createAccount(ctx context.Context, rec subject) error {
 			return err
 		}
 	}
-	if err := backend.Create(ctx, a); err != nil || slices.Contains(l.allowMissing, chat.LayerAccount) {
+	if err := backend.Create(ctx, a); err != nil || slices.Contains(l.opt.AllowMissing, chat.LayerAccount) {
 		return err
 	}
 	return account.Resolves(ctx, a)
@@ -243,7 +241,7 @@ func (l *life) removeLeftovers(ctx context.Context, c subject) error {
 
 // forget removes what chatd knows of the chat, and last the record, which reconcile needs until then.
 func (l *life) forget(ctx context.Context, c subject) error {
-	l.trail.ClearFinding("chat " + string(c.ID))
+	l.trail.Report("chat "+string(c.ID), nil)
 	l.traffic.Forget(c.ID)
 	return l.store.Forget(c.ID, l.trail.Event(ctx, c.Record, "reap", "done", nil))
 }

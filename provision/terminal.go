@@ -63,7 +63,7 @@ func (m *Manager) openTerminal(
 	}
 	st := m.starts.New()
 	defer st.End()
-	rec, s, err := m.life.use(ctx, rec, st)
+	rec, s, err := m.use(ctx, rec, st)
 	if err != nil {
 		return rec, nil, nil, err
 	}

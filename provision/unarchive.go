@@ -17,13 +17,13 @@ import (
 // log, under a new uid, asleep. All of it is there, or after an error nothing; the archive stays.
 // With ctx it ends early.
 func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subject, err error) {
-	store, a, err := k.reach(ctx, name)
+	store, a, err := k.reachArchive(ctx, name)
 	if err != nil {
 		return c, err
 	}
-	record, err := formerRecord(a)
-	if err != nil {
-		return c, err
+	var record state.Record // which this install wrote
+	if err := json.Unmarshal(a.Record, &record); err != nil {
+		return c, fmt.Errorf("cannot read the record in archive %s: %w: %w", name, err, chat.ErrInvalid)
 	}
 	former := k.chats.subject(record)
 	u := unpacking{m: k, start: k.starts.New()}
@@ -35,7 +35,7 @@ func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subj
 	if err := k.mayUnarchive(ctx, name, former, u.start); err != nil {
 		return c, err
 	}
-	leave, err := k.begin(ctx, former.ID, former.Owner, "unarchive")
+	leave, err := k.takeTurn(ctx, former.ID, former.Owner, "unarchive")
 	if err != nil {
 		return c, err
 	}
@@ -61,7 +61,7 @@ func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subj
 	u.Do = k.do(u.c)
 	if err := u.all(ctx); err != nil {
 		u.KeepTried(ctx, err)
-		undone := k.life.giveUp(ctx, u.c, "unarchive", err)
+		undone := k.giveUp(ctx, u.c, "unarchive", err)
 		return c, errors.Join(fmt.Errorf("cannot unarchive %s: %w", name, err), undone)
 	}
 	return k.chats.get(u.c.ID)
@@ -71,7 +71,7 @@ func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subj
 func (k *archiver) mayUnarchive(
 	ctx context.Context, name chat.ArchiveName, former subject, st *admission.Start,
 ) error {
-	if _, ok := k.profiles[former.Profile]; !ok {
+	if _, ok := k.opt.Profiles[former.Profile]; !ok {
 		return fmt.Errorf("cannot unarchive %s: its profile %s is not configured: %w", name,
 			former.Profile, chat.ErrInvalid)
 	}
@@ -111,24 +111,12 @@ func (k *archiver) unarchiveFor(ctx context.Context, owner, externalID string) e
 	return err
 }
 
-// formerRecord is the record in an archive, which this install wrote.
-func formerRecord(a archives.Manifest) (rec state.Record, err error) {
-	if err := json.Unmarshal(a.Record, &rec); err != nil {
-		return rec, fmt.Errorf("cannot read the record in archive %s: %w: %w", a.Name, err, chat.ErrInvalid)
-	}
-	return rec, nil
-}
-
-// errCutOff is why a chat is removed whose unarchive was killed.
-func errCutOff(rec state.Record) error {
-	return fmt.Errorf("cannot create chat %s: its unarchive was cut off: unarchive %s again: %w",
+// giveUpUnarchive removes a chat whose unarchive was killed, under the chat's lock, and returns why
+// it is not there. Its archive stays.
+func (l *life) giveUpUnarchive(ctx context.Context, rec subject) (why, err error) {
+	why = fmt.Errorf("cannot create chat %s: its unarchive was cut off: unarchive %s again: %w",
 		rec.ID, rec.Unarchives, chat.ErrBusy)
-}
-
-// giveUpUnarchive removes a chat whose unarchive was killed, under the chat's lock. Its archive
-// stays.
-func (l *life) giveUpUnarchive(ctx context.Context, rec subject) error {
-	return l.giveUp(ctx, rec, "unarchive", errCutOff(rec.Record))
+	return why, l.giveUp(ctx, rec, "unarchive", why)
 }
 
 // unpacking is the unarchive of a chat. The caller holds the chat's lock.
@@ -142,7 +130,7 @@ type unpacking struct {
 // canRead refuses an archive whose files or keys are not there.
 func (u *unpacking) canRead() (err error) {
 	if u.Archive.Encrypted {
-		file := u.m.archives.Identities
+		file := u.m.opt.Archives.Identities
 		if file == "" {
 			return fmt.Errorf("it is encrypted, and the config names no archive.identities: %w",
 				chat.ErrInvalid)
@@ -153,10 +141,10 @@ func (u *unpacking) canRead() (err error) {
 	}
 	for _, p := range []archives.Part{archives.Home, archives.Chat} {
 		f, err := u.Store.OpenPart(u.Archive, p)
-		if err != nil {
-			return err
+		if err == nil {
+			err = f.Close()
 		}
-		if err := f.Close(); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -169,7 +157,7 @@ func (u *unpacking) all(ctx context.Context) (err error) {
 	if err := u.start.Enter(ctx, u.c.ID, u.c.Owner, "unarchive"); err != nil {
 		return err
 	}
-	err = m.life.asleepSteps().forwards(ctx, m.log, "unarchive", u.c)
+	err = m.asleepSteps().forwards(ctx, m.log, "unarchive", u.c)
 	if u.start.End(); err != nil {
 		return err
 	}
@@ -182,9 +170,13 @@ func (u *unpacking) all(ctx context.Context) (err error) {
 	if err := u.Home(ctx, u.c.home); err != nil {
 		return err
 	}
-	rest, err := u.rest(ctx)
+	text, err := u.Rest(ctx)
 	if err != nil {
 		return err
+	}
+	var rest archivedRest
+	if err := json.Unmarshal(text, &rest); err != nil {
+		return fmt.Errorf("cannot read the schedules and log: %w: %w", err, chat.ErrInvalid)
 	}
 	err = errors.Join(m.logs.Refill(u.c.ID, rest.Log), m.dirs.MakeInstanceDirs(u.c.Record))
 	if err != nil {
@@ -193,18 +185,6 @@ func (u *unpacking) all(ctx context.Context) (err error) {
 	sys.Failpoint("unarchive.ready.before")
 	return m.store.Unarchived(u.c.ID, rest.Env, rest.Schedules,
 		m.trail.Event(ctx, u.c.Record, "unarchive", "done", archiveDetail(u.Archive.Name)))
-}
-
-// rest reads what else the archive has.
-func (u *unpacking) rest(ctx context.Context) (rest archivedRest, err error) {
-	text, err := u.Rest(ctx)
-	if err != nil {
-		return rest, err
-	}
-	if err := json.Unmarshal(text, &rest); err != nil {
-		return rest, fmt.Errorf("cannot read the schedules and log: %w: %w", err, chat.ErrInvalid)
-	}
-	return rest, nil
 }
 
 // Unarchive makes the chat of an archive again; see [archiver.unarchive].

@@ -20,23 +20,16 @@ const expireEvery = time.Hour
 // watchUnused archives and reaps chats that nobody uses, one after the other, and removes archives
 // that have expired.
 func (m *Manager) watchUnused(ctx context.Context) {
-	tick := time.NewTicker(cmp.Or(m.opt.Every, time.Minute))
-	defer tick.Stop()
 	unused, old := idle.Lasting[chat.ID]{}, idle.Lasting[chat.ArchiveName]{}
 	var expired time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	chat.Every(ctx, cmp.Or(m.opt.Every, time.Minute), func() {
 		m.clock.Keep()
-		if now := time.Now(); expired.IsZero() || now.Sub(expired) >= expireEvery {
+		if now := time.Now(); now.Sub(expired) >= expireEvery {
 			expired = now
 			m.trail.Report(aboutArchives, m.archiver.expire(ctx, old))
 		}
 		m.reapUnused(ctx, unused)
-	}
+	})
 }
 
 // reapUnused looks once at all chats, and reaps those that it found unused for too long for a while.
@@ -59,7 +52,7 @@ func (m *Manager) reapUnused(ctx context.Context, unused idle.Lasting[chat.ID]) 
 		m.trail.Report("reap_after of chat "+string(rec.ID), err)
 	}
 	for _, id := range unused.ForgetOthers(now) {
-		m.trail.ClearFinding("reap_after of chat " + string(id))
+		m.trail.Report("reap_after of chat "+string(id), nil)
 	}
 }
 
@@ -91,14 +84,13 @@ func (m *Manager) reapOne(ctx context.Context, rec subject, after time.Duration)
 			return err
 		}
 	}
-	unlock, free := m.chats.locks.TryLock(rec.ID)
-	if !free {
+	rec, unlock, got := m.chats.tryReady(rec.ID)
+	if !got {
 		return nil
 	}
 	defer unlock()
-	rec, err := m.chats.get(rec.ID)
-	if err != nil || m.chats.session(rec.ID) != nil || !m.isUnused(rec, after) {
-		return nil // it is gone, or was used
+	if m.chats.session(rec.ID) != nil || !m.isUnused(rec, after) {
+		return nil // it was used
 	}
 	ctx, cancel := m.chats.locks.UntilWanted(ctx, rec.ID)
 	defer cancel()
@@ -111,11 +103,11 @@ func (m *Manager) reapOne(ctx context.Context, rec subject, after time.Duration)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return m.life.reapReady(context.WithoutCancel(ctx), rec)
+		return m.reapReady(context.WithoutCancel(ctx), rec)
 	}
 	defer m.archive.SetProgress(rec.ID, nil)
-	lock := archiveLock{release: func() {}, occupy: func() {}} // it gives way
-	if _, err := m.archiver.archiveLocked(ctx, rec.ID, chat.ToArchive{}, lock); err != nil {
+	p := packing{archiver: m.archiver, release: func() {}, occupy: func() {}} // it gives way
+	if _, err := p.pack(ctx, rec.ID); err != nil {
 		return fmt.Errorf("cannot archive chat %s, which nobody used since %s: it stays: %w",
 			rec.ID, rec.UsedAt.Format(time.RFC3339), err)
 	}
@@ -126,11 +118,11 @@ func (m *Manager) reapOne(ctx context.Context, rec subject, after time.Duration)
 // directory where none expires too: what a kill left there is removed, and what is wrong is known
 // before an archive is needed.
 func (k *archiver) expire(ctx context.Context, old idle.Lasting[chat.ArchiveName]) error {
-	if k.archives == nil {
+	if k.opt.Archives == nil {
 		return nil
 	}
 	store, err := k.open()
-	if err != nil || k.archives.Expire == 0 {
+	if err != nil || k.opt.Archives.Expire == 0 {
 		return err
 	}
 	all, err := store.List(chat.ArchiveFilter{})

@@ -83,20 +83,15 @@ func (m *Manager) ownPrograms(id chat.ID) string {
 }
 
 // awakeChats are the awake chats, as package idle knows them.
-func (m *Manager) awakeChats() []idle.Chat {
+func (m *Manager) awakeChats() (out []idle.Chat) {
 	m.clock.Keep()
-	all := m.chats.allSessions()
-	out := make([]idle.Chat, 0, len(all))
-	for _, s := range all {
-		rec, err := m.chats.get(s.Chat)
-		if err != nil || rec.Phase != chat.Ready {
-			continue // it is being reaped
+	for _, rec := range m.chats.sessionsOfChats() {
+		if p := rec.profile; rec.Phase == chat.Ready {
+			out = append(out, idle.Chat{
+				ID: rec.ID, Owner: rec.Owner, SleepAfter: p.SleepAfter.D(), KeepAwake: p.KeepAwake,
+				Used: rec.UsedAt, FreezeAfter: p.FreezeAfter.D(), Frozen: m.groups.frozen(rec.ID),
+			})
 		}
-		p := rec.profile
-		out = append(out, idle.Chat{
-			ID: rec.ID, Owner: rec.Owner, SleepAfter: p.SleepAfter.D(), KeepAwake: p.KeepAwake,
-			Used: rec.UsedAt, FreezeAfter: p.FreezeAfter.D(), Frozen: m.groups.frozen(rec.ID),
-		})
 	}
 	return out
 }
@@ -113,6 +108,12 @@ func (m *Manager) shortestIdle() (shortest time.Duration) {
 	return shortest
 }
 
+// usedSince reports whether a chat was used, or is gone, since it was found idle.
+func (k *chats) usedSince(c idle.Chat) bool {
+	now, err := k.get(c.ID)
+	return err != nil || now.UsedAt.After(c.Used)
+}
+
 // sleepIdle puts a chat to sleep for a reason of chatd's own, unless another caller acts on it, it
 // was used since, or still is false.
 //
@@ -120,8 +121,8 @@ func (m *Manager) shortestIdle() (shortest time.Duration) {
 // such calls after it has said that the session ends. So one of the two sees the other: the call waits
 // for the chat's lock and wakes it again, or the session stays.
 func (m *Manager) sleepIdle(c idle.Chat, why string, still func() bool) (bool, error) {
-	unlock, free := m.chats.locks.TryLock(c.ID)
-	if !free {
+	rec, unlock, got := m.chats.tryReady(c.ID)
+	if !got {
 		return false, nil
 	}
 	defer unlock()
@@ -129,13 +130,12 @@ func (m *Manager) sleepIdle(c idle.Chat, why string, still func() bool) (bool, e
 	if s == nil || !s.ending.CompareAndSwap(false, true) {
 		return false, nil
 	}
-	rec, err := m.chats.get(c.ID)
-	if err != nil || rec.Phase != chat.Ready || rec.UsedAt.After(c.Used) || !still() {
+	if m.chats.usedSince(c) || !still() {
 		s.ending.Store(false)
 		return false, nil
 	}
 	m.log.Info("putting a chat to sleep", "chat", c.ID, "why", why)
-	err = m.sessions.sleep(context.Background(), rec, why) // whoever needs the place is not who did it
+	err := m.sleep(context.Background(), rec, why) // whoever needs the place is not who did it
 	s.ending.Store(m.chats.session(c.ID) == nil || s.endedFor.Load() != nil)
 	return true, err
 }
@@ -145,45 +145,33 @@ func (m *Manager) sleepIdle(c idle.Chat, why string, still func() bool) (bool, e
 func (m *Manager) sleepFull(c diskquota.Chat, why string) {
 	ctx, cancel := context.WithTimeout(m.bg, session.StartTimeout)
 	defer cancel()
-	unlock, err := m.chats.locks.Lock(ctx, c.ID)
+	rec, unlock, err := m.chats.lockChat(ctx, c.ID)
 	if err != nil {
 		m.log.Warn("a chat far over its disk_max stays awake", "chat", c.ID, "error", err)
 		return
 	}
 	defer unlock()
-	rec, err := m.chats.get(c.ID)
-	if err != nil || rec.Phase != chat.Ready || m.chats.session(c.ID) == nil {
+	if rec.Phase != chat.Ready || m.chats.session(c.ID) == nil {
 		return
 	}
 	m.log.Warn("putting a chat to sleep", "chat", c.ID, "why", why)
-	m.trail.Report("chat "+string(c.ID), m.sessions.sleep(ctx, rec, why))
+	m.trail.Report("chat "+string(c.ID), m.sleep(ctx, rec, why))
 }
-
-// limitLook is how often a session's counters are read.
-const limitLook = 2 * time.Second
 
 // watchSockets ends sessions whose sockets and record locks hold too much, until ctx ends.
 func (ss *sessions) watchSockets(ctx context.Context) {
-	err := sockets.Watch(ctx, sockets.Options{
-		Awake: ss.socketSessions, Members: ss.groups.Members, Log: ss.log,
-		End: func(s sockets.Session, why string) { ss.endFor(ctx, s, why) },
-	})
-	if err != nil {
-		ss.trail.SetFinding("what sockets hold", err)
-	}
-}
-
-// socketSessions are the current sessions, as package sockets knows them.
-func (ss *sessions) socketSessions() []sockets.Session {
-	all := ss.chats.allSessions()
-	out := make([]sockets.Session, len(all))
-	for i, s := range all {
-		out[i] = sockets.Session{Chat: s.Chat, UID: s.UID, Init: s.Init}
-		if rec, err := ss.chats.get(s.Chat); err == nil { // else it is being reaped
-			out[i].MemoryMax = rec.profile.Limits.MemoryMax
+	awake := func() (all []sockets.Session) {
+		for s, c := range ss.chats.sessionsOfChats() {
+			all = append(all, sockets.Session{
+				Chat: s.Chat, UID: s.UID, Init: s.Init, MemoryMax: c.profile.Limits.MemoryMax,
+			})
 		}
+		return all
 	}
-	return out
+	ss.trail.Report("what sockets hold", sockets.Watch(ctx, sockets.Options{
+		Awake: awake, Members: ss.groups.Members, Log: ss.log,
+		End: func(s sockets.Session, why string) { ss.endFor(ctx, s, why) },
+	}))
 }
 
 // endFor ends a session for a reason, which the audit of its end names. The caller does not
@@ -203,18 +191,7 @@ func (ss *sessions) endFor(ctx context.Context, of sockets.Session, why string) 
 			err = ss.starter.Kill(ctx, rec.ID, rec.UID)
 		}
 		if err != nil && !errors.Is(err, chat.ErrNotFound) { // reaped meanwhile
-			ss.trail.SetFinding("session "+string(s.Chat), err)
-		}
-	})
-}
-
-// watchLimits reads the counters of every session until ctx ends.
-func (m *Manager) watchLimits(ctx context.Context) {
-	chat.Every(ctx, limitLook, func() {
-		for _, s := range m.chats.allSessions() {
-			if c, err := m.chats.get(s.Chat); err == nil { // else it was reaped meanwhile
-				m.limits.Look(c.Record, c.profile.Limits, &s.limits)
-			}
+			ss.trail.Report("session "+string(s.Chat), err)
 		}
 	})
 }

@@ -2,9 +2,7 @@ package provision
 
 import (
 	"log/slog"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +12,9 @@ import (
 	"github.com/chatd/chatd/provision/idle"
 	"github.com/chatd/chatd/provision/session"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // oneAwake is a manager with one awake chat, whose session is a process that sleeps.
 func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
@@ -30,27 +23,26 @@ func oneAwake(t *testing.T) (*Manager, subject, *liveSession) {
 	dir := t.TempDir()
 	uids := state.Range{Low: 1 << 20, High: 1<<20 + 255}
 	store, err := state.Open(state.Options{Dir: dir, UIDs: uids, BlockSize: 64})
-	must(t, err)
-	t.Cleanup(func() { must(t, store.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, store.Close()) })
 	m := newManager(Options{
 		Profiles: profiles, State: dir, Run: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 	}, store)
 	_, _, err = store.EnsureBlock(chat.DefaultProfile)
-	must(t, err)
+	must.Do(t, err)
 	e := state.Event{Action: "create", Outcome: "intent"}
 	rec, _, err := store.Admit(chat.Spec{ExternalID: "a", Owner: "ada", Profile: chat.DefaultProfile}, e,
 		func(state.OwnerUse) error { return nil })
-	must(t, err)
-	must(t, store.SetPhase(rec.ID, chat.Ready, e))
+	must.Do(t, err)
+	must.Do(t, store.SetPhase(rec.ID, chat.Ready, e))
 	cmd := exec.Command("sleep", "1000")
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	init, err := sys.OpenProcess(sys.Process{PID: cmd.Process.Pid})
-	must(t, err)
+	init := must.Get(sys.OpenProcess(sys.Process{PID: cmd.Process.Pid}))(t)
 	t.Cleanup(func() { _ = init.Close() })
-	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}, owner: "ada"}
+	s := &liveSession{Session: &session.Session{Chat: rec.ID, UID: rec.UID, Init: init}}
 	m.groups.groups = &coldGroups{}
-	m.chats.sessions.Store(rec.ID, s)
+	m.chats.awake.Store(rec.ID, s)
 	return m, m.chats.subject(rec), s
 }
 
@@ -67,14 +59,12 @@ func TestSleepIdleMeetsUse(t *testing.T) {
 	}
 	stays("used since", idle.Chat{ID: rec.ID, Used: rec.UsedAt.Add(-time.Second)}, yes)
 	stays("at work", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, no)
-	unlock, err := m.chats.locks.Lock(t.Context(), rec.ID)
-	must(t, err)
+	unlock := must.Get(m.chats.locks.Lock(t.Context(), rec.ID))(t)
 	stays("another caller acts", idle.Chat{ID: rec.ID, Used: rec.UsedAt}, yes)
 	unlock()
 	s.ending.Store(true)
-	if slept, err := m.sleepIdle(idle.Chat{ID: rec.ID, Used: rec.UsedAt}, "", yes); slept || err != nil {
-		t.Errorf("one that ends already: slept %t, %v", slept, err)
-	}
+	slept, err := m.sleepIdle(idle.Chat{ID: rec.ID, Used: rec.UsedAt}, "", yes)
+	expect.True(t, !slept && err == nil, "one that ends already: slept %t, %v", slept, err)
 }
 
 // TestReapUnusedMeetsUse: a chat that was used since it was found unused is neither put to sleep nor
@@ -100,20 +90,16 @@ func TestReapUnusedMeetsUse(t *testing.T) {
 func TestUseMeetsSleep(t *testing.T) {
 	m, rec, s := oneAwake(t)
 	ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "ada", Role: chat.RoleBridge})
-	unlock, err := m.chats.locks.Lock(ctx, rec.ID)
-	must(t, err)
+	unlock := must.Get(m.chats.locks.Lock(ctx, rec.ID))(t)
 	s.ending.Store(true)
 	got := make(chan *liveSession, 1)
 	go func() {
-		_, s, err := m.life.use(ctx, rec, m.starts.New())
-		if err != nil {
-			t.Error(err)
-		}
+		_, s, err := m.use(ctx, rec, m.starts.New())
+		expect.NoError(t, err)
 		got <- s
 	}()
 	for used := rec.UsedAt; !used.After(rec.UsedAt); time.Sleep(time.Millisecond) {
-		now, err := m.chats.get(rec.ID)
-		must(t, err)
+		now := must.Get(m.chats.get(rec.ID))(t)
 		used = now.UsedAt
 	}
 	select {
@@ -123,42 +109,7 @@ func TestUseMeetsSleep(t *testing.T) {
 	}
 	s.ending.Store(false) // it stays
 	unlock()
-	if <-got != s {
-		t.Error("the call has another session")
-	}
-}
-
-// TestClockSetWhileDown: a clock that is set while chatd is down makes no chat idle for longer than
-// it was, to the next chatd of this boot; nor does it later, when the file has followed. After
-// another boot, and where the file is torn, the clock is believed.
-func TestClockSetWhileDown(t *testing.T) {
-	const year = 365 * 24 * time.Hour
-	for name, tt := range map[string]struct {
-		spoil string // what the file is replaced by
-		want  time.Duration
-	}{
-		"the same boot": {"", 2 * time.Hour},
-		"another boot":  {`{"boot":"another","zero":"2026-11-25T12:00:00Z"}`, year + 2*time.Hour},
-		"a torn file":   {`{"boot`, year + 2*time.Hour},
-	} {
-		m, rec, _ := oneAwake(t)
-		wall, boot := rec.UsedAt, time.Hour
-		read := func() (time.Time, time.Duration) { return wall, boot }
-		m.clock = m.newClock(read)
-		wall, boot = wall.Add(time.Hour), boot+time.Hour
-		m.clock.Keep()
-		if tt.spoil != "" {
-			must(t, os.WriteFile(filepath.Join(m.opt.Run, "clock"), []byte(tt.spoil), 0o600))
-		}
-		wall, boot = wall.Add(time.Hour+year), boot+time.Hour // down for an hour
-		for range 2 {
-			m.clock = m.newClock(read) // the next chatd
-			m.clock.Begin()
-			if idle := wall.Sub(m.lastUsed(rec)); idle != tt.want {
-				t.Errorf("%s: idle for %s, want %s", name, idle, tt.want)
-			}
-		}
-	}
+	expect.True(t, <-got == s, "the call has another session")
 }
 
 // TestUnusedAtStart: a chat that looks unused for too long from the first look on, as after a boot
@@ -166,7 +117,7 @@ func TestClockSetWhileDown(t *testing.T) {
 // was not unused.
 func TestUnusedAtStart(t *testing.T) {
 	m, rec, _ := oneAwake(t)
-	m.chats.sessions.Delete(rec.ID)
+	m.chats.awake.Delete(rec.ID)
 	m.opt.Profiles[chat.DefaultProfile] = chat.Profile{
 		Name: chat.DefaultProfile, ReapAfter: chat.Duration(30 * 24 * time.Hour)}
 	unused := func(used time.Time) time.Time { return used.Add(-365 * 24 * time.Hour) }
@@ -205,12 +156,10 @@ func TestClockSet(t *testing.T) {
 	wall, boot = wall.Add(time.Hour), boot+time.Hour
 	for _, step := range []time.Duration{0, 365 * 24 * time.Hour, -365 * 24 * time.Hour} {
 		wall = wall.Add(step)
-		if idle := wall.Sub(m.lastUsed(rec)); idle != time.Hour {
-			t.Errorf("after a step of %s a caller sees it idle for %s", step, idle)
-		}
+		expect.Equal(t, wall.Sub(m.lastUsed(rec)), time.Hour,
+			"after a step of %s a caller sees it idle for", step)
 		wall = wall.Add(step)
-		if idle := wall.Sub(m.awakeChats()[0].Used); idle != time.Hour {
-			t.Errorf("after a step of %s a look sees it idle for %s", step, idle)
-		}
+		expect.Equal(t, wall.Sub(m.awakeChats()[0].Used), time.Hour,
+			"after a step of %s a look sees it idle for", step)
 	}
 }

@@ -10,23 +10,15 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
 	"github.com/chatd/chatd/provision/exposure"
-	"github.com/chatd/chatd/provision/layers"
-	"github.com/chatd/chatd/provision/pending"
 	"github.com/chatd/chatd/provision/policy"
-	"github.com/chatd/chatd/provision/secrets"
 	"github.com/chatd/chatd/provision/view"
 )
 
 // mounts plans what sessions and file tools see of the host.
 type mounts struct {
-	base
-	fileMax  int64
-	profiles map[string]chat.Profile
-	views    *view.Planner
-	layers   *layers.Set
-	policy   *policy.InForce
-	disk     *disk
-	secrets  *secrets.Secrets
+	*chats
+	views *view.Planner
+	disk  *disk
 }
 
 // viewer returns the chat as package view knows it.
@@ -37,7 +29,7 @@ func (mt *mounts) viewer(rec subject) view.Chat {
 		Tmp: filepath.Join(mt.dirs.Tmp, rec.ID.User()), VarTmp: filepath.Join(mt.dirs.VarTmp, rec.ID.User()),
 		Dir: mt.dirs.sessionDir(rec.ID, rec.UID), Network: mt.layers.Network(p),
 		Denied:  mt.policy.Closed(rec.rules()),
-		Secrets: mt.secrets.Vars(rec.ID, rec.profile.Secrets), OwnTrust: len(rec.profile.Secrets) > 0,
+		Secrets: mt.secrets.vars(rec), OwnTrust: len(rec.profile.Secrets) > 0,
 	}
 }
 
@@ -71,7 +63,7 @@ func (mt *mounts) look(p chat.Profile) (all []chat.Exposed, notes []string, err 
 
 // check checks the view of every profile before the first session is started.
 func (mt *mounts) check() error {
-	for name, p := range mt.profiles {
+	for name, p := range mt.opt.Profiles {
 		_, notes, err := mt.look(p)
 		if err != nil {
 			return fmt.Errorf("cannot use profile %s: %w", name, err)
@@ -95,15 +87,6 @@ func seen(s *liveSession) map[string]string {
 			fmt.Sprintf("%s at %s %s", chat.QuotePath(e.Source), chat.QuotePath(e.Target), e.Mode))
 	}
 	return map[string]string{"exposed": strings.Join(all, " "), "paths": fmt.Sprint(len(s.Exposed))}
-}
-
-// fingerprint is what a session of the chat would keep from start to end.
-func (mt *mounts) fingerprint(c subject) map[string]string {
-	return pending.Fingerprint(c.Record, c.profile, mt.secrets.Vars(c.ID, c.profile.Secrets))
-}
-
-func (mt *mounts) side(c subject) pending.Side {
-	return pending.Side{Profile: c.profile, Fingerprint: mt.fingerprint(c)}
 }
 
 // layersOf returns the layers of a chat: the probe's results for this host and
@@ -155,7 +138,7 @@ func (mt *mounts) toolPlan(rec subject) (may plan.FileTool, err error) {
 // grants, as far as the view shows them.
 func (mt *mounts) toolGrants(rec subject) plan.FileTool {
 	may := view.FileTool(rec.profile, rec.home)
-	may.MaxBytes = cmp.Or(mt.fileMax, defaultFileMax)
+	may.MaxBytes = cmp.Or(mt.opt.FileMax, defaultFileMax)
 	return may
 }
 
@@ -166,13 +149,13 @@ func (mt *mounts) sharedTrees(profile string) []chat.Exposed {
 		return nil
 	}
 	trees := policy.SystemTrees()
-	all, _, err := mt.look(mt.profiles[profile])
+	all, _, err := mt.look(mt.opt.Profiles[profile])
 	if err != nil {
 		mt.log.Warn("what a profile exposes cannot be looked at; its file rules are not counted there",
 			"profile", profile, "why", err)
 	}
 	for _, e := range all {
-		if e.Mode == chat.ReadOnly && !exposure.Writable(mt.profiles, e.Source) {
+		if e.Mode == chat.ReadOnly && !exposure.Writable(mt.opt.Profiles, e.Source) {
 			trees = append(trees, e)
 		}
 	}

@@ -21,12 +21,20 @@ func (m *Manager) Wake(ctx context.Context, id chat.ID) (chat.Chat, error) {
 	defer unlock()
 	st := m.starts.New()
 	defer st.End()
-	s, err := m.life.wakeLocked(ctx, c, st)
-	if err == nil {
-		m.chats.touch(id)
-		err = m.entrance.thaw(ctx, c, s, "a caller asked for it")
-	}
+	_, err = m.wakeToUse(ctx, c, st, "a caller asked for it")
 	return m.shown(ctx, c, err)
+}
+
+// wakeToUse is wakeLocked for a use of the chat, which thaws it.
+func (l *life) wakeToUse(
+	ctx context.Context, c subject, st *admission.Start, why string,
+) (*liveSession, error) {
+	s, err := l.wakeLocked(ctx, c, st)
+	if err != nil {
+		return nil, err
+	}
+	l.chats.touch(c.ID) // the wake may have taken long
+	return s, l.thaw(ctx, c, s, why)
 }
 
 // wakeLocked wakes a ready chat; the caller holds its lock.
@@ -85,8 +93,8 @@ func (m *Manager) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 		return chat.Chat{}, err
 	}
 	defer unlock()
-	if m.chats.session(id) != nil || m.sessions.hasTraces(id) {
-		err = m.sessions.sleep(ctx, c, "")
+	if m.chats.session(id) != nil || m.hasTraces(id) {
+		err = m.sleep(ctx, c, "")
 	}
 	return m.shown(ctx, c, err)
 }
@@ -125,7 +133,7 @@ func (ss *sessions) keepTerminal(ctx context.Context, id chat.ID) {
 // freshPrograms updates the PATH of every profile for a wake or a run, if the host's programs
 // changed. It sees a program that was installed after chatd's start. On failure the old PATH stays.
 func (l *life) freshPrograms() {
-	l.trail.Report("the commands in PATH", l.programs.Link(l.profiles))
+	l.trail.Report("the commands in PATH", l.programs.Link(l.opt.Profiles))
 }
 
 // watch waits for the session's end and cleans up after it: when the shell
@@ -137,13 +145,12 @@ func (ss *sessions) watch(s *liveSession) {
 		return // closed: another goroutine ends the session or leaves it running
 	}
 	ctx := context.Background()
-	unlock, err := ss.chats.locks.Lock(ctx, s.Chat)
+	rec, unlock, err := ss.chats.lockChat(ctx, s.Chat)
 	if err != nil {
 		return
 	}
 	defer unlock()
-	rec, err := ss.chats.get(s.Chat)
-	if err != nil || ss.chats.session(s.Chat) != s {
+	if ss.chats.session(s.Chat) != s {
 		return
 	}
 	why := "the session ended by itself"
@@ -151,12 +158,8 @@ func (ss *sessions) watch(s *liveSession) {
 		why = *ended
 	}
 	ss.logs.Say(s.Chat, why)
-	why = strings.Join(append(ss.limits.Look(rec.Record, rec.profile.Limits, &s.limits), why), "; ")
+	why = strings.Join(append(ss.metLimits(rec, s), why), "; ")
 	ss.log.Info("a session ended", "chat", s.Chat, "why", why)
-	if err := ss.trail.Write(ctx, rec.Record, "sleep", "done", map[string]string{"why": why}); err != nil {
-		ss.log.Error("cannot audit the end of a session", "chat", s.Chat, "error", err)
-	}
-	if err := ss.awakeSteps().backwards(ctx, ss.log, "sleep", rec); err != nil {
-		ss.trail.SetFinding("session "+string(s.Chat), err)
-	}
+	ss.trail.Note(ctx, rec.Record, "sleep", map[string]string{"why": why}, nil)
+	ss.trail.Report("session "+string(s.Chat), ss.awakeSteps().backwards(ctx, ss.log, "sleep", rec))
 }

@@ -18,35 +18,37 @@ type Locks struct {
 type lock struct {
 	held  chan struct{}
 	users int
-	// wanted is closed when a second caller comes; waits says that it is.
-	wanted chan struct{}
-	waits  bool
+	// wanted ends when a second caller comes; want ends it.
+	wanted context.Context
+	want   context.CancelCauseFunc
 	// why is what its holder does for so long that nobody shall wait; nil is nothing.
 	why error
 }
 
-func newLock() *lock {
-	return &lock{held: make(chan struct{}, 1), wanted: make(chan struct{})}
+// add makes the lock of a chat for its first caller. Its own caller holds mu.
+func (k *Locks) add(id chat.ID) *lock {
+	if k.locks == nil {
+		k.locks = map[chat.ID]*lock{}
+	}
+	l := &lock{held: make(chan struct{}, 1), users: 1}
+	l.wanted, l.want = context.WithCancelCause(context.Background())
+	k.locks[id] = l
+	return l
 }
 
 // Lock waits for the chat's lock or for the end of ctx; unlock releases the lock.
 func (k *Locks) Lock(ctx context.Context, id chat.ID) (unlock func(), err error) {
 	k.mu.Lock()
-	if k.locks == nil {
-		k.locks = map[chat.ID]*lock{}
-	}
 	l := k.locks[id]
-	if l == nil {
-		l = newLock()
-		k.locks[id] = l
-	}
-	if l.why != nil {
+	switch {
+	case l == nil:
+		l = k.add(id)
+	case l.why != nil:
 		defer k.mu.Unlock()
 		return nil, l.why
-	}
-	if l.users++; l.users > 1 && !l.waits {
-		l.waits = true
-		close(l.wanted)
+	default:
+		l.users++
+		l.want(ErrWanted)
 	}
 	k.mu.Unlock()
 	select {
@@ -65,13 +67,8 @@ func (k *Locks) TryLock(id chat.ID) (unlock func(), free bool) {
 	if k.locks[id] != nil {
 		return nil, false
 	}
-	if k.locks == nil {
-		k.locks = map[chat.ID]*lock{}
-	}
-	l := newLock()
-	l.users = 1
+	l := k.add(id)
 	l.held <- struct{}{}
-	k.locks[id] = l
 	return func() { k.release(id, l) }, true
 }
 
@@ -109,12 +106,6 @@ func (k *Locks) UntilWanted(ctx context.Context, id chat.ID) (context.Context, c
 	wanted := k.locks[id].wanted
 	k.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-wanted:
-			cancel(ErrWanted)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+	stop := context.AfterFunc(wanted, func() { cancel(context.Cause(wanted)) })
+	return ctx, func() { stop(); cancel(nil) }
 }

@@ -2,20 +2,17 @@ package admission
 
 import (
 	"errors"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"testing"
 	"time"
 )
 
 func TestLocks(t *testing.T) {
 	var k Locks
-	unlock, err := k.Lock(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := must.Get(k.Lock(t.Context(), "a"))(t)
 	other, err := k.Lock(t.Context(), "b")
-	if err != nil {
-		t.Fatal("two chats wait for each other")
-	}
+	must.True(t, err == nil, "two chats wait for each other")
 	other()
 	got := make(chan struct{})
 	go func() {
@@ -47,9 +44,7 @@ func TestLocks(t *testing.T) {
 func TestOccupied(t *testing.T) {
 	var k Locks
 	unlock, err := k.Lock(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	waiting := make(chan error)
 	go func() { // who waits already goes on waiting
 		unlock, err := k.Lock(t.Context(), "a")
@@ -74,15 +69,9 @@ func TestOccupied(t *testing.T) {
 		unlock()
 	}
 	unlock()
-	if err := <-waiting; err != nil {
-		t.Errorf("who waited: %v", err)
-	}
+	expect.Equal(t, <-waiting, nil, "who waited")
 	unlock, err = k.Lock(t.Context(), "a")
-	if err != nil {
-		t.Fatalf("afterwards: %v", err)
-	}
+	must.True(t, err == nil, "afterwards: %v", err)
 	unlock()
-	if len(k.locks) > 0 {
-		t.Errorf("there are %d locks", len(k.locks))
-	}
+	expect.True(t, len(k.locks) <= 0, "there are %d locks", len(k.locks))
 }

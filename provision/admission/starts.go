@@ -13,10 +13,11 @@ import (
 
 // Starts lets something new begin.
 type Starts struct {
+	// Again receives what [Starts.LookAgain] requests.
+	Again  chan struct{}
 	layers *layers.Set
 	rules  *packetrules.Rules
 	slots  *quota.Limiter
-	again  chan struct{}
 }
 
 // startHold is how long one start may occupy its slot. A start that takes longer is waiting for
@@ -26,7 +27,7 @@ const startHold = 3 * time.Second
 // NewStarts returns a Starts with slots for so many simultaneous starts.
 func NewStarts(set *layers.Set, rules *packetrules.Rules, slots int) *Starts {
 	return &Starts{
-		layers: set, rules: rules, slots: quota.NewLimiter(slots, startHold), again: make(chan struct{}, 1),
+		layers: set, rules: rules, slots: quota.NewLimiter(slots, startHold), Again: make(chan struct{}, 1),
 	}
 }
 
@@ -45,13 +46,10 @@ func (s *Starts) MayBegin(ctx context.Context) error {
 // LookAgain requests another probe, for layers that the last one could not try.
 func (s *Starts) LookAgain() {
 	select {
-	case s.again <- struct{}{}:
+	case s.Again <- struct{}{}:
 	default:
 	}
 }
-
-// Again receives what [Starts.LookAgain] requests.
-func (s *Starts) Again() <-chan struct{} { return s.again }
 
 // Start is the permission to begin something in a chat. A verb asks for it once, however many of
 // its acts need it.

@@ -9,9 +9,10 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// RefusedCreate audits a create that was refused before anything was made.
-func (t *Trail) RefusedCreate(caller chat.Caller, detail map[string]string) error {
-	return t.store.Audit(state.Event{Action: "create", Outcome: "denied", Caller: caller, Detail: detail})
+// RefusedCreate audits a create that was refused before anything was made, and returns why too.
+func (t *Trail) RefusedCreate(caller chat.Caller, d Detail, why error) error {
+	event := state.Event{Action: "create", Outcome: "denied", Caller: caller, Detail: d}
+	return errors.Join(t.store.Audit(event), why)
 }
 
 // Refused audits an act that the rule does not admit.
@@ -64,12 +65,12 @@ func (t *Trail) DeniedTool(ctx context.Context, rec state.Record, action, tool s
 }
 
 // DeniedTo audits an act of the chat itself that its policy denied. An error is only logged.
-func (t *Trail) DeniedTo(ctx context.Context, id chat.ID, action string, detail map[string]string) {
+func (t *Trail) DeniedTo(ctx context.Context, id chat.ID, action string, d Detail) {
 	rec, err := t.store.Get(id)
 	if err != nil {
 		return // reaped meanwhile
 	}
-	if err := t.Write(ctx, rec, action, "denied", detail); err != nil {
+	if err := t.Write(ctx, rec, action, "denied", d); err != nil {
 		t.log.Error("cannot audit what was denied", "action", action, "chat", id, "error", err)
 	}
 }

@@ -8,23 +8,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// SetFinding records what reconcile could not mend, by its subject. doctor shows the finding
-// until clearFinding removes it.
-func (t *Trail) SetFinding(about string, err error) {
-	t.log.Error("cannot put right", "about", about, "error", err)
-	t.findings.Store(about, err.Error())
-}
-
-// ClearFinding removes the finding about a subject that was mended.
-func (t *Trail) ClearFinding(about string) { t.findings.Delete(about) }
-
-// Report sets the finding about one subject, or clears it where err is nil.
+// Report records what reconcile could not mend, by its subject, or by nil that it is mended. doctor
+// shows the finding until then.
 func (t *Trail) Report(about string, err error) {
 	if err == nil {
-		t.ClearFinding(about)
+		t.findings.Delete(about)
 		return
 	}
-	t.SetFinding(about, err)
+	t.log.Error("cannot put right", "about", about, "error", err)
+	t.findings.Store(about, err.Error())
 }
 
 // Findings are the lasting faults, each with its subject.

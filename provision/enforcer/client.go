@@ -26,10 +26,9 @@ type Options struct {
 	// Unit: the enforcer is systemd's chatd-keeper.service, and Start waits for it. A process that
 	// chatd's own service starts may not mount, and ends with the service.
 	Unit bool
-	// Log may be nil.
-	Log *slog.Logger
+	Log  *slog.Logger
 	// Report is told of an enforcer that was killed because it did not answer, and nil each time that
-	// one answers. It may be nil.
+	// one answers.
 	Report func(error)
 }
 
@@ -45,12 +44,6 @@ type Client struct {
 
 // New returns a client. It does nothing before its methods are called.
 func New(opt Options) *Client {
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
-	if opt.Report == nil {
-		opt.Report = func(error) {}
-	}
 	return &Client{
 		opt: opt, starting: make(chan struct{}, 1), started: make(chan struct{}, 1),
 		refused: refusals{now: time.Now, chats: map[chat.ID]*refusedOf{}},
@@ -78,25 +71,22 @@ type Rules struct {
 // ApplyRules makes the enforcer apply the rules in a session, or replace those that it has. If a worker
 // of the enforcer ends meanwhile, ApplyRules asks the next one. It asks only once more: the order may
 // have ended the first worker.
-func (c *Client) ApplyRules(ctx context.Context, s Session, r Rules) error {
-	err := c.applyRules(ctx, s, r)
-	if errors.Is(err, ErrEnded) {
-		err = c.applyRules(ctx, s, r)
-	}
-	return err
-}
-
-func (c *Client) applyRules(ctx context.Context, s Session, r Rules) error {
-	if err := c.Start(ctx); err != nil {
-		return err
-	}
+func (c *Client) ApplyRules(ctx context.Context, s Session, r Rules) (err error) {
 	order := s.order(orders.Apply)
 	order.UID, order.Home, order.Agent, order.Rules = r.UID, r.Home, r.Agent, r.Compiled
-	began := time.Now()
-	a, err := c.ask(ctx, order)
-	if err == nil {
-		c.opt.Log.Debug("file rules", "chat", s.Chat, "masks", a.Masks, "read_only", a.ReadOnly,
-			"exceptions", a.Exceptions, "looked", a.Looked, "took", time.Since(began))
+	for range 2 {
+		if err = c.Start(ctx); err != nil {
+			return err
+		}
+		began := time.Now()
+		var a orders.Answer
+		if a, err = c.ask(ctx, order); err == nil {
+			c.opt.Log.Debug("file rules", "chat", s.Chat, "masks", a.Masks, "read_only", a.ReadOnly,
+				"exceptions", a.Exceptions, "looked", a.Looked, "took", time.Since(began))
+		}
+		if !errors.Is(err, ErrEnded) {
+			break
+		}
 	}
 	return err
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var someSession = Session{Chat: "00000000000000aa", PID: 7, Start: 8}
@@ -36,12 +38,10 @@ func TestAnswers(t *testing.T) {
 			dir := t.TempDir()
 			answers(t, dir, with(tt.answer))
 			a, err := of(dir).probe(t.Context(), someSession)
-			if !says(err, tt.want) || err == nil && a.Masks != 3 {
-				t.Errorf("%+v, %v, want %q", a, err, tt.want)
-			}
-			if errors.Is(err, ErrEnded) != tt.ended {
-				t.Errorf("%v: want an enforcer that ended: %t", err, tt.ended)
-			}
+			expect.True(t, says(err, tt.want) && (err != nil || a.Masks == 3),
+				"%+v, %v, want %q", a, err, tt.want)
+			expect.True(t, errors.Is(err, ErrEnded) == tt.ended,
+				"%v: want an enforcer that ended: %t", err, tt.ended)
 		})
 	}
 }
@@ -56,9 +56,9 @@ func TestOrders(t *testing.T) {
 	})
 	c := of(dir)
 	rules := Rules{UID: 5, Home: "/h", Agent: "a", Compiled: []byte("{}")}
-	must(t, c.ApplyRules(t.Context(), someSession, rules))
+	must.Do(t, c.ApplyRules(t.Context(), someSession, rules))
 	by, err := c.Why(t.Context(), someSession, "/h/x")
-	if must(t, err, c.Drop(t.Context(), someSession.Chat)); by != "/h" {
+	if must.Do(t, err, c.Drop(t.Context(), someSession.Chat)); by != "/h" {
 		t.Errorf("the denied name is %q", by)
 	}
 	session := `"chat":"00000000000000aa","pid":7,"start":8`
@@ -69,9 +69,8 @@ func TestOrders(t *testing.T) {
 		`{"verb":"why",` + session + `,"path":"L2gveA=="}`,
 		`{"verb":"drop","chat":"00000000000000aa"}`,
 	} {
-		if got, err := json.Marshal(<-sent); err != nil || string(got) != want {
-			t.Errorf("the order is %s, %v, want %s", got, err, want)
-		}
+		got, err := json.Marshal(<-sent)
+		expect.True(t, err == nil && string(got) == want, "the order is %s, %v, want %s", got, err, want)
 	}
 }
 
@@ -103,9 +102,8 @@ func TestAskedAgain(t *testing.T) {
 			} else {
 				_, err = c.probe(t.Context(), someSession)
 			}
-			if errors.Is(err, ErrEnded) != (lost >= max) || err != nil && lost < max {
-				t.Errorf("%s with %d answers lost: %v", verb, lost, err)
-			}
+			expect.True(t, errors.Is(err, ErrEnded) == (lost >= max) && (err == nil || lost >= max),
+				"%s with %d answers lost: %v", verb, lost, err)
 			if n := f.asked(verb); n != min(lost+1, max) {
 				t.Errorf("%s with %d answers lost: asked %d times of %d", verb, lost, n, max)
 			}
@@ -118,10 +116,9 @@ func TestAskedAgain(t *testing.T) {
 func TestDropMeetsTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	for _, none := range []string{dir, filepath.Join(dir, "none")} {
-		must(t, of(none).Drop(t.Context(), someSession.Chat))
+		must.Do(t, of(none).Drop(t.Context(), someSession.Chat))
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, orders.Socket))
-	must(t, err)
+	l := must.Get(net.Listen("unix", filepath.Join(dir, orders.Socket)))(t)
 	defer l.Close()
 	go func() {
 		for {
@@ -134,11 +131,10 @@ func TestDropMeetsTheEnd(t *testing.T) {
 		}
 	}()
 	for range 100 {
-		must(t, of(dir).Drop(t.Context(), someSession.Chat))
+		must.Do(t, of(dir).Drop(t.Context(), someSession.Chat))
 	}
-	if _, err := of(dir).Why(t.Context(), someSession, "/x"); !errors.Is(err, ErrEnded) {
-		t.Errorf("another order: %v", err)
-	}
+	_, err := of(dir).Why(t.Context(), someSession, "/x")
+	expect.True(t, errors.Is(err, ErrEnded), "another order: %v", err)
 }
 
 // TestNeverAnswered: a caller that goes away does not wait for an enforcer that hangs.
@@ -175,26 +171,20 @@ func TestLayer(t *testing.T) {
 			"files made later by fanotify" {
 		t.Errorf("with an enforcer: %+v", l)
 	}
-	if !of(dir).Keeps(t.Context(), someSession) {
-		t.Error("an enforcer that answers keeps nothing")
-	}
+	expect.True(t, of(dir).Keeps(t.Context(), someSession), "an enforcer that answers keeps nothing")
 }
 
 // TestLayerOfSilentEnforcer: those who look at many sessions wait once for an enforcer that is
 // stopped: it takes connections and answers none.
 func TestLayerOfSilentEnforcer(t *testing.T) {
 	dir := t.TempDir()
-	l, err := net.Listen("unix", filepath.Join(dir, orders.Socket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", filepath.Join(dir, orders.Socket)))(t)
 	defer l.Close()
-	c := New(Options{Dir: dir})
+	c := client(Options{Dir: dir})
 	for i := range 2 {
 		got := c.Layer(t.Context(), Session{PID: 1}, chat.Layer{State: chat.LayerOn}, 0)
 		unasked := strings.Contains(got.Probe, "it does not answer")
-		if got.State != chat.LayerWeaker || unasked != (i > 0) {
-			t.Errorf("look %d: the layer is %+v", i, got)
-		}
+		expect.True(t, got.State == chat.LayerWeaker && unasked == (i > 0),
+			"look %d: the layer is %+v", i, got)
 	}
 }

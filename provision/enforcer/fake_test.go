@@ -3,10 +3,10 @@ package enforcer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestMain is also the program that the tests start as the enforcer.
@@ -98,8 +99,7 @@ type fake struct {
 // answers makes an enforcer that calls answer with each order, and ends its connection.
 func answers(t *testing.T, dir string, answer func(*net.UnixConn, orders.Order)) *fake {
 	t.Helper()
-	l, err := net.ListenUnix("unix", at(dir, orders.Socket))
-	must(t, err)
+	l := must.Get(net.ListenUnix("unix", at(dir, orders.Socket)))(t)
 	f := &fake{dir: dir, l: l}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -149,7 +149,12 @@ func at(dir, name string) *net.UnixAddr {
 }
 
 // of is a client of the enforcer in dir, which is not to start another.
-func of(dir string) *Client { return New(Options{Dir: dir, Program: "/none"}) }
+func of(dir string) *Client { return client(Options{Dir: dir, Program: "/none"}) }
+
+func client(o Options) *Client {
+	o.Log, o.Report = slog.New(slog.DiscardHandler), func(error) {}
+	return New(o)
+}
 
 // says reports whether err has the text, or is nil where that is empty.
 func says(err error, text string) bool {
@@ -159,20 +164,11 @@ func says(err error, text string) bool {
 	return strings.Contains(err.Error(), text)
 }
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // until waits for what other goroutines or processes do.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is not so that %s", what)
-		}
+		must.True(t, !time.Now().After(end), "it is not so that %s", what)
 	}
 }
 
@@ -181,8 +177,6 @@ func needsRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 	t.Skip("SKIPPED: needs root: the program must be root's")
 }

@@ -24,9 +24,9 @@ import (
 type groups struct {
 	dir string
 
-	mu       sync.Mutex
 	listener *net.UnixListener // nil before the first enforcer answers
-	held     []int             // perm and names; nil if none are held
+	mu       sync.Mutex
+	held     []int // perm and names; nil if none are held
 }
 
 // errNoEnforcer means that no process of an enforcer is there.
@@ -71,26 +71,30 @@ func (g *groups) dial(ctx context.Context) (*net.UnixConn, error) {
 
 // listen gives what is held to the next enforcer. The directory may be another than before.
 func (g *groups) listen() error {
-	name := filepath.Join(g.dir, orders.GroupsSocket)
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot replace the socket of the enforcer's groups: %w", err)
+	if err := g.removeSocket(); err != nil {
+		return err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: g.socket(), Net: "unix"})
 	if err != nil {
 		return fmt.Errorf("cannot hold the enforcer's groups: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
 	err = g.closeListener()
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.listener = l
 	go g.serve(l)
 	return err
 }
 
+func (g *groups) socket() string { return filepath.Join(g.dir, orders.GroupsSocket) }
+
+func (g *groups) removeSocket() error {
+	if err := os.Remove(g.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot remove the socket of the enforcer's groups: %w", err)
+	}
+	return nil
+}
+
 func (g *groups) closeListener() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.listener == nil {
 		return nil
 	}
@@ -124,9 +128,5 @@ func (g *groups) replace(with []int) error {
 
 // close ends the listening and drops the groups.
 func (g *groups) close() error {
-	err := os.Remove(filepath.Join(g.dir, orders.GroupsSocket))
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	return errors.Join(err, g.closeListener(), g.drop())
+	return errors.Join(g.removeSocket(), g.closeListener(), g.drop())
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestGroupsOf tries follow on answers of another enforcer: what cannot be used is an error that
@@ -37,24 +39,20 @@ func TestGroupsOf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			l, err := net.ListenUnix("unix", at(dir, orders.Socket))
-			must(t, err)
+			must.Do(t, err)
 			defer l.Close()
 			go lendOnce(t, l, tt.answer, tt.fds)
 			before := openDescriptors(t)
 			g := &groups{dir: dir}
 			err = g.follow(t.Context())
-			if !says(err, tt.want) {
-				t.Errorf("got %v, want %q", err, tt.want)
-			}
+			expect.True(t, says(err, tt.want), "got %v, want %q", err, tt.want)
 			held, err := takenOver(dir)
-			if err != nil || (len(held) == 2) != (tt.want == "") {
-				t.Errorf("the next enforcer got %v, %v", held, err)
-			}
-			must(t, errors.Join(sys.CloseAll(held), g.close()))
+			expect.True(t, err == nil && (len(held) == 2) == (tt.want == ""),
+				"the next enforcer got %v, %v", held, err)
+			must.Do(t, errors.Join(sys.CloseAll(held), g.close()))
 			socketGone(t, dir)
-			if after := openDescriptors(t); after > before {
-				t.Errorf("%d descriptors, then %d", before, after)
-			}
+			after := openDescriptors(t)
+			expect.True(t, after <= before, "%d descriptors, then %d", before, after)
 		})
 	}
 }
@@ -75,9 +73,7 @@ func takenOver(dir string) ([]int, error) {
 func socketGone(t *testing.T, dir string) {
 	t.Helper()
 	_, err := os.Lstat(filepath.Join(dir, orders.GroupsSocket))
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket is left: %v", err)
-	}
+	expect.Is(t, err, os.ErrNotExist, "the socket is left")
 }
 
 // lendOnce answers one order, with this many descriptors, and ends the connection.
@@ -102,8 +98,7 @@ func lendOnce(t *testing.T, l *net.UnixListener, answer string, fds int) {
 
 // openDescriptors counts those of this process, without the sockets of connections that end.
 func openDescriptors(t *testing.T) (n int) {
-	list, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	list := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	for _, e := range list {
 		to, err := os.Readlink("/proc/self/fd/" + e.Name())
 		if err == nil && !strings.HasPrefix(to, "socket:") {
@@ -122,11 +117,10 @@ func TestFollowEnds(t *testing.T) {
 	for i := range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
-		if err := g.follow(ctx); err == nil {
-			t.Fatal("follow says that the worker ended")
-		}
+		err := g.follow(ctx)
+		must.True(t, err != nil, "follow says that the worker ended")
 	}
-	must(t, g.close())
+	must.Do(t, g.close())
 }
 
 // lend is an enforcer that lends two groups and lives until end is called.
@@ -170,16 +164,14 @@ func TestFollow(t *testing.T) {
 	end()
 	// None can be started: /none is not there.
 	until(t, "Follow has tried to start one", func() bool { return looked.Load() > 1 })
-	if !held(2)() {
-		t.Error("the groups are dropped while a session needs them")
-	}
+	expect.True(t, held(2)(), "the groups are dropped while a session needs them")
 	f, end := lend(t, dir)
 	until(t, "the next one's groups are held", func() bool { return f.asked(orders.Lend) == 1 })
 	needed.Store(false)
 	end()
 	until(t, "the groups are dropped", held(0))
 	f, _ = lend(t, dir)
-	must(t, c.Start(t.Context()))
+	must.Do(t, c.Start(t.Context()))
 	until(t, "those of one that was started are held", func() bool {
 		return f.asked(orders.Lend) == 1 && held(2)()
 	})

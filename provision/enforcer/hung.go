@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -24,14 +25,10 @@ const (
 
 // watch kills an enforcer that does not answer, until ctx ends.
 func (c *Client) watch(ctx context.Context, needed func() bool, every, timeout time.Duration) {
-	for silent := 0; ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(every):
-		}
+	silent := 0
+	chat.Every(ctx, every, func() {
 		if !needed() { // an enforcer that is asked would never be idle
-			continue
+			return
 		}
 		switch err := c.alive(ctx, timeout); {
 		case err == nil:
@@ -40,14 +37,14 @@ func (c *Client) watch(ctx context.Context, needed func() bool, every, timeout t
 		case !errors.Is(err, errSilent):
 			silent = 0 // it has ended, and Follow starts another
 		default:
-			if silent++; silent < maxSilent {
-				continue
+			if silent++; silent == maxSilent {
+				silent = 0
+				err = errors.New("it did not answer, and was killed: " +
+					"opens that it decides wait for a new one")
+				c.opt.Report(errors.Join(err, c.endHung()))
 			}
-			silent = 0
-			err = errors.New("it did not answer, and was killed: opens that it decides wait for a new one")
-			c.opt.Report(errors.Join(err, c.endHung()))
 		}
-	}
+	})
 }
 
 var errSilent = errors.New("it takes orders and answers none")

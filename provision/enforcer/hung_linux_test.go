@@ -12,13 +12,15 @@ import (
 
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ours are the processes of the client's enforcer.
 func ours(t *testing.T, c *Client) []int {
 	t.Helper()
 	all, _, err := sys.PidsOf(0)
-	must(t, err)
+	must.Do(t, err)
 	return slices.DeleteFunc(all, func(pid int) bool { return !c.isOurs(pid) })
 }
 
@@ -26,11 +28,9 @@ func ours(t *testing.T, c *Client) []int {
 // one starts; one of another directory, and one that nobody needs, is left alone.
 func TestStoppedEnforcerIsReplaced(t *testing.T) {
 	c, other := starter(t, t.TempDir(), ""), starter(t, t.TempDir(), "")
-	must(t, c.Start(t.Context()), other.Start(t.Context()))
+	must.Do(t, c.Start(t.Context()), other.Start(t.Context()))
 	was, left := ours(t, c), ours(t, other)
-	if len(was) != 1 || len(left) != 1 {
-		t.Fatalf("the enforcers are %v and %v", was, left)
-	}
+	must.True(t, len(was) == 1 && len(left) == 1, "the enforcers are %v and %v", was, left)
 	reports := make(chan error, 1000)
 	c.opt.Report = func(err error) { reports <- err }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -43,20 +43,18 @@ func TestStoppedEnforcerIsReplaced(t *testing.T) {
 		return n
 	}, time.Millisecond, 100*time.Millisecond)
 	for _, pid := range append(slices.Clone(was), left...) {
-		must(t, unix.Kill(pid, unix.SIGSTOP))
+		must.Do(t, unix.Kill(pid, unix.SIGSTOP))
 	}
 	t.Cleanup(func() { _ = unix.Kill(left[0], unix.SIGCONT) })
 	time.Sleep(300 * time.Millisecond)
-	if now := ours(t, c); !slices.Equal(now, was) {
-		t.Errorf("that nobody needs is replaced: %v, was %v", now, was)
-	}
+	now := ours(t, c)
+	expect.True(t, slices.Equal(now, was), "that nobody needs is replaced: %v, was %v", now, was)
 	<-needed
 	needed <- true
-	if err := <-reports; err == nil {
-		t.Error("one that is stopped answers")
-	}
+	err := <-reports
+	expect.True(t, err != nil, "one that is stopped answers")
 	until(t, "it is gone", func() bool { return len(ours(t, c)) == 0 })
-	must(t, os.Remove(filepath.Join(c.opt.Dir, orders.Socket)), c.Start(t.Context())) // as its holder does
+	must.Do(t, os.Remove(filepath.Join(c.opt.Dir, orders.Socket)), c.Start(t.Context())) // as its holder does
 	until(t, "another one answers", func() bool { return <-reports == nil })
 	if now := ours(t, other); !slices.Equal(now, left) {
 		t.Errorf("the other's is %v, was %v", now, left)

@@ -1,7 +1,6 @@
 package enforcer
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +8,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestMasks: the sources of masks lie beside the enforcer's directory, where the enforcer looks for
@@ -17,30 +18,27 @@ func TestMasks(t *testing.T) {
 	needsRoot(t)
 	run := t.TempDir()
 	c := of(filepath.Join(run, "keeper"))
-	must(t, c.MakeMasks(), c.MakeMasks())
+	must.Do(t, c.MakeMasks(), c.MakeMasks())
 	if fi, err := os.Stat(c.masksDir()); err != nil || fi.Mode().Perm() != 0o711 {
 		t.Errorf("bubblewrap, as the chat, cannot pass: %v, %v", fi, err)
 	}
 	for _, name := range []string{orders.ClosedFile, orders.ClosedDirectory} {
 		fi, err := os.Stat(filepath.Join(run, orders.StartMasks, name))
-		if err != nil || fi.Mode().Perm() != 0 || fi.IsDir() != (name == orders.ClosedDirectory) {
-			t.Errorf("%s: %v, %v", name, fi, err)
-		}
+		expect.True(t, err == nil && fi.Mode().Perm() == 0 && fi.IsDir() == (name == orders.ClosedDirectory),
+			"%s: %v, %v", name, fi, err)
 	}
 	_, err := of("/none/keeper").probe(t.Context(), Session{})
-	if !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("without an enforcer: %v", err)
-	}
+	expect.Is(t, err, chat.ErrUnsupported, "without an enforcer")
 }
 
 // TestMaskedPaths: bubblewrap masks files and directories that are there, reached by no link, which
 // hide no mount and which no session can write to.
 func TestMaskedPaths(t *testing.T) {
 	home, host := t.TempDir(), t.TempDir()
-	must(t, os.Mkdir(host+"/secret", 0o700), os.Symlink("secret", host+"/way"),
+	must.Do(t, os.Mkdir(host+"/secret", 0o700), os.Symlink("secret", host+"/way"),
 		os.Symlink("x", host+"/link"))
 	for _, file := range []string{home + "/key", host + "/secret/y", host + "/x"} {
-		must(t, os.WriteFile(file, nil, 0o600))
+		must.Do(t, os.WriteFile(file, nil, 0o600))
 	}
 	v := plan.View{Home: home, Exposed: []chat.Exposed{
 		{Source: host, Target: "/data", Mode: chat.ReadOnly},

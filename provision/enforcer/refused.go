@@ -54,18 +54,14 @@ type Refusal struct {
 // that. It does not ask while needed reports that no session has rules: the enforcer ends once no
 // client asks.
 func (c *Client) FollowRefused(ctx context.Context, needed func() bool, line func(Refusal)) {
-	tick := time.NewTicker(refusedLook)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
+	look := func() {
 		if needed() {
 			c.TakeRefused(context.WithoutCancel(ctx), line)
 		}
 		c.sumRefused(ctx.Err() != nil, line)
 	}
+	chat.Every(ctx, refusedLook, look)
+	look()
 }
 
 // TakeRefused asks the enforcer for the opens that it refused since the last call. It calls line

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // refuser answers each order with the next of these counts, and says that there are more.
@@ -59,19 +60,14 @@ func TestTakeRefused(t *testing.T) {
 		c.sumRefused(last, func(r Refusal) { sums[r.Chat] = r.Times })
 		return sums
 	}
-	if lines[loud] != refusedBurst || lines[calm] != 2 {
-		t.Errorf("lines: %v", lines)
-	}
-	if got := sum(false); got[loud] != 100+2*(35-refusedBurst) || len(got) != 1 {
-		t.Errorf("sums: %v", got)
-	}
+	expect.True(t, lines[loud] == refusedBurst && lines[calm] == 2, "lines: %v", lines)
+	got := sum(false)
+	expect.True(t, got[loud] == 100+2*(35-refusedBurst) && len(got) == 1, "sums: %v", got)
 	if got := sum(true); len(got) != 0 {
 		t.Errorf("told twice: %v", got)
 	}
 	over := func(r Refusal) {
-		if !r.Unsaid {
-			t.Error("a line over the allowance")
-		}
+		expect.True(t, r.Unsaid, "a line over the allowance")
 	}
 	c.refused.take(manyRefused(loud, 1, 4), over)
 	if got := sum(false); len(got) != 0 {
@@ -109,9 +105,8 @@ func TestFollowRefused(t *testing.T) {
 					lines[r.Path] += r.Times
 				}
 			})
-			if len(lines) != want || want > 0 && lines[""] != 2 {
-				t.Errorf("%d lines, want %d: %v", len(lines), want, lines)
-			}
+			expect.True(t, len(lines) == want && (want <= 0 || lines[""] == 2),
+				"%d lines, want %d: %v", len(lines), want, lines)
 		})
 	}
 }
@@ -138,7 +133,5 @@ func TestRefusedOfSilentEnforcer(t *testing.T) {
 		all.Go(func() { c.TakeRefused(t.Context(), func(Refusal) { t.Error("a line") }) })
 	}
 	all.Wait()
-	if n := f.asked(orders.Refused); n != 1 {
-		t.Errorf("it was asked %d times", n)
-	}
+	expect.Equal(t, f.asked(orders.Refused), 1, "it was asked")
 }

@@ -38,30 +38,34 @@ func (c *Client) startOnce(ctx context.Context) error {
 	if c.answers(ctx) {
 		return nil
 	}
+	var ended <-chan struct{} // never, if the enforcer is a unit
+	var late <-chan time.Time // only then
+	var err error
 	if c.opt.Unit {
-		return c.awaitUnit(ctx)
-	}
-	ended, err := c.run()
-	if err != nil {
+		late = time.After(unitTimeout)
+	} else if ended, err = c.run(); err != nil {
 		return err
 	}
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	for pause := time.Millisecond; err == nil; pause = min(2*pause, 50*time.Millisecond) {
 		select {
-		case <-ended:
-			if c.answers(ctx) { // another enforcer was started simultaneously
-				return nil
-			}
-			said := lastWords(c.logFile())
-			return cannotStart(fmt.Errorf("it ended: %s: %w", said, chat.ErrUnsupported))
+		case <-ended: // or another enforcer was started simultaneously
+			err = cannotStart(fmt.Errorf("it ended: %s: %w", lastWords(c.logFile()), chat.ErrUnsupported))
+		case <-late:
+			err = fmt.Errorf("cannot keep file rules: chatd-keeper.service does not answer: "+
+				"systemctl start chatd-keeper: %w", chat.ErrUnsupported)
 		case <-ctx.Done():
-			return errWaiting(ctx)
+			err = errWaiting(ctx)
 		case <-time.After(pause):
 		}
 		if c.answers(ctx) {
 			return nil
 		}
 	}
+	return err
 }
+
+// unitTimeout is how long the answer of systemd's unit is waited for.
+const unitTimeout = 5 * time.Second
 
 func (c *Client) answers(ctx context.Context) bool {
 	_, err := c.probe(ctx, Session{})
@@ -97,22 +101,6 @@ func (c *Client) run() (ended <-chan struct{}, err error) {
 }
 
 func (c *Client) logFile() string { return filepath.Join(c.opt.Dir, "log") }
-
-// awaitUnit waits for systemd's unit.
-func (c *Client) awaitUnit(ctx context.Context) error {
-	for range 100 {
-		if c.answers(ctx) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errWaiting(ctx)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("cannot keep file rules: chatd-keeper.service does not answer: "+
-		"systemctl start chatd-keeper: %w", chat.ErrUnsupported)
-}
 
 func cannotStart(err error) error {
 	return fmt.Errorf("cannot start the enforcer of file rules: %w", err)

@@ -13,21 +13,22 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/orders"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestOnlyRootsProgramIsStarted: no enforcer is started that anybody but root could have written.
 // The error says what was expected, and nothing is made before.
 func TestOnlyRootsProgramIsStarted(t *testing.T) {
 	file, dir := filepath.Join(t.TempDir(), "program"), filepath.Join(t.TempDir(), "run", "keeper")
-	must(t, os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o757))
+	must.Do(t, os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o757))
 	for program, want := range map[string]string{
 		file: "may write to it", filepath.Dir(file): "want a file that may be executed",
 		file + "-none": "no such file", "": "no such file",
 	} {
-		err := New(Options{Dir: dir, Program: program}).Start(t.Context())
-		if !errors.Is(err, chat.ErrUnsupported) || !says(err, want) {
-			t.Errorf("%q is started: %v, want %q", program, err, want)
-		}
+		err := client(Options{Dir: dir, Program: program}).Start(t.Context())
+		expect.True(t, errors.Is(err, chat.ErrUnsupported) && says(err, want),
+			"%q is started: %v, want %q", program, err, want)
 		if _, err := os.Stat(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%q: the run directory: %v, want none", program, err)
 		}
@@ -38,12 +39,11 @@ func TestOnlyRootsProgramIsStarted(t *testing.T) {
 func starter(t *testing.T, dir, how string) *Client {
 	t.Helper()
 	needsRoot(t)
-	self, err := os.Executable()
-	must(t, err)
+	self := must.Get(os.Executable())(t)
 	if how != "" {
-		must(t, os.WriteFile(filepath.Join(dir, "how"), []byte(how), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dir, "how"), []byte(how), 0o600))
 	}
-	c := New(Options{Dir: dir, Program: self})
+	c := client(Options{Dir: dir, Program: self})
 	t.Cleanup(func() {
 		_ = os.Remove(filepath.Join(dir, "how"))
 		_ = c.Drop(context.Background(), someSession.Chat)
@@ -63,9 +63,7 @@ func TestSimultaneousStarts(t *testing.T) {
 		}
 	}
 	for range 3 * len(clients) {
-		if err := <-started; err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, <-started)
 	}
 	if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("its directory: %v, %v", fi.Mode(), err)
@@ -76,9 +74,8 @@ func TestSimultaneousStarts(t *testing.T) {
 // waited for as long as the caller does, and by others no longer than they do.
 func TestStartFails(t *testing.T) {
 	err := starter(t, t.TempDir(), "ends").Start(t.Context())
-	if !errors.Is(err, chat.ErrUnsupported) || !says(err, `it ended: "it cannot go on`) {
-		t.Errorf("a program that ends: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrUnsupported) && says(err, `it ended: "it cannot go on`),
+		"a program that ends: %v", err)
 	dir := t.TempDir()
 	c := starter(t, dir, "waits")
 	gone := errors.New("the caller is gone")
@@ -92,9 +89,7 @@ func TestStartFails(t *testing.T) {
 	short, end := context.WithCancel(t.Context())
 	end()
 	for range 10 { // each might take the first's place
-		if err := c.Start(short); !errors.Is(err, context.Canceled) {
-			t.Errorf("one that waits behind another: %v", err)
-		}
+		expect.Is(t, c.Start(short), context.Canceled, "one that waits behind another")
 	}
 	select {
 	case err := <-first:
@@ -112,20 +107,18 @@ func TestStartsAgain(t *testing.T) {
 	dir := t.TempDir()
 	c := starter(t, dir, "")
 	for range 3 {
-		must(t, c.Start(t.Context()), c.Drop(t.Context(), someSession.Chat))
-		must(t, os.Remove(filepath.Join(dir, orders.Socket)))
+		must.Do(t, c.Start(t.Context()), c.Drop(t.Context(), someSession.Chat))
+		must.Do(t, os.Remove(filepath.Join(dir, orders.Socket)))
 	}
 }
 
 // TestStartAwaitsUnit: with systemd no program is started, and the unit's answer is waited for.
 func TestStartAwaitsUnit(t *testing.T) {
 	dir := t.TempDir()
-	c := New(Options{Dir: dir, Program: "/none", Unit: true})
+	c := client(Options{Dir: dir, Program: "/none", Unit: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.Start(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that is gone: %v", err)
-	}
+	expect.Is(t, c.Start(ctx), context.Canceled, "a caller that is gone")
 	started := make(chan error)
 	go func() { started <- c.Start(t.Context()) }()
 	const maxAsks = 5 // more than one Probe asks

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestSlots: a chat has maxTools calls, one more waits for the end of one, and another chat
@@ -16,9 +18,7 @@ func TestSlots(t *testing.T) {
 	var calls Calls
 	begin := func(id chat.ID) (done func()) {
 		_, done, err := calls.Begin(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return done
 	}
 	var all []func()
@@ -28,40 +28,29 @@ func TestSlots(t *testing.T) {
 	begin("b")()
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, _, err := calls.Begin(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one call too many: %v", err)
-	}
+	_, _, err := calls.Begin(short, "a")
+	expect.True(t, errors.Is(err, context.DeadlineExceeded), "one call too many: %v", err)
 	all[0]()
 	all[0] = begin("a")
-	if !calls.UnderWay("a") || calls.UnderWay("b") {
-		t.Error("a has calls under way, b has none")
-	}
+	expect.True(t, calls.UnderWay("a") && !calls.UnderWay("b"), "a has calls under way, b has none")
 	for _, done := range all {
 		done()
 	}
-	if calls.UnderWay("a") || len(calls.chats) != 0 {
-		t.Errorf("calls are left: %v", calls.chats)
-	}
+	expect.True(t, !calls.UnderWay("a") && len(calls.chats) == 0, "calls are left: %v", calls.chats)
 }
 
 // TestCut: a reap cancels the running and waiting calls of its chat, and no other.
 func TestCut(t *testing.T) {
 	var calls Calls
 	ctx, done, err := calls.Begin(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer done()
 	other, otherDone, err := calls.Begin(t.Context(), "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer otherDone()
 	for range maxTools - 1 {
 		_, done, err := calls.Begin(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer done()
 	}
 	waited := make(chan error)
@@ -73,9 +62,7 @@ func TestCut(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	calls.Cut("a")
-	if err := <-waited; !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("the call that waited: %v", err)
-	}
+	expect.Is(t, <-waited, chat.ErrWrongPhase, "the call that waited")
 	if cause := context.Cause(ctx); !errors.Is(cause, chat.ErrWrongPhase) || other.Err() != nil {
 		t.Errorf("the call of a: %v, of b: %v", cause, other.Err())
 	}
@@ -93,24 +80,16 @@ func TestTidy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls Calls
 		ctx, done, err := calls.Begin(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer done()
 		took := func(err error) time.Duration {
 			began := time.Now()
 			Tidy(ctx, err, nil) // which never ends
 			return time.Since(began)
 		}
-		if got := took(nil); got != 0 {
-			t.Errorf("after an answer: %s", got)
-		}
-		if got := took(chat.ErrBusy); got != tidyTime {
-			t.Errorf("without an answer: %s, want %s", got, tidyTime)
-		}
+		expect.Equal(t, took(nil), 0, "after an answer")
+		expect.Equal(t, took(chat.ErrBusy), tidyTime, "without an answer")
 		calls.Cut("a")
-		if got := took(chat.ErrBusy); got != 0 {
-			t.Errorf("in a reap: %s", got)
-		}
+		expect.Equal(t, took(chat.ErrBusy), 0, "in a reap")
 	})
 }

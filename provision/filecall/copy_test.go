@@ -10,6 +10,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // copies does a copy from a chat to another, where each call begins, speaks and ends with the
@@ -20,9 +22,8 @@ func copies(t *testing.T, from, to chat.ID, readErr, writeErr error) (order []st
 		return filewire.Answer{Bytes: 7}, nil
 	}
 	c := NewCopy(from, chat.Share{Path: "a", To: to}, talk)
-	if c.Read.Op != filewire.Read || !c.Write.Writes() || c.Write.Path != "a" {
-		t.Fatalf("the calls are %+v and %+v", c.Read, c.Write)
-	}
+	must.True(t, c.Read.Op == filewire.Read && c.Write.Writes() && c.Write.Path == "a",
+		"the calls are %+v and %+v", c.Read, c.Write)
 	a, err := c.Do(t.Context(), func(ctx context.Context, call *Call) (filewire.Answer, error) {
 		side, sideErr := "read", readErr
 		if call == c.Write {
@@ -36,9 +37,7 @@ func copies(t *testing.T, from, to chat.ID, readErr, writeErr error) (order []st
 		}
 		return a, errors.Join(sideErr, err)
 	})
-	if a.Bytes != 7 {
-		t.Errorf("copied %+v, want what the talk said", a)
-	}
+	expect.True(t, a.Bytes == 7, "copied %+v, want what the talk said", a)
 	return order, err
 }
 
@@ -50,9 +49,8 @@ func TestCopyOrder(t *testing.T) {
 		first    string
 	}{{"a", "b", "read"}, {"b", "a", "write"}} {
 		order, err := copies(t, test.from, test.to, nil, nil)
-		if err != nil || len(order) != 2 || slices.Index(order, test.first) != 0 {
-			t.Errorf("from %s to %s: %v, %v", test.from, test.to, order, err)
-		}
+		expect.True(t, err == nil && len(order) == 2 && slices.Index(order, test.first) == 0,
+			"from %s to %s: %v, %v", test.from, test.to, order, err)
 	}
 }
 
@@ -66,9 +64,7 @@ func TestCopyFails(t *testing.T) {
 		for _, to := range []chat.ID{"b", "0"} {
 			want := strings.Replace(want, "chat b", "chat "+string(to), 1)
 			_, err := copies(t, "a", to, sides[0], sides[1])
-			if err == nil || err.Error() != want {
-				t.Errorf("%v, want %s", err, want)
-			}
+			expect.True(t, err != nil && err.Error() == want, "%v, want %s", err, want)
 		}
 	}
 }

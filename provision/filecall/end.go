@@ -43,18 +43,11 @@ func unread(err error) bool {
 	return errors.As(err, &body)
 }
 
-// explained reports whether err is itself the reason for the end: an answer, a denial, or content
-// that its owner could not give.
-func explained(err error) bool {
-	var d *filewire.Denial
-	return Answered(err) || errors.As(err, &d) || unread(err)
-}
-
 // Reason returns err with the reason why there was no answer: the end of ctx, or the tool's own.
 func (p *Process) Reason(ctx context.Context, err error) error {
 	switch {
-	case explained(err):
-		return err
+	case Answered(err), errors.As(err, new(*filewire.Denial)), unread(err):
+		return err // itself: an answer, a denial, or content that its owner could not give
 	case ctx.Err() != nil:
 		return fmt.Errorf("cannot finish the file tool: %w", context.Cause(ctx))
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrClosed),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestBelievable: a tool may report the kernel's denials and its own, and rules that there are.
@@ -25,12 +26,10 @@ func TestBelievable(t *testing.T) {
 		d := &filewire.Denial{Rule: rule, Tool: filewire.ReadFileTool, Op: filewire.Read, Layer: "landlock"}
 		err := c.believable(&filewire.Failure{Denial: d})
 		var f *filewire.Failure
-		if believed := errors.As(err, &f); believed != (layer != "") {
-			t.Errorf("rule %q: %v", rule, err)
-		}
-		if layer != "" && (d.Layer != layer || d.Tool != c.Tool || d.Op != c.Op) {
-			t.Errorf("rule %q: %+v", rule, d)
-		}
+		believed := errors.As(err, &f)
+		expect.True(t, believed == (layer != ""), "rule %q: %v", rule, err)
+		expect.True(t, layer == "" || d.Layer == layer && d.Tool == c.Tool && d.Op == c.Op,
+			"rule %q: %+v", rule, d)
 	}
 }
 
@@ -49,14 +48,11 @@ func TestAnswered(t *testing.T) {
 		{errors.Join(&filewire.BodyError{Err: denial}, io.ErrUnexpectedEOF), false},
 		{io.ErrUnexpectedEOF, false},
 	} {
-		if got := Answered(test.err); got != test.want {
-			t.Errorf("%v: %v", test.err, got)
-		}
+		expect.Equal(t, Answered(test.err), test.want, "%v", test.err)
 	}
 	other := &filewire.BodyError{Err: denial}
-	if got := (&Call{Tool: filewire.WriteFileTool}).believable(other); got != error(other) {
-		t.Errorf("another tool's denial became %v", got)
-	}
+	expect.Equal(t, (&Call{Tool: filewire.WriteFileTool}).believable(other), error(other),
+		"another tool's denial became")
 }
 
 // TestReason: a call without an answer says why, and an answer is its own reason.
@@ -75,11 +71,7 @@ func TestReason(t *testing.T) {
 		"other":     {t.Context(), errors.New("too much"), "too much", nil},
 	} {
 		got := (&Process{}).Reason(test.ctx, test.err)
-		if !strings.Contains(got.Error(), test.words) {
-			t.Errorf("%s: %v, want %q", name, got, test.words)
-		}
-		if test.kind != nil && !errors.Is(got, test.kind) {
-			t.Errorf("%s: %v is no %v", name, got, test.kind)
-		}
+		expect.True(t, strings.Contains(got.Error(), test.words), "%s: %v, want %q", name, got, test.words)
+		expect.True(t, test.kind == nil || errors.Is(got, test.kind), "%s: %v is no %v", name, got, test.kind)
 	}
 }

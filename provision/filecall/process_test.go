@@ -13,6 +13,8 @@ import (
 
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestProcess: a tool gets its rights and then the request, and the talk gets the streams.
@@ -28,22 +30,14 @@ func TestProcess(t *testing.T) {
 		}
 		return filewire.Answer{Size: s.Max}, errors.Join(s.In.Close(), s.Out.Close())
 	}
-	c, err := New(readOf(t, "note"), talk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(readOf(t, "note"), talk))(t)
 	c.links = []string{"/home/a/link"}
 	c.Rules = &filewire.Rules{Agent: "main"}
 	cmd := exec.Command("cat")
-	p, err := c.start(cmd, cmd.Start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(c.start(cmd, cmd.Start))(t)
 	defer p.Close()
 	a, err := p.Speak(t.Context(), plan.FileTool{Workspace: "/home/a", MaxBytes: 99})
-	if err != nil || a.Size != 99 {
-		t.Fatalf("%+v, %v, heard %q", a, err, heard)
-	}
+	must.True(t, err == nil && a.Size == 99, "%+v, %v, heard %q", a, err, heard)
 	may, req, _ := strings.Cut(string(heard), "\n")
 	if !strings.Contains(may, "/home/a") || !strings.Contains(may, `"agent":"main"`) || !strings.Contains(req, `"note"`) ||
 		!strings.Contains(req, "/home/a/link") {
@@ -58,19 +52,13 @@ func TestProcess(t *testing.T) {
 
 // TestProcessThatDoesNotRead: the end of the call ends its request.
 func TestProcessThatDoesNotRead(t *testing.T) {
-	c, err := New(readOf(t, strings.Repeat("x", filewire.MaxPath-1)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(readOf(t, strings.Repeat("x", filewire.MaxPath-1)), nil))(t)
 	c.links = make([]string, 100)
 	for i := range c.links {
 		c.links[i] = "/" + strings.Repeat("x", 4000)
 	}
 	cmd := exec.Command("sleep", "1000")
-	p, err := c.start(cmd, cmd.Start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(c.start(cmd, cmd.Start))(t)
 	defer func() {
 		p.Close()
 		_ = cmd.Process.Kill()
@@ -86,21 +74,14 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 // TestStartFails: the error is that of start.
 func TestStartFails(t *testing.T) {
 	c, err := New(readOf(t, "note"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	no := errors.New("no cgroup")
 	_, err = c.start(exec.Command("cat"), func() error { return no })
-	if !errors.Is(err, no) {
-		t.Errorf("%v, want %v", err, no)
-	}
+	expect.True(t, errors.Is(err, no), "%v, want %v", err, no)
 }
 
 func readOf(t *testing.T, path string) filewire.Use {
 	t.Helper()
-	args, err := json.Marshal(filewire.ReadFile{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	args := must.Get(json.Marshal(filewire.ReadFile{Path: path}))(t)
 	return filewire.Use{Tool: filewire.ReadFileTool, Args: args}
 }

@@ -1,6 +1,11 @@
 package idle
 
 import (
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -26,49 +31,63 @@ func TestClockSteps(t *testing.T) {
 		"none, used later than now":    {0, -time.Hour, -time.Hour},
 	} {
 		wall, boot := start, time.Hour
-		c := NewClock(func() (time.Time, time.Duration) { return wall, boot })
+		used := start
+		c := testClock(t, &wall, &boot, &used)
 		wall, boot = wall.Add(90*time.Minute), boot+90*time.Minute
-		used := wall.Add(-tt.idle)
-		all := func(move func(time.Time) time.Time) { used = move(used) }
-		if step := c.Keep(all); step != 0 || wall.Sub(used) != tt.idle {
-			t.Errorf("%s: before it the clock stepped by %s", name, step)
+		used = wall.Add(-tt.idle)
+		if c.Keep(); wall.Sub(used) != tt.idle {
+			t.Errorf("%s: before it the clock stepped: idle for %s", name, wall.Sub(used))
 		}
 		wall = wall.Add(tt.step)
 		for range 2 { // once is enough
-			c.Keep(all)
-			if got := wall.Sub(used); got != tt.want {
-				t.Errorf("%s: idle for %s, want %s", name, got, tt.want)
-			}
+			c.Keep()
+			expect.Equal(t, wall.Sub(used), tt.want, "%s: idle for", name)
 		}
 	}
 }
 
+// testClock is a clock over wall and boot that moves used.
+func testClock(t *testing.T, wall *time.Time, boot *time.Duration, used *time.Time) *Clock {
+	t.Helper()
+	return NewClock(ClockOptions{
+		Read:    func() (time.Time, time.Duration) { return *wall, *boot },
+		File:    filepath.Join(t.TempDir(), "clock"),
+		MoveAll: func(move func(time.Time) time.Time) { *used = move(*used) },
+		Log:     slog.New(slog.DiscardHandler),
+	})
+}
+
 // TestClockBegins: a clock that was set while no chatd was up is noticed by the next one of the
-// same boot; after a boot it is believed, but that no chat was used in the future.
+// same boot, and not again later, when the file has followed; after another boot, and where the file
+// is torn, it is believed, but that no chat was used in the future.
 func TestClockBegins(t *testing.T) {
 	start := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	const another = `{"boot":"another","zero":"2026-11-25T12:00:00Z"}`
 	for name, tt := range map[string]struct {
 		step, idle, want time.Duration
-		booted           bool
+		spoil            string // what the file is replaced by
 	}{
-		"none":                {0, time.Hour, 2 * time.Hour, false},
-		"ahead":               {year, time.Hour, 2 * time.Hour, false},
-		"back":                {-year, time.Hour, 2 * time.Hour, false},
-		"ahead, and a boot":   {year, time.Hour, year + 2*time.Hour, true},
-		"back, and a boot":    {-year, time.Hour, 0, true},
-		"half a minute ahead": {30 * time.Second, time.Hour, 2*time.Hour + 30*time.Second, false},
+		"none":                {0, time.Hour, 2 * time.Hour, ""},
+		"ahead":               {year, time.Hour, 2 * time.Hour, ""},
+		"back":                {-year, time.Hour, 2 * time.Hour, ""},
+		"ahead, and a boot":   {year, time.Hour, year + 2*time.Hour, another},
+		"ahead, a torn file":  {year, time.Hour, year + 2*time.Hour, `{"boot`},
+		"back, and a boot":    {-year, time.Hour, 0, another},
+		"half a minute ahead": {30 * time.Second, time.Hour, 2*time.Hour + 30*time.Second, ""},
 	} {
 		wall, boot := start, time.Hour
-		read := func() (time.Time, time.Duration) { return wall, boot }
-		last := NewClock(read).Zero()
 		used := wall.Add(-tt.idle)
-		wall, boot = wall.Add(time.Hour+tt.step), boot+time.Hour // chatd was down for an hour
-		if tt.booted {
-			last = time.Time{}
+		c := testClock(t, &wall, &boot, &used)
+		c.Keep()
+		if tt.spoil != "" {
+			must.Do(t, os.WriteFile(c.opt.File, []byte(tt.spoil), 0o600))
 		}
-		NewClock(read).Begin(last, func(move func(time.Time) time.Time) { used = move(used) })
-		if got := wall.Sub(used); got != tt.want {
-			t.Errorf("%s: idle for %s, want %s", name, got, tt.want)
+		wall, boot = wall.Add(time.Hour+tt.step), boot+time.Hour // chatd was down for an hour
+		for range 2 {
+			next := NewClock(c.opt) // of the next chatd
+			next.Begin()
+			next.Keep()
+			expect.Equal(t, wall.Sub(used), tt.want, "%s: idle for", name)
 		}
 	}
 }
@@ -77,7 +96,6 @@ func TestClockBegins(t *testing.T) {
 func TestSinceBoot(t *testing.T) {
 	wall, boot := SinceBoot()
 	time.Sleep(time.Millisecond)
-	if w, b := SinceBoot(); boot <= 0 || b <= boot || !w.After(wall) {
-		t.Errorf("%s and %s, then %s and %s", wall, boot, w, b)
-	}
+	w, b := SinceBoot()
+	expect.True(t, boot > 0 && b > boot && w.After(wall), "%s and %s, then %s and %s", wall, boot, w, b)
 }

@@ -78,7 +78,7 @@ func (w *Watch) mayMakeRoom(c Chat, why *reasons) bool {
 		why.held++
 		return false
 	}
-	if does := w.work(c.ID, time.Now(), false); does != "" {
+	if does, _ := w.work(c.ID, time.Now(), false); does != "" {
 		w.opt.Use(c.ID, time.Now())
 		why.works(c, does)
 		return false
@@ -95,8 +95,7 @@ type reasons struct {
 	caller                           chat.Caller
 	working, kept, held, stuck, idle int
 	recent                           []chat.ID
-	named                            int
-	names                            string // of those at work, with what they do
+	names                            []string // of those at work, with what they do
 }
 
 // nothing reports whether no chat is kept awake: the others, if any, are waking.
@@ -108,13 +107,9 @@ const maxNames = 5
 // works counts a chat at work, and names it to a caller that may see it.
 func (r *reasons) works(c Chat, does string) {
 	r.working++
-	if r.caller.Role != chat.RoleOperator && r.caller.Name != c.Owner || r.named == maxNames {
-		return
+	if r.caller.MayReach(c.Owner) && len(r.names) < maxNames {
+		r.names = append(r.names, fmt.Sprintf("%s: %s", c.ID, does))
 	}
-	if r.named++; r.named > 1 {
-		r.names += ", "
-	}
-	r.names += fmt.Sprintf("%s: %s", c.ID, does)
 }
 
 // String is the part of a sentence.
@@ -140,11 +135,12 @@ func (r reasons) String() string {
 
 // who names the chats at work, in brackets.
 func (r reasons) who() string {
+	names := strings.Join(r.names, ", ")
 	switch {
-	case r.named == 0:
+	case names == "":
 		return ""
-	case r.named < r.working:
-		return " (" + r.names + " and more)"
+	case len(r.names) < r.working:
+		names += " and more"
 	}
-	return " (" + r.names + ")"
+	return " (" + names + ")"
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // freeze freezes a chat that it may put to sleep.
@@ -40,9 +42,8 @@ func TestFreezeAfter(t *testing.T) {
 			time.Sleep(lookEvery)
 			if i == 40 {
 				slices.Sort(h.froze)
-				if want := []string{"freezes" + why, "idle" + why}; !slices.Equal(h.froze, want) {
-					t.Fatalf("frozen are %q, want %q", h.froze, want)
-				}
+				want := []string{"freezes" + why, "idle" + why}
+				must.True(t, slices.Equal(h.froze, want), "frozen are %q, want %q", h.froze, want)
 			}
 		}
 		w.Look(t.Context())
@@ -61,9 +62,8 @@ func TestFreezeAfter(t *testing.T) {
 			time.Sleep(lookEvery)
 			w.Look(t.Context())
 		}
-		if n := strings.Count(strings.Join(h.froze, "\n"), "freezes "); n != 2 {
-			t.Errorf("after its use it is not frozen again: %q", h.froze)
-		}
+		n := strings.Count(strings.Join(h.froze, "\n"), "freezes ")
+		expect.True(t, n == 2, "after its use it is not frozen again: %q", h.froze)
 	})
 }
 
@@ -84,8 +84,7 @@ func TestFrozenMakesRoom(t *testing.T) {
 			}
 		}
 		made, soon, awake := w.MakeRoom(t.Context(), "", one)
-		if made || soon || awake != "1 frozen by an operator" {
-			t.Errorf("%t, soon %t, %q, asleep are %q", made, soon, awake, h.slept)
-		}
+		expect.True(t, !made && !soon && awake == "1 frozen by an operator",
+			"%t, soon %t, %q, asleep are %q", made, soon, awake, h.slept)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -87,8 +88,8 @@ func (w *Watch) Run(ctx context.Context, shortest time.Duration) {
 func (w *Watch) Look(ctx context.Context) {
 	chats, now := w.opt.Awake(), time.Now()
 	for _, c := range chats {
-		known := w.knows(c.ID)
-		if w.work(c.ID, now, true) != "" {
+		does, known := w.work(c.ID, now, true)
+		if does != "" {
 			w.opt.Use(c.ID, now)
 			continue
 		}
@@ -99,7 +100,9 @@ func (w *Watch) Look(ctx context.Context) {
 			w.opt.Log.Warn("an idle chat stays awake", "chat", c.ID, "error", err)
 		}
 	}
-	w.forget(chats)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.spent, func(_ chat.ID, r reading) bool { return !r.at.Equal(now) }) // it is asleep
 }
 
 // sleepOrFreeze puts a chat to sleep that is idle for sleep_after, and freezes one that is for
@@ -119,54 +122,32 @@ func (w *Watch) sleepOrFreeze(c Chat, idle time.Duration) (err error) {
 }
 
 // work says what the chat does; empty is nothing. It compares its CPU time with that of the last
-// look, and remembers it for the next if remember is set.
-func (w *Watch) work(id chat.ID, now time.Time, remember bool) string {
-	does := w.opt.Work(id)
+// look, if it is known, and remembers it for the next if remember is set.
+func (w *Watch) work(id chat.ID, now time.Time, remember bool) (does string, known bool) {
+	does = w.opt.Work(id)
 	cpu, err := w.opt.CPU(id)
-	if err != nil { // its session has just ended
-		return does
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, known := w.spent[id]
-	passed := now.Sub(last.at)
+	if err != nil { // its session has just ended
+		return does, known
+	}
 	if remember {
 		w.spent[id] = reading{cpu, now}
 	}
-	if !known || cpu < last.cpu || passed < minInterval { // cpu is less in a later session
-		return does
+	// In a later session cpu is less.
+	if passed := now.Sub(last.at); known && does == "" && passed >= minInterval &&
+		100*(cpu-last.cpu) > trickle*passed {
+		does = "CPU time"
 	}
-	if does == "" && 100*(cpu-last.cpu) > trickle*passed {
-		return "CPU time"
-	}
-	return does
-}
-
-// knows reports whether the chat's CPU time was read before.
-func (w *Watch) knows(id chat.ID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, known := w.spent[id]
-	return known
-}
-
-// forget drops the readings of chats that are asleep.
-func (w *Watch) forget(awake []Chat) {
-	ids := make(map[chat.ID]bool, len(awake))
-	for _, c := range awake {
-		ids[c.ID] = true
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id := range w.spent {
-		if !ids[id] {
-			delete(w.spent, id)
-		}
-	}
+	return does, known
 }
 
 func (w *Watch) sleep(c Chat, why string) (bool, error) {
-	return w.opt.Sleep(c, why, func() bool { return w.work(c.ID, time.Now(), false) == "" })
+	return w.opt.Sleep(c, why, func() bool {
+		does, _ := w.work(c.ID, time.Now(), false)
+		return does == ""
+	})
 }
 
 // OwnPrograms says which programs a chat has started itself, by the processes of its session; empty

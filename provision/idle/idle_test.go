@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // host has awake chats without processes.
@@ -105,9 +107,8 @@ func TestLook(t *testing.T) {
 		}
 		slices.Sort(h.slept)
 		const why = " idle for 1h0m0s, and sleep_after of its profile is 1h0m0s"
-		if want := []string{"idle" + why, "trickles" + why}; !slices.Equal(h.slept, want) {
-			t.Fatalf("asleep are %q, want %q", h.slept, want)
-		}
+		want := []string{"idle" + why, "trickles" + why}
+		must.True(t, slices.Equal(h.slept, want), "asleep are %q, want %q", h.slept, want)
 		if now := time.Now(); h.chats["works"].Used != now || h.chats["spins"].Used != now {
 			t.Errorf("what works is used at %v, what spins at %v, now is %v",
 				h.chats["works"].Used, h.chats["spins"].Used, now)
@@ -116,16 +117,11 @@ func TestLook(t *testing.T) {
 		delete(h.locked, "locked")
 		time.Sleep(time.Hour) // in which nothing looked: the CPU time of "spins" is a trickle now
 		w.Look(t.Context())
-		if len(h.slept) != 6 || h.chats["forever"] == nil {
-			t.Errorf("asleep are %q", h.slept)
-		}
-		if len(w.spent) > len(h.chats)+4 {
-			t.Errorf("readings of %d chats are kept", len(w.spent))
-		}
+		expect.True(t, len(h.slept) == 6 && h.chats["forever"] != nil, "asleep are %q", h.slept)
+		expect.True(t, len(w.spent) <= len(h.chats)+4, "readings of %d chats are kept", len(w.spent))
+		time.Sleep(lookEvery)
 		w.Look(t.Context())
-		if len(w.spent) != 1 {
-			t.Errorf("readings are kept of %v", w.spent)
-		}
+		expect.True(t, len(w.spent) == 1, "readings are kept of %v", w.spent)
 	})
 }
 
@@ -159,9 +155,7 @@ func TestLookGoesOn(t *testing.T) {
 		w.Look(t.Context())
 		h.broken = nil
 		w.Look(t.Context())
-		if len(h.chats) > 0 {
-			t.Errorf("asleep are %q", h.slept)
-		}
+		expect.True(t, len(h.chats) <= 0, "asleep are %q", h.slept)
 	})
 }
 
@@ -181,9 +175,8 @@ func TestRun(t *testing.T) {
 			time.Sleep(cmp.Or(tt.sleeps, 24*time.Hour))
 			stop()
 			synctest.Wait()
-			if asleep := len(h.slept) == 1; asleep != (tt.shortest > 0) {
-				t.Errorf("sleep_after %s: asleep after %s: %t", tt.shortest, tt.sleeps, asleep)
-			}
+			expect.Equal(t, len(h.slept) == 1, (tt.shortest > 0),
+				"sleep_after %s: asleep after %s", tt.shortest, tt.sleeps)
 		})
 	}
 }
@@ -207,17 +200,14 @@ func TestMakeRoomEnough(t *testing.T) {
 			fits := func(asleep []chat.ID, _ bool) bool { return len(asleep)+len(h.slept) >= n }
 			m, s, awake := w.MakeRoom(t.Context(), "", fits)
 			said := strings.Contains(awake, "idle, which is not enough")
-			if m != made || s != soon || said == made {
-				t.Errorf("for %d: room %t, soon %t, %q", n, m, s, awake)
-			}
+			expect.True(t, m == made && s == soon && said != made,
+				"for %d: room %t, soon %t, %q", n, m, s, awake)
 		}
 		room(4, false, false)
 		room(3, false, true)
 		h.locked["idle1"] = true
 		room(2, false, true)
-		if len(h.slept) > 0 {
-			t.Errorf("for nothing sleep %q", h.slept)
-		}
+		expect.True(t, len(h.slept) <= 0, "for nothing sleep %q", h.slept)
 		h.locked["idle1"] = false
 		room(2, true, false)
 		room(2, true, false)
@@ -248,9 +238,7 @@ func TestMakeRoom(t *testing.T) {
 		room := func(owner, want string) {
 			t.Helper()
 			made, _, awake := w.MakeRoom(t.Context(), owner, one)
-			if made != (want != "") {
-				t.Errorf("room by %q: %t, %q", owner, made, awake)
-			}
+			expect.True(t, made == (want != ""), "room by %q: %t, %q", owner, made, awake)
 			if n := len(h.slept); made && !strings.HasPrefix(h.slept[n-1], want+" idle for ") {
 				t.Errorf("asleep are %q, want %s last", h.slept, want)
 			}
@@ -260,9 +248,8 @@ func TestMakeRoom(t *testing.T) {
 		room("ada", "old2")
 		room("bob", "")
 		const want = "3 at work, 1 in use within 10s, 1 kept awake (keep_awake)"
-		if _, _, awake := w.MakeRoom(t.Context(), "", one); awake != want {
-			t.Errorf("no room: %q, want %q", awake, want)
-		}
+		_, _, awake := w.MakeRoom(t.Context(), "", one)
+		expect.True(t, awake == want, "no room: %q, want %q", awake, want)
 	})
 }
 
@@ -274,18 +261,16 @@ func TestMakeRoomForNobody(t *testing.T) {
 		time.Sleep(time.Minute)
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if made, _, _ := w.MakeRoom(ctx, "", one); made || len(h.slept) > 0 {
-			t.Errorf("%t, asleep are %q", made, h.slept)
-		}
+		made, _, _ := w.MakeRoom(ctx, "", one)
+		expect.True(t, !made && len(h.slept) <= 0, "%t, asleep are %q", made, h.slept)
 	})
 }
 
 // TestNobodyAwake: places that only waking chats have are said to be theirs.
 func TestNobodyAwake(t *testing.T) {
 	_, w := newHost()
-	if made, soon, awake := w.MakeRoom(t.Context(), "", one); made || !soon || awake == "" {
-		t.Errorf("%t, %q", made, awake)
-	}
+	made, soon, awake := w.MakeRoom(t.Context(), "", one)
+	expect.True(t, !made && soon && awake != "", "%t, %q", made, awake)
 }
 
 // TestMakeRoomGoesOn: a chat that cannot be ended keeps no other from making room.
@@ -302,9 +287,7 @@ func TestMakeRoomGoesOn(t *testing.T) {
 			t.Errorf("%t, %q, asleep are %q", made, awake, h.slept)
 		}
 		made, _, awake = w.MakeRoom(t.Context(), "", one)
-		if made || !strings.Contains(awake, "1 not to be ended") {
-			t.Errorf("%t, %q", made, awake)
-		}
+		expect.True(t, !made && strings.Contains(awake, "1 not to be ended"), "%t, %q", made, awake)
 	})
 }
 
@@ -320,9 +303,8 @@ func TestMakeRoomSaysWho(t *testing.T) {
 			t.Helper()
 			ctx := chat.WithCaller(t.Context(), chat.Caller{Name: name, Role: role})
 			made, soon, awake := w.MakeRoom(ctx, "", one)
-			if made || soon != wantSoon || awake != want {
-				t.Errorf("%s: room %t, soon %t, %q, want %q", name, made, soon, awake, want)
-			}
+			expect.True(t, !made && soon == wantSoon && awake == want,
+				"%s: room %t, soon %t, %q, want %q", name, made, soon, awake, want)
 			time.Sleep(time.Second)
 		}
 		refused("ada", chat.RoleBridge, false, "2 at work (a1: a run and more)")
@@ -338,8 +320,6 @@ func TestMakeRoomSaysWho(t *testing.T) {
 		ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
 		_, _, awake := w.MakeRoom(ctx, "", one)
 		n := strings.Count(awake, ": ")
-		if n != maxNames || !strings.Contains(awake, " and more)") {
-			t.Errorf("of many: %q", awake)
-		}
+		expect.True(t, n == maxNames && strings.Contains(awake, " and more)"), "of many: %q", awake)
 	})
 }

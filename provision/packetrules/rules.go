@@ -45,7 +45,9 @@ type Rules struct {
 	// are the policies in force; it is read without wall.
 	wall   sync.Mutex
 	walled atomic.Pointer[[]netpolicy.Policy]
-	doubt  doubt
+	// heard counts what was heard about changes of the packet rules; up to seen they were looked at
+	// and put right.
+	heard, seen atomic.Uint64
 }
 
 // Table is the kernel's table. It is nil, with the reason, on a host without the programs for it.
@@ -128,10 +130,6 @@ func RaiseAll(ctx context.Context, uids state.Range) error {
 // They are within a second unless iptables' lock is held.
 const wallPause = 5 * time.Second
 
-// doubt counts what was heard about changes of the packet rules, and up to where they were
-// looked at and put right since.
-type doubt struct{ heard, seen atomic.Uint64 }
-
 // Mend puts the rules back when somebody else changed them. They come first and the
 // audit log second: a disk that is full must not keep the wall down.
 func (r *Rules) Mend(ctx context.Context) error {
@@ -139,10 +137,10 @@ func (r *Rules) Mend(ctx context.Context) error {
 		return nil
 	}
 	r.wall.Lock()
-	upTo := r.doubt.heard.Load()
+	upTo := r.heard.Load()
 	drift, err := r.table.Mend(ctx)
 	if err == nil {
-		r.doubt.seen.Store(upTo)
+		r.seen.Store(upTo)
 	}
 	r.wall.Unlock()
 	if len(drift) == 0 {
@@ -160,7 +158,7 @@ func (r *Rules) Watch(ctx context.Context) {
 	if r.table == nil || r.Unwatched || r.Layers.Without(chat.LayerEgress) {
 		return
 	}
-	err := netpolicy.Watch(ctx, func() { r.doubt.heard.Add(1) }, func(ctx context.Context) {
+	err := netpolicy.Watch(ctx, func() { r.heard.Add(1) }, func(ctx context.Context) {
 		if err := r.Mend(ctx); ctx.Err() == nil {
 			r.Trail.Report("the packet rules", err)
 		}
@@ -173,7 +171,7 @@ func (r *Rules) Watch(ctx context.Context) {
 // Await waits until the packet rules are as chatd wrote them, as far as it has heard:
 // nothing new begins between a flush and its mending.
 func (r *Rules) Await(ctx context.Context) error {
-	for end := time.Now().Add(wallPause); r.doubt.seen.Load() < r.doubt.heard.Load(); {
+	for end := time.Now().Add(wallPause); r.seen.Load() < r.heard.Load(); {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("cannot wait for the packet rules: %w: %w", context.Cause(ctx), chat.ErrBusy)

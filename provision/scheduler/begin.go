@@ -49,7 +49,7 @@ func (t *Schedules) Begin(
 
 // goesOn reports whether the run goes on that an earlier front began for d.
 func (t *Schedules) goesOn(d chat.DueSchedule) (running bool, err error) {
-	s, err := t.opt.Store.Schedule(d.Chat, d.ID)
+	s, err := t.Store.Schedule(d.Chat, d.ID)
 	switch {
 	case err != nil:
 		return false, err
@@ -64,20 +64,21 @@ func (t *Schedules) goesOn(d chat.DueSchedule) (running bool, err error) {
 
 // take records that a time is taken; before is the schedule before that.
 func (t *Schedules) take(d chat.DueSchedule) (s, before state.Schedule, err error) {
-	if s, err = t.opt.Store.Schedule(d.Chat, d.ID); err != nil {
+	if s, err = t.Store.Schedule(d.Chat, d.ID); err != nil {
 		return s, s, err
 	}
-	if wasTaken(s, d) {
-		return s, s, cannotTake(d, "it was taken")
-	}
+	why := ""
 	if r := t.runTaken(d.Chat, s); r != nil && !r.IsOver() {
-		return s, s, cannotTake(d, "its run goes on")
+		why = "its run goes on"
 	}
 	began := d.Now.Round(0).UTC()
-	s, err = t.opt.Store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+	s, err = t.Store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
 		before = *s
-		if wasTaken(before, d) {
-			return // a simultaneous call took it, as of a front that ended and of the next one
+		if s.Runs > 0 && s.Due.Equal(d.At) { // or by a simultaneous call, as of a front that ended
+			why = "it was taken"
+		}
+		if why != "" {
+			return
 		}
 		s.Runs, s.Missed, s.Skipped = s.Runs+1, s.Missed+d.Missed, s.Skipped+d.Skipped
 		s.Taken, s.RunningSince, s.Due, s.Next = began, &began, d.At, nil
@@ -85,26 +86,17 @@ func (t *Schedules) take(d chat.DueSchedule) (s, before state.Schedule, err erro
 			s.Next = &d.Next
 		}
 	})
-	if err == nil && wasTaken(before, d) {
-		err = cannotTake(d, "it was taken")
+	if err == nil && why != "" {
+		err = fmt.Errorf("cannot take a time of schedule %s of chat %s: %s: %w",
+			d.ID, d.Chat, why, chat.ErrWrongPhase)
 	}
 	return s, before, err
-}
-
-// wasTaken reports whether the time of d was the last one taken.
-func wasTaken(s state.Schedule, d chat.DueSchedule) bool {
-	return s.Runs > 0 && s.Due.Equal(d.At)
-}
-
-func cannotTake(d chat.DueSchedule, why string) error {
-	return fmt.Errorf("cannot take a time of schedule %s of chat %s: %s: %w",
-		d.ID, d.Chat, why, chat.ErrWrongPhase)
 }
 
 // giveBack returns a time that this chatd took and had not begun when it was told to stop. The next
 // chatd treats it as missed while no chatd ran.
 func (t *Schedules) giveBack(d chat.DueSchedule, before state.Schedule) error {
-	_, err := t.opt.Store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+	_, err := t.Store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
 		s.Runs, s.Missed = before.Runs, before.Missed
 		s.Taken, s.RunningSince, s.Due, s.Next = before.Taken, nil, before.Due, &d.At
 	})
@@ -113,7 +105,7 @@ func (t *Schedules) giveBack(d chat.DueSchedule, before state.Schedule) error {
 
 // AddSkipped adds d.Skipped, the times that came during the schedule's run.
 func (t *Schedules) AddSkipped(d chat.DueSchedule) error {
-	_, err := t.opt.Store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
+	_, err := t.Store.ChangeSchedule(d.Chat, d.ID, func(s *state.Schedule) {
 		s.Skipped += d.Skipped
 	})
 	return err

@@ -14,6 +14,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision/background"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var nine = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
@@ -38,33 +40,26 @@ type host struct {
 func newHost(t *testing.T) *host {
 	t.Helper()
 	store, err := state.Open(state.Options{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, store.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, store.Close()) })
 	_, _, err = store.EnsureBlock(chat.DefaultProfile)
-	must(t, err)
+	must.Do(t, err)
 	by := chat.Caller{Name: "ada", Role: chat.RoleBridge}
 	event := state.Event{Action: "create", Outcome: "done", Caller: by}
 	rec, _, err := store.Admit(chat.Spec{ExternalID: "a"}, event)
-	must(t, err)
+	must.Do(t, err)
 	s := NewSchedule(by, chat.NewSchedule{
 		Spec: chat.ScheduleSpec{Cron: "0 9 * * *", Command: "true"},
 		Made: nine.Add(-time.Hour), Next: nine,
 	})
-	must(t, store.AddSchedule(rec.ID, s, event))
+	must.Do(t, store.AddSchedule(rec.ID, s, event))
 	h := &host{t: t, chat: rec, schedule: s.ID, reports: map[string]error{}}
-	h.Schedules = New(Options{
+	h.Schedules = &Schedules{
 		Store: store, Log: slog.New(slog.DiscardHandler),
 		Runs:   background.New(background.Options{Dir: t.TempDir(), Groups: noGroups{}}),
 		Report: func(about string, err error) { h.reports[about] = err },
-	})
-	return h
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
+	return h
 }
 
 // due is the n-th day's time.
@@ -79,11 +74,11 @@ func (h *host) due(n int) chat.DueSchedule {
 // run registers a run of the time that s has taken.
 func (h *host) run(s state.Schedule, id string) *background.Run {
 	h.t.Helper()
-	r, err := h.opt.Runs.Admit(background.About{
+	r, err := h.Runs.Admit(background.About{
 		Chat: h.chat.ID, Taken: *s.RunningSince,
 		Info: chat.Run{ID: id, Schedule: s.ID, Background: true},
 	}, func(uint64, uint64) error { return nil })
-	must(h.t, err)
+	must.Do(h.t, err)
 	return r
 }
 
@@ -92,7 +87,7 @@ func ended(t *testing.T, r *background.Run, exit int) {
 	_, err := r.Keep(background.End{
 		State: chat.RunEnded, Result: chat.RunResult{Exit: exit}, Tail: []byte("out\xff"),
 	})
-	must(t, err)
+	must.Do(t, err)
 }
 
 func (h *host) begin(n int, id string) (r *background.Run) {
@@ -101,16 +96,13 @@ func (h *host) begin(n int, id string) (r *background.Run) {
 		r = h.run(s, id)
 		return nil
 	})
-	if err != nil || !running {
-		h.t.Fatalf("%v, %v", running, err)
-	}
+	must.True(h.t, err == nil && running, "%v, %v", running, err)
 	return r
 }
 
 func (h *host) get() chat.StoredSchedule {
 	h.t.Helper()
-	k, err := h.Get(h.chat.ID, h.schedule)
-	must(h.t, err)
+	k := must.Get(h.Get(h.chat.ID, h.schedule))(h.t)
 	return k
 }
 
@@ -133,14 +125,10 @@ func TestBegin(t *testing.T) {
 		r = h.run(s, "one")
 		return nil
 	})
-	if err != nil || !running || !h.get().StillRunning {
-		t.Fatalf("%v, %v", running, err)
-	}
+	must.True(t, err == nil && running && h.get().StillRunning, "%v, %v", running, err)
 	for _, again := range []chat.DueSchedule{d, h.due(1)} {
 		_, err = h.Begin(t.Context(), again, mustNotStart(t))
-		if !errors.Is(err, chat.ErrWrongPhase) {
-			t.Errorf("%s during the run: %v", again.At, err)
-		}
+		expect.Is(t, err, chat.ErrWrongPhase, "%s during the run", again.At)
 	}
 	still := d
 	still.GoesOn = true
@@ -149,26 +137,23 @@ func TestBegin(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := h.Await(gone, d); !errors.Is(err, context.Canceled) {
-		t.Errorf("awaited with a context that ended: %v", err)
-	}
+	expect.Is(t, h.Await(gone, d), context.Canceled, "awaited with a context that ended")
 	ended(t, r, 7)
-	must(t, h.Await(t.Context(), d))
+	must.Do(t, h.Await(t.Context(), d))
 	last := h.get().Last
 	if last == nil || last.Exit != 7 || last.Output != "out\ufffd" || last.Run != "one" ||
 		!last.DueAt.Equal(nine) || h.get().RunningSince != nil {
 		t.Errorf("the result is %+v", last)
 	}
-	must(t, h.AddSkipped(chat.DueSchedule{Chat: d.Chat, ID: d.ID, Skipped: 4}))
+	must.Do(t, h.AddSkipped(chat.DueSchedule{Chat: d.Chat, ID: d.ID, Skipped: 4}))
 	if _, err = h.Begin(t.Context(), d, mustNotStart(t)); !errors.Is(err, chat.ErrWrongPhase) {
 		t.Errorf("the same time after its end: %v", err)
 	}
 	if _, err = h.Begin(t.Context(), still, mustNotStart(t)); !errors.Is(err, chat.ErrWrongPhase) {
 		t.Errorf("a run that does not go on: %v", err)
 	}
-	if k := h.get(); k.Runs != 1 || k.Skipped != 7 {
-		t.Errorf("%d runs, %d skipped", k.Runs, k.Skipped)
-	}
+	k := h.get()
+	expect.True(t, k.Runs == 1 && k.Skipped == 7, "%d runs, %d skipped", k.Runs, k.Skipped)
 }
 
 // Of simultaneous calls that take the same time one starts its run. Of simultaneous ends one writes
@@ -188,9 +173,8 @@ func TestSimultaneous(t *testing.T) {
 				}
 				return nil
 			})
-			if running != (err == nil) || err != nil && !errors.Is(err, chat.ErrWrongPhase) {
-				t.Errorf("%v, %v", running, err)
-			}
+			expect.True(t, running == (err == nil) && (err == nil || errors.Is(err, chat.ErrWrongPhase)),
+				"%v, %v", running, err)
 		})
 	}
 	close(together)
@@ -200,14 +184,12 @@ func TestSimultaneous(t *testing.T) {
 	}
 	for range 8 {
 		calls.Go(func() {
-			if err := h.Await(t.Context(), h.due(0)); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, h.Await(t.Context(), h.due(0)))
 		})
 	}
 	ended(t, begun, 3)
 	calls.Wait()
-	if all := h.opt.Runs.Of(h.chat.ID); h.get().Last.Exit != 3 || len(all) != 1 {
+	if all := h.Runs.Of(h.chat.ID); h.get().Last.Exit != 3 || len(all) != 1 {
 		t.Errorf("%+v, %d runs are kept", h.get().Last, len(all))
 	}
 }
@@ -232,13 +214,9 @@ func TestGiveBack(t *testing.T) {
 			before, d := h.get(), h.due(0)
 			d.Missed = 5
 			running, err := h.Begin(c.ctx, d, func(state.Schedule) error { return c.err })
-			if running || err != nil {
-				t.Fatalf("%v, %v", running, err)
-			}
+			must.True(t, !running && err == nil, "%v, %v", running, err)
 			k := h.get()
-			if k.RunningSince != nil || (k.Last == nil) != c.back {
-				t.Errorf("%+v", k.Schedule)
-			}
+			expect.True(t, k.RunningSince == nil && (k.Last == nil) == c.back, "%+v", k.Schedule)
 			if c.back {
 				if k.Runs != 0 || k.Missed != 0 || !k.Next.Equal(d.At) ||
 					!k.Taken.Equal(before.Taken) {
@@ -257,21 +235,19 @@ func TestGiveBack(t *testing.T) {
 func TestCutOff(t *testing.T) {
 	h := newHost(t)
 	_, err := h.Begin(t.Context(), h.due(0), func(state.Schedule) error { return nil })
-	must(t, err)
+	must.Do(t, err)
 	goOn, err := h.Adopt()
 	if k := h.get(); err != nil || len(goOn) != 0 || k.RunningSince != nil || k.Last == nil ||
 		k.Last.Error != cutOff || k.Last.Exit != -1 {
 		t.Fatalf("%v, %v, %+v", goOn, err, k.Last)
 	}
-	if err, ok := h.reports["schedules that were cut off"]; err != nil || !ok {
-		t.Errorf("the reports are %v", h.reports)
-	}
+	err, ok := h.reports["schedules that were cut off"]
+	expect.True(t, err == nil && ok, "the reports are %v", h.reports)
 	r := h.begin(1, "one")
 	goOn, err = h.Adopt()
-	if err != nil || len(goOn) != 1 || goOn[0] != r || h.get().RunningSince == nil {
-		t.Errorf("%v, %v", goOn, err)
-	}
-	h.opt.Runs.Forget(r)
+	expect.True(t, err == nil && len(goOn) == 1 && goOn[0] == r && h.get().RunningSince != nil,
+		"%v, %v", goOn, err)
+	h.Runs.Forget(r)
 	goes := h.due(1)
 	goes.GoesOn = true
 	running, err := h.Begin(t.Context(), goes, mustNotStart(t))
@@ -293,21 +269,18 @@ func TestWatch(t *testing.T) {
 	}
 	ended(t, first, 1)
 	h.Watch(t.Context(), first)
-	if err, ok := h.reports["the result of schedule "+h.schedule]; err != nil || !ok {
-		t.Errorf("the reports are %v", h.reports)
-	}
+	err, ok := h.reports["the result of schedule "+h.schedule]
+	expect.True(t, err == nil && ok, "the reports are %v", h.reports)
 	second := h.begin(1, "second")
 	h.Watch(t.Context(), first)
 	if k := h.get(); k.RunningSince == nil || k.Last.Run != "first" {
 		t.Errorf("the end of the run before, again: %+v", k.Schedule)
 	}
 	event := state.Event{Action: "unschedule", Outcome: "done", Caller: h.get().By}
-	must(t, h.opt.Store.RemoveSchedule(h.chat.ID, h.schedule, event))
+	must.Do(t, h.Store.RemoveSchedule(h.chat.ID, h.schedule, event))
 	ended(t, second, 0)
 	h.Watch(t.Context(), second)
-	if err := h.reports["the result of schedule "+h.schedule]; err != nil {
-		t.Errorf("of a schedule that was removed: %v", err)
-	}
+	expect.Equal(t, h.reports["the result of schedule "+h.schedule], nil, "of a schedule that was removed")
 }
 
 // The run of the last result is kept, the one before it dropped.
@@ -315,15 +288,12 @@ func TestOneRunIsKept(t *testing.T) {
 	h := newHost(t)
 	for i, want := range []string{"0", "1", "2"} {
 		ended(t, h.begin(i, want), 0)
-		must(t, h.Await(t.Context(), h.due(i)))
-		all := h.opt.Runs.Of(h.chat.ID)
-		if len(all) != 1 || all[0].Info.ID != want {
-			t.Errorf("after %s: %d runs are kept", want, len(all))
-		}
+		must.Do(t, h.Await(t.Context(), h.due(i)))
+		all := h.Runs.Of(h.chat.ID)
+		expect.True(t, len(all) == 1 && all[0].Info.ID == want, "after %s: %d runs are kept", want, len(all))
 	}
-	if err, ok := h.reports["the run 0"]; err != nil || !ok {
-		t.Errorf("the reports are %v", h.reports)
-	}
+	err, ok := h.reports["the run 0"]
+	expect.True(t, err == nil && ok, "the reports are %v", h.reports)
 }
 
 // The clock gets each schedule until it takes no more, and none of a chat that is reaping.
@@ -332,23 +302,19 @@ func TestEach(t *testing.T) {
 	by := h.get().By
 	event := state.Event{Action: "schedule", Outcome: "done", Caller: by}
 	second := NewSchedule(by, chat.NewSchedule{Made: nine, Next: nine})
-	must(t, h.opt.Store.AddSchedule(h.chat.ID, second, event))
+	must.Do(t, h.Store.AddSchedule(h.chat.ID, second, event))
 	h.begin(0, "one")
 	seen := map[string]bool{}
-	must(t, h.Each(func(k chat.StoredSchedule) error {
+	must.Do(t, h.Each(func(k chat.StoredSchedule) error {
 		seen[k.ID] = k.StillRunning
 		return nil
 	}))
-	if len(seen) != 2 || !seen[h.schedule] || seen[second.ID] {
-		t.Errorf("the schedules are %v", seen)
-	}
+	expect.True(t, len(seen) == 2 && seen[h.schedule] && !seen[second.ID], "the schedules are %v", seen)
 	full, n := errors.New("no more"), 0
 	err := h.Each(func(chat.StoredSchedule) error { n++; return full })
-	if n != 1 || !errors.Is(err, full) {
-		t.Errorf("%d were taken: %v", n, err)
-	}
-	must(t, h.opt.Store.SetPhase(h.chat.ID, chat.Reaping, event))
-	must(t, h.Each(func(k chat.StoredSchedule) error {
+	expect.True(t, n == 1 && errors.Is(err, full), "%d were taken: %v", n, err)
+	must.Do(t, h.Store.SetPhase(h.chat.ID, chat.Reaping, event))
+	must.Do(t, h.Each(func(k chat.StoredSchedule) error {
 		t.Errorf("of a chat that is reaping: %s", k.ID)
 		return nil
 	}))
@@ -368,9 +334,9 @@ func TestRunTaken(t *testing.T) {
 	}{{"a", now}, {"a", later}, {"b", later}, {}} {
 		info := chat.Run{ID: fmt.Sprint(i), Schedule: by.schedule}
 		_, err := runs.Admit(background.About{Chat: id, Taken: by.taken, Info: info}, nil)
-		must(t, err)
+		must.Do(t, err)
 	}
-	h := New(Options{Runs: runs})
+	h := &Schedules{Runs: runs}
 	for _, c := range []struct {
 		schedule string
 		taken    *time.Time
@@ -384,37 +350,25 @@ func TestRunTaken(t *testing.T) {
 		if r := h.runTaken(id, s); r != nil {
 			got = r.Info.ID
 		}
-		if got != c.want {
-			t.Errorf("%s at %v: %q, want %q", c.schedule, c.taken, got, c.want)
-		}
+		expect.True(t, got == c.want, "%s at %v: %q, want %q", c.schedule, c.taken, got, c.want)
 	}
 }
 
 // The reader of a result does not learn an error of the host. A denial has its rule, unless the
 // rules are terse. The front's reason to refuse a command is shown.
 func TestWhyNot(t *testing.T) {
-	h := New(Options{Log: slog.New(slog.DiscardHandler)})
+	h := &Schedules{Log: slog.New(slog.DiscardHandler)}
 	got := h.whyNot(chat.DueSchedule{}, errors.New("cannot open /var/lib/chatd/secret"))
-	if strings.Contains(got, "/var") || !strings.HasPrefix(got, "internal") {
-		t.Errorf("%q", got)
-	}
+	expect.True(t, !strings.Contains(got, "/var") && strings.HasPrefix(got, "internal"), "%q", got)
 	long := fmt.Errorf("cannot run: %s: %w", strings.Repeat("x", 5000), chat.ErrBusy)
 	if got := h.whyNot(chat.DueSchedule{}, long); len(got) != 1<<10 {
 		t.Errorf("%d bytes", len(got))
 	}
 	refused := &chat.RefusedDue{Reason: "no rules"}
-	if got := h.whyNot(chat.DueSchedule{}, refused); got != "no rules" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, h.whyNot(chat.DueSchedule{}, refused), "no rules", "")
 	d := &chat.RunDenial{Rule: "rm-rf"}
-	if got := deniedBy(errors.Join(d, nil)); got != "rm-rf" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, deniedBy(errors.Join(d, nil)), "rm-rf", "")
 	d.Terse = true
-	if got := deniedBy(d); got != "" {
-		t.Errorf("%q", got)
-	}
-	if got := deniedBy(fmt.Errorf("off: %w", chat.ErrDenied)); got != "tools_off" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, deniedBy(d), "", "")
+	expect.Equal(t, deniedBy(fmt.Errorf("off: %w", chat.ErrDenied)), "tools_off", "")
 }

@@ -22,7 +22,7 @@ func none(reason string) chat.ScheduleResult {
 // Await waits until the run that Begin began has ended and its result is recorded. If ctx ends
 // first, the run goes on.
 func (t *Schedules) Await(ctx context.Context, d chat.DueSchedule) error {
-	s, err := t.opt.Store.Schedule(d.Chat, d.ID)
+	s, err := t.Store.Schedule(d.Chat, d.ID)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (t *Schedules) endRun(r *background.Run) error {
 // result. One run of each schedule is kept.
 func (t *Schedules) end(id chat.ID, name string, taken time.Time, last chat.ScheduleResult) error {
 	var old string
-	_, err := t.opt.Store.ChangeSchedule(id, name, func(s *state.Schedule) {
+	_, err := t.Store.ChangeSchedule(id, name, func(s *state.Schedule) {
 		if s.RunningSince == nil || !s.RunningSince.Equal(taken) {
 			return
 		}
@@ -69,9 +69,9 @@ func (t *Schedules) end(id chat.ID, name string, taken time.Time, last chat.Sche
 
 // drop forgets a run that is over, with its files.
 func (t *Schedules) drop(id chat.ID, run string) {
-	for _, r := range t.opt.Runs.Of(id) {
+	for _, r := range t.Runs.Of(id) {
 		if r.Info.ID == run && r.IsOver() {
-			t.opt.Report("the run "+run, t.opt.Runs.Drop(r))
+			t.Report("the run "+run, t.Runs.Drop(r))
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (t *Schedules) drop(id chat.ID, run string) {
 func (t *Schedules) resultOf(r *background.Run) chat.ScheduleResult {
 	e, err := r.Ended()
 	if err != nil { // it was dropped, or its end was not recorded
-		t.opt.Log.Error("cannot say how a scheduled run ended",
+		t.Log.Error("cannot say how a scheduled run ended",
 			"chat", r.Chat, "run", r.Info.ID, "error", err)
 		last := none(cutOff)
 		last.Run = r.Info.ID
@@ -98,17 +98,15 @@ func (t *Schedules) resultOf(r *background.Run) chat.ScheduleResult {
 // answers do.
 func (t *Schedules) whyNot(d chat.DueSchedule, err error) string {
 	if errors.As(err, new(*chat.RefusedDue)) || chat.KindOf(err) != nil {
-		return cutText(chat.ErrorText(err))
+		text := chat.ErrorText(err)
+		return strings.ToValidUTF8(text[:min(len(text), maxReason)], "\ufffd")
 	}
-	t.opt.Log.Error("a scheduled run failed", "chat", d.Chat, "schedule", d.ID, "error", err)
+	t.Log.Error("a scheduled run failed", "chat", d.Chat, "schedule", d.ID, "error", err)
 	return "internal: the audit log and chatd's log have more"
 }
 
-// cutText bounds a reason that is kept.
-func cutText(text string) string {
-	const maxReason = 1 << 10 // bytes
-	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "\ufffd")
-}
+// maxReason bounds a reason that is kept, in bytes.
+const maxReason = 1 << 10
 
 // deniedBy is the rule that denied a run; empty if none did, or if the rules are not shown.
 func deniedBy(err error) string {

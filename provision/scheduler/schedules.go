@@ -12,8 +12,9 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// Options are the parts that the schedules of a host use.
-type Options struct {
+// Schedules are the schedules of all chats in a store. Its methods are safe for concurrent use.
+// [Schedules.Adopt] finds their runs.
+type Schedules struct {
 	Store *state.Store
 	Runs  *background.Runs
 	// Report records an error of work that has no caller, or by nil its success. about names the
@@ -21,12 +22,6 @@ type Options struct {
 	Report func(about string, err error)
 	Log    *slog.Logger
 }
-
-// Schedules are the schedules of all chats. Its methods are safe for concurrent use.
-type Schedules struct{ opt Options }
-
-// New returns the schedules in o.Store. [Schedules.Adopt] finds their runs.
-func New(o Options) *Schedules { return &Schedules{opt: o} }
 
 // NewSchedule is the record of a new schedule, under an id of 12 hexadecimal digits, whose runs
 // act for by.
@@ -42,7 +37,7 @@ func NewSchedule(by chat.Caller, n chat.NewSchedule) state.Schedule {
 // Each calls out with the schedules of all chats, until out fails.
 func (t *Schedules) Each(out func(chat.StoredSchedule) error) error {
 	var all []chat.StoredSchedule // not during the read: out may be slow
-	err := t.opt.Store.EachSchedule(func(rec state.Record, s state.Schedule) {
+	err := t.Store.EachSchedule(func(rec state.Record, s state.Schedule) {
 		if rec.Phase != chat.Reaping {
 			all = append(all, t.stored(rec, s))
 		}
@@ -57,11 +52,11 @@ func (t *Schedules) Each(out func(chat.StoredSchedule) error) error {
 
 // Get returns one schedule of a chat; [chat.ErrNotFound] if there is none.
 func (t *Schedules) Get(id chat.ID, name string) (chat.StoredSchedule, error) {
-	rec, err := t.opt.Store.Get(id)
+	rec, err := t.Store.Get(id)
 	if err != nil {
 		return chat.StoredSchedule{}, err
 	}
-	s, err := t.opt.Store.Schedule(id, name)
+	s, err := t.Store.Schedule(id, name)
 	if err != nil {
 		return chat.StoredSchedule{}, err
 	}
@@ -84,7 +79,7 @@ func (t *Schedules) Adopt() (goOn []*background.Run, err error) {
 		s    state.Schedule
 	}
 	var cuts []cut
-	err = t.opt.Store.EachSchedule(func(rec state.Record, s state.Schedule) {
+	err = t.Store.EachSchedule(func(rec state.Record, s state.Schedule) {
 		switch r := t.runTaken(rec.ID, s); {
 		case r != nil:
 			goOn = append(goOn, r)
@@ -100,7 +95,7 @@ func (t *Schedules) Adopt() (goOn []*background.Run, err error) {
 		}
 	}
 	// chatd starts even on a full disk: the next chatd records the result.
-	t.opt.Report("schedules that were cut off", errors.Join(errs...))
+	t.Report("schedules that were cut off", errors.Join(errs...))
 	return goOn, err
 }
 
@@ -109,7 +104,7 @@ func (t *Schedules) Adopt() (goOn []*background.Run, err error) {
 func (t *Schedules) Watch(ctx context.Context, r *background.Run) {
 	select {
 	case <-r.Over():
-		t.opt.Report("the result of schedule "+r.Info.Schedule, t.endRun(r))
+		t.Report("the result of schedule "+r.Info.Schedule, t.endRun(r))
 	case <-ctx.Done():
 	}
 }
@@ -119,7 +114,7 @@ func (t *Schedules) runTaken(id chat.ID, s state.Schedule) *background.Run {
 	if s.RunningSince == nil {
 		return nil
 	}
-	for _, r := range t.opt.Runs.Of(id) {
+	for _, r := range t.Runs.Of(id) {
 		if r.Info.Schedule == s.ID && r.Taken.Equal(*s.RunningSince) {
 			return r
 		}

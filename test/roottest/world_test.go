@@ -232,9 +232,16 @@ type manager struct {
 // below has its methods hidden by those of Streams and Tools.
 type below struct{ *provision.Manager }
 
-// openManager is provision.Open.
+// openManager is startManager whose walls are tried.
 func openManager(ctx context.Context, opt provision.Options) (*manager, error) {
-	return above(provision.Open(ctx, opt))
+	m, err := provision.Start(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.ProbeAndReconcile(ctx); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return above(m, nil)
 }
 
 // startManager is provision.Start.
