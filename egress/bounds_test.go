@@ -105,9 +105,7 @@ func TestOwners(t *testing.T) {
 	open := func(c uplink.Call) *network {
 		c.Verb, c.Allow = uplink.Open, list(t, server.String())
 		w.call(c, w.files()...)
-		w.s.mu.Lock()
-		defer w.s.mu.Unlock()
-		return w.s.networks[c.Chat]
+		return w.s.network(c.Chat)
 	}
 	a, b := open(uplink.Call{Chat: one, Owner: "ada"}), open(uplink.Call{Chat: two, Owner: "ada"})
 	w.s.slots.left = 5
@@ -212,9 +210,7 @@ func (w *secretWorld) ofOwner(i int) *network {
 	id := chat.ID(fmt.Sprintf("%016d", i))
 	w.call(uplink.Call{Verb: uplink.Open, Chat: id, Owner: "bridge", Allow: w.n.allowed(),
 		Grants: []secret.Grant{{Name: "api", Placeholder: placeholder}}}, w.files()...)
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	return w.s.networks[id]
+	return w.s.network(id)
 }
 
 // slowWorld is a world with a model that says a word of an answer, and the rest when it is asked to.

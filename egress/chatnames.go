@@ -3,7 +3,6 @@ package egress
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/egress/resolver"
@@ -18,12 +17,8 @@ type resolvers struct {
 // resolveWith asks this many DNS servers from now on. Each chat has a resolver of its own: an answer
 // for one says nothing of what another has asked for.
 func (n *network) resolveWith(servers int) {
-	client := resolver.NewClient(resolver.ClientOptions{
-		Servers: servers, Dial: n.upstream, Now: time.Now,
-	})
-	responder := resolver.NewResponder(resolver.ResponderOptions{
-		Lists: n.lists, Book: n.book, Client: client, Asked: n.asked,
-	})
+	client := resolver.NewClient(servers, n.upstream)
+	responder := &resolver.Responder{Lists: n.lists, Book: n.book, Client: client, Asked: n.asked}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.names = resolvers{client, responder}

@@ -259,9 +259,7 @@ func (w *secretWorld) begin(header string, addr netip.AddrPort) {
 	w.call(uplink.Call{Verb: uplink.Open, Chat: one, Grants: []secret.Grant{{Name: "api",
 		Placeholder: placeholder}}, Allow: list(w.t, apiHost+port, "other.example.org"+port,
 		addr.String())}, w.files()...)
-	w.s.mu.Lock()
-	w.n = w.s.networks[one]
-	w.s.mu.Unlock()
+	w.n = w.s.network(one)
 }
 
 func portOf(a netip.AddrPort) string { _, p, _ := net.SplitHostPort(a.String()); return p }

@@ -84,8 +84,8 @@ func (s *server) run(ctx context.Context, o Options) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.web.serve(ctx) })
 	all.Go(func() { s.terminator.serve(ctx) })
-	all.Go(func() { s.sweepUntil(ctx) })
-	all.Go(func() { s.reportUntil(ctx) })
+	all.Go(func() { chat.Every(ctx, sweepEvery, func() { s.sweep(time.Now()) }) })
+	all.Go(func() { chat.Every(ctx, reportEvery, func() { s.report(ctx, "") }) })
 	if o.IdleEnd > 0 {
 		all.Go(func() { s.endIdle(ctx, o.IdleEnd, cancel) })
 	}
@@ -244,14 +244,13 @@ func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (upl
 		s.grant(call.Chat, call.Grants)
 		return uplink.Answer{}, s.change(call.Chat, call.Allow)
 	case call.Verb == uplink.Connections:
-		s.reportAsked(call.Chat)
 		open := s.connections(call.Chat)
 		return uplink.Answer{Open: &open}, nil
 	case call.Verb == uplink.Resolve:
 		return uplink.Answer{}, s.resolve(call)
 	case call.Verb == uplink.Close:
 		err := s.close(call.Chat)
-		s.reportOf(call.Chat)
+		s.report(context.Background(), call.Chat) // chatd-root hears nothing of it once it is closed
 		return uplink.Answer{}, err
 	}
 	return uplink.Answer{}, fmt.Errorf("cannot answer %s", chat.Quote(string(call.Verb)))

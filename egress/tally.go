@@ -144,15 +144,8 @@ func (t *tally) unhear(carried []uplink.Carried) {
 	}
 }
 
-// reportUntil tells chatd-root of events until ctx ends. The last ones are lost with this process.
-func (s *server) reportUntil(ctx context.Context) {
-	chat.Every(ctx, reportEvery, func() { s.report(ctx, "") })
-}
-
-// reportOf tells of a chat that ends: chatd-root hears nothing of it once it is closed.
-func (s *server) reportOf(id chat.ID) { s.report(context.Background(), id) }
-
-// report tells chatd-root of the events of one chat, or of all if id is empty.
+// report tells chatd-root of the events of one chat, or of all if id is empty. The last ones are lost
+// with this process.
 func (s *server) report(ctx context.Context, id chat.ID) {
 	for range maxReports {
 		if more := s.tellNext(ctx, id); !more {

@@ -146,9 +146,7 @@ func TestOtherHosts(t *testing.T) {
 	w.do(c, r)
 	// The chat two has the same list and no secret.
 	w.call(uplink.Call{Verb: uplink.Open, Chat: two, Allow: w.n.allowed()}, w.files()...)
-	w.s.mu.Lock()
-	w.n = w.s.networks[two]
-	w.s.mu.Unlock()
+	w.n = w.s.network(two)
 	w.do(c, w.request("GET", "/", nil))
 	mu.Lock()
 	defer mu.Unlock()

@@ -350,7 +350,7 @@ func TestIdleGivesWay(t *testing.T) {
 	var idle []*net.TCPConn
 	request := "GET / HTTP/1.1\r\nHost: " + o.host + "\r\n\r\n"
 	c := plain.byName("api.example.org", o.addr)
-	n := plain.network(one)
+	n := plain.s.network(one)
 	for range maxSessions + 10 {
 		b := send(t, c, request)
 		answer(t, b, 200)

@@ -470,9 +470,7 @@ func TestWebSessions(t *testing.T) {
 	w := newWorld(t)
 	o := newOrigin(t, nil)
 	c := w.byName("api.example.org", o.addr)
-	w.s.mu.Lock()
-	n := w.s.networks[one]
-	w.s.mu.Unlock()
+	n := w.s.network(one)
 	for range maxSessions {
 		n.sessions <- struct{}{}
 	}
@@ -525,9 +523,7 @@ func TestWebRedials(t *testing.T) {
 		send(t, c, request)
 		answer(t, b, 200)
 	}
-	w.s.mu.Lock()
-	n := w.s.networks[one]
-	w.s.mu.Unlock()
+	n := w.s.network(one)
 	expect.True(t, !n.redials.Take(), "two more connections took nothing from the allowance")
 	send(t, c, request) // waits, until the chat ends
 	must.Do(t, w.s.close(one))
@@ -668,7 +664,7 @@ func TestRestingMemory(t *testing.T) {
 	w := newWorld(t)
 	o := newOrigin(t, nil)
 	c := w.byName("api.example.org", o.addr)
-	n := w.network(one)
+	n := w.s.network(one)
 	before := inUse()
 	var all []*bufio.Reader
 	for range maxSessions {

@@ -38,7 +38,7 @@ func MadeUp(a netip.Addr) bool {
 // book's file is there. Its methods are safe for concurrent use.
 type Book struct {
 	mu    sync.Mutex
-	file  *os.File // nil in memory
+	file  *os.File
 	size  int64    // of the whole lines in file
 	names []string // by index
 	index map[string]int
@@ -46,12 +46,9 @@ type Book struct {
 
 // OpenBook reads the names that an earlier chatd-egress gave addresses to, in file, and appends new
 // ones to it: one name a line, whose number is the index. It takes the file, and closes it if it
-// fails. Without a file the book is in memory only.
+// fails.
 func OpenBook(file *os.File) (*Book, error) {
 	b := &Book{file: file, index: map[string]int{}}
-	if file == nil {
-		return b, nil
-	}
 	if err := b.load(); err != nil {
 		err = fmt.Errorf("cannot read the names of a chat: %w", err)
 		return nil, errors.Join(err, file.Close())
@@ -139,9 +136,6 @@ func (b *Book) append(host string) error {
 // write writes a line after the last whole one. It removes what a crash or a full disk left there
 // of an earlier write. No chat knows an address of that, because the write comes before the answer.
 func (b *Book) write(line string) error {
-	if b.file == nil {
-		return nil
-	}
 	if err := b.file.Truncate(b.size); err != nil {
 		return err
 	}
@@ -168,14 +162,7 @@ func (b *Book) Host(a netip.Addr) (host string, ok bool) {
 }
 
 // Close closes the file.
-func (b *Book) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.file == nil {
-		return nil
-	}
-	return b.file.Close()
-}
+func (b *Book) Close() error { return b.file.Close() }
 
 // addrAt returns the address of an index. Its offset is the last two bytes, in both families.
 func addrAt(p netip.Prefix, i int) netip.Addr {

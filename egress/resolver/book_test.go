@@ -25,6 +25,11 @@ func bookAt(t testing.TB, path string, flags int) (*Book, error) {
 	return OpenBook(f)
 }
 
+func newBook(t testing.TB) *Book {
+	t.Helper()
+	return must.Get(bookAt(t, filepath.Join(t.TempDir(), "names"), 0))(t)
+}
+
 func wantAddrs(t testing.TB, b *Book, host, want4, want6 string) {
 	t.Helper()
 	v4, v6, err := b.Addrs(host)
@@ -109,7 +114,7 @@ func TestBookDamaged(t *testing.T) {
 }
 
 func TestBookFull(t *testing.T) {
-	b := must.Get(OpenBook(nil))(t)
+	b := newBook(t)
 	for i := range maxNames {
 		if _, _, err := b.Addrs(fmt.Sprintf("n%d.example.com", i)); err != nil {
 			t.Fatal(i, err)
@@ -134,7 +139,7 @@ func TestBookWriteFails(t *testing.T) {
 }
 
 func TestBookOthers(t *testing.T) {
-	b := must.Get(OpenBook(nil))(t)
+	b := newBook(t)
 	wantAddrs(t, b, "a.example.com", "198.18.1.0", "fd63:6861:7464::100")
 	bad := []string{"", "A.example.com", "a.example.com.", "a\nb.example.com", "10.0.0.1"}
 	for _, host := range bad {

@@ -210,11 +210,9 @@ func TestClientServers(t *testing.T) {
 			})
 		})
 	}
-	c := NewClient(ClientOptions{Servers: 2, Dial: func(
-		context.Context, int, bool,
-	) (net.Conn, error) {
+	c := NewClient(2, func(context.Context, int, bool) (net.Conn, error) {
 		return nil, errors.New("no socket")
-	}})
+	})
 	_, err := c.Addrs(t.Context(), host)
 	expect.True(t, errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "no socket"),
 		"no connection: %v, want ErrUnavailable", err)
@@ -474,11 +472,10 @@ func TestClientSockets(t *testing.T) {
 	if err != nil {
 		t.Skipf("SKIP: needs one port for both: %v", err)
 	}
-	b := must.Get(OpenBook(nil))(t)
-	server := NewResponder(ResponderOptions{
-		Lists: func(string) bool { return true }, Book: b,
+	server := &Responder{
+		Lists: func(string) bool { return true }, Book: newBook(t),
 		Client: (&upstream{t: t, say: zone{host: {"192.0.2.1"}}.say}).client(1),
-	})
+	}
 	go func() { // by UDP it says only that the answer is longer
 		buf := make([]byte, maxQuery)
 		for {
@@ -486,7 +483,7 @@ func TestClientSockets(t *testing.T) {
 			if err != nil {
 				return
 			}
-			answer := server.Answer(t.Context(), buf[:n], true)
+			answer := server.Answer(t.Context(), buf[:n])
 			answer[2] |= 2 // TC
 			_, _ = udp.WriteTo(answer, from)
 		}
@@ -507,7 +504,7 @@ func TestClientSockets(t *testing.T) {
 		}
 		return new(net.Dialer).DialContext(ctx, "tcp", tcp.Addr().String())
 	}
-	got, err := NewClient(ClientOptions{Servers: 1, Dial: dial}).Addrs(t.Context(), host)
+	got, err := NewClient(1, dial).Addrs(t.Context(), host)
 	want := addrs("198.18.1.0", "fd63:6861:7464::100")
 	expect.True(t, err == nil && slices.Equal(got, want), "found %v, %v, want %v", got, err, want)
 }
