@@ -70,20 +70,11 @@ func (w *answer) FlushError() error {
 
 // start writes the header, once.
 func (w *answer) start() {
-	if status := cmp.Or(w.status, http.StatusOK); !w.wrote {
-		w.begin(status)
-		w.ResponseWriter.WriteHeader(status)
-	}
-}
-
-// Unwrap lets http.ResponseController through.
-func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *answer) begin(status int) {
 	if w.wrote {
 		return
 	}
 	w.wrote = true
+	status := cmp.Or(w.status, http.StatusOK)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	if status == http.StatusNoContent {
@@ -91,7 +82,11 @@ func (w *answer) begin(status int) {
 	}
 	// Without a deadline the answer is still right; a slow reader only holds its connection longer.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
+	w.ResponseWriter.WriteHeader(status)
 }
+
+// Unwrap lets http.ResponseController through.
+func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // refuse writes p as the whole answer.
 func (s *Server) refuse(w http.ResponseWriter, p *client.Problem) {

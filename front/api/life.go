@@ -8,6 +8,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 type listInput struct {
@@ -50,7 +51,7 @@ func (s *Server) list(ctx context.Context, in *listInput) (*bodyOf[chat.Page], e
 	return &bodyOf[chat.Page]{page}, err
 }
 
-// servePatch registers a route of its own because null in the body differs from a missing field.
+// servePatch describes the body, in which null differs from a missing field.
 func servePatch(s *Server, a huma.API, op huma.Operation) {
 	text, no := &huma.Schema{Type: "string"}, &huma.Schema{Type: "null"}
 	orNull := func(of *huma.Schema) *huma.Schema {
@@ -72,15 +73,8 @@ func servePatch(s *Server, a huma.API, op huma.Operation) {
 				Description: "Set a memory_max below what it holds: cgroup v2 ends processes."},
 			"egress_add": list, "egress_remove": list,
 		}}}
-	op.Parameters = []*huma.Param{chatParam}
 	op.RequestBody = &huma.RequestBody{Required: true,
 		Content: map[string]*huma.MediaType{client.PatchType: body, client.JSONType: body}}
-	op.Responses = problemResponse()
-	op.Responses["200"] = &huma.Response{Description: "The chat as it is now.",
-		Content: jsonContent(a, chat.Chat{})}
-	s.serveBeside(a, op, s.patch)
-}
-
-func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
-	answerBody(s, w, r, http.StatusOK, s.opt.Chats.Patch)
+	row, _ := verbs.Find("patch")
+	serveShape[rawBody](s, a, op, row)
 }

@@ -36,7 +36,6 @@ func (s *Server) health(ctx context.Context, _ *noInput) (*bodyOf[healthAnswer],
 
 // serveOpenAPI answers with the description of all rows.
 func serveOpenAPI(s *Server, a huma.API, op huma.Operation) {
-	op.Responses = problemResponse()
 	a.OpenAPI().AddOperation(&op)
 	s.completeDescription(a)
 	text, err := json.MarshalIndent(a.OpenAPI(), "", "  ")
