@@ -72,9 +72,7 @@ func Open(ctx context.Context, below verbs.Root, opt Options) (*Chats, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the schedules: %w", err)
 	}
-	begun := make(chan struct{})
-	c.begin = sync.OnceFunc(func() { close(begun) })
-	c.done.Go(func() { c.serve(begun) })
+	c.begin = sync.OnceFunc(func() { c.done.Go(func() { c.runner.Serve(c.ctx) }) })
 	return c, nil
 }
 
@@ -98,15 +96,6 @@ func (c *Chats) load(k chat.StoredSchedule) {
 
 // Begin starts schedules when they come due, until [Chats.Close]. A second call has no effect.
 func (c *Chats) Begin() { c.begin() }
-
-// serve is the clock.
-func (c *Chats) serve(begun <-chan struct{}) {
-	select {
-	case <-begun:
-		c.runner.Serve(c.ctx)
-	case <-c.ctx.Done():
-	}
-}
 
 // Close begins no more runs, and returns when nothing waits for one. Current runs continue.
 func (c *Chats) Close() {
