@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 func TestReadEvents(t *testing.T) {
@@ -34,8 +35,7 @@ func TestReadEvents(t *testing.T) {
 func FuzzReadEvents(f *testing.F) {
 	f.Add("event: problem\ndata: {}\n\nid: 1\ndata: {\"text\":\"x\"}\n\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		if readEvents(strings.NewReader(s), func(chat.Log) error { return nil }) == nil {
-			t.Error("a stream that ends is no error")
-		}
+		expect.True(t, readEvents(strings.NewReader(s), func(chat.Log) error { return nil }) != nil,
+			"a stream that ends is no error")
 	})
 }

@@ -119,9 +119,8 @@ func TestOwners(t *testing.T) {
 	w.call(uplink.Call{Verb: uplink.Close, Chat: two})
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if len(w.s.owners) != 0 || w.s.slots.left != 5 {
-		t.Errorf("%d owners, %d left", len(w.s.owners), w.s.slots.left)
-	}
+	expect.True(t, len(w.s.owners) == 0 && w.s.slots.left == 5,
+		"%d owners, %d left", len(w.s.owners), w.s.slots.left)
 }
 
 // TestBuffers: of a chat with many connections the first have buffers that the kernel lets grow, and
@@ -200,9 +199,7 @@ func TestAwakeMemory(t *testing.T) {
 	runtime.KeepAlive(all)
 	got := int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)
 	t.Logf("%d chats take %d KiB, %d each", chats, got>>10, got/chats>>10)
-	if got > most {
-		t.Errorf("%d chats take %d MiB, want at most %d", chats, got>>20, most>>20)
-	}
+	expect.True(t, got <= most, "%d chats take %d MiB, want at most %d", chats, got>>20, most>>20)
 }
 
 // ofOwner opens one more chat of an owner, with the secret.

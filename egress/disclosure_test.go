@@ -103,9 +103,8 @@ func TestChosenAnswers(t *testing.T) {
 			a, body := w.do(w.client(true), r)
 			text := strings.ReplaceAll(unzipped(body), "\x00", "")
 			got := strings.ToLower(fmt.Sprint(a.Header, text))
-			if strings.Contains(got, strings.ToLower(apiValue[:5])) {
-				t.Errorf("the chat has the value: %d %s", a.StatusCode, got)
-			}
+			expect.True(t, !strings.Contains(got, strings.ToLower(apiValue[:5])),
+				"the chat has the value: %d %s", a.StatusCode, got)
 		})
 	}
 }

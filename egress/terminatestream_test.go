@@ -436,7 +436,6 @@ func TestSecureMemory(t *testing.T) {
 	all.Wait()
 	each := int64(after.HeapAlloc+after.StackInuse-before.HeapAlloc-before.StackInuse) / sample
 	t.Logf("%d KiB a connection, of which some half is chatd-egress's", each>>10)
-	if each > parties*streamsCost {
-		t.Errorf("a connection takes %d KiB, want at most %d", each>>10, parties*streamsCost>>10)
-	}
+	expect.True(t, each <= parties*streamsCost,
+		"a connection takes %d KiB, want at most %d", each>>10, parties*streamsCost>>10)
 }

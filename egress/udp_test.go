@@ -160,9 +160,7 @@ func TestFlowsBound(t *testing.T) {
 	expect.True(t, e.Why == errEvicted.Error(), "%+v", e)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.flows) != maxFlows {
-		t.Errorf("%d flows", len(n.flows))
-	}
+	expect.True(t, len(n.flows) == maxFlows, "%d flows", len(n.flows))
 }
 
 // question is one for the address of a host.

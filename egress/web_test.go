@@ -92,9 +92,7 @@ func answer(t *testing.T, b *bufio.Reader, status int) string {
 	t.Helper()
 	r := must.Get(http.ReadResponse(b, nil))(t)
 	body, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != status {
-		t.Errorf("%s %q, %v, want %d", r.Status, body, err, status)
-	}
+	expect.True(t, err == nil && r.StatusCode == status, "%s %q, %v, want %d", r.Status, body, err, status)
 	return string(body)
 }
 
@@ -121,9 +119,7 @@ func TestWeb(t *testing.T) {
 			t.Errorf("%q, want %q", got, want[i])
 		}
 	}
-	if o.conns != 1 {
-		t.Errorf("%d connections", o.conns)
-	}
+	expect.True(t, o.conns == 1, "%d connections", o.conns)
 	c.Close()
 	e := w.event(Allowed, "")
 	expect.True(t, e.Out != 0 && e.In != 0 && e.Host == "api.example.org", "%+v", e)
@@ -376,9 +372,7 @@ func TestWebServerEnds(t *testing.T) {
 		send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n")
 		answer(t, b, 200)
 	}
-	if o.conns != 2 {
-		t.Errorf("%d connections", o.conns)
-	}
+	expect.True(t, o.conns == 2, "%d connections", o.conns)
 }
 
 // TestWebClosed: Close and Change end connections of HTTP as any other, also amid an answer.
@@ -442,9 +436,7 @@ func TestWebMemory(t *testing.T) {
 	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / sample
 	runtime.KeepAlive(all)
 	t.Logf("%d KiB a session", each>>10)
-	if each > plainCost {
-		t.Errorf("a session takes %d KiB", each>>10)
-	}
+	expect.True(t, each <= plainCost, "a session takes %d KiB", each>>10)
 }
 
 // TestWebTinyLines: headers of too many fields pass neither way.
@@ -485,9 +477,8 @@ func TestWebSessions(t *testing.T) {
 	<-n.sessions
 	costs := &w.s.web.costs
 	costs.mu.Lock()
-	if costs.left != webMemory || n.web.held != 0 {
-		t.Errorf("%d bytes are left, %d are the chat's", costs.left, n.web.held)
-	}
+	expect.True(t, costs.left == webMemory && n.web.held == 0,
+		"%d bytes are left, %d are the chat's", costs.left, n.web.held)
 	costs.mu.Unlock()
 	var others share
 	ok, _ := costs.take(webMemory-plainCost+1, &share{}, &others, 0)
@@ -653,9 +644,7 @@ func TestIdleMemory(t *testing.T) {
 		each := (inUse() - before) / maxSessions
 		runtime.KeepAlive(all)
 		t.Logf("%d KiB", each>>10)
-		if each > idleCost {
-			t.Errorf("an idle connection takes %d KiB", each>>10)
-		}
+		expect.True(t, each <= idleCost, "an idle connection takes %d KiB", each>>10)
 	})
 }
 
@@ -675,7 +664,5 @@ func TestRestingMemory(t *testing.T) {
 	each := (inUse() - before) / maxSessions
 	runtime.KeepAlive(all)
 	t.Logf("%d KiB", each>>10)
-	if each > restingCost {
-		t.Errorf("an idle connection takes %d KiB", each>>10)
-	}
+	expect.True(t, each <= restingCost, "an idle connection takes %d KiB", each>>10)
 }

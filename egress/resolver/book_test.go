@@ -198,9 +198,8 @@ func FuzzBook(f *testing.F) {
 		again, openErr := bookAt(t, path, 0)
 		must.True(t, openErr == nil, "cannot open it again: %v", openErr)
 		defer func() { _ = again.Close() }()
-		if strings.Join(again.names, "\n") != strings.Join(names, "\n") {
-			t.Fatalf("%q became %q", names, again.names)
-		}
+		must.True(t, strings.Join(again.names, "\n") == strings.Join(names, "\n"),
+			"%q became %q", names, again.names)
 		if err == nil {
 			wantAddrs(t, again, host, v4.String(), v6.String())
 		}

@@ -204,9 +204,7 @@ func TestClientServers(t *testing.T) {
 				expect.Is(t, expect.Err(u.client(2).Addrs(t.Context(), host)), test.want, "two servers")
 				expect.Is(t, expect.Err(u.client(1).Addrs(t.Context(), host)), test.alone, "one server")
 				synctest.Wait()
-				if u.open != 0 {
-					t.Errorf("%d connections are open", u.open)
-				}
+				expect.True(t, u.open == 0, "%d connections are open", u.open)
 			})
 		})
 	}
@@ -428,9 +426,8 @@ func TestClientCancelled(t *testing.T) {
 		expect.True(t, err == nil && slices.Equal(got, addrs("192.0.2.1")),
 			"then: found %v, %v", got, err)
 		synctest.Wait()
-		if len(c.flights) != 0 || u.open != 0 {
-			t.Errorf("%d lookups and %d connections are left", len(c.flights), u.open)
-		}
+		expect.True(t, len(c.flights) == 0 && u.open == 0,
+			"%d lookups and %d connections are left", len(c.flights), u.open)
 	})
 }
 
@@ -447,9 +444,8 @@ func TestClientBounded(t *testing.T) {
 		expect.True(t, n == 2*maxLookups, "%d simultaneous queries, want %d", n, 2*maxLookups)
 		cancel()
 		synctest.Wait()
-		if len(c.flights) != 0 || len(c.slots) != 0 || u.open != 0 {
-			t.Errorf("%d lookups and %d connections are left", len(c.flights), u.open)
-		}
+		expect.True(t, len(c.flights) == 0 && len(c.slots) == 0 && u.open == 0,
+			"%d lookups and %d connections are left", len(c.flights), u.open)
 	})
 }
 

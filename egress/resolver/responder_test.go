@@ -299,9 +299,8 @@ func TestAnswerFull(t *testing.T) {
 		f.book.insert(fmt.Sprintf("n%d.example.com", i))
 	}
 	m := f.ask(t, query1(host, typeA))
-	if m.RCode != servFail || !errors.Is(f.told[host], ErrFull) {
-		t.Errorf("the answer is %s, told %v", m.RCode, f.told)
-	}
+	expect.True(t, m.RCode == servFail && errors.Is(f.told[host], ErrFull),
+		"the answer is %s, told %v", m.RCode, f.told)
 }
 
 // A name that has no address takes none of the book's.
@@ -311,9 +310,7 @@ func TestAnswerKeepsRoom(t *testing.T) {
 		f.ask(t, query1(name, typeA))
 	}
 	f.ask(t, query1(host, typeHTTPS))
-	if len(f.book.names) > 0 {
-		t.Errorf("the book has %q", f.book.names)
-	}
+	expect.True(t, len(f.book.names) <= 0, "the book has %q", f.book.names)
 }
 
 // A query of another kind gets a code, never an address.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/test/must"
 )
 
 // stallBodies sends many bodies that lack their last byte, and returns once all of them are sent.
@@ -48,9 +49,7 @@ func TestAttackStalledBodies(t *testing.T) {
 	}
 	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "small"})
-	if err != nil {
-		t.Fatalf("a small request beside them: %v", err)
-	}
+	must.True(t, err == nil, "a small request beside them: %v", err)
 	large := chat.RunSpec{Command: "cat", Stdin: strings.Repeat("x", 1<<20)}
 	if _, err := c.Run(t.Context(), made.ID, large); err == nil || !strings.Contains(err.Error(), "hold all the memory") || client.Kind(err) != "busy" {
 		t.Errorf("a large request beside them: %v", err)

@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestLog(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	c, ctx := clientAt(t, socket), t.Context()
-	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(ctx, chat.Spec{ExternalID: "a"}))(t)
 	wait := chat.Input{Text: "false", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
 	if got, err := c.InputWait(ctx, made.ID, wait); err != nil || got.Text != "false\n" || got.Exit == nil || *got.Exit != 1 || got.Until != chat.UntilPrompt {
 		t.Errorf("%+v, %v", got, err)
@@ -50,13 +49,9 @@ func TestFollowLog(t *testing.T) {
 	socket, mem := start(t, ServerOptions{MaxStreams: 1})
 	c, ctx := clientAt(t, socket), t.Context()
 	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	typeIn := func(text string) {
-		if err := c.Input(ctx, made.ID, chat.Input{Text: text}); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, c.Input(ctx, made.ID, chat.Input{Text: text}))
 	}
 	typeIn("one")
 	var got strings.Builder
@@ -76,10 +71,7 @@ func TestFollowLog(t *testing.T) {
 	if !errors.Is(err, chat.ErrNotFound) || got.String() != "netwo" {
 		t.Errorf("%q, then %v", got.String(), err)
 	}
-	made, _, err = c.Create(ctx, chat.Spec{ExternalID: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made = must.First(c.Create(ctx, chat.Spec{ExternalID: "b"}))(t)
 	for deadline := time.Now().Add(generous); ; time.Sleep(10 * time.Millisecond) { // the place of the first is free again
 		gone, cancel := context.WithCancel(ctx)
 		err := c.FollowLog(gone, made.ID, 0, func(chat.Log) error { cancel(); return nil })
@@ -87,12 +79,10 @@ func TestFollowLog(t *testing.T) {
 		if errors.Is(err, context.Canceled) {
 			break // a reader that goes away
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the stream of a chat that is gone is never free again: %v", err)
-		}
+		must.True(t, !time.Now().After(deadline),
+			"the stream of a chat that is gone is never free again: %v", err)
 	}
 	last := raw(t, socket, "GET /v1/chats/"+string(made.ID)+"/log HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 5\r\nConnection: close\r\n\r\n")
-	if last.status != 400 || !strings.Contains(last.body, "cursor 5") {
-		t.Errorf("Last-Event-ID: %+v", last)
-	}
+	expect.True(t, last.status == 400 && strings.Contains(last.body, "cursor 5"),
+		"Last-Event-ID: %+v", last)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func (r *fake) Terms(ctx context.Context, _ chat.ID) (chat.Terms, error) { return r.terms(ctx) }
@@ -100,9 +102,8 @@ func TestGuardChecksRuns(t *testing.T) {
 				r.ran = nil
 				err := try(t.Context(), s)
 				if strings.Contains(s.Command, "((") { // no bash: it cannot be checked
-					if !errors.Is(err, chat.ErrInvalid) || len(r.ran) > 0 {
-						t.Errorf("%v: %v, %v", s, err, r.ran)
-					}
+					expect.True(t, errors.Is(err, chat.ErrInvalid) && len(r.ran) <= 0,
+						"%v: %v, %v", s, err, r.ran)
 				} else if err != nil || len(r.ran) != 1 || fmt.Sprint(r.ran[0].Named) != want {
 					t.Errorf("%v: %v, names %v, want %s", s, err, r.ran, want)
 				}
@@ -137,9 +138,7 @@ func TestGuardChanges(t *testing.T) {
 	c := opened(t, r, noon())
 	for i := range 3 * maxGuards {
 		r.terms = guarded(false, fmt.Sprintf("sudo id %d", i))
-		if err := ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i)}))
 		if err := ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i+1)}); !errors.Is(err, chat.ErrDenied) {
 			t.Fatalf("by the guard before: %v", err)
 		}
@@ -199,9 +198,8 @@ func TestDueRunIsChecked(t *testing.T) {
 			t.Errorf("%s: checked as %+v", what, got)
 		}
 		if c.want == "" {
-			if d.Refused != nil || fmt.Sprint(d.Named) != "[{/etc/x false}]" {
-				t.Errorf("%s: %+v", what, d)
-			}
+			expect.True(t, d.Refused == nil && fmt.Sprint(d.Named) == "[{/etc/x false}]",
+				"%s: %+v", what, d)
 		} else if d.Refused == nil || !strings.Contains(d.Refused.Reason, c.want) || (d.Refused.Denial != nil) != (c.rule != "") || c.rule != "" && d.Refused.Denial.Rule != c.rule {
 			t.Errorf("%s: %+v", what, d.Refused)
 		}
@@ -225,9 +223,7 @@ func TestChecksAreBounded(t *testing.T) {
 	cancel()
 	_, explain := c.Explain(gone, "a", chat.Question{Command: "ls"})
 	for what, err := range map[string]error{"a run": ways(c)["a run"](gone, chat.RunSpec{Command: "ls"}), "explain": explain} {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s was checked beyond the bound: %v", what, err)
-		}
+		expect.True(t, errors.Is(err, context.Canceled), "%s was checked beyond the bound: %v", what, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestAttackSlots: an owner of many chats whose runs never end leaves some slots to others,
@@ -31,9 +32,7 @@ func TestAttackSlots(t *testing.T) {
 			}
 		}
 		for _, n := range ids {
-			if !slices.Contains(names, string(id(n))) {
-				t.Errorf("%v began, want %d", names, n)
-			}
+			expect.True(t, slices.Contains(names, string(id(n))), "%v began, want %d", names, n)
 		}
 	}
 	ends := func() { w.end <- struct{}{}; <-w.took }
@@ -117,9 +116,7 @@ func TestGoOnHasTheTurn(t *testing.T) {
 	w.want(string(id(1)) + "/a")
 	w.pass(time.Second)
 	w.mu.Lock()
-	if w.running != 2 {
-		t.Errorf("%d are under way, want a and c", w.running)
-	}
+	expect.True(t, w.running == 2, "%d are under way, want a and c", w.running)
 	w.mu.Unlock()
 	w.want(string(id(2)) + "/c")
 	w.end <- struct{}{}

@@ -7,24 +7,19 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 func at(t testing.TB, text string) time.Time {
 	t.Helper()
-	v, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(time.Parse(time.RFC3339, text))(t)
 	return v
 }
 
 func parsed(t testing.TB, s chat.ScheduleSpec, made string) When {
 	t.Helper()
 	s.Command = "true"
-	w, err := Parse(s, at(t, made))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(Parse(s, at(t, made)))(t)
 	return w
 }
 
@@ -160,9 +155,7 @@ func FuzzParse(f *testing.F) {
 				if next.IsZero() {
 					break
 				}
-				if !next.After(last) {
-					t.Fatalf("%+v after %s: %s", s, last, next)
-				}
+				must.True(t, next.After(last), "%+v after %s: %s", s, last, next)
 				if got := w.Resume(next, last, last.Add(-time.Hour)); got.After(next) {
 					t.Fatalf("%+v: resumed at %s, later than %s", s, got, next)
 				}

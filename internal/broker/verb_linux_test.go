@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestVerbs: each method of Root has a verb of its own name, which chatd-root knows.
@@ -46,7 +47,5 @@ func TestVerbs(t *testing.T) {
 	if _, err := d.NameOf(0); err != nil || len(all)+1 != len(handlers) {
 		t.Errorf("%d verbs for %d methods; %v", len(handlers), len(all), err)
 	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }
