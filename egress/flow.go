@@ -3,7 +3,6 @@ package egress
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -138,11 +137,9 @@ func (f *flow) connect(ctx context.Context, t target) (*net.UDPConn, error) {
 	}
 	var errs error
 	for _, to := range addrs {
-		c, err := f.n.s.root.connect(ctx, f.n.id, true, to)
-		if u, ok := c.(*net.UDPConn); ok {
-			return u, nil
-		} else if c != nil {
-			err = errors.Join(fmt.Errorf("cannot use a %T for datagrams", c), c.Close())
+		c, err := connectHost[*net.UDPConn](ctx, f.n, true, to)
+		if err == nil {
+			return c, nil
 		}
 		errs = errors.Join(errs, err)
 	}

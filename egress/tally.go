@@ -70,20 +70,17 @@ func (e Event) kind() chat.EgressKind {
 	return k
 }
 
-func (t *tally) add(e Event) {
+// add counts an event.
+func (t *tally) add(of Event) {
 	now := t.now().UTC().Round(0)
+	e := chat.EgressEvent{Time: now, Until: now, EgressKind: of.kind(), Count: 1, Sent: of.Out,
+		Received: of.In}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.merge(e.Chat, chat.EgressEvent{Time: now, Until: now, EgressKind: e.kind(), Count: 1,
-		Sent: e.Out, Received: e.In})
-}
-
-// merge counts an event. t.mu is held.
-func (t *tally) merge(id chat.ID, e chat.EgressEvent) {
-	kinds := t.chats[id]
+	kinds := t.chats[of.Chat]
 	if kinds == nil {
 		kinds = map[chat.EgressKind]chat.EgressEvent{}
-		t.chats[id] = kinds
+		t.chats[of.Chat] = kinds
 	}
 	if _, known := kinds[e.EgressKind]; !known && len(kinds) >= maxKinds {
 		e.EgressKind = others(e.Verdict)

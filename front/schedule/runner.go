@@ -43,7 +43,7 @@ type Options struct {
 	// Slots bounds the simultaneous runs.
 	Slots int
 	// Owner returns the owner of a schedule's chat. One owner's runs take at most three quarters of
-	// the slots, however many wait. With nil a chat has no owner.
+	// the slots, however many wait.
 	Owner func(id chat.ID, schedule string) string
 	// Spread bounds how much later than its time a schedule that is added with spread may begin.
 	// Each has its own amount, so that they do not all begin in a minute's first second.
@@ -115,10 +115,7 @@ func (r *Runner) Add(id chat.ID, schedule string, next time.Time, spread bool) {
 // has a slot and its chat's turn, and [Options].Run waits for its end. It is for a runner that does
 // not serve yet.
 func (r *Runner) GoOn(id chat.ID, schedule string, due, next time.Time, spread bool) {
-	var owner string
-	if r.opt.Owner != nil {
-		owner = r.opt.Owner(id, schedule)
-	}
+	owner := r.opt.Owner(id, schedule)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remove(id, schedule)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // world is a runner over schedules that come due every minute, with a clock that stands
@@ -28,12 +30,9 @@ const every = time.Minute
 
 func newWorld(t testing.TB, slots int) *world {
 	w := &world{t: t, now: noon, begun: make(chan Due, 10000), end: make(chan struct{}), took: make(chan uint64, 10000)}
-	when, err := Parse(chat.ScheduleSpec{Every: chat.Duration(every), Command: "true"}, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	when := must.Get(Parse(chat.ScheduleSpec{Every: chat.Duration(every), Command: "true"}, noon))(t)
 	w.Runner = NewRunner(Options{
-		Slots: slots,
+		Slots: slots, Owner: func(id chat.ID, _ string) string { return string(id) },
 		After: func(_ chat.ID, schedule string, at, now time.Time) (time.Time, uint64, bool) {
 			switch schedule {
 			case "gone":
@@ -191,30 +190,24 @@ func TestThousandsOfTheSameMinute(t *testing.T) {
 	}
 	w.pass(every)
 	first := w.running + len(w.ready)
-	if first == 0 || first > chats/5 {
-		t.Errorf("%d of %d begin in the first second", first, chats)
-	}
+	expect.True(t, first != 0 && first <= chats/5, "%d of %d begin in the first second", first, chats)
 	w.pass(10 * time.Second)
 	goroutines := runtime.NumGoroutine()
-	if w.running != slots || goroutines > slots+50 || len(w.ready) != chats-slots {
-		t.Errorf("%d run, %d wait, %d goroutines", w.running, len(w.ready), goroutines)
-	}
+	expect.True(t, w.running == slots && goroutines <= slots+50 && len(w.ready) == chats-slots,
+		"%d run, %d wait, %d goroutines", w.running, len(w.ready), goroutines)
 	seen := map[chat.ID]int{}
 	for range chats {
 		seen[(<-w.begun).Chat]++
 		w.end <- struct{}{}
 	}
-	if len(seen) != chats {
-		t.Errorf("%d chats had their turn", len(seen))
-	}
+	expect.True(t, len(seen) == chats, "%d chats had their turn", len(seen))
 	for n := range chats {
 		<-w.took
 		w.RemoveChat(id(n))
 	}
 	w.runs.Wait()
-	if len(w.queue)+len(w.chats)+len(w.ready) != 0 {
-		t.Errorf("%d in the queue, %d chats, %d ready are left", len(w.queue), len(w.chats), len(w.ready))
-	}
+	expect.True(t, len(w.queue)+len(w.chats)+len(w.ready) == 0,
+		"%d in the queue, %d chats, %d ready are left", len(w.queue), len(w.chats), len(w.ready))
 }
 
 // TestRemoved: a removed schedule does not begin, even if it waits for its turn; one that After
@@ -234,9 +227,8 @@ func TestRemoved(t *testing.T) {
 	w.ended()
 	w.pass(2 * every)
 	w.want(string(id(4)) + "/c")
-	if w.chats[id(3)] != nil || w.chats[id(2)] != nil || w.chats[id(1)] != nil {
-		t.Errorf("what was removed is kept: %v", w.chats)
-	}
+	expect.True(t, w.chats[id(3)] == nil && w.chats[id(2)] == nil && w.chats[id(1)] == nil,
+		"what was removed is kept: %v", w.chats)
 }
 
 // Serve has one timer, looks again when something is added, and waits for the runs.
@@ -275,7 +267,5 @@ func TestServe(t *testing.T) {
 			done = true
 		}
 	}
-	if len(w.took) != 1 {
-		t.Error("Serve did not wait for the run")
-	}
+	expect.True(t, len(w.took) == 1, "Serve did not wait for the run")
 }

@@ -43,9 +43,7 @@ func (r *Runner) due(e *entry, now time.Time) {
 	at, next, missed, ok, owner := e.at, time.Time{}, uint64(0), false, ""
 	r.unlocked(func() {
 		next, missed, ok = r.opt.After(e.chat, e.id, at, now)
-		if r.opt.Owner != nil {
-			owner = r.opt.Owner(e.chat, e.id)
-		}
+		owner = r.opt.Owner(e.chat, e.id)
 	})
 	if !e.awaits(at) {
 		return
@@ -78,7 +76,7 @@ func (r *Runner) begin() {
 		switch {
 		case e.gone:
 			r.pass(e)
-		case r.opt.Owner != nil && r.owned[e.owner] >= r.share():
+		case r.owned[e.owner] >= r.share():
 			r.parked[e.owner] = append(r.parked[e.owner], e)
 		default:
 			r.running++
