@@ -87,7 +87,7 @@ func (n *network) addresses(ctx context.Context, t target) ([]netip.AddrPort, er
 	if t.host == "" {
 		return []netip.AddrPort{t.dst}, nil
 	}
-	addrs, err := n.resolvers().client.Addrs(ctx, t.host)
+	addrs, err := n.resolver().Client.Addrs(ctx, t.host)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve %s: %w", t.host, err)
 	}

@@ -78,7 +78,7 @@ type network struct {
 	closed      bool
 	list        []chat.Allow
 	grants      []secret.Grant
-	names       resolvers
+	names       *resolver.Responder
 	carried     map[*carried]bool
 	connections int // of the chat's programs
 	servers     int // that are connected to over TCP

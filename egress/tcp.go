@@ -89,7 +89,7 @@ func (c connection) serve() error {
 		if !c.dst.Addr().IsLoopback() {
 			c.refuse(refusal("its questions for names went to the chat's own resolver"))
 		}
-		_ = c.n.resolvers().responder.ServeTCP(c.ctx, c.client) // it ends as its client wants
+		_ = c.n.resolver().ServeTCP(c.ctx, c.client) // it ends as its client wants
 		return nil
 	}
 	t, err := c.decide()

@@ -79,7 +79,7 @@ func (n *network) question(src, dst netip.AddrPort, b []byte) {
 	query := append([]byte(nil), b...)
 	n.all.Go(func() {
 		defer n.s.waiting.give(1, &n.waiting, &n.owner.waiting)
-		answer := n.resolvers().responder.Answer(n.ctx, query)
+		answer := n.resolver().Answer(n.ctx, query)
 		if len(answer) == 0 {
 			return
 		}

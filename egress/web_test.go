@@ -324,9 +324,8 @@ func TestWebStreams(t *testing.T) {
 			send(t, c, "3\r\n"+text+"\r\n")
 		}
 		got := make([]byte, 3)
-		if _, err := io.ReadFull(r.Body, got); string(got) != text || err != nil {
-			t.Fatalf("%q, %v", got, err)
-		}
+		_, err := io.ReadFull(r.Body, got)
+		must.True(t, string(got) == text && err == nil, "%q, %v", got, err)
 	}
 	send(t, c, "0\r\n\r\n")
 	got, err := io.ReadAll(r.Body)
@@ -573,9 +572,8 @@ func TestManyAnswers(t *testing.T) {
 	t.Logf("%d KiB an answer", w.holdMany(false)>>10)
 	w.s.web.costs.mu.Lock()
 	defer w.s.web.costs.mu.Unlock()
-	if used := int64(webMemory) - w.s.web.costs.left; used > webMemory*3/4 {
-		t.Errorf("they count %d MiB", used>>20)
-	}
+	used := int64(webMemory) - w.s.web.costs.left
+	expect.True(t, used <= webMemory*3/4, "they count %d MiB", used>>20)
 }
 
 // TestPipelinedIsCharged: requests that come at once cost what others do, one after the other,

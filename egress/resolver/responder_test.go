@@ -214,9 +214,8 @@ func (test answerTest) run(t *testing.T) {
 	up := f.up.queries()
 	expect.True(t, len(up) > 0 == test.asks, "the host's servers were asked %v", up)
 	tells := test.code != 0 || test.name == "empty.example.net"
-	if told := len(f.told) > 0; told != tells {
-		t.Errorf("told %v", f.told)
-	}
+	told := len(f.told) > 0
+	expect.True(t, told == tells, "told %v", f.told)
 }
 
 // Asked hears why, of a name that it may print.
@@ -418,9 +417,8 @@ func TestAnswerMany(t *testing.T) {
 		}
 		begun := time.Now()
 		all.Wait()
-		if took, want := time.Since(begun), (200-burst)*lookupEvery; took != want {
-			t.Errorf("all are answered after %s, want %s", took, want)
-		}
+		took, want := time.Since(begun), (200-burst)*lookupEvery
+		expect.True(t, took == want, "all are answered after %s, want %s", took, want)
 		for i := range 10 * burst {
 			all.Go(func() { f.ask(t, query1(fmt.Sprintf("n%d.test", i%200), typeA)) })
 		}

@@ -79,9 +79,8 @@ func TestArchiveFilters(t *testing.T) {
 		{}: 1, {Owner: "root"}: 1, {Owner: "ada"}: 0, {ExternalID: "a"}: 1, {ExternalID: "b"}: 0,
 		{Chat: made.ID}: 1, {Chat: someID}: 0,
 	} {
-		if list, err := c.Archives(t.Context(), f); err != nil || len(list) != want {
-			t.Errorf("%+v: %+v, %v", f, list, err)
-		}
+		list, err := c.Archives(t.Context(), f)
+		expect.True(t, err == nil && len(list) == want, "%+v: %+v, %v", f, list, err)
 	}
 	g := raw(t, socket, get("/v1/archives?owner=ada"))
 	expect.True(t, g.status == 200 && strings.TrimSpace(g.body) == `{"archives":[]}`,
@@ -113,9 +112,8 @@ func TestNoArchiveNoReap(t *testing.T) {
 		return fmt.Errorf("cannot archive: %w", chat.ErrBusy)
 	}
 	g := raw(t, socket, bare("DELETE", "/v1/chats/"+string(made.ID)+"?archive=true"))
-	if _, err := c.Get(t.Context(), made.ID); err != nil || g.status != 503 {
-		t.Errorf("%d %s, %v", g.status, g.body, err)
-	}
+	_, err := c.Get(t.Context(), made.ID)
+	expect.True(t, err == nil && g.status == 503, "%d %s, %v", g.status, g.body, err)
 }
 
 // archiveCalls are those that may take hours.
@@ -153,9 +151,8 @@ func TestArchivesOutliveTimeouts(t *testing.T) {
 	calls := archiveCalls(c, made.ID, a.Name)
 	must.True(t, len(calls) == 4, "%d calls", len(calls))
 	for _, name := range []string{"archive", "verify", "reap", "unarchive"} {
-		if err := calls[name](t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := calls[name](t.Context())
+		expect.True(t, err == nil, "%s: %v", name, err)
 	}
 }
 

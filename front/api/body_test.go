@@ -38,9 +38,8 @@ func FuzzCheckJSON(f *testing.F) {
 			return
 		}
 		var v any
-		if err := json.Unmarshal(b, &v); err != nil || !utf8.Valid(b) {
-			t.Fatalf("let through: %q: %v", b, err)
-		}
+		err := json.Unmarshal(b, &v)
+		must.True(t, err == nil && utf8.Valid(b), "let through: %q: %v", b, err)
 		if n := keysWritten(b); n != keysKept(v) {
 			t.Errorf("%d keys written, %d kept: %q", n, keysKept(v), b)
 		}
@@ -118,9 +117,8 @@ func TestCutBody(t *testing.T) {
 			if whole := up.stop(); whole == c.cut || up.body.cut() != c.cut || (len(w.set) > 0) != c.cut {
 				t.Errorf("whole %v, cut %v, deadlines %v", whole, up.body.cut(), w.set)
 			}
-			if _, err := up.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("a later Read: %v", err)
-			}
+			_, err := up.Read(make([]byte, 1))
+			expect.True(t, errors.Is(err, os.ErrClosed), "a later Read: %v", err)
 		})
 	}
 }

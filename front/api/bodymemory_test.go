@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -44,9 +45,8 @@ func TestAttackStalledBodies(t *testing.T) {
 	socket, _ := start(t, ServerOptions{HeaderTimeout: generous, BodyTimeout: generous})
 	before := heapInUse()
 	conns := stallBodies(t, socket, many)
-	if held := heapInUse() - before; held > 64<<20 {
-		t.Errorf("%d bodies that stall hold %d MiB", many, held>>20)
-	}
+	held := heapInUse() - before
+	expect.True(t, held <= 64<<20, "%d bodies that stall hold %d MiB", many, held>>20)
 	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "small"})
 	must.True(t, err == nil, "a small request beside them: %v", err)

@@ -159,9 +159,8 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(g.body), &doc); err != nil || doc.OpenAPI != "3.1.0" {
-		t.Fatalf("%v %q", err, doc.OpenAPI)
-	}
+	err := json.Unmarshal([]byte(g.body), &doc)
+	must.True(t, err == nil && doc.OpenAPI == "3.1.0", "%v %q", err, doc.OpenAPI)
 	for _, r := range verbs.Table {
 		method := map[string]string{"GET": "get", "POST": "post", "DELETE": "delete", "PUT": "put", "PATCH": "patch"}[r.Method]
 		if op := doc.Paths[r.Path][method]; op.OperationID != r.Name || op.Responses[fmt.Sprint(r.Status)] == nil || op.Responses["default"] == nil {
@@ -176,9 +175,8 @@ func TestOpenAPI(t *testing.T) {
 	for _, name := range []string{"FileAnswer", "WriteFile", "ReadFile", "EditFile", "ListDir", "Question", "Explained", "Share", "Shared"} {
 		expect.True(t, len(doc.Components.Schemas[name].Properties) != 0, "no schema %s", name)
 	}
-	if got := doc.Components.Schemas["RunSpec"].Properties["timeout"].Type; got != "string" {
-		t.Errorf("timeout is a %v", got)
-	}
+	got := doc.Components.Schemas["RunSpec"].Properties["timeout"].Type
+	expect.True(t, got == "string", "timeout is a %v", got)
 	if !slices.Contains([]any{"string"}, doc.Components.Schemas["Problem"].Properties["kind"].Type) {
 		t.Errorf("no Problem with a kind: %v", doc.Components.Schemas["Problem"])
 	}

@@ -24,9 +24,8 @@ func TestChatsDecide(t *testing.T) {
 		return nil
 	}
 	foreign := post("/v1/chats", `{"external_id":"a","owner":"user64002"}`)
-	if a := as(t, socket, bridgeCred, foreign)[0]; a.Status != 403 || a.Problem.Kind != "denied" {
-		t.Errorf("a bridge names another owner: %+v", a)
-	}
+	a := as(t, socket, bridgeCred, foreign)[0]
+	expect.True(t, a.Status == 403 && a.Problem.Kind == "denied", "a bridge names another owner: %+v", a)
 	expect.True(t, len(asked) == 1 && asked[0].Owner == "user64002",
 		"behind the API arrived %+v, want the foreign owner's create", asked)
 }

@@ -210,9 +210,8 @@ func TestStreamsCostNoMemory(t *testing.T) {
 		t.Errorf("get: %+v, %v", a, err)
 	}
 	runtime.ReadMemStats(&after)
-	if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {
-		t.Errorf("%d KiB were allocated for 2 GiB", used>>10)
-	}
+	used := after.TotalAlloc - before.TotalAlloc
+	expect.True(t, used <= 8<<20, "%d KiB were allocated for 2 GiB", used>>10)
 }
 
 // TestBrokenStreams: a stream that is cut off is an error at the other end, and neither end waits
@@ -244,9 +243,8 @@ func TestBrokenStreams(t *testing.T) {
 	_, _ = io.WriteString(conn, "PUT "+at+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
 	_ = conn.Close()
 	wait("a writer that goes away")
-	if g := raw(t, socket, "PUT "+at+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf"); g.status != 408 {
-		t.Errorf("a slow writer: %d %s", g.status, g.body)
-	}
+	g := raw(t, socket, "PUT "+at+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+	expect.True(t, g.status == 408, "a slow writer: %d %s", g.status, g.body)
 	wait("a slow writer")
 	conn = dial(t, socket)
 	_, _ = io.WriteString(conn, get(at))

@@ -34,9 +34,8 @@ func TestRunTo(t *testing.T) {
 			return chat.RunResult{}, fmt.Errorf("cannot x: %w", chat.ErrWrongPhase)
 		}
 		out(chat.Stdout, []byte("first"))
-		if got := <-heard; got != "first" {
-			t.Errorf("heard %q before the end", got)
-		}
+		got := <-heard
+		expect.True(t, got == "first", "heard %q before the end", got)
 		out(chat.Stderr, []byte{0xff, 0, '\n', '<'})
 		return chat.RunResult{Exit: 7, StdoutBytes: 5, Stdout: "not sent twice"}, nil
 	}
@@ -57,9 +56,8 @@ func TestRunTo(t *testing.T) {
 		t.Errorf("failed after the first piece: %v", err)
 	}
 	for _, spec := range []chat.RunSpec{{}, {Command: "x", Argv: []string{"y"}}, {Command: "x", Timeout: -1}} {
-		if _, err := c.RunTo(t.Context(), made.ID, spec, nil); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%+v: %v", spec, err)
-		}
+		_, err := c.RunTo(t.Context(), made.ID, spec, nil)
+		expect.True(t, errors.Is(err, chat.ErrInvalid), "%+v: %v", spec, err)
 	}
 }
 

@@ -151,9 +151,8 @@ func TestCreateWhoseClientLeaves(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-began; cancel() }()
-	if _, _, err := clientAt(t, socket).Create(ctx, chat.Spec{ExternalID: "a"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	_, _, err := clientAt(t, socket).Create(ctx, chat.Spec{ExternalID: "a"})
+	expect.True(t, errors.Is(err, context.Canceled), "got %v", err)
 	eventually(t, "a line in the log", func() bool { return strings.Contains(log.String(), "signal: killed") })
 	if text := log.String(); strings.Contains(text, "internal error") || !strings.Contains(text, "the client went away") {
 		t.Errorf("the log says %s", text)

@@ -44,12 +44,10 @@ func TestAttackUnreadLists(t *testing.T) {
 	}
 	for range 3 {
 		for _, who := range []*syscall.Credential{bridgeCred, bridge2Cred} {
-			if a := as(t, socket, who, get("/v1/chats"))[0]; a.Status != 200 {
-				t.Errorf("uid %d: %d %.200s", who.Uid, a.Status, a.Body)
-			}
+			a := as(t, socket, who, get("/v1/chats"))[0]
+			expect.True(t, a.Status == 200, "uid %d: %d %.200s", who.Uid, a.Status, a.Body)
 		}
 	}
-	if n := long.begun.Load(); n != maxListsEach {
-		t.Errorf("%d lists of one caller exist, want %d", n, maxListsEach)
-	}
+	n := long.begun.Load()
+	expect.True(t, n == maxListsEach, "%d lists of one caller exist, want %d", n, maxListsEach)
 }

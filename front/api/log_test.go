@@ -59,18 +59,16 @@ func TestFollowLog(t *testing.T) {
 		got.WriteString(l.Text)
 		switch got.String() {
 		case "ne":
-			if err := c.FollowLog(ctx, made.ID, 0, nil); !errors.Is(err, chat.ErrBusy) {
-				t.Errorf("a stream too many: %v", err)
-			}
+			err := c.FollowLog(ctx, made.ID, 0, nil)
+			expect.True(t, errors.Is(err, chat.ErrBusy), "a stream too many: %v", err)
 			typeIn("two")
 		case "netwo":
 			return mem.Reap(chat.WithCaller(ctx, chat.Caller{Role: chat.RoleOperator}), made.ID)
 		}
 		return nil
 	})
-	if !errors.Is(err, chat.ErrNotFound) || got.String() != "netwo" {
-		t.Errorf("%q, then %v", got.String(), err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrNotFound) && got.String() == "netwo",
+		"%q, then %v", got.String(), err)
 	made = must.First(c.Create(ctx, chat.Spec{ExternalID: "b"}))(t)
 	for deadline := time.Now().Add(generous); ; time.Sleep(10 * time.Millisecond) { // the place of the first is free again
 		gone, cancel := context.WithCancel(ctx)

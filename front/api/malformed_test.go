@@ -156,9 +156,8 @@ func TestMalformedRequestsAreProblems(t *testing.T) {
 			conn, in := pipeline(t, socket)
 			_, _ = io.WriteString(conn, strings.Repeat(get("/healthz"), before)+text)
 			for range before {
-				if status, _, got := one(t, in); status != 200 {
-					t.Errorf("healthz: %d %s", status, got)
-				}
+				status, _, got := one(t, in)
+				expect.True(t, status == 200, "healthz: %d %s", status, got)
 			}
 			status, kind, got := one(t, in)
 			var p client.Problem

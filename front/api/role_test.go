@@ -198,9 +198,8 @@ func TestOwnersAreKeptApart(t *testing.T) {
 	create := post("/v1/chats", `{"external_id":"a"}`)
 	id := func(a peerAnswer) chat.ID {
 		var c chat.Chat
-		if err := json.Unmarshal([]byte(a.Body), &c); err != nil || c.ID == "" {
-			t.Fatalf("%v: %s", err, a.Body)
-		}
+		err := json.Unmarshal([]byte(a.Body), &c)
+		must.True(t, err == nil && c.ID != "", "%v: %s", err, a.Body)
 		return c.ID
 	}
 	first := as(t, socket, bridgeCred, create, post("/v1/chats", `{"external_id":"a","owner":"user64002"}`), post("/v1/chats", `{"external_id":"a","owner":"user64001"}`))
@@ -264,9 +263,8 @@ func TestArchivesOfOthers(t *testing.T) {
 		must.Do(t, json.Unmarshal([]byte(made.Body), &c))
 		var a chat.Archive
 		got := as(t, socket, cred, post("/v1/chats/"+string(c.ID)+"/archive", `{"keep":true}`))[0]
-		if err := json.Unmarshal([]byte(got.Body), &a); err != nil || a.Name == "" {
-			t.Fatalf("%d %s %v", got.Status, got.Body, err)
-		}
+		err := json.Unmarshal([]byte(got.Body), &a)
+		must.True(t, err == nil && a.Name != "", "%d %s %v", got.Status, got.Body, err)
 		names = append(names, string(a.Name))
 	}
 	requests := func(name string) []string {

@@ -30,9 +30,7 @@ func same[T any](t *testing.T, v T) *smallPieces {
 	var want bytes.Buffer
 	must.Do(t, writeJSON(&p, v))
 	must.Do(t, huma.DefaultJSONFormat.Marshal(&want, v))
-	if !bytes.Equal(p.Bytes(), want.Bytes()) {
-		t.Errorf("%.200q, want %.200q", p.String(), want.String())
-	}
+	expect.True(t, bytes.Equal(p.Bytes(), want.Bytes()), "%.200q, want %.200q", p.String(), want.String())
 	return &p
 }
 

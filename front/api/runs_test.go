@@ -49,9 +49,8 @@ func TestRunsRefused(t *testing.T) {
 	ctx := t.Context()
 	made := must.First(c.Create(ctx, chat.Spec{ExternalID: "a"}))(t)
 	for _, run := range []string{"run-9", "", "..", "a/b", strings.Repeat("x", 100)} {
-		if _, err := c.ShowRun(ctx, made.ID, run); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%q: %v", run, err)
-		}
+		_, err := c.ShowRun(ctx, made.ID, run)
+		expect.True(t, errors.Is(err, chat.ErrNotFound), "%q: %v", run, err)
 	}
 	r := must.Get(c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait"}))(t)
 	at := "/v1/chats/" + string(made.ID) + "/runs/" + r.ID

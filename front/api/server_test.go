@@ -99,9 +99,8 @@ func raw(t *testing.T, socket, text string) got {
 	b := must.Get(io.ReadAll(resp.Body))(t)
 	g := got{status: resp.StatusCode, header: resp.Header, body: string(b)}
 	if g.status >= 400 && method != "HEAD" {
-		if ct := g.header.Get("Content-Type"); ct != client.ProblemType {
-			t.Errorf("Content-Type %q: %s", ct, b)
-		}
+		ct := g.header.Get("Content-Type")
+		expect.True(t, ct == client.ProblemType, "Content-Type %q: %s", ct, b)
 		if err := json.Unmarshal(b, &g.problem); err != nil || g.problem.Kind == "" || g.problem.Status != g.status || g.problem.Detail == "" {
 			t.Errorf("not a problem with a kind: %v: %s", err, b)
 		}

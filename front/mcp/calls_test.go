@@ -149,14 +149,12 @@ func TestBackgroundTools(t *testing.T) {
 		for tool, args := range map[string]string{
 			"run_poll": `{"run": "none"}`, "run_end": `{"run": "none"}`, "run_stdin": `{"run": "none", "text": "x"}`,
 		} {
-			if got, bad := call(t, s, tool, args); !bad || !strings.HasPrefix(got, "not_found: ") {
-				t.Errorf("%s %s: %s", tool, args, got)
-			}
+			got, bad := call(t, s, tool, args)
+			expect.True(t, bad && strings.HasPrefix(got, "not_found: "), "%s %s: %s", tool, args, got)
 		}
 		for tool, args := range map[string]string{"run_start": `{}`, "run_poll": `{"run": "r", "wait": "61s"}`, "run_stdin": `{"run": "r"}`} {
-			if got, bad := call(t, s, tool, args); !bad || !strings.HasPrefix(got, "invalid: ") {
-				t.Errorf("%s %s: %s", tool, args, got)
-			}
+			got, bad := call(t, s, tool, args)
+			expect.True(t, bad && strings.HasPrefix(got, "invalid: "), "%s %s: %s", tool, args, got)
 		}
 	})
 }
@@ -224,9 +222,8 @@ func TestStructured(t *testing.T) {
 	if v := structured[terminal](t, s, "terminal_read", `{}`); v.Rows != 24 || v.CursorRow == nil {
 		t.Errorf("%+v", v)
 	}
-	if e := structured[chat.Explained](t, s, "explain", `{"path": "x", "op": "read"}`); e.Verdict != "allow" {
-		t.Errorf("%+v", e)
-	}
+	e := structured[chat.Explained](t, s, "explain", `{"path": "x", "op": "read"}`)
+	expect.True(t, e.Verdict == "allow", "%+v", e)
 	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "read_file", Arguments: json.RawMessage(`{"path": "nothing"}`)})
 	expect.True(t, err == nil && r.IsError && r.StructuredContent == nil, "a refusal: %+v %v", r, err)
 }
@@ -292,13 +289,11 @@ func TestClosedRequestEndsTheCall(t *testing.T) {
 	progressEvery = 10 * time.Millisecond
 	t.Cleanup(func() { progressEvery = old })
 	res := post(t, socket, id, "", strings.Replace(callThree, `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1))
-	if kind := res.Header.Get("Content-Type"); kind != "text/event-stream" {
-		t.Errorf("the answer is %s", kind)
-	}
+	kind := res.Header.Get("Content-Type")
+	expect.True(t, kind == "text/event-stream", "the answer is %s", kind)
 	<-begun
-	if line, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil {
-		t.Errorf("%q %v", line, err)
-	}
+	line, err := bufio.NewReader(res.Body).ReadString('\n')
+	expect.True(t, err == nil, "%q %v", line, err)
 	_ = res.Body.Close()
 	select {
 	case <-ended:

@@ -138,9 +138,8 @@ func TestTools(t *testing.T) {
 // Over HTTP a call has the caller of its own request, and ends with the request.
 func TestHTTPCaller(t *testing.T) {
 	_, mem, id, socket := daemonOn(t)
-	if _, err := web(t, socket, "0123456789abcdef"); err == nil {
-		t.Error("a chat that is not there has tools")
-	}
+	_, err := web(t, socket, "0123456789abcdef")
+	expect.True(t, err != nil, "a chat that is not there has tools")
 	s := must.Get(web(t, socket, id))(t)
 	who := make(chan chat.Caller, 1)
 	mem.OnRun = func(ctx context.Context, _ chat.RunSpec) (chat.RunResult, error) {
@@ -196,9 +195,8 @@ func TestWithin(t *testing.T) {
 	request, end := context.WithCancel(chat.WithCaller(t.Context(), want))
 	ctx, cancel := within(context.Background(), request)
 	defer cancel()
-	if got := chat.CallerFrom(ctx); got != want {
-		t.Errorf("%+v", got)
-	}
+	got := chat.CallerFrom(ctx)
+	expect.True(t, got == want, "%+v", got)
 	end()
 	<-ctx.Done()
 }
@@ -298,9 +296,8 @@ func useTools(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession) {
 	if got, bad := call(t, s, "explain", `{"path": ".env", "op": "write"}`); bad || strings.Contains(got, "deny .env") {
 		t.Errorf("explain tells the rule: %s", got)
 	}
-	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "reap"}); err == nil {
-		t.Error("a tool that is not there answered")
-	}
+	_, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "reap"})
+	expect.True(t, err != nil, "a tool that is not there answered")
 }
 
 // Each tool that a profile can switch off is in the list, and describes its arguments

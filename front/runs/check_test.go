@@ -91,9 +91,8 @@ func TestGuardChecksRuns(t *testing.T) {
 					t.Errorf("%v: reported %+v", s, r.refused)
 				}
 			}
-			if p := r.refused[0].Denial.Place; p != "chatd.yaml:7" {
-				t.Errorf("the place of a custom pattern is %q", p)
-			}
+			p := r.refused[0].Denial.Place
+			expect.True(t, p == "chatd.yaml:7", "the place of a custom pattern is %q", p)
 			for want, s := range map[string]chat.RunSpec{
 				"[{/home/u/w/x false} {/etc/p* true}]": {Command: "cat x /etc/p*; cat ~/w/x", Cwd: "w"},
 				"[{/home/u/./~/x false}]":              {Argv: []string{"cat", "~/x"}},
@@ -139,13 +138,11 @@ func TestGuardChanges(t *testing.T) {
 	for i := range 3 * maxGuards {
 		r.terms = guarded(false, fmt.Sprintf("sudo id %d", i))
 		must.Do(t, ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i)}))
-		if err := ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i+1)}); !errors.Is(err, chat.ErrDenied) {
-			t.Fatalf("by the guard before: %v", err)
-		}
+		err := ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i+1)})
+		must.True(t, errors.Is(err, chat.ErrDenied), "by the guard before: %v", err)
 	}
-	if n := len(c.guards.last); n > maxGuards {
-		t.Errorf("%d compiled guards are kept", n)
-	}
+	n := len(c.guards.last)
+	expect.True(t, n <= maxGuards, "%d compiled guards are kept", n)
 }
 
 // TestExplainCommand: the file rules are asked about the paths of a command, and the guard about
@@ -194,9 +191,8 @@ func TestDueRunIsChecked(t *testing.T) {
 		r.await(t, "begin")
 		k.Close()
 		d := r.begun[0]
-		if got := <-as; got != by {
-			t.Errorf("%s: checked as %+v", what, got)
-		}
+		got := <-as
+		expect.True(t, got == by, "%s: checked as %+v", what, got)
 		if c.want == "" {
 			expect.True(t, d.Refused == nil && fmt.Sprint(d.Named) == "[{/etc/x false}]",
 				"%s: %+v", what, d)
@@ -242,10 +238,8 @@ func TestExplainTakesNoTurn(t *testing.T) {
 	for range cap(checking) {
 		<-r.hangs
 	}
-	if n := len(checking); n > 0 {
-		t.Fatalf("%d turns are taken by what waits for a chat", n)
-	}
-	if err := ways(c)["a run"](ctx, chat.RunSpec{Command: "ls"}); err != nil || len(r.ran) != 1 {
-		t.Errorf("another's run: %v", err)
-	}
+	n := len(checking)
+	must.True(t, n <= 0, "%d turns are taken by what waits for a chat", n)
+	err := ways(c)["a run"](ctx, chat.RunSpec{Command: "ls"})
+	expect.True(t, err == nil && len(r.ran) == 1, "another's run: %v", err)
 }

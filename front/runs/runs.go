@@ -66,7 +66,7 @@ func Open(ctx context.Context, below verbs.Root, opt Options) (*Chats, error) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.runner = schedule.NewRunner(schedule.Options{
 		Clock: c.clock, Slots: cmp.Or(opt.Slots, slots), Spread: spread,
-		Owner: c.ownerOf, After: c.after, Resume: c.resume, Run: c.run,
+		After: c.after, Resume: c.resume, Run: c.run,
 	})
 	err := below.KeptSchedules(ctx, func(k chat.StoredSchedule) error { c.load(k); return nil })
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Chats) load(k chat.StoredSchedule) {
 		next = when.Resume(*k.Next, k.Taken, c.clock.Now())
 	}
 	if k.StillRunning {
-		c.runner.GoOn(k.Chat, k.ID, k.Due, next, k.Spec.Cron != "")
+		c.runner.GoOn(k.Chat, k.ID, k.Owner, k.Due, next, k.Spec.Cron != "")
 	} else {
 		c.runner.Add(k.Chat, k.ID, next, k.Spec.Cron != "")
 	}

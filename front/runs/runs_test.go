@@ -212,9 +212,8 @@ func TestDueIsNotLost(t *testing.T) {
 	defer c.Close()
 	h.move(time.Minute)
 	r.await(t, "begin")
-	if d := r.begun[0]; !d.At.Equal(*s.Next) || d.Refused != nil {
-		t.Errorf("begun %+v", d)
-	}
+	d := r.begun[0]
+	expect.True(t, d.At.Equal(*s.Next) && d.Refused == nil, "begun %+v", d)
 	close(r.finish)
 	r.await(t, "end")
 }
@@ -241,9 +240,8 @@ func TestCloseLeavesARun(t *testing.T) {
 	r.await(t, "end")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d := r.begun[1]; !d.GoesOn || !d.At.Equal(r.kept[0].Due) {
-		t.Errorf("waited for %+v", d)
-	}
+	d := r.begun[1]
+	expect.True(t, d.GoesOn && d.At.Equal(r.kept[0].Due), "waited for %+v", d)
 }
 
 // TestRefused: what cannot come due is never put below.

@@ -72,9 +72,7 @@ func TestTools(t *testing.T) {
 	a, err = c.AppendFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: &text}, nil)
 	expect.True(t, err == nil && a.Size == 8, "append_file: %+v, %v", a, err)
 	_, err = c.ListDir(ctx, id, filewire.ListDir{Path: "d"}, to(&got))
-	if err != nil || got.String() != "FILE: f\n" {
-		t.Errorf("list_dir: %q, %v", got.String(), err)
-	}
+	expect.True(t, err == nil && got.String() == "FILE: f\n", "list_dir: %q, %v", got.String(), err)
 	a, err = c.WriteFile(ctx, id, filewire.WriteFile{Path: "g", Stream: true}, strings.NewReader(long))
 	expect.True(t, err == nil && a.Bytes == int64(len(long)), "a stream: %+v, %v", a, err)
 	_, err = c.EditFile(ctx, id, filewire.EditFile{Path: "g", OldText: long[:1<<19], NewText: "y"})

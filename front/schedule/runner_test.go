@@ -19,6 +19,7 @@ type world struct {
 	*Runner
 	t     testing.TB
 	now   time.Time
+	owner func(chat.ID) string
 	begun chan Due
 	end   chan struct{}
 	took  chan uint64 // what each run skipped
@@ -29,18 +30,16 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 const every = time.Minute
 
 func newWorld(t testing.TB, slots int) *world {
-	w := &world{t: t, now: noon, begun: make(chan Due, 10000), end: make(chan struct{}), took: make(chan uint64, 10000)}
+	w := &world{t: t, now: noon, owner: func(c chat.ID) string { return string(c) }, begun: make(chan Due, 10000), end: make(chan struct{}), took: make(chan uint64, 10000)}
 	when := must.Get(Parse(chat.ScheduleSpec{Every: chat.Duration(every), Command: "true"}, noon))(t)
 	w.Runner = NewRunner(Options{
-		Slots: slots, Owner: func(id chat.ID, _ string) string { return string(id) },
-		After: func(_ chat.ID, schedule string, at, now time.Time) (time.Time, uint64, bool) {
-			switch schedule {
-			case "gone":
-				return time.Time{}, 0, false
-			case "once":
-				return time.Time{}, 0, true
+		Slots: slots,
+		After: func(id chat.ID, schedule string, at, now time.Time) (Next, bool) {
+			next := Next{Owner: w.owner(id)}
+			if schedule != "once" {
+				next.At, next.Missed = when.Next(now), when.Between(at, now)
 			}
-			return when.Next(now), when.Between(at, now), true
+			return next, schedule != "gone"
 		},
 		Resume: func(_ chat.ID, _ string, next, now time.Time) time.Time { return when.Resume(next, noon, now) },
 		Run: func(ctx context.Context, d Due, skipped func() uint64) {
@@ -104,9 +103,8 @@ func TestOneAtATime(t *testing.T) {
 	w.want()
 	w.pass(3 * time.Second)
 	for range 2 {
-		if d := <-w.begun; d.ID == "b" {
-			t.Error("b did not wait for a")
-		}
+		d := <-w.begun
+		expect.True(t, d.ID != "b", "b did not wait for a")
 	}
 	w.want()
 	w.Remove(id(2), "c") // its run goes on
@@ -127,9 +125,8 @@ func TestSkipped(t *testing.T) {
 	if next, skipped, ok := w.Look(id(1), "a"); !ok || skipped != 2 || !next.Equal(noon.Add(4*every)) {
 		t.Errorf("next %s, %d skipped, %v", next, skipped, ok)
 	}
-	if n := w.ended(); n != 2 {
-		t.Errorf("the run was told of %d skipped", n)
-	}
+	n := w.ended()
+	expect.True(t, n == 2, "the run was told of %d skipped", n)
 	w.pass(every)
 	w.want(string(id(1)) + "/a")
 }
@@ -150,9 +147,8 @@ func TestMissed(t *testing.T) {
 	if a := seen["a"]; a.Missed != 9 || !a.At.Equal(noon.Add(every)) || !a.Next.Equal(noon.Add(11*every)) {
 		t.Errorf("a: %+v", a)
 	}
-	if o := seen["once"]; !o.Next.IsZero() || o.Missed != 0 {
-		t.Errorf("once: %+v", o)
-	}
+	o := seen["once"]
+	expect.True(t, o.Next.IsZero() && o.Missed == 0, "once: %+v", o)
 	w.pass(every / 2)
 	w.want()
 }
@@ -165,13 +161,11 @@ func TestClockSteps(t *testing.T) {
 	w.pass(every)
 	w.want(string(id(1)) + "/a")
 	w.ended()
-	if wait := w.pass(-24 * 365 * time.Hour); wait > look {
-		t.Errorf("looks again in %s", wait)
-	}
+	wait := w.pass(-24 * 365 * time.Hour)
+	expect.True(t, wait <= look, "looks again in %s", wait)
 	w.want()
-	if next, _, _ := w.Look(id(1), "a"); next.Sub(w.now) > every {
-		t.Errorf("waits until %s, and it is %s", next, w.now)
-	}
+	next, _, _ := w.Look(id(1), "a")
+	expect.True(t, next.Sub(w.now) <= every, "waits until %s, and it is %s", next, w.now)
 	w.pass(every)
 	w.want(string(id(1)) + "/a")
 	w.ended()

@@ -75,9 +75,8 @@ func (d *rootEnd) end(t testing.TB) error {
 // sound makes a call as a sound front does.
 func (d *rootEnd) sound(t testing.TB) {
 	t.Helper()
-	if _, err := d.List(operator(t), chat.Filter{}); err != nil {
-		t.Errorf("a sound call: %v", err)
-	}
+	_, err := d.List(operator(t), chat.Filter{})
+	expect.True(t, err == nil, "a sound call: %v", err)
 }
 
 func operator(t testing.TB) context.Context {
@@ -223,9 +222,8 @@ func TestHostileArguments(t *testing.T) {
 			}
 		}
 	}
-	if _, err := d.Get(operator(t), made.ID); err != nil {
-		t.Errorf("the chat is gone: %v", err)
-	}
+	_, err := d.Get(operator(t), made.ID)
+	expect.True(t, err == nil, "the chat is gone: %v", err)
 	leaksNothing(t, fds, routines)
 	expect.NoError(t, d.end(t))
 }
@@ -255,16 +253,14 @@ func TestHostileOrder(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if last, words := d.raw(t, send); last == answerEnd {
-				t.Errorf("answered %s", words)
-			}
+			last, words := d.raw(t, send)
+			expect.True(t, last != answerEnd, "answered %s", words)
 			d.sound(t)
 		})
 	}
 	t.Run("a descriptor", func(t *testing.T) { // which is closed, and the call answered
-		if last, words := d.raw(t, func(l *link) { _ = l.sendFDs(requestEnd, list, 0, 0) }); last != answerEnd {
-			t.Errorf("answered %q %s", last, words)
-		}
+		last, words := d.raw(t, func(l *link) { _ = l.sendFDs(requestEnd, list, 0, 0) })
+		expect.True(t, last == answerEnd, "answered %q %s", last, words)
 	})
 	t.Run("a request more", func(t *testing.T) { // the first is answered or cut off
 		d.raw(t, func(l *link) {
@@ -298,9 +294,8 @@ func TestHostileDeath(t *testing.T) {
 			}
 			half = append(half, l)
 		}
-		if err := d.end(t); err != nil {
-			t.Errorf("%s: %v", verb, err)
-		}
+		err := d.end(t)
+		expect.True(t, err == nil, "%s: %v", verb, err)
 	}
 	for _, l := range half {
 		_ = l.close()

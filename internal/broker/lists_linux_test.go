@@ -57,9 +57,8 @@ func TestHostileLists(t *testing.T) {
 			return nil
 		}))
 	}
-	if n := long.begun.Load(); n != maxLists {
-		t.Errorf("%d lists exist, want %d", n, maxLists)
-	}
+	n := long.begun.Load()
+	expect.True(t, n == maxLists, "%d lists exist, want %d", n, maxLists)
 	expect.True(t, busy >= 10, "%d answers are given up, want 10 or more", busy)
 	for _, l := range unread {
 		_ = l.close()

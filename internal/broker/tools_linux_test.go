@@ -236,13 +236,10 @@ func TestToolThatNeverEnds(t *testing.T) {
 		"its time is over: %v", err)
 	l, given := givenTool(t, d)
 	(<-root.ends)(errOverdue)
-	err = l.recv(func(k kind, _ []byte) error {
+	must.Do(t, l.recv(func(k kind, _ []byte) error {
 		expect.True(t, k == toolStop, "got %q, want that it is over", k)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	last, words, err := recvAnswer(l)
 	expect.True(t, err == nil && last == failed && strings.Contains(string(words), "too long"),
 		"answered %q %s, %v", last, words, err)

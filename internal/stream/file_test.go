@@ -50,9 +50,8 @@ func TestFile(t *testing.T) {
 				must.Do(t, expect.Err(w.Write(patternFrom(at, int(n)))))
 				at += n
 			}
-			if seen, want := readRing(t, f, max, size), min(size, max); seen != want {
-				t.Errorf("%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
-			}
+			seen, want := readRing(t, f, max, size), min(size, max)
+			expect.True(t, seen == want, "%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
 			if fi, err := f.Stat(); err != nil || fi.Size() > max+PieceSize+countsSize {
 				t.Errorf("%d bytes, max %d: the file has %d, %v", size, max, fi.Size(), err)
 			}
@@ -97,9 +96,8 @@ func FuzzFile(f *testing.F) {
 		for at := int64(0); at < size; at += int64(piece) {
 			must.Do(t, expect.Err(w.Write(patternFrom(at, int(min(int64(piece), size-at))))))
 		}
-		if seen, want := readRing(t, file, max, size), min(size, max); seen != want {
-			t.Errorf("%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
-		}
+		seen, want := readRing(t, file, max, size), min(size, max)
+		expect.True(t, seen == want, "%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
 	})
 }
 

@@ -23,9 +23,8 @@ func TestRoom(t *testing.T) {
 		out.Add(printed[:len(printed)/4])
 		errs.Add(printed[:len(printed)/4])
 	}
-	if kept := cap(out.head) + cap(out.tail) + cap(errs.head) + cap(errs.tail); kept > each || kept < each/2 {
-		t.Errorf("%d bytes are kept, want at most %d", kept, each)
-	}
+	kept := cap(out.head) + cap(out.tail) + cap(errs.head) + cap(errs.tail)
+	expect.True(t, kept <= each && kept >= each/2, "%d bytes are kept, want at most %d", kept, each)
 	for name, c := range map[string]*Capture{"stdout": out, "stderr": errs} {
 		if !c.Truncated() || c.Total() != int64(len(printed)) || !strings.Contains(c.Text(), "[chatd left ") {
 			t.Errorf("%s: truncated %t, total %d, text of %d", name, c.Truncated(), c.Total(), len(c.Text()))

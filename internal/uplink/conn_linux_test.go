@@ -136,12 +136,9 @@ func TestServeRefuses(t *testing.T) {
 				t.Error("it was answered")
 				return nil, Answer{}
 			})
-			err := c.raw.Control(func(fd uintptr) {
+			must.Do(t, c.raw.Control(func(fd uintptr) {
 				expect.NoError(t, unix.Sendmsg(int(fd), []byte(message), nil, nil, 0))
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if err := <-served; err == nil {
 				t.Error("it was taken")
 			}
