@@ -216,8 +216,7 @@ func (c *Client) sendFor(
 }
 
 func (c *Client) unreachable(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	switch {

@@ -18,18 +18,14 @@ func TestReadEvents(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	stream = "event: problem\ndata: {\"kind\":\"not_found\",\"detail\":\"gone\"}\n\n"
-	if err := readEvents(strings.NewReader(stream), keep); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a problem as an event: %v", err)
-	}
+	expect.Is(t, readEvents(strings.NewReader(stream), keep), chat.ErrNotFound, "a problem as an event")
 	for _, bad := range []string{"data: {\n\n", "data: " + strings.Repeat("x", maxEvent+1)} {
-		if err := readEvents(strings.NewReader(bad), keep); err == nil {
-			t.Errorf("%.20q is no error", bad)
-		}
+		err := readEvents(strings.NewReader(bad), keep)
+		expect.True(t, err != nil, "%.20q is no error", bad)
 	}
 	stop := errors.New("stop")
-	if err := readEvents(strings.NewReader("data: {}\n"), func(chat.Log) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("the reader's own error: %v", err)
-	}
+	expect.Is(t, readEvents(strings.NewReader("data: {}\n"), func(chat.Log) error { return stop }), stop,
+		"the reader's own error")
 }
 
 func FuzzReadEvents(f *testing.F) {

@@ -100,20 +100,13 @@ func (c connection) serve() error {
 	if err != nil {
 		return err
 	}
-	return c.between(server, func() error {
-		if t.host == "" {
-			return c.relay(server)
-		}
-		return c.named(t, server)
-	})
-}
-
-// between carries by f, and closes the server's socket: with a reset if c ends before its peers.
-func (c connection) between(server *net.TCPConn, f func() error) error {
-	stop := context.AfterFunc(c.ctx, func() { reset(server) })
-	defer stop()
-	err := f()
-	if err != nil || c.ctx.Err() != nil {
+	defer context.AfterFunc(c.ctx, func() { reset(server) })()
+	if t.host == "" {
+		err = c.relay(server)
+	} else {
+		err = c.named(t, server)
+	}
+	if err != nil || c.ctx.Err() != nil { // c ends before its peers
 		reset(server)
 	}
 	_ = server.Close() // it may be closed

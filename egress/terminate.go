@@ -32,7 +32,7 @@ func newTerminator(s *server, roots *x509.CertPool) *terminator {
 	w := &terminator{handover: newHandover(s.log, &http.Server{
 		IdleTimeout:    keepUnused,
 		MaxHeaderBytes: maxSecretHeader,
-		Protocols:      bothHTTP(),
+		Protocols:      protocols(true),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,
 			MaxReceiveBufferPerConnection: clientWindow,
@@ -42,13 +42,6 @@ func newTerminator(s *server, roots *x509.CertPool) *terminator {
 	w.roots.Store(roots)
 	w.leaves.making = make(chan struct{}, 1)
 	return w
-}
-
-func bothHTTP() *http.Protocols {
-	p := new(http.Protocols)
-	p.SetHTTP1(true)
-	p.SetHTTP2(true)
-	return p
 }
 
 // failure is why something that the list opens could not be carried, though it was connected.
@@ -99,7 +92,7 @@ func (s *terminated) asClient(client tls.ConnectionState) error {
 	s.greets = !s.http1
 	if s.http1 {
 		s.cost = activeCost - idleCost
-		s.transport.Protocols = onlyHTTP1()
+		s.transport.Protocols = protocols(false)
 	}
 	return nil
 }
@@ -108,7 +101,7 @@ func (s *terminated) asClient(client tls.ConnectionState) error {
 func (s *terminated) secureTransport(roots *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		DialContext:            s.dial,
-		Protocols:              bothHTTP(),
+		Protocols:              protocols(true),
 		TLSHandshakeTimeout:    dialTimeout,
 		MaxIdleConnsPerHost:    1,
 		MaxConnsPerHost:        maxServers,

@@ -41,14 +41,16 @@ type web struct {
 
 func newWeb(s *server) *web {
 	w := &web{handover: newHandover(s.log,
-		&http.Server{MaxHeaderBytes: maxHeader, Protocols: onlyHTTP1()})}
+		&http.Server{MaxHeaderBytes: maxHeader, Protocols: protocols(false)})}
 	w.costs.left, w.costs.first = webMemory, streamsCost
 	return w
 }
 
-func onlyHTTP1() *http.Protocols {
+// protocols are HTTP/1, and HTTP/2 if it is wanted.
+func protocols(http2 bool) *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
+	p.SetHTTP2(http2)
 	return p
 }
 
@@ -139,7 +141,7 @@ func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error
 func (s *webSession) transport() *http.Transport {
 	return &http.Transport{
 		DialContext:            s.dial,
-		Protocols:              onlyHTTP1(),
+		Protocols:              protocols(false),
 		DisableCompression:     true, // it would add Accept-Encoding
 		MaxIdleConnsPerHost:    1,
 		ExpectContinueTimeout:  headerTimeout,

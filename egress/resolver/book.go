@@ -71,16 +71,17 @@ func (b *Book) load() error {
 		if !whole {
 			break
 		}
-		if err := b.add(string(name)); err != nil {
+		if err := b.check(string(name)); err != nil {
 			return fmt.Errorf("line %d: %w", len(b.names)+1, err)
 		}
+		b.insert(string(name))
 		b.size += int64(len(line))
 	}
 	return nil
 }
 
-// add gives a name that was read the next index.
-func (b *Book) add(name string) error {
+// check refuses a name that cannot have the next index.
+func (b *Book) check(name string) error {
 	host, err := chat.CheckHost(name)
 	_, twice := b.index[name]
 	switch {
@@ -93,7 +94,6 @@ func (b *Book) add(name string) error {
 	case len(b.names) == maxNames:
 		return ErrFull
 	}
-	b.insert(name)
 	return nil
 }
 
@@ -120,11 +120,8 @@ func (b *Book) Addrs(host string) (v4, v6 netip.Addr, err error) {
 // append adds a new name to the file, then to the book. The write need not reach the disk: when the
 // host ends, so does the session.
 func (b *Book) append(host string) error {
-	if name, err := chat.CheckHost(host); err != nil || name != host {
-		return errors.Join(errors.New("want a canonical host name"), err)
-	}
-	if len(b.names) == maxNames {
-		return ErrFull
+	if err := b.check(host); err != nil {
+		return err
 	}
 	if err := b.write(host + "\n"); err != nil {
 		return err

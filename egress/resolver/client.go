@@ -89,10 +89,21 @@ func (c *Client) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 // find takes the result from the cache, or waits for a flight. The last one to give up waiting
 // cancels it.
 func (c *Client) find(ctx context.Context, name string) (result, error) {
-	found, f := c.join(ctx, name)
-	if f == nil {
+	c.mu.Lock()
+	if found, ok := c.cache.get(name, time.Now()); ok {
+		c.mu.Unlock()
 		return found, nil
 	}
+	f := c.flights[name]
+	if f == nil {
+		f = &flight{done: make(chan struct{})}
+		c.flights[name] = f
+		var flying context.Context
+		flying, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		go c.fly(flying, name, f)
+	}
+	f.waiting++
+	c.mu.Unlock()
 	select {
 	case <-f.done:
 		return f.found, nil
@@ -100,24 +111,6 @@ func (c *Client) find(ctx context.Context, name string) (result, error) {
 		c.leave(name, f)
 		return result{}, ctx.Err()
 	}
-}
-
-// join returns what the cache has, or the flight to wait for.
-func (c *Client) join(ctx context.Context, name string) (result, *flight) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found, ok := c.cache.get(name, time.Now()); ok {
-		return found, nil
-	}
-	f, ok := c.flights[name]
-	if !ok {
-		f = &flight{done: make(chan struct{})}
-		c.flights[name] = f
-		ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		go c.fly(ctx, name, f)
-	}
-	f.waiting++
-	return result{}, f
 }
 
 func (c *Client) leave(name string, f *flight) {

@@ -115,8 +115,7 @@ func (s *Server) deny(w http.ResponseWriter, r *http.Request, caller chat.Caller
 // problem turns err into an answer. An internal error is for operators and the log; a bridge gets a
 // reference to it.
 func (s *Server) problem(ctx context.Context, err error) *client.Problem {
-	var p *client.Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*client.Problem](err); ok {
 		return p
 	}
 	k := client.KindOf(err)
@@ -130,7 +129,7 @@ func (s *Server) problem(ctx context.Context, err error) *client.Problem {
 	}
 	var ref [6]byte
 	_, _ = rand.Read(ref[:]) // never fails, see crypto/rand
-	p = client.NewProblem(k, 0, chat.ErrorText(err))
+	p := client.NewProblem(k, 0, chat.ErrorText(err))
 	p.Ref = hex.EncodeToString(ref[:])
 	caller := chat.CallerFrom(ctx)
 	s.opt.Log.Error("internal error", "ref", p.Ref, "uid", caller.UID, "err", err)

@@ -41,9 +41,7 @@ func TestArchiveAndBack(t *testing.T) {
 	ctx := t.Context()
 	a, err := c.Archive(ctx, made.ID, chat.ToArchive{})
 	must.True(t, err == nil && !a.Kept && a.Chat == made.ID && a.Name.ID() == made.ID, "%+v, %v", a, err)
-	if _, err := c.Get(ctx, made.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("the chat: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Get(ctx, made.ID)), chat.ErrNotFound, "the chat")
 	check, err := c.VerifyArchive(ctx, a.Name)
 	expect.True(t, err == nil && check.Name == a.Name && check.Size != 0, "verify: %+v, %v", check, err)
 	back, err := c.Unarchive(ctx, a.Name)
@@ -54,9 +52,7 @@ func TestArchiveAndBack(t *testing.T) {
 	if s, err := c.Schedules(ctx, made.ID); err != nil || len(s.Schedules) != 1 {
 		t.Errorf("schedules: %+v, %v", s, err)
 	}
-	if _, err := c.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("a chat that exists: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Unarchive(ctx, a.Name)), chat.ErrExists, "a chat that exists")
 	kept, err := c.Archive(ctx, made.ID, chat.ToArchive{Keep: true})
 	expect.True(t, err == nil && kept.Kept && kept.Name != a.Name, "keep: %+v, %v", kept, err)
 	if _, err := c.Get(ctx, made.ID); err != nil {
@@ -66,9 +62,7 @@ func TestArchiveAndBack(t *testing.T) {
 	expect.True(t, err == nil && len(list) == 2 && list[0].Name == a.Name && list[1].Name == kept.Name,
 		"list: %+v, %v", list, err)
 	expect.NoError(t, c.RemoveArchive(ctx, a.Name))
-	if _, err := c.VerifyArchive(ctx, a.Name); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("removed: %v", err)
-	}
+	expect.Is(t, expect.Err(c.VerifyArchive(ctx, a.Name)), chat.ErrNotFound, "removed")
 }
 
 // TestArchiveFilters: each narrows the list, and a list of none is not a null.
@@ -174,12 +168,9 @@ func TestArchivesEndWithTheClient(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		if err := calls[name](ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, calls[name](ctx), context.Canceled, "%s", name)
+		err := <-ended
+		expect.True(t, err == nil, "%s: %v", name, err)
 		cancel()
 	}
 }

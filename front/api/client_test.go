@@ -29,9 +29,8 @@ func TestErrorsCrossTheWire(t *testing.T) {
 			t.Errorf("%s came back as %#v", k.Word, err)
 		}
 		for _, other := range client.Kinds {
-			if other.Word != k.Word && errors.Is(err, other.Sentinel) {
-				t.Errorf("%s is also %s", k.Word, other.Word)
-			}
+			expect.True(t, other.Word == k.Word || !errors.Is(err, other.Sentinel),
+				"%s is also %s", k.Word, other.Word)
 		}
 	}
 	expect.True(t, len(client.Kinds) == 8,
@@ -75,9 +74,7 @@ func TestClientOfEveryRoute(t *testing.T) {
 	if got, err := c.Sleep(ctx, made.ID); err != nil || got.Awake {
 		t.Errorf("sleep: %+v %v", got, err)
 	}
-	if _, err := c.Screen(ctx, made.ID); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("screen asleep: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Screen(ctx, made.ID)), chat.ErrWrongPhase, "screen asleep")
 	if got, err := c.Get(ctx, made.ID); err != nil || got.ID != made.ID {
 		t.Errorf("get: %+v %v", got, err)
 	}
@@ -88,9 +85,7 @@ func TestClientOfEveryRoute(t *testing.T) {
 		t.Errorf("status: %+v %v", st, err)
 	}
 	expect.NoError(t, c.Reap(ctx, made.ID))
-	if _, err := c.Get(ctx, made.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("get after reap: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Get(ctx, made.ID)), chat.ErrNotFound, "get after reap")
 }
 
 func TestListPagesAndFilters(t *testing.T) {
@@ -130,12 +125,9 @@ func TestClientWithoutADaemon(t *testing.T) {
 func TestClientSendsNoOddID(t *testing.T) {
 	c := clientAt(t, filepath.Join(t.TempDir(), "none"))
 	for _, id := range []chat.ID{"", "../host", "0123456789ABCDEF"} {
-		if err := c.Reap(t.Context(), id); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%q: %v", id, err)
-		}
-		if _, err := c.RunTo(t.Context(), id, chat.RunSpec{Command: "x"}, nil); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("a streamed run of %q: %v", id, err)
-		}
+		expect.Is(t, c.Reap(t.Context(), id), chat.ErrInvalid, "%q", id)
+		expect.Is(t, expect.Err(c.RunTo(t.Context(), id, chat.RunSpec{Command: "x"}, nil)), chat.ErrInvalid,
+			"a streamed run of %q", id)
 	}
 }
 

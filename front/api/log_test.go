@@ -20,18 +20,15 @@ func TestLog(t *testing.T) {
 	if got, err := c.InputWait(ctx, made.ID, wait); err != nil || got.Text != "false\n" || got.Exit == nil || *got.Exit != 1 || got.Until != chat.UntilPrompt {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := c.InputWait(ctx, made.ID, chat.Input{Text: "x"}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("without a wait: %v", err)
-	}
+	expect.Is(t, expect.Err(c.InputWait(ctx, made.ID, chat.Input{Text: "x"})), chat.ErrInvalid,
+		"without a wait")
 	if s, err := c.ScreenWith(ctx, made.ID, chat.ScreenSpec{Styles: true}); err != nil || !strings.HasPrefix(s.Text, "\x1b[32m") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if l, err := c.Log(ctx, made.ID, 2); err != nil || l.Text != "lse\n" || l.From != 2 || l.Cursor != 6 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if _, err := c.Log(ctx, made.ID, 7); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("behind the end: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Log(ctx, made.ID, 7)), chat.ErrInvalid, "behind the end")
 	for query, want := range map[string]string{
 		"?since=-1": "expected number", "?since=x": "invalid integer", "?follow=yes": "invalid boolean", "?cursor=1": "unknown query parameter",
 		"?since=": "want a value", "?follow=": "want a value",

@@ -246,18 +246,22 @@ func (s *Server) checkRequest(
 	if p := checkQuery(r.URL.RawQuery); p != nil {
 		return p
 	}
+	var noChat *client.Problem
 	if strings.Contains(rt.Path, "{id}") {
 		if _, err := chat.ParseID(strings.Split(r.URL.Path, "/")[3]); err != nil {
-			return s.problem(r.Context(), err)
+			noChat = s.problem(r.Context(), err)
 		}
 	}
 	if rt.Body == verbs.Bytes {
-		return nil
+		if noChat != nil {
+			s.drain(w, r)
+		}
+		return noChat
 	}
 	b, p := s.readBody(w, r, held)
 	switch {
-	case p != nil:
-		return p
+	case cmp.Or(p, noChat) != nil:
+		return cmp.Or(p, noChat)
 	case rt.Body == verbs.Nothing && len(b) > 0:
 		return invalid(http.StatusBadRequest, "", "cannot use the body: %s %s takes none", rt.Method, rt.Path)
 	case rt.Body == verbs.Nothing:

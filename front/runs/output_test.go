@@ -65,9 +65,8 @@ func TestOutputIsBounded(t *testing.T) {
 	for range many {
 		<-f.printed
 	}
-	if _, err := s.Run(as("ada"), "a", chat.RunSpec{Command: "x"}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("one more is not refused: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Run(as("ada"), "a", chat.RunSpec{Command: "x"})), chat.ErrBusy,
+		"one more is not refused")
 	go run("bob")
 	<-f.printed
 	close(f.end)

@@ -46,7 +46,7 @@ type Options struct {
 	// Each has its own amount, so that they do not all begin in a minute's first second.
 	Spread time.Duration
 	// After says when a schedule that is due at one time comes due after now. ok is false for one that
-	// is gone. It and Resume may take their time: no method of [Runner] waits for them.
+	// is gone. No method of [Runner] waits for it and Resume.
 	After func(id chat.ID, schedule string, at, now time.Time) (next Next, ok bool)
 	// Resume says when a schedule comes due now that the clock was set back.
 	Resume func(id chat.ID, schedule string, next, now time.Time) time.Time
@@ -117,8 +117,7 @@ func (r *Runner) Add(id chat.ID, schedule string, next time.Time, spread bool) {
 }
 
 // GoOn is Add for a schedule whose run an earlier process began at due and that still goes on. It
-// has a slot of the owner's and its chat's turn, and [Options].Run waits for its end. It is for a runner
-// that does not serve yet.
+// has a slot of the owner's and its chat's turn, and [Options].Run waits for its end. It comes before Serve.
 func (r *Runner) GoOn(id chat.ID, schedule, owner string, due, next time.Time, spread bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,9 +30,7 @@ func TestArchivesCross(t *testing.T) {
 	if check, err := d.VerifyArchive(ctx, a.Name); err != nil || check.Name != a.Name {
 		t.Errorf("%+v, %v", check, err)
 	}
-	if _, err := d.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("unarchive: %v", err)
-	}
+	expect.Is(t, expect.Err(d.Unarchive(ctx, a.Name)), chat.ErrExists, "unarchive")
 	expect.NoError(t, d.RemoveArchive(ctx, a.Name))
 	expect.NoError(t, d.end(t))
 }

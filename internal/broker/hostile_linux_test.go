@@ -316,9 +316,7 @@ func TestHostileMany(t *testing.T) {
 		l := must.Get(d.open())(t)
 		all = append(all, l)
 	}
-	if _, err := d.List(operator(t), chat.Filter{}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a call too many: %v", err)
-	}
+	expect.Is(t, expect.Err(d.List(operator(t), chat.Filter{})), chat.ErrBusy, "a call too many")
 	for _, l := range all {
 		must.Do(t, l.close())
 	}

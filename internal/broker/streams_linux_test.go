@@ -77,9 +77,8 @@ func TestStreamsCross(t *testing.T) {
 		"run %q ended with %+v, %v", run, res, err)
 	for range 2 {
 		b := <-got
-		if b != strings.Repeat(text, 100_000)+"<nil>" && b != "and an error<nil>" {
-			t.Errorf("%d bytes: %.40q", len(b), b)
-		}
+		expect.True(t, b == strings.Repeat(text, 100_000)+"<nil>" || b == "and an error<nil>",
+			"%d bytes: %.40q", len(b), b)
 	}
 	expect.NoError(t, d.end(t))
 	leaksNothing(t, fds, routines)
@@ -114,9 +113,7 @@ func TestStreamsOfAFrontThatEnds(t *testing.T) {
 		t.Fatalf("no packet comes: %v", err)
 	}
 	expect.NoError(t, errors.Join(l.close(), d.end(t)))
-	if err := <-wrote; !errors.Is(err, unix.EPIPE) {
-		t.Errorf("somebody still has the read end: %v", err)
-	}
+	expect.Is(t, <-wrote, unix.EPIPE, "somebody still has the read end")
 	leaksNothing(t, fds, routines)
 }
 

@@ -305,9 +305,8 @@ func FuzzTool(f *testing.F) {
 		case e := <-h.ended:
 			var d *filewire.Denial
 			var failure *filewire.Failure
-			if errors.As(e.err, &d) && !errors.As(e.err, &failure) {
-				t.Fatalf("%+v is a denial of chatd-root's", d)
-			}
+			must.True(t, !errors.As(e.err, &d) || errors.As(e.err, &failure),
+				"%+v is a denial of chatd-root's", d)
 		default:
 		}
 	})

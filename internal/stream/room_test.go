@@ -46,15 +46,11 @@ func TestRoom(t *testing.T) {
 func TestRoomOfOthers(t *testing.T) {
 	r := NewRoom(250, 100)
 	must.Do(t, expect.Err(r.Enter("ada", 100)))
-	if _, err := r.Enter("ada", 1); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("more than one's part: %v", err)
-	}
+	expect.Is(t, expect.Err(r.Enter("ada", 1)), chat.ErrBusy, "more than one's part")
 	if _, err := r.Enter("bob", 100); err != nil {
 		t.Errorf("another one: %v", err)
 	}
-	if _, err := r.Enter("eve", 51); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("more than there is: %v", err)
-	}
+	expect.Is(t, expect.Err(r.Enter("eve", 51)), chat.ErrBusy, "more than there is")
 	p, err := r.Enter("eve", 50)
 	expect.True(t, err == nil && p.grow(40) == 40 && p.grow(20) == 10 && p.grow(1) == 0,
 		"what is left: %v, %+v", err, p)

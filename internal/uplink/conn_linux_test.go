@@ -139,9 +139,8 @@ func TestServeRefuses(t *testing.T) {
 			must.Do(t, c.raw.Control(func(fd uintptr) {
 				expect.NoError(t, unix.Sendmsg(int(fd), []byte(message), nil, nil, 0))
 			}))
-			if err := <-served; err == nil {
-				t.Error("it was taken")
-			}
+			err := <-served
+			expect.True(t, err != nil, "it was taken")
 		})
 	}
 }
@@ -230,9 +229,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"id":18446744073709551615,"answer":{"chats":["a"]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := decode(b)
-		if err == nil && (p.Call == nil) == (p.Answer == nil) {
-			t.Errorf("%q: %+v", b, p)
-		}
+		expect.True(t, err != nil || (p.Call == nil) != (p.Answer == nil), "%q: %+v", b, p)
 	})
 }
 
