@@ -51,12 +51,6 @@ func newTally(now func() time.Time) *tally {
 		carried: map[chat.ID]int{}, unheard: map[chat.ID]bool{}}
 }
 
-// others is the kind of all events of a verdict beyond maxKinds.
-func others(v chat.EgressVerdict) chat.EgressKind {
-	why := fmt.Sprintf("others: over %d kinds in a second", maxKinds)
-	return chat.EgressKind{Verdict: v, Why: why}
-}
-
 // kind is the kind of an event. The address of a name is made up, and tells nobody anything.
 func (e Event) kind() chat.EgressKind {
 	k := chat.EgressKind{Verdict: e.Verdict, Host: chat.EgressText(e.Host), UDP: e.UDP,
@@ -83,7 +77,8 @@ func (t *tally) add(of Event) {
 		t.chats[of.Chat] = kinds
 	}
 	if _, known := kinds[e.EgressKind]; !known && len(kinds) >= maxKinds {
-		e.EgressKind = others(e.Verdict)
+		why := fmt.Sprintf("others: over %d kinds in a second", maxKinds)
+		e.EgressKind = chat.EgressKind{Verdict: e.Verdict, Why: why}
 	}
 	if known, ok := kinds[e.EgressKind]; ok {
 		e.Add(known)

@@ -40,7 +40,7 @@ func newTerminator(s *server, roots *x509.CertPool) *terminator {
 		},
 	})}
 	w.roots.Store(roots)
-	w.leaves.making = make(chan struct{}, 1)
+	w.leaves.making, w.leaves.kept = make(chan struct{}, 1), map[string]*tls.Certificate{}
 	return w
 }
 

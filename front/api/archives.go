@@ -13,10 +13,7 @@ type (
 		WithValues
 		Archive string `query:"archive" enum:"true,false" doc:"Archive it first."`
 	}
-	reapOutput struct {
-		Status int
-		Body   *chat.Archive
-	}
+	reapOutput = withStatus[*chat.Archive]
 )
 
 // reap reaps a chat and, with archive=true, archives it first.

@@ -109,7 +109,7 @@ func (s *Server) putContent(w http.ResponseWriter, r *http.Request, in *writeCon
 	if !up.stop() {
 		s.drain(w, r)
 	}
-	s.answerJSON(w, r, statusOf(out), client.NewFileAnswer(out, nil), err)
+	s.answerJSON(w, r, madeStatus(out.Created), client.NewFileAnswer(out, nil), err)
 }
 
 // answerJSON answers with v, or with err if there is one.

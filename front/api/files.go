@@ -10,10 +10,7 @@ import (
 	"github.com/chatd/chatd/internal/filewire"
 )
 
-type fileOutput struct {
-	Status int
-	Body   client.FileAnswer
-}
+type fileOutput = withStatus[client.FileAnswer]
 
 // readFile answers a page; files/content answers the whole file as bytes.
 func (s *Server) readFile(ctx context.Context, in *chatBody[filewire.ReadFile]) (*fileOutput, error) {
@@ -58,11 +55,12 @@ func noStream(method string) *client.Problem {
 
 // fileAnswer is a tool's answer in JSON, with the content that it read; nil means none.
 func fileAnswer(a filewire.Answer, content []byte, err error) (*fileOutput, error) {
-	return &fileOutput{Status: statusOf(a), Body: client.NewFileAnswer(a, content)}, err
+	return &fileOutput{madeStatus(a.Created), client.NewFileAnswer(a, content)}, err
 }
 
-func statusOf(a filewire.Answer) int {
-	if a.Created {
+// madeStatus tells what is new from what was there.
+func madeStatus(created bool) int {
+	if created {
 		return http.StatusCreated
 	}
 	return http.StatusOK

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -20,21 +19,11 @@ type listInput struct {
 	Cursor     string `query:"cursor" maxLength:"1024" doc:"What next said on the page before."`
 }
 
-type createOutput struct {
-	Status int
-	Body   chat.Chat
-}
-
-func (s *Server) create(ctx context.Context, in *struct{ Body chat.Spec }) (*createOutput, error) {
+func (s *Server) create(
+	ctx context.Context, in *struct{ Body chat.Spec },
+) (*withStatus[chat.Chat], error) {
 	c, created, err := s.opt.Chats.Create(ctx, in.Body)
-	if err != nil {
-		return nil, err
-	}
-	out := &createOutput{Status: http.StatusOK, Body: c}
-	if created {
-		out.Status = http.StatusCreated
-	}
-	return out, nil
+	return &withStatus[chat.Chat]{madeStatus(created), c}, err
 }
 
 func (s *Server) list(ctx context.Context, in *listInput) (*bodyOf[chat.Page], error) {

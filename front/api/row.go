@@ -123,5 +123,9 @@ type (
 		InChat
 		Body T
 	}
-	bodyOf[T any] struct{ Body T }
+	bodyOf[T any]     struct{ Body T }
+	withStatus[T any] struct {
+		Status int
+		Body   T
+	}
 )

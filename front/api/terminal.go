@@ -18,10 +18,7 @@ func (s *Server) screen(ctx context.Context, in *screenInput) (*bodyOf[chat.Scre
 	return &bodyOf[chat.Screen]{v}, err
 }
 
-type typedOutput struct {
-	Status int
-	Body   *chat.Typed
-}
+type typedOutput = withStatus[*chat.Typed]
 
 func (s *Server) input(ctx context.Context, in *chatBody[chat.Input]) (*typedOutput, error) {
 	if in.Body.Wait == nil {

@@ -42,7 +42,7 @@ type Chats struct {
 	log    *slog.Logger
 	runner *schedule.Runner
 
-	begin func()
+	begun sync.Once
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -72,7 +72,6 @@ func Open(ctx context.Context, below verbs.Root, opt Options) (*Chats, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the schedules: %w", err)
 	}
-	c.begin = sync.OnceFunc(func() { c.done.Go(func() { c.runner.Serve(c.ctx) }) })
 	return c, nil
 }
 
@@ -95,7 +94,7 @@ func (c *Chats) load(k chat.StoredSchedule) {
 }
 
 // Begin starts schedules when they come due, until [Chats.Close]. A second call has no effect.
-func (c *Chats) Begin() { c.begin() }
+func (c *Chats) Begin() { c.begun.Do(func() { c.done.Go(func() { c.runner.Serve(c.ctx) }) }) }
 
 // Close begins no more runs, and returns when nothing waits for one. Current runs continue.
 func (c *Chats) Close() {
