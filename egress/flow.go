@@ -116,7 +116,7 @@ func (f *flow) serve() error {
 	}
 	defer reply.Close()
 	defer context.AfterFunc(f.ctx, func() { _, _ = host.Close(), reply.Close() })()
-	if err := f.reached(udpPeer(host)); err != nil {
+	if err := f.reached(addrOf(host.RemoteAddr())); err != nil {
 		return err
 	}
 	f.flush(host)
@@ -144,13 +144,6 @@ func (f *flow) connect(ctx context.Context, t target) (*net.UDPConn, error) {
 		errs = errors.Join(errs, err)
 	}
 	return nil, errs
-}
-
-func udpPeer(c *net.UDPConn) netip.AddrPort {
-	if u, ok := c.RemoteAddr().(*net.UDPAddr); ok {
-		return plain(u.AddrPort())
-	}
-	return netip.AddrPort{}
 }
 
 // flush sends what waits. What comes later goes without a wait.

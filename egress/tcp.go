@@ -36,12 +36,12 @@ func (n *network) accepted(c *net.TCPConn) {
 	n.carry(c, dst)
 }
 
+// addrOf is an address of TCP or UDP.
 func addrOf(a net.Addr) netip.AddrPort {
-	t, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
+	if of, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
+		return plain(of.AddrPort())
 	}
-	return plain(t.AddrPort())
+	return netip.AddrPort{}
 }
 
 // connection is one TCP connection of a chat.
