@@ -77,9 +77,9 @@ type ToArchive struct {
 
 // ArchiveFilter narrows a list of archives. Zero fields do not narrow.
 type ArchiveFilter struct {
-	Owner      string `json:"owner,omitempty"`
-	ExternalID string `json:"external_id,omitempty"`
-	Chat       ID     `json:"chat,omitempty"`
+	Owner      string `json:"owner,omitempty" query:"owner" maxLength:"64" doc:"Only those of this owner."`
+	ExternalID string `json:"external_id,omitempty" query:"external_id" maxLength:"512" doc:"Only those of this external id."`
+	Chat       ID     `json:"chat,omitempty" query:"chat" maxLength:"16" doc:"Only those of this chat."`
 }
 
 // ArchiveList is what a list of archives answers, the newest last.

@@ -82,27 +82,33 @@ func (c *Client) callIn(
 	return err
 }
 
-// request is what a call sends: path with the query, and body in JSON, if it is not nil.
+// request is what a call sends: path with the query, and body, if it is not nil.
 type request struct {
 	method, path string
-	body         any
+	head         http.Header
+	body         io.Reader
 }
 
 // requestOf is the request of a verb about an object, if it has a name: its arguments go where the row
 // has a place for them.
 func requestOf(verb string, id chat.ID, name string, args any) (r request, err error) {
 	row, _ := verbs.Find(verb)
-	r.method = row.Method
+	r = request{method: row.Method, head: http.Header{}}
 	if r.path, err = row.At(id, name); err != nil {
 		return r, err
 	}
-	if row.Body == verbs.JSON {
-		r.body = args
-		return r, nil
+	if row.Body != verbs.JSON {
+		query, err := queryOf(args)
+		r.path += query
+		return r, err
 	}
-	query, err := queryOf(args)
-	r.path += query
-	return r, err
+	b, err := encode(args)
+	if err != nil {
+		return r, fmt.Errorf("cannot write the request: %w", err)
+	}
+	r.head.Set("Content-Type", JSONType)
+	r.body = bytes.NewReader(b)
+	return r, nil
 }
 
 // Create makes a chat, or finds it; created is status 201.
@@ -153,7 +159,7 @@ func queryOf(args any) (string, error) {
 
 // do sends a request, and reads the answer into out.
 func (c *Client) do(ctx context.Context, r request, out any) (status int, err error) {
-	resp, err := c.send(ctx, r, "")
+	resp, err := c.send(ctx, r)
 	if err != nil {
 		return 0, err
 	}
@@ -161,23 +167,18 @@ func (c *Client) do(ctx context.Context, r request, out any) (status int, err er
 	return resp.StatusCode, decode(resp, out)
 }
 
-// send sends a request; accept is the wanted media type, if it is not the usual one. The caller
-// closes the answer's body.
-func (c *Client) send(ctx context.Context, r request, accept string) (*http.Response, error) {
-	var body io.Reader
-	head := map[string]string{}
-	if r.body != nil {
-		b, err := encode(r.body)
-		if err != nil {
-			return nil, fmt.Errorf("cannot write the request: %w", err)
-		}
-		body = bytes.NewReader(b)
-		head["Content-Type"] = JSONType
+// send sends a request. The caller closes the answer's body.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, r.method, "http://chatd"+r.path, r.body)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the request: %w", err)
 	}
-	if accept != "" {
-		head["Accept"] = accept
+	req.Header = r.head
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(err)
 	}
-	return c.sendBody(ctx, r, head, body)
+	return resp, nil
 }
 
 // encode writes a request. encoding/json would send U+FFFD for bytes that are no UTF-8; those go by
@@ -199,7 +200,8 @@ func (c *Client) sendFor(
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.send(ctx, r, accept)
+	r.head.Set("Accept", accept)
+	resp, err := c.send(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -213,27 +215,8 @@ func (c *Client) sendFor(
 	return nil, errors.Join(err, resp.Body.Close())
 }
 
-// sendBody sends body as it is. The caller closes the answer's body.
-func (c *Client) sendBody(
-	ctx context.Context, r request, head map[string]string, body io.Reader,
-) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, r.method, "http://chatd"+r.path, body)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make the request: %w", err)
-	}
-	for name, value := range head {
-		req.Header.Set(name, value)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.unreachable(err)
-	}
-	return resp, nil
-}
-
 func (c *Client) unreachable(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	switch {

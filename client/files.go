@@ -90,7 +90,7 @@ func (c *Client) download(
 	if err != nil {
 		return out, err
 	}
-	resp, err := c.send(ctx, r, "")
+	resp, err := c.send(ctx, r)
 	if err != nil {
 		return out, err
 	}
@@ -133,16 +133,11 @@ func (c *Client) upload(
 	if body == nil {
 		body = bytes.NewReader(nil)
 	}
-	head := map[string]string{"Content-Type": ByteType,
-		"Expect": "100-continue"} // refused before the content is sent
-	// The body belongs to the caller: the transport would close it.
-	resp, err := c.sendBody(ctx, r, head, io.NopCloser(body))
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	r.head.Set("Content-Type", ByteType)
+	r.head.Set("Expect", "100-continue") // refused before the content is sent
+	r.body = io.NopCloser(body)          // it belongs to the caller: the transport would close it
 	var got FileAnswer
-	if err := decode(resp, &got); err != nil {
+	if _, err := c.do(ctx, r, &got); err != nil {
 		return out, err
 	}
 	return got.answer(), nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // FuzzFrames: whatever a daemon sends, the client ends with a result or an error.
@@ -15,8 +16,6 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		n := 0
 		_, err := readFrames(strings.NewReader(text), func(f chat.Frame) { n += len(f.Bytes()) })
-		if n > len(text) {
-			t.Errorf("%q: %d bytes out of %d, %v", text, n, len(text), err)
-		}
+		expect.True(t, n <= len(text), "%q: %d bytes out of %d, %v", text, n, len(text), err)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 func TestReadEvents(t *testing.T) {
@@ -17,25 +18,20 @@ func TestReadEvents(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	stream = "event: problem\ndata: {\"kind\":\"not_found\",\"detail\":\"gone\"}\n\n"
-	if err := readEvents(strings.NewReader(stream), keep); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a problem as an event: %v", err)
-	}
+	expect.Is(t, readEvents(strings.NewReader(stream), keep), chat.ErrNotFound, "a problem as an event")
 	for _, bad := range []string{"data: {\n\n", "data: " + strings.Repeat("x", maxEvent+1)} {
-		if err := readEvents(strings.NewReader(bad), keep); err == nil {
-			t.Errorf("%.20q is no error", bad)
-		}
+		err := readEvents(strings.NewReader(bad), keep)
+		expect.True(t, err != nil, "%.20q is no error", bad)
 	}
 	stop := errors.New("stop")
-	if err := readEvents(strings.NewReader("data: {}\n"), func(chat.Log) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("the reader's own error: %v", err)
-	}
+	expect.Is(t, readEvents(strings.NewReader("data: {}\n"), func(chat.Log) error { return stop }), stop,
+		"the reader's own error")
 }
 
 func FuzzReadEvents(f *testing.F) {
 	f.Add("event: problem\ndata: {}\n\nid: 1\ndata: {\"text\":\"x\"}\n\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		if readEvents(strings.NewReader(s), func(chat.Log) error { return nil }) == nil {
-			t.Error("a stream that ends is no error")
-		}
+		expect.True(t, readEvents(strings.NewReader(s), func(chat.Log) error { return nil }) != nil,
+			"a stream that ends is no error")
 	})
 }

@@ -120,12 +120,10 @@ func NewProblem(k ErrorKind, status int, detail string) *Problem {
 // Of adds what err says beyond its words: the rule that denies a file, or the share that is used up
 // and when time frees some of it.
 func (p *Problem) Of(err error) *Problem {
-	var d *filewire.Denial
-	if p.Kind == "denied" && errors.As(err, &d) {
+	if d, ok := errors.AsType[*filewire.Denial](err); ok && p.Kind == "denied" {
 		p.Op, p.Path, p.Rule, p.Place, p.Layer = string(d.Op), d.Path, d.Rule, d.Place, d.Layer
 	}
-	var e *quota.SpentError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*quota.SpentError](err); ok {
 		p.Share, p.retry, p.noRetry = e.Share.Key(), e.Seconds(), e.After == 0
 	}
 	return p

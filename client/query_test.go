@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestQuery: the fields of a filter are parameters of a query.
@@ -19,9 +20,7 @@ func TestQuery(t *testing.T) {
 		"?chat=x&external_id=a%2Fb+": chat.ArchiveFilter{ExternalID: "a/b ", Chat: "x"},
 	} {
 		got, err := queryOf(args)
-		if err != nil || got != want {
-			t.Errorf("%+v: %s, %v", args, got, err)
-		}
+		expect.True(t, err == nil && got == want, "%+v: %s, %v", args, got, err)
 	}
 	if got, err := queryOf(chat.Filter{ExternalID: "half \xe9"}); !errors.Is(err, chat.ErrInvalid) {
 		t.Errorf("bytes that are no UTF-8 become %s, %v: another text", got, err)

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/chatd/chatd/chat"
@@ -45,22 +44,18 @@ func (c *Client) SignalRun(ctx context.Context, id chat.ID, run string, s chat.R
 	return c.callIn(ctx, "run_signal", id, run, s, nil)
 }
 
-type closeAfter struct {
-	Close bool `json:"close"`
-}
-
 // WriteStdin sends body to a run's standard input. It holds one piece of body at a time.
 func (c *Client) WriteStdin(
 	ctx context.Context, id chat.ID, run string, body io.ReadCloser, last bool,
-) (err error) {
-	r, err := requestOf("run_stdin", id, run, closeAfter{last})
+) error {
+	r, err := requestOf("run_stdin", id, run, struct {
+		Close bool `json:"close"`
+	}{last})
 	if err != nil {
 		return err
 	}
-	resp, err := c.sendBody(ctx, r, map[string]string{"Content-Type": ByteType}, body)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	return decode(resp, nil)
+	r.head.Set("Content-Type", ByteType)
+	r.body = body
+	_, err = c.do(ctx, r, nil)
+	return err
 }

@@ -1,8 +1,6 @@
 package egress
 
 import (
-	"crypto/tls"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -34,18 +32,8 @@ type activity struct {
 	full   error // why requests are answered 503; then it is over
 }
 
-// state is called by net/http before it serves requests of a connection without any, and when it
+// became is called by net/http before it serves requests of a connection without any, and when it
 // has served them.
-func state(c net.Conn, now http.ConnState) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	s, ok := c.(interface{ became(http.ConnState) })
-	if ok {
-		s.became(now)
-	}
-}
-
 func (s *webSession) became(is http.ConnState) {
 	switch {
 	case is == http.StateActive && s.greets:

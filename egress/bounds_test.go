@@ -105,9 +105,7 @@ func TestOwners(t *testing.T) {
 	open := func(c uplink.Call) *network {
 		c.Verb, c.Allow = uplink.Open, list(t, server.String())
 		w.call(c, w.files()...)
-		w.s.mu.Lock()
-		defer w.s.mu.Unlock()
-		return w.s.networks[c.Chat]
+		return w.s.network(c.Chat)
 	}
 	a, b := open(uplink.Call{Chat: one, Owner: "ada"}), open(uplink.Call{Chat: two, Owner: "ada"})
 	w.s.slots.left = 5
@@ -121,9 +119,8 @@ func TestOwners(t *testing.T) {
 	w.call(uplink.Call{Verb: uplink.Close, Chat: two})
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if len(w.s.owners) != 0 || w.s.slots.left != 5 {
-		t.Errorf("%d owners, %d left", len(w.s.owners), w.s.slots.left)
-	}
+	expect.True(t, len(w.s.owners) == 0 && w.s.slots.left == 5,
+		"%d owners, %d left", len(w.s.owners), w.s.slots.left)
 }
 
 // TestBuffers: of a chat with many connections the first have buffers that the kernel lets grow, and
@@ -202,9 +199,7 @@ func TestAwakeMemory(t *testing.T) {
 	runtime.KeepAlive(all)
 	got := int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)
 	t.Logf("%d chats take %d KiB, %d each", chats, got>>10, got/chats>>10)
-	if got > most {
-		t.Errorf("%d chats take %d MiB, want at most %d", chats, got>>20, most>>20)
-	}
+	expect.True(t, got <= most, "%d chats take %d MiB, want at most %d", chats, got>>20, most>>20)
 }
 
 // ofOwner opens one more chat of an owner, with the secret.
@@ -212,9 +207,7 @@ func (w *secretWorld) ofOwner(i int) *network {
 	id := chat.ID(fmt.Sprintf("%016d", i))
 	w.call(uplink.Call{Verb: uplink.Open, Chat: id, Owner: "bridge", Allow: w.n.allowed(),
 		Grants: []secret.Grant{{Name: "api", Placeholder: placeholder}}}, w.files()...)
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	return w.s.networks[id]
+	return w.s.network(id)
 }
 
 // slowWorld is a world with a model that says a word of an answer, and the rest when it is asked to.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/chatd/chatd/chat"
 )
 
 const (
@@ -177,11 +175,7 @@ func (c *carried) idle(now time.Time) bool {
 	return now.Sub(began)-time.Duration(c.last.Load()) > limit
 }
 
-// sweepUntil ends idle connections until ctx ends. One timer for all costs less than one each.
-func (s *server) sweepUntil(ctx context.Context) {
-	chat.Every(ctx, sweepEvery, func() { s.sweep(time.Now()) })
-}
-
+// sweep ends idle connections. One timer for all costs less than one each.
 func (s *server) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,9 +56,6 @@ func (l *leaves) get(ctx context.Context, n *network, host string) (*tls.Certifi
 		}
 		delete(l.kept, other)
 	}
-	if l.kept == nil {
-		l.kept = map[string]*tls.Certificate{}
-	}
 	l.kept[host] = made
 	return made, nil
 }

@@ -3,33 +3,22 @@ package egress
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/egress/resolver"
 )
 
-// resolvers answer for names.
-type resolvers struct {
-	client    *resolver.Client
-	responder *resolver.Responder
-}
-
 // resolveWith asks this many DNS servers from now on. Each chat has a resolver of its own: an answer
 // for one says nothing of what another has asked for.
 func (n *network) resolveWith(servers int) {
-	client := resolver.NewClient(resolver.ClientOptions{
-		Servers: servers, Dial: n.upstream, Now: time.Now,
-	})
-	responder := resolver.NewResponder(resolver.ResponderOptions{
-		Lists: n.lists, Book: n.book, Client: client, Asked: n.asked,
-	})
+	names := &resolver.Responder{Lists: n.lists, Book: n.book, Asked: n.asked,
+		Client: resolver.NewClient(servers, n.upstream)}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.names = resolvers{client, responder}
+	n.names = names
 }
 
-func (n *network) resolvers() resolvers {
+func (n *network) resolver() *resolver.Responder {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.names

@@ -293,9 +293,8 @@ func TestCarriedIsReported(t *testing.T) {
 	heard(0)
 	w.s.tally.mu.Lock()
 	defer w.s.tally.mu.Unlock()
-	if len(w.s.tally.carried)+len(w.s.tally.unheard) != 0 {
-		t.Errorf("%v and %v are left", w.s.tally.carried, w.s.tally.unheard)
-	}
+	expect.True(t, len(w.s.tally.carried)+len(w.s.tally.unheard) == 0,
+		"%v and %v are left", w.s.tally.carried, w.s.tally.unheard)
 }
 
 // TestSilentSigner: while chatd-root signs nothing, certificates that are kept are shown, those that

@@ -139,7 +139,7 @@ func (s socketsBefore) connected(f *os.File) (a, b *net.TCPConn, err error) {
 	if err := connect(ctx, f, addrOf(s.listener.Addr())); err != nil {
 		return nil, nil, err
 	}
-	c, err := fileConn(f)
+	c, err := fileConn[net.Conn](f)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -87,7 +87,7 @@ func (n *network) addresses(ctx context.Context, t target) ([]netip.AddrPort, er
 	if t.host == "" {
 		return []netip.AddrPort{t.dst}, nil
 	}
-	addrs, err := n.resolvers().client.Addrs(ctx, t.host)
+	addrs, err := n.resolver().Client.Addrs(ctx, t.host)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve %s: %w", t.host, err)
 	}
@@ -103,9 +103,7 @@ func (n *network) addresses(ctx context.Context, t target) ([]netip.AddrPort, er
 
 // resolve reports why a name of a chat's list leads to no address now.
 func (s *server) resolve(call uplink.Call) error {
-	s.mu.Lock()
-	n := s.networks[call.Chat]
-	s.mu.Unlock()
+	n := s.network(call.Chat)
 	if n == nil {
 		return fmt.Errorf("cannot resolve for chat %s: its network is not open: %w", call.Chat,
 			chat.ErrNotFound)

@@ -3,7 +3,6 @@ package egress
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -76,16 +75,11 @@ func (a attempt) close() {
 }
 
 func (n *network) attempt(ctx context.Context, to netip.AddrPort) attempt {
-	c, err := n.s.root.connect(ctx, n.id, false, to)
-	if err != nil {
-		return attempt{err: err}
+	c, err := connectHost[*net.TCPConn](ctx, n, false, to)
+	if err == nil {
+		_ = c.SetKeepAliveConfig(keepAlive()) // a hint
 	}
-	t, ok := c.(*net.TCPConn)
-	if !ok {
-		return attempt{err: errors.Join(fmt.Errorf("cannot use a %T for TCP", c), c.Close())}
-	}
-	_ = t.SetKeepAliveConfig(keepAlive()) // a hint
-	return attempt{conn: t}
+	return attempt{c, err}
 }
 
 // keepAlive finds peers that are gone without a word (tcp(7)).

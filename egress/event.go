@@ -42,15 +42,9 @@ func verdictOf(err error) chat.EgressVerdict {
 	return Failed
 }
 
-func isRefusal(err error) bool {
-	var r refusal
-	return errors.As(err, &r)
-}
+func isRefusal(err error) bool { _, ok := errors.AsType[refusal](err); return ok }
 
-func isFailure(err error) bool {
-	var f failure
-	return errors.As(err, &f)
-}
+func isFailure(err error) bool { _, ok := errors.AsType[failure](err); return ok }
 
 // tell counts an event, for the next report.
 func (s *server) tell(e Event) {

@@ -3,7 +3,6 @@ package egress
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -117,7 +116,7 @@ func (f *flow) serve() error {
 	}
 	defer reply.Close()
 	defer context.AfterFunc(f.ctx, func() { _, _ = host.Close(), reply.Close() })()
-	if err := f.reached(udpPeer(host)); err != nil {
+	if err := f.reached(addrOf(host.RemoteAddr())); err != nil {
 		return err
 	}
 	f.flush(host)
@@ -138,22 +137,13 @@ func (f *flow) connect(ctx context.Context, t target) (*net.UDPConn, error) {
 	}
 	var errs error
 	for _, to := range addrs {
-		c, err := f.n.s.root.connect(ctx, f.n.id, true, to)
-		if u, ok := c.(*net.UDPConn); ok {
-			return u, nil
-		} else if c != nil {
-			err = errors.Join(fmt.Errorf("cannot use a %T for datagrams", c), c.Close())
+		c, err := connectHost[*net.UDPConn](ctx, f.n, true, to)
+		if err == nil {
+			return c, nil
 		}
 		errs = errors.Join(errs, err)
 	}
 	return nil, errs
-}
-
-func udpPeer(c *net.UDPConn) netip.AddrPort {
-	if u, ok := c.RemoteAddr().(*net.UDPAddr); ok {
-		return plain(u.AddrPort())
-	}
-	return netip.AddrPort{}
 }
 
 // flush sends what waits. What comes later goes without a wait.

@@ -2,6 +2,8 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -16,10 +18,30 @@ type handover struct {
 	close  func()
 }
 
-func newHandover(s *http.Server) *handover {
+// newHandover serves sessions by s, which has what differs from one handover to the other.
+func newHandover(log *slog.Logger, s *http.Server) *handover {
+	s.Handler = http.HandlerFunc(serveSession)
+	s.DisableGeneralOptionsHandler = true // OPTIONS * is for the server outside
+	s.ReadHeaderTimeout = headerTimeout
+	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	s.ConnState = func(c net.Conn, now http.ConnState) { sessionOf(c).became(now) }
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, sessionKey{}, sessionOf(c))
+	}
 	h := &handover{server: s, conns: make(chan net.Conn), closed: make(chan struct{})}
 	h.close = sync.OnceFunc(func() { close(h.closed) })
 	return h
+}
+
+// sessionKey is the key of a request's *webSession.
+type sessionKey struct{}
+
+// sessionOf is the session of a connection that was passed.
+func sessionOf(c net.Conn) *webSession {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	return c.(*webSession)
 }
 
 // serve serves what pass hands over, until ctx ends.

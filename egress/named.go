@@ -20,33 +20,27 @@ func (c connection) named(t target, server *net.TCPConn) error {
 	var reader turn
 	in := make(chan error, 1)
 	go func() { in <- c.pump(c.client, server, c.received, reader.take) }()
-	first, err := c.open(t, server)
+	speaks, first, err := c.open(t, server)
 	switch {
 	case err != nil:
-	case (first.protocol == web1 || first.protocol == tlsEnded) && reader.take():
+	case (speaks == web1 || speaks == tlsEnded) && reader.take():
 		err = server.SetReadDeadline(time.Unix(1, 0)) // the pump returns
 		if err = errors.Join(err, <-in, server.SetReadDeadline(time.Time{})); err != nil {
 			return err
 		}
-		if first.protocol == tlsEnded {
-			return c.n.s.terminator.carry(c, t, server, first.bytes)
+		if speaks == tlsEnded {
+			return c.n.s.terminator.carry(c, t, server, first)
 		}
-		return c.n.s.web.carry(c, t, server, first.bytes)
+		return c.n.s.web.carry(c, t, server, first)
 	default:
-		err = c.write(server, first.bytes)
+		err = c.write(server, first)
 	}
 	if err != nil {
 		c.fail(err) // the pump returns
 		return errors.Join(err, <-in)
 	}
-	first.bytes = nil // an idle connection holds no buffer
+	// first is used no more: an idle connection holds no buffer.
 	return errors.Join(c.pump(server, c.client, c.sent, nil), <-in)
-}
-
-// opening is the beginning of what a client sends.
-type opening struct {
-	protocol protocol
-	bytes    []byte
 }
 
 // protocol is what a client speaks, as far as its first bytes say.
@@ -138,23 +132,22 @@ func notInToken(r rune) bool {
 }
 
 // open reads the client's first bytes until they say what it speaks, and checks TLS.
-func (c connection) open(t target, server *net.TCPConn) (opening, error) {
-	var b []byte
+func (c connection) open(t target, server *net.TCPConn) (p protocol, b []byte, err error) {
 	for {
 		n, err := readable(c.client)
 		if err != nil || n == 0 {
-			return opening{anything, b}, err
+			return anything, b, err
 		}
 		if b, err = c.more(b); err != nil {
-			return opening{}, err
+			return p, nil, err
 		}
 		if b, err = c.passNewlines(b, server); err != nil {
-			return opening{}, err
+			return p, nil, err
 		}
-		switch p := protocolOf(b); p {
+		switch p = protocolOf(b); p {
 		case undecided:
 			if len(b) > maxLine {
-				return opening{}, refusal(fmt.Sprintf("a first line without an end to %s", t))
+				return p, nil, refusal(fmt.Sprintf("a first line without an end to %s", t))
 			}
 		case tlsRecord:
 			b, err = c.checkHello(t, b)
@@ -163,13 +156,13 @@ func (c connection) open(t target, server *net.TCPConn) (opening, error) {
 			} else {
 				p = anything
 			}
-			return opening{p, b}, err
+			return p, b, err
 		case oldHello:
-			return opening{}, refusal(fmt.Sprintf("TLS in the form of SSLv2 to %s", t))
+			return p, nil, refusal(fmt.Sprintf("TLS in the form of SSLv2 to %s", t))
 		case web2:
-			return opening{}, refusal(fmt.Sprintf("HTTP/2 without TLS to %s", t))
+			return p, nil, refusal(fmt.Sprintf("HTTP/2 without TLS to %s", t))
 		default:
-			return opening{p, b}, nil
+			return p, b, nil
 		}
 	}
 }

@@ -62,8 +62,6 @@ type network struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	all    sync.WaitGroup // every goroutine of the chat
-	// reports are those of reportAsked; the server's lock is held.
-	reports *quota.Allowance
 
 	slots, web, waiting share
 	connecting          chan struct{}
@@ -76,10 +74,11 @@ type network struct {
 	redialing           chan struct{}    // whose turn it is
 
 	mu          sync.Mutex
+	reports     *quota.Allowance // of open
 	closed      bool
 	list        []chat.Allow
 	grants      []secret.Grant
-	names       resolvers
+	names       *resolver.Responder
 	carried     map[*carried]bool
 	connections int // of the chat's programs
 	servers     int // that are connected to over TCP
@@ -227,6 +226,13 @@ func stacks() string {
 	return string(b[:runtime.Stack(b, true)])
 }
 
+// network is that of a chat that is open, or nil.
+func (s *server) network(id chat.ID) *network {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.networks[id]
+}
+
 // close ends a chat, if it is known.
 func (s *server) close(id chat.ID) error {
 	s.mu.Lock()
@@ -256,9 +262,7 @@ func (s *server) closeAll() (err error) {
 
 // change replaces a chat's list, and ends what it no longer opens.
 func (s *server) change(id chat.ID, list []chat.Allow) error {
-	s.mu.Lock()
-	n := s.networks[id]
-	s.mu.Unlock()
+	n := s.network(id)
 	if n == nil {
 		return fmt.Errorf("cannot change chat %s: its network is not open: %w",
 			id, chat.ErrNotFound)

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -13,30 +14,22 @@ const (
 	askedEvery    = time.Second
 )
 
-// reportAsked tells whoever asks about a chat what was refused before.
-func (s *server) reportAsked(id chat.ID) {
-	s.mu.Lock()
-	n := s.networks[id]
-	due := n != nil && n.reports.Take()
-	s.mu.Unlock()
-	if due {
-		s.reportOf(id)
-	}
-}
-
-// connections are what of a chat is carried now; none of a chat that is not open.
+// connections are what of a chat is carried now; none of a chat that is not open. It reports what was
+// refused before.
 func (s *server) connections(id chat.ID) chat.EgressOpen {
-	s.mu.Lock()
-	n := s.networks[id]
-	s.mu.Unlock()
-	var all []chat.EgressConnection
-	if n != nil {
-		all = n.open()
+	n := s.network(id)
+	if n == nil {
+		return chat.NewEgressOpen(nil)
+	}
+	all, due := n.open()
+	if due {
+		s.report(context.Background(), id)
 	}
 	return chat.NewEgressOpen(all)
 }
 
-func (n *network) open() (all []chat.EgressConnection) {
+// open also says whether it is time for a report.
+func (n *network) open() (all []chat.EgressConnection, due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for c := range n.carried {
@@ -44,7 +37,7 @@ func (n *network) open() (all []chat.EgressConnection) {
 			all = append(all, c.connection())
 		}
 	}
-	return all
+	return all, n.reports.Take()
 }
 
 // connection is what is told of c while it is carried. n.mu is held.

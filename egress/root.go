@@ -99,20 +99,18 @@ func (r *root) report(ctx context.Context, what report) error {
 	return errors.Join(err, uplink.CloseFiles(files))
 }
 
-// connect connects a socket of the chat in the host's network.
-func (r *root) connect(
-	ctx context.Context, id chat.ID, udp bool, to netip.AddrPort,
-) (net.Conn, error) {
-	call := uplink.Call{Verb: uplink.Socket, Chat: id, UDP: udp, IPv6: to.Addr().Is6()}
-	f, err := r.file(ctx, call)
+// connectHost connects a socket of the chat in the host's network.
+func connectHost[C net.Conn](ctx context.Context, n *network, udp bool, to netip.AddrPort) (c C, err error) {
+	call := uplink.Call{Verb: uplink.Socket, Chat: n.id, UDP: udp, IPv6: to.Addr().Is6()}
+	f, err := n.s.root.file(ctx, call)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	defer f.Close()
 	if err := connect(ctx, f, to); err != nil {
-		return nil, fmt.Errorf("cannot connect to %s: %w", to, err)
+		return c, fmt.Errorf("cannot connect to %s: %w", to, err)
 	}
-	return fileConn(f)
+	return fileConn[C](f)
 }
 
 // upstream returns a connection to a DNS server, for the chat's names.
@@ -128,7 +126,7 @@ func (n *network) upstream(ctx context.Context, server int, udp bool) (net.Conn,
 			return nil, fmt.Errorf("cannot connect to DNS server %d: %w", server, err)
 		}
 	}
-	return fileConn(f)
+	return fileConn[net.Conn](f)
 }
 
 // reply returns what answers the datagrams of remote, a socket of the chat, to local. It is a
@@ -143,7 +141,7 @@ func (r *root) reply(
 		return nil, err
 	}
 	defer f.Close()
-	c, err := fileConn(f)
+	c, err := fileConn[net.Conn](f)
 	if err != nil {
 		return nil, err
 	}
@@ -156,10 +154,15 @@ func (r *root) reply(
 	return nil, errors.Join(fmt.Errorf("cannot answer datagrams by a %T", c), c.Close())
 }
 
-func fileConn(f *os.File) (net.Conn, error) {
-	c, err := net.FileConn(f)
+// fileConn is the connection of a socket, which must be of type C.
+func fileConn[C net.Conn](f *os.File) (c C, err error) {
+	made, err := net.FileConn(f)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use a socket: %w", err)
+		return c, fmt.Errorf("cannot use a socket: %w", err)
+	}
+	c, ok := made.(C)
+	if !ok {
+		return c, errors.Join(fmt.Errorf("cannot use a %T as a %T", made, c), made.Close())
 	}
 	return c, nil
 }

@@ -90,10 +90,7 @@ func (s *secrets) set(all []secret.Known) {
 
 // grant replaces the secrets that an open chat may use.
 func (s *server) grant(id chat.ID, grants []secret.Grant) {
-	s.mu.Lock()
-	n := s.networks[id]
-	s.mu.Unlock()
-	if n != nil {
+	if n := s.network(id); n != nil {
 		n.mu.Lock()
 		n.grants = grants
 		n.mu.Unlock()

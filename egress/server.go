@@ -84,8 +84,8 @@ func (s *server) run(ctx context.Context, o Options) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.web.serve(ctx) })
 	all.Go(func() { s.terminator.serve(ctx) })
-	all.Go(func() { s.sweepUntil(ctx) })
-	all.Go(func() { s.reportUntil(ctx) })
+	all.Go(func() { chat.Every(ctx, sweepEvery, func() { s.sweep(time.Now()) }) })
+	all.Go(func() { chat.Every(ctx, reportEvery, func() { s.report(ctx, "") }) })
 	if o.IdleEnd > 0 {
 		all.Go(func() { s.endIdle(ctx, o.IdleEnd, cancel) })
 	}
@@ -225,36 +225,38 @@ func (s *server) serveRoot(ctx context.Context, c *uplink.Conn) {
 }
 
 // answer answers a call of chatd-root.
-func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (uplink.Answer, error) {
-	if call.Verb == uplink.Open && s.root.is(c) {
-		return uplink.Answer{}, s.open(call, files)
+func (s *server) answer(c *uplink.Conn, call uplink.Call, files []*os.File) (a uplink.Answer, err error) {
+	if call.Verb != uplink.Hello && !s.root.is(c) {
+		err = fmt.Errorf("cannot answer %s before %s", call.Verb, uplink.Hello)
+		return a, errors.Join(err, uplink.CloseFiles(files))
 	}
-	if call.Verb == uplink.Secrets && s.root.is(c) {
-		return uplink.Answer{}, s.setSecrets(files)
+	switch call.Verb {
+	case uplink.Open:
+		return a, s.open(call, files)
+	case uplink.Secrets:
+		return a, s.setSecrets(files)
 	}
-	err := uplink.CloseFiles(files)
-	switch {
-	case err != nil:
-		return uplink.Answer{}, fmt.Errorf("cannot close what came with %s: %w", call.Verb, err)
-	case call.Verb == uplink.Hello:
-		return uplink.Answer{Chats: s.hello(c, call.Upstreams)}, nil
-	case !s.root.is(c):
-		return uplink.Answer{}, fmt.Errorf("cannot answer %s before %s", call.Verb, uplink.Hello)
-	case call.Verb == uplink.Change:
+	if err := uplink.CloseFiles(files); err != nil {
+		return a, fmt.Errorf("cannot close what came with %s: %w", call.Verb, err)
+	}
+	switch call.Verb {
+	case uplink.Hello:
+		a.Chats = s.hello(c, call.Upstreams)
+	case uplink.Change:
 		s.grant(call.Chat, call.Grants)
-		return uplink.Answer{}, s.change(call.Chat, call.Allow)
-	case call.Verb == uplink.Connections:
-		s.reportAsked(call.Chat)
+		err = s.change(call.Chat, call.Allow)
+	case uplink.Connections:
 		open := s.connections(call.Chat)
-		return uplink.Answer{Open: &open}, nil
-	case call.Verb == uplink.Resolve:
-		return uplink.Answer{}, s.resolve(call)
-	case call.Verb == uplink.Close:
-		err := s.close(call.Chat)
-		s.reportOf(call.Chat)
-		return uplink.Answer{}, err
+		a.Open = &open
+	case uplink.Resolve:
+		err = s.resolve(call)
+	case uplink.Close:
+		err = s.close(call.Chat)
+		s.report(context.Background(), call.Chat) // chatd-root hears nothing of it once it is closed
+	default:
+		err = fmt.Errorf("cannot answer %s", chat.Quote(string(call.Verb)))
 	}
-	return uplink.Answer{}, fmt.Errorf("cannot answer %s", chat.Quote(string(call.Verb)))
+	return a, err
 }
 
 // hello makes c the connection that sockets are asked over, and returns the open chats.

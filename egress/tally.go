@@ -51,12 +51,6 @@ func newTally(now func() time.Time) *tally {
 		carried: map[chat.ID]int{}, unheard: map[chat.ID]bool{}}
 }
 
-// others is the kind of all events of a verdict beyond maxKinds.
-func others(v chat.EgressVerdict) chat.EgressKind {
-	why := fmt.Sprintf("others: over %d kinds in a second", maxKinds)
-	return chat.EgressKind{Verdict: v, Why: why}
-}
-
 // kind is the kind of an event. The address of a name is made up, and tells nobody anything.
 func (e Event) kind() chat.EgressKind {
 	k := chat.EgressKind{Verdict: e.Verdict, Host: chat.EgressText(e.Host), UDP: e.UDP,
@@ -70,23 +64,21 @@ func (e Event) kind() chat.EgressKind {
 	return k
 }
 
-func (t *tally) add(e Event) {
+// add counts an event.
+func (t *tally) add(of Event) {
 	now := t.now().UTC().Round(0)
+	e := chat.EgressEvent{Time: now, Until: now, EgressKind: of.kind(), Count: 1, Sent: of.Out,
+		Received: of.In}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.merge(e.Chat, chat.EgressEvent{Time: now, Until: now, EgressKind: e.kind(), Count: 1,
-		Sent: e.Out, Received: e.In})
-}
-
-// merge counts an event. t.mu is held.
-func (t *tally) merge(id chat.ID, e chat.EgressEvent) {
-	kinds := t.chats[id]
+	kinds := t.chats[of.Chat]
 	if kinds == nil {
 		kinds = map[chat.EgressKind]chat.EgressEvent{}
-		t.chats[id] = kinds
+		t.chats[of.Chat] = kinds
 	}
 	if _, known := kinds[e.EgressKind]; !known && len(kinds) >= maxKinds {
-		e.EgressKind = others(e.Verdict)
+		why := fmt.Sprintf("others: over %d kinds in a second", maxKinds)
+		e.EgressKind = chat.EgressKind{Verdict: e.Verdict, Why: why}
 	}
 	if known, ok := kinds[e.EgressKind]; ok {
 		e.Add(known)
@@ -144,15 +136,8 @@ func (t *tally) unhear(carried []uplink.Carried) {
 	}
 }
 
-// reportUntil tells chatd-root of events until ctx ends. The last ones are lost with this process.
-func (s *server) reportUntil(ctx context.Context) {
-	chat.Every(ctx, reportEvery, func() { s.report(ctx, "") })
-}
-
-// reportOf tells of a chat that ends: chatd-root hears nothing of it once it is closed.
-func (s *server) reportOf(id chat.ID) { s.report(context.Background(), id) }
-
-// report tells chatd-root of the events of one chat, or of all if id is empty.
+// report tells chatd-root of the events of one chat, or of all if id is empty. The last ones are lost
+// with this process.
 func (s *server) report(ctx context.Context, id chat.ID) {
 	for range maxReports {
 		if more := s.tellNext(ctx, id); !more {

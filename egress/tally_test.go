@@ -238,16 +238,12 @@ func TestQuestionsFlood(t *testing.T) {
 		n.datagram(udpAddr(ours.LocalAddr()), anyResolver,
 			question(t, fmt.Sprintf("%s%d.example.org", silent, i)))
 	}
-	if n.waiting.held != all/2 {
-		t.Errorf("%d questions wait", n.waiting.held)
-	}
+	expect.True(t, n.waiting.held == all/2, "%d questions wait", n.waiting.held)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	got := int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)
 	t.Logf("a question that waits takes %d bytes", got/n.waiting.held)
-	if got/n.waiting.held > 24<<10 {
-		t.Errorf("%d questions take %d KiB", n.waiting.held, got>>10)
-	}
+	expect.True(t, got/n.waiting.held <= 24<<10, "%d questions take %d KiB", n.waiting.held, got>>10)
 	other.datagram(udpAddr(ours.LocalAddr()), anyResolver, question(t, "api.example.org"))
 	wantAnswer(t, w, other, ours, "api.example.org")
 }
@@ -261,9 +257,7 @@ func TestQuestionsLost(t *testing.T) {
 	n.datagram(udpAddr(ours.LocalAddr()), anyResolver, append(q, make([]byte, maxQuestion)...))
 	n.asks = quota.NewAllowance(0, time.Hour, time.Now)
 	n.datagram(udpAddr(ours.LocalAddr()), anyResolver, q)
-	if n.waiting.held != 0 {
-		t.Errorf("%d questions wait", n.waiting.held)
-	}
+	expect.True(t, n.waiting.held == 0, "%d questions wait", n.waiting.held)
 }
 
 // silent begins names for which the DNS server has no answer.

@@ -36,12 +36,12 @@ func (n *network) accepted(c *net.TCPConn) {
 	n.carry(c, dst)
 }
 
+// addrOf is an address of TCP or UDP.
 func addrOf(a net.Addr) netip.AddrPort {
-	t, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
+	if of, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
+		return plain(of.AddrPort())
 	}
-	return plain(t.AddrPort())
+	return netip.AddrPort{}
 }
 
 // connection is one TCP connection of a chat.
@@ -89,7 +89,7 @@ func (c connection) serve() error {
 		if !c.dst.Addr().IsLoopback() {
 			c.refuse(refusal("its questions for names went to the chat's own resolver"))
 		}
-		_ = c.n.resolvers().responder.ServeTCP(c.ctx, c.client) // it ends as its client wants
+		_ = c.n.resolver().ServeTCP(c.ctx, c.client) // it ends as its client wants
 		return nil
 	}
 	t, err := c.decide()
@@ -100,20 +100,13 @@ func (c connection) serve() error {
 	if err != nil {
 		return err
 	}
-	return c.between(server, func() error {
-		if t.host == "" {
-			return c.relay(server)
-		}
-		return c.named(t, server)
-	})
-}
-
-// between carries by f, and closes the server's socket: with a reset if c ends before its peers.
-func (c connection) between(server *net.TCPConn, f func() error) error {
-	stop := context.AfterFunc(c.ctx, func() { reset(server) })
-	defer stop()
-	err := f()
-	if err != nil || c.ctx.Err() != nil {
+	defer context.AfterFunc(c.ctx, func() { reset(server) })()
+	if t.host == "" {
+		err = c.relay(server)
+	} else {
+		err = c.named(t, server)
+	}
+	if err != nil || c.ctx.Err() != nil { // c ends before its peers
 		reset(server)
 	}
 	_ = server.Close() // it may be closed

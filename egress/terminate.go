@@ -1,11 +1,9 @@
 package egress
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -31,37 +29,19 @@ type terminator struct {
 }
 
 func newTerminator(s *server, roots *x509.CertPool) *terminator {
-	w := &terminator{handover: newHandover(&http.Server{
-		Handler:                      http.HandlerFunc(serveTerminated),
-		DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout:            headerTimeout,
-		IdleTimeout:                  keepUnused,
-		MaxHeaderBytes:               maxSecretHeader,
-		Protocols:                    bothHTTP(),
+	w := &terminator{handover: newHandover(s.log, &http.Server{
+		IdleTimeout:    keepUnused,
+		MaxHeaderBytes: maxSecretHeader,
+		Protocols:      protocols(true),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,
 			MaxReceiveBufferPerConnection: clientWindow,
 			MaxReceiveBufferPerStream:     clientWindow,
 		},
-		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnState: state,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if t, ok := c.(*tls.Conn); ok {
-				return context.WithValue(ctx, sessionKey{}, t.NetConn())
-			}
-			return ctx
-		},
 	})}
 	w.roots.Store(roots)
-	w.leaves.making = make(chan struct{}, 1)
+	w.leaves.making, w.leaves.kept = make(chan struct{}, 1), map[string]*tls.Certificate{}
 	return w
-}
-
-func bothHTTP() *http.Protocols {
-	p := new(http.Protocols)
-	p.SetHTTP1(true)
-	p.SetHTTP2(true)
-	return p
 }
 
 // failure is why something that the list opens could not be carried, though it was connected.
@@ -91,17 +71,17 @@ func (w *terminator) carry(c connection, t target, server *net.TCPConn, b []byte
 		SessionTicketsDisabled: true, // another connection has another key for them
 	}
 	s := &terminated{webSession: newWebSession(c, t, server, b)}
-	s.cost = streamsCost - idleCost
+	s.scheme, s.cost = "https", streamsCost-idleCost
 	leave, err := s.enter(idleCost)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	s.transport = s.secureTransport(w.roots.Load())
-	s.proxy = s.secureProxy(&w.copies)
+	s.handler = s.scrubbed(s.secureProxy(&w.copies))
 	// net/http speaks HTTP/2 of a *tls.Conn alone.
 	config.VerifyConnection = s.asClient
-	w.pass(s.webSession, tls.Server(s, config), s.transport)
+	w.pass(s.webSession, tls.Server(s.webSession, config), s.transport)
 	return nil
 }
 
@@ -112,7 +92,7 @@ func (s *terminated) asClient(client tls.ConnectionState) error {
 	s.greets = !s.http1
 	if s.http1 {
 		s.cost = activeCost - idleCost
-		s.transport.Protocols = onlyHTTP1()
+		s.transport.Protocols = protocols(false)
 	}
 	return nil
 }
@@ -121,7 +101,7 @@ func (s *terminated) asClient(client tls.ConnectionState) error {
 func (s *terminated) secureTransport(roots *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		DialContext:            s.dial,
-		Protocols:              bothHTTP(),
+		Protocols:              protocols(true),
 		TLSHandshakeTimeout:    dialTimeout,
 		MaxIdleConnsPerHost:    1,
 		MaxConnsPerHost:        maxServers,

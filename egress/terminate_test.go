@@ -32,9 +32,8 @@ func TestSecret(t *testing.T) {
 		})
 		a, body := w.do(w.client(http2), w.request("GET", "/v1?a=b;c", nil))
 		want := "hello " + strings.Repeat("*", len(apiValue))
-		if a.StatusCode != 200 || body != want || a.ContentLength != int64(len(want)) {
-			t.Errorf("%d %q, %d", a.StatusCode, body, a.ContentLength)
-		}
+		expect.True(t, a.StatusCode == 200 && body == want && a.ContentLength == int64(len(want)),
+			"%d %q, %d", a.StatusCode, body, a.ContentLength)
 		proto := "HTTP/1.1"
 		if http2 {
 			proto = "HTTP/2.0"
@@ -146,9 +145,7 @@ func TestOtherHosts(t *testing.T) {
 	w.do(c, r)
 	// The chat two has the same list and no secret.
 	w.call(uplink.Call{Verb: uplink.Open, Chat: two, Allow: w.n.allowed()}, w.files()...)
-	w.s.mu.Lock()
-	w.n = w.s.networks[two]
-	w.s.mu.Unlock()
+	w.n = w.s.network(two)
 	w.do(c, w.request("GET", "/", nil))
 	mu.Lock()
 	defer mu.Unlock()
@@ -200,9 +197,8 @@ func TestRotation(t *testing.T) {
 	w.s.secrets.set(nil) // forgets what was
 	w.setValue("x-api-key: $", "")
 	a, body := w.do(c, w.request("GET", "/", nil))
-	if a.StatusCode != http.StatusBadGateway || !strings.Contains(body, "no value") {
-		t.Errorf("never with a value: %d %s", a.StatusCode, body)
-	}
+	expect.True(t, a.StatusCode == http.StatusBadGateway && strings.Contains(body, "no value"),
+		"never with a value: %d %s", a.StatusCode, body)
 }
 
 // TestRequestsLie: each request of a connection has to be to its name, in HTTP/2 too.
@@ -273,9 +269,8 @@ func TestServers(t *testing.T) {
 			}, change))
 			c := w.client(false)
 			a, body := w.do(c, w.request("GET", "/", nil))
-			if a.StatusCode != http.StatusBadGateway || !strings.Contains(body, "cannot reach") {
-				t.Errorf("%d %s", a.StatusCode, body)
-			}
+			expect.True(t, a.StatusCode == http.StatusBadGateway && strings.Contains(body, "cannot reach"),
+				"%d %s", a.StatusCode, body)
 			c.CloseIdleConnections()
 			w.event(Failed, "tls: ")
 		})

@@ -13,20 +13,12 @@ import (
 	"github.com/chatd/chatd/egress/redact"
 )
 
-// serveTerminated passes one request on, or refuses it.
-func serveTerminated(w http.ResponseWriter, r *http.Request) {
-	s, ok := r.Context().Value(sessionKey{}).(*terminated)
-	if !ok {
-		http.Error(w, "cannot tell the connection", http.StatusInternalServerError)
-		return
-	}
-	defer s.rests(1)
-	if !s.accepts(w, r, "https") {
-		return
-	}
-	out := scrubbedWriter{w, s}
-	s.proxy.ServeHTTP(out, r)
-	redact.Header(w.Header(), s.traces()) // the trailers, which are sent now
+// scrubbed passes one request on, and scrubs the headers of its answers.
+func (s *terminated) scrubbed(proxy http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxy.ServeHTTP(scrubbedWriter{w, s}, r)
+		redact.Header(w.Header(), s.traces()) // the trailers, which are sent now
+	})
 }
 
 // scrubbedWriter scrubs the headers of informational answers (RFC 9110, section 15.2), of which
@@ -67,20 +59,13 @@ func quoted(texts []string) (all []string) {
 
 // secureProxy sends requests to the target's server, with values in the place of placeholders.
 func (s *terminated) secureProxy(b *webBuffers) *httputil.ReverseProxy {
-	return &httputil.ReverseProxy{
-		Rewrite:        s.rewriteSecure,
-		Transport:      secretTransport{s},
-		FlushInterval:  flushAfter,
-		BufferPool:     b,
-		ModifyResponse: s.scrubAnswer,
-		ErrorLog:       s.c.n.s.terminator.server.ErrorLog,
-		ErrorHandler:   s.failedSecure,
-	}
+	p := s.reverseProxy(secretTransport{s}, b)
+	p.Rewrite, p.ModifyResponse, p.ErrorHandler = s.rewriteSecure, s.scrubAnswer, s.failedSecure
+	return p
 }
 
 func (s *terminated) rewriteSecure(p *httputil.ProxyRequest) {
 	s.rewrite(p)
-	p.Out.URL.Scheme = "https"
 	if !strings.EqualFold(p.Out.Header.Get("Upgrade"), "websocket") {
 		p.Out.Header.Del("Connection")
 		p.Out.Header.Del("Upgrade")
@@ -125,10 +110,7 @@ func (s *terminated) scrubAnswer(a *http.Response) error {
 	if err := legible(a); err != nil {
 		return err
 	}
-	if fields(a.Header) > maxFields {
-		return refusal("HTTP answer with too many fields")
-	}
-	if err := s.checkSwitch(a); err != nil {
+	if err := s.checkAnswer(a); err != nil {
 		return err
 	}
 	a.Status = "" // its text is the server's

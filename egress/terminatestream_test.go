@@ -287,9 +287,8 @@ func TestUpload(t *testing.T) {
 		_, got := w.do(w.client(http2), w.request("PUT", "/", io.NopCloser(body)))
 		want := fmt.Sprintf("%d %s", size, hex.EncodeToString(sum.Sum(nil)))
 		expect.True(t, got == want, "%s, want %s", got, want)
-		if used := int64(peak.Load()) - int64(before.HeapInuse); used > size/3 {
-			t.Errorf("%d MiB were used", used>>20)
-		}
+		used := int64(peak.Load()) - int64(before.HeapInuse)
+		expect.True(t, used <= size/3, "%d MiB were used", used>>20)
 	})
 }
 
@@ -350,7 +349,7 @@ func TestIdleGivesWay(t *testing.T) {
 	var idle []*net.TCPConn
 	request := "GET / HTTP/1.1\r\nHost: " + o.host + "\r\n\r\n"
 	c := plain.byName("api.example.org", o.addr)
-	n := plain.network(one)
+	n := plain.s.network(one)
 	for range maxSessions + 10 {
 		b := send(t, c, request)
 		answer(t, b, 200)
@@ -436,7 +435,6 @@ func TestSecureMemory(t *testing.T) {
 	all.Wait()
 	each := int64(after.HeapAlloc+after.StackInuse-before.HeapAlloc-before.StackInuse) / sample
 	t.Logf("%d KiB a connection, of which some half is chatd-egress's", each>>10)
-	if each > parties*streamsCost {
-		t.Errorf("a connection takes %d KiB, want at most %d", each>>10, parties*streamsCost>>10)
-	}
+	expect.True(t, each <= parties*streamsCost,
+		"a connection takes %d KiB, want at most %d", each>>10, parties*streamsCost>>10)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -80,7 +79,7 @@ func (n *network) question(src, dst netip.AddrPort, b []byte) {
 	query := append([]byte(nil), b...)
 	n.all.Go(func() {
 		defer n.s.waiting.give(1, &n.waiting, &n.owner.waiting)
-		answer := n.resolvers().responder.Answer(n.ctx, query, true)
+		answer := n.resolver().Answer(n.ctx, query)
 		if len(answer) == 0 {
 			return
 		}
@@ -117,21 +116,7 @@ func originalDst(oob []byte) (netip.AddrPort, bool) {
 // RFC 3542, section 6.2).
 func packetInfo(from netip.Addr) []byte {
 	if from.Is4() {
-		info := unix.Inet4Pktinfo{Spec_dst: from.As4()}
-		return controlMessage(unix.SOL_IP, unix.IP_PKTINFO,
-			unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofInet4Pktinfo))
+		return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: from.As4()})
 	}
-	info := unix.Inet6Pktinfo{Addr: from.As16()}
-	return controlMessage(unix.SOL_IPV6, unix.IPV6_PKTINFO,
-		unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofInet6Pktinfo))
-}
-
-// controlMessage is one message of cmsg(3).
-func controlMessage(level, kind int32, data []byte) []byte {
-	b := make([]byte, unix.CmsgSpace(len(data)))
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
-	h.Level, h.Type = level, kind
-	h.SetLen(unix.CmsgLen(len(data)))
-	copy(b[unix.CmsgLen(0):], data)
-	return b
+	return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: from.As16()})
 }

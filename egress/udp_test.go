@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
@@ -159,9 +160,7 @@ func TestFlowsBound(t *testing.T) {
 	expect.True(t, e.Why == errEvicted.Error(), "%+v", e)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.flows) != maxFlows {
-		t.Errorf("%d flows", len(n.flows))
-	}
+	expect.True(t, len(n.flows) == maxFlows, "%d flows", len(n.flows))
 }
 
 // question is one for the address of a host.
@@ -317,4 +316,14 @@ func TestUDPRefused(t *testing.T) {
 			t.Fatal("nothing comes:", err)
 		}
 	}
+}
+
+// controlMessage is one message of cmsg(3).
+func controlMessage(level, kind int32, data []byte) []byte {
+	b := make([]byte, unix.CmsgSpace(len(data)))
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+	h.Level, h.Type = level, kind
+	h.SetLen(unix.CmsgLen(len(data)))
+	copy(b[unix.CmsgLen(0):], data)
+	return b
 }

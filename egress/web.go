@@ -2,10 +2,8 @@ package egress
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,38 +40,28 @@ type web struct {
 }
 
 func newWeb(s *server) *web {
-	w := &web{handover: newHandover(&http.Server{
-		Handler:                      http.HandlerFunc(serveWeb),
-		DisableGeneralOptionsHandler: true, // OPTIONS * is for the server outside
-		ReadHeaderTimeout:            headerTimeout,
-		MaxHeaderBytes:               maxHeader,
-		Protocols:                    onlyHTTP1(),
-		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnState:                    state,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, sessionKey{}, c)
-		},
-	})}
+	w := &web{handover: newHandover(s.log,
+		&http.Server{MaxHeaderBytes: maxHeader, Protocols: protocols(false)})}
 	w.costs.left, w.costs.first = webMemory, streamsCost
 	return w
 }
 
-func onlyHTTP1() *http.Protocols {
+// protocols are HTTP/1, and HTTP/2 if it is wanted.
+func protocols(http2 bool) *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
+	p.SetHTTP2(http2)
 	return p
 }
-
-// sessionKey is the key of a request's *webSession.
-type sessionKey struct{}
 
 // webSession is a client's connection, for http.Server.
 type webSession struct {
 	net.Conn // the client's
 	c        connection
 	t        target
-	begin    []byte // was read before
-	proxy    *httputil.ReverseProxy
+	begin    []byte       // was read before
+	scheme   string       // of its requests
+	handler  http.Handler // of requests that are accepted
 	ended    chan struct{}
 	end      func()
 	switched atomic.Bool // to another protocol, with 101
@@ -86,7 +74,7 @@ type webSession struct {
 
 // newWebSession returns a session of a client, of whom b was read before.
 func newWebSession(c connection, t target, server *net.TCPConn, b []byte) *webSession {
-	s := &webSession{Conn: c.client, c: c, t: t, begin: b, server: server,
+	s := &webSession{Conn: c.client, c: c, t: t, scheme: "http", begin: b, server: server,
 		ended: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	return s
@@ -144,7 +132,7 @@ func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error
 	}
 	defer leave()
 	transport := s.transport()
-	s.proxy = s.reverseProxy(transport, &w.copies)
+	s.handler = s.reverseProxy(transport, &w.copies)
 	w.pass(s, s, transport)
 	return nil
 }
@@ -153,7 +141,7 @@ func (w *web) carry(c connection, t target, server *net.TCPConn, b []byte) error
 func (s *webSession) transport() *http.Transport {
 	return &http.Transport{
 		DialContext:            s.dial,
-		Protocols:              onlyHTTP1(),
+		Protocols:              protocols(false),
 		DisableCompression:     true, // it would add Accept-Encoding
 		MaxIdleConnsPerHost:    1,
 		ExpectContinueTimeout:  headerTimeout,

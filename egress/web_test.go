@@ -92,9 +92,7 @@ func answer(t *testing.T, b *bufio.Reader, status int) string {
 	t.Helper()
 	r := must.Get(http.ReadResponse(b, nil))(t)
 	body, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != status {
-		t.Errorf("%s %q, %v, want %d", r.Status, body, err, status)
-	}
+	expect.True(t, err == nil && r.StatusCode == status, "%s %q, %v, want %d", r.Status, body, err, status)
 	return string(body)
 }
 
@@ -121,9 +119,7 @@ func TestWeb(t *testing.T) {
 			t.Errorf("%q, want %q", got, want[i])
 		}
 	}
-	if o.conns != 1 {
-		t.Errorf("%d connections", o.conns)
-	}
+	expect.True(t, o.conns == 1, "%d connections", o.conns)
 	c.Close()
 	e := w.event(Allowed, "")
 	expect.True(t, e.Out != 0 && e.In != 0 && e.Host == "api.example.org", "%+v", e)
@@ -328,9 +324,8 @@ func TestWebStreams(t *testing.T) {
 			send(t, c, "3\r\n"+text+"\r\n")
 		}
 		got := make([]byte, 3)
-		if _, err := io.ReadFull(r.Body, got); string(got) != text || err != nil {
-			t.Fatalf("%q, %v", got, err)
-		}
+		_, err := io.ReadFull(r.Body, got)
+		must.True(t, string(got) == text && err == nil, "%q, %v", got, err)
 	}
 	send(t, c, "0\r\n\r\n")
 	got, err := io.ReadAll(r.Body)
@@ -376,9 +371,7 @@ func TestWebServerEnds(t *testing.T) {
 		send(t, c, "GET / HTTP/1.1\r\nHost: "+o.host+"\r\n\r\n")
 		answer(t, b, 200)
 	}
-	if o.conns != 2 {
-		t.Errorf("%d connections", o.conns)
-	}
+	expect.True(t, o.conns == 2, "%d connections", o.conns)
 }
 
 // TestWebClosed: Close and Change end connections of HTTP as any other, also amid an answer.
@@ -442,9 +435,7 @@ func TestWebMemory(t *testing.T) {
 	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / sample
 	runtime.KeepAlive(all)
 	t.Logf("%d KiB a session", each>>10)
-	if each > plainCost {
-		t.Errorf("a session takes %d KiB", each>>10)
-	}
+	expect.True(t, each <= plainCost, "a session takes %d KiB", each>>10)
 }
 
 // TestWebTinyLines: headers of too many fields pass neither way.
@@ -470,9 +461,7 @@ func TestWebSessions(t *testing.T) {
 	w := newWorld(t)
 	o := newOrigin(t, nil)
 	c := w.byName("api.example.org", o.addr)
-	w.s.mu.Lock()
-	n := w.s.networks[one]
-	w.s.mu.Unlock()
+	n := w.s.network(one)
 	for range maxSessions {
 		n.sessions <- struct{}{}
 	}
@@ -487,9 +476,8 @@ func TestWebSessions(t *testing.T) {
 	<-n.sessions
 	costs := &w.s.web.costs
 	costs.mu.Lock()
-	if costs.left != webMemory || n.web.held != 0 {
-		t.Errorf("%d bytes are left, %d are the chat's", costs.left, n.web.held)
-	}
+	expect.True(t, costs.left == webMemory && n.web.held == 0,
+		"%d bytes are left, %d are the chat's", costs.left, n.web.held)
 	costs.mu.Unlock()
 	var others share
 	ok, _ := costs.take(webMemory-plainCost+1, &share{}, &others, 0)
@@ -525,9 +513,7 @@ func TestWebRedials(t *testing.T) {
 		send(t, c, request)
 		answer(t, b, 200)
 	}
-	w.s.mu.Lock()
-	n := w.s.networks[one]
-	w.s.mu.Unlock()
+	n := w.s.network(one)
 	expect.True(t, !n.redials.Take(), "two more connections took nothing from the allowance")
 	send(t, c, request) // waits, until the chat ends
 	must.Do(t, w.s.close(one))
@@ -586,9 +572,8 @@ func TestManyAnswers(t *testing.T) {
 	t.Logf("%d KiB an answer", w.holdMany(false)>>10)
 	w.s.web.costs.mu.Lock()
 	defer w.s.web.costs.mu.Unlock()
-	if used := int64(webMemory) - w.s.web.costs.left; used > webMemory*3/4 {
-		t.Errorf("they count %d MiB", used>>20)
-	}
+	used := int64(webMemory) - w.s.web.costs.left
+	expect.True(t, used <= webMemory*3/4, "they count %d MiB", used>>20)
 }
 
 // TestPipelinedIsCharged: requests that come at once cost what others do, one after the other,
@@ -657,9 +642,7 @@ func TestIdleMemory(t *testing.T) {
 		each := (inUse() - before) / maxSessions
 		runtime.KeepAlive(all)
 		t.Logf("%d KiB", each>>10)
-		if each > idleCost {
-			t.Errorf("an idle connection takes %d KiB", each>>10)
-		}
+		expect.True(t, each <= idleCost, "an idle connection takes %d KiB", each>>10)
 	})
 }
 
@@ -668,7 +651,7 @@ func TestRestingMemory(t *testing.T) {
 	w := newWorld(t)
 	o := newOrigin(t, nil)
 	c := w.byName("api.example.org", o.addr)
-	n := w.network(one)
+	n := w.s.network(one)
 	before := inUse()
 	var all []*bufio.Reader
 	for range maxSessions {
@@ -679,7 +662,5 @@ func TestRestingMemory(t *testing.T) {
 	each := (inUse() - before) / maxSessions
 	runtime.KeepAlive(all)
 	t.Logf("%d KiB", each>>10)
-	if each > restingCost {
-		t.Errorf("an idle connection takes %d KiB", each>>10)
-	}
+	expect.True(t, each <= restingCost, "an idle connection takes %d KiB", each>>10)
 }

@@ -23,25 +23,21 @@ const webBuffer = 8 << 10
 // ([httputil.ReverseProxy]).
 const flushAfter = 2 * time.Millisecond
 
-// serveWeb passes one request on, or refuses it and ends the connection.
-func serveWeb(w http.ResponseWriter, r *http.Request) {
-	s, ok := r.Context().Value(sessionKey{}).(*webSession)
-	if !ok {
-		http.Error(w, "cannot tell the connection", http.StatusInternalServerError)
-		return
-	}
+// serveSession passes one request on, or refuses it and ends the connection.
+func serveSession(w http.ResponseWriter, r *http.Request) {
+	s := r.Context().Value(sessionKey{}).(*webSession)
 	defer s.rests(1)
-	if s.accepts(w, r, "http") {
-		s.proxy.ServeHTTP(w, r)
+	if s.accepts(w, r) {
+		s.handler.ServeHTTP(w, r)
 	}
 }
 
 // accepts reports whether a request may be passed on, and answers one that may not.
-func (s *webSession) accepts(w http.ResponseWriter, r *http.Request, scheme string) bool {
+func (s *webSession) accepts(w http.ResponseWriter, r *http.Request) bool {
 	code, err := http.StatusServiceUnavailable, s.serving()
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
-	} else if err = s.check(r, scheme); err != nil {
+	} else if err = s.check(r); err != nil {
 		s.c.refuse(err)
 		code = http.StatusMisdirectedRequest
 	}
@@ -58,7 +54,7 @@ func (s *webSession) accepts(w http.ResponseWriter, r *http.Request, scheme stri
 
 // check refuses a request to another host than the target's. Where the request has an absolute
 // URI, r.Host is that URI's, and its field Host is not sent on (RFC 9112, section 3.2.2).
-func (s *webSession) check(r *http.Request, scheme string) error {
+func (s *webSession) check(r *http.Request) error {
 	if fields(r.Header) > maxFields {
 		return refusal("HTTP request with too many fields")
 	}
@@ -76,7 +72,7 @@ func (s *webSession) check(r *http.Request, scheme string) error {
 	if r.URL.Opaque != "" { // a server may read another host in it
 		return refusal(fmt.Sprintf("HTTP request for %s", chat.Quote(r.URL.Opaque)))
 	}
-	if r.URL.Scheme != "" && r.URL.Scheme != scheme {
+	if r.URL.Scheme != "" && r.URL.Scheme != s.scheme {
 		return refusal(fmt.Sprintf("HTTP request for %s", chat.Quote(r.URL.Scheme)))
 	}
 	return nil
@@ -85,18 +81,13 @@ func (s *webSession) check(r *http.Request, scheme string) error {
 // reverseProxy sends requests to the target's server as they are.
 func (s *webSession) reverseProxy(t http.RoundTripper, b *webBuffers) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Rewrite:       s.rewrite,
-		Transport:     t,
-		FlushInterval: flushAfter,
-		BufferPool:    b,
-		ErrorLog:      s.c.n.s.web.server.ErrorLog,
-		ErrorHandler:  s.failed,
-		ModifyResponse: func(r *http.Response) error {
-			if fields(r.Header) > maxFields {
-				return refusal("HTTP answer with too many fields")
-			}
-			return s.checkSwitch(r)
-		},
+		Rewrite:        s.rewrite,
+		Transport:      t,
+		FlushInterval:  flushAfter,
+		BufferPool:     b,
+		ErrorLog:       s.c.n.s.web.server.ErrorLog,
+		ErrorHandler:   s.failed,
+		ModifyResponse: s.checkAnswer,
 	}
 }
 
@@ -110,7 +101,7 @@ func fields(h http.Header) (n int) {
 
 // rewrite restores what ReverseProxy leaves out of requests.
 func (s *webSession) rewrite(p *httputil.ProxyRequest) {
-	p.Out.URL.Scheme, p.Out.URL.Host = "http", s.t.String()
+	p.Out.URL.Scheme, p.Out.URL.Host = s.scheme, s.t.String()
 	p.Out.URL.RawQuery = p.In.URL.RawQuery
 	p.Out.Host = p.In.Host
 	for _, name := range []string{
@@ -137,8 +128,11 @@ func listsToken(field, token string) bool {
 	})
 }
 
-// checkSwitch refuses an answer that switches to a protocol which the request did not ask for.
-func (s *webSession) checkSwitch(a *http.Response) error {
+// checkAnswer refuses an answer that switches to a protocol which the request did not ask for.
+func (s *webSession) checkAnswer(a *http.Response) error {
+	if fields(a.Header) > maxFields {
+		return refusal("HTTP answer with too many fields")
+	}
 	if a.StatusCode != http.StatusSwitchingProtocols {
 		return nil
 	}

@@ -71,13 +71,6 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// network is that of a chat that is open.
-func (w *world) network(id chat.ID) *network {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	return w.s.networks[id]
-}
-
 // countFDs counts this process's descriptors. Pipes of splice(2) are closed by the collector.
 func countFDs(t testing.TB) int {
 	t.Helper()
@@ -229,9 +222,7 @@ func (w *world) open(id chat.ID, allow ...string) *network {
 	w.t.Helper()
 	w.call(uplink.Call{Verb: uplink.Open, Chat: id, Owner: "of " + string(id),
 		Allow: list(w.t, allow...)}, w.files()...)
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	return w.s.networks[id]
+	return w.s.network(id)
 }
 
 func (w *world) call(c uplink.Call, files ...*os.File) uplink.Answer {

@@ -38,7 +38,7 @@ func MadeUp(a netip.Addr) bool {
 // book's file is there. Its methods are safe for concurrent use.
 type Book struct {
 	mu    sync.Mutex
-	file  *os.File // nil in memory
+	file  *os.File
 	size  int64    // of the whole lines in file
 	names []string // by index
 	index map[string]int
@@ -46,12 +46,9 @@ type Book struct {
 
 // OpenBook reads the names that an earlier chatd-egress gave addresses to, in file, and appends new
 // ones to it: one name a line, whose number is the index. It takes the file, and closes it if it
-// fails. Without a file the book is in memory only.
+// fails.
 func OpenBook(file *os.File) (*Book, error) {
 	b := &Book{file: file, index: map[string]int{}}
-	if file == nil {
-		return b, nil
-	}
 	if err := b.load(); err != nil {
 		err = fmt.Errorf("cannot read the names of a chat: %w", err)
 		return nil, errors.Join(err, file.Close())
@@ -74,16 +71,17 @@ func (b *Book) load() error {
 		if !whole {
 			break
 		}
-		if err := b.add(string(name)); err != nil {
+		if err := b.check(string(name)); err != nil {
 			return fmt.Errorf("line %d: %w", len(b.names)+1, err)
 		}
+		b.insert(string(name))
 		b.size += int64(len(line))
 	}
 	return nil
 }
 
-// add gives a name that was read the next index.
-func (b *Book) add(name string) error {
+// check refuses a name that cannot have the next index.
+func (b *Book) check(name string) error {
 	host, err := chat.CheckHost(name)
 	_, twice := b.index[name]
 	switch {
@@ -96,7 +94,6 @@ func (b *Book) add(name string) error {
 	case len(b.names) == maxNames:
 		return ErrFull
 	}
-	b.insert(name)
 	return nil
 }
 
@@ -123,11 +120,8 @@ func (b *Book) Addrs(host string) (v4, v6 netip.Addr, err error) {
 // append adds a new name to the file, then to the book. The write need not reach the disk: when the
 // host ends, so does the session.
 func (b *Book) append(host string) error {
-	if name, err := chat.CheckHost(host); err != nil || name != host {
-		return errors.Join(errors.New("want a canonical host name"), err)
-	}
-	if len(b.names) == maxNames {
-		return ErrFull
+	if err := b.check(host); err != nil {
+		return err
 	}
 	if err := b.write(host + "\n"); err != nil {
 		return err
@@ -139,9 +133,6 @@ func (b *Book) append(host string) error {
 // write writes a line after the last whole one. It removes what a crash or a full disk left there
 // of an earlier write. No chat knows an address of that, because the write comes before the answer.
 func (b *Book) write(line string) error {
-	if b.file == nil {
-		return nil
-	}
 	if err := b.file.Truncate(b.size); err != nil {
 		return err
 	}
@@ -168,14 +159,7 @@ func (b *Book) Host(a netip.Addr) (host string, ok bool) {
 }
 
 // Close closes the file.
-func (b *Book) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.file == nil {
-		return nil
-	}
-	return b.file.Close()
-}
+func (b *Book) Close() error { return b.file.Close() }
 
 // addrAt returns the address of an index. Its offset is the last two bytes, in both families.
 func addrAt(p netip.Prefix, i int) netip.Addr {

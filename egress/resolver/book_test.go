@@ -25,6 +25,11 @@ func bookAt(t testing.TB, path string, flags int) (*Book, error) {
 	return OpenBook(f)
 }
 
+func newBook(t testing.TB) *Book {
+	t.Helper()
+	return must.Get(bookAt(t, filepath.Join(t.TempDir(), "names"), 0))(t)
+}
+
 func wantAddrs(t testing.TB, b *Book, host, want4, want6 string) {
 	t.Helper()
 	v4, v6, err := b.Addrs(host)
@@ -109,7 +114,7 @@ func TestBookDamaged(t *testing.T) {
 }
 
 func TestBookFull(t *testing.T) {
-	b := must.Get(OpenBook(nil))(t)
+	b := newBook(t)
 	for i := range maxNames {
 		if _, _, err := b.Addrs(fmt.Sprintf("n%d.example.com", i)); err != nil {
 			t.Fatal(i, err)
@@ -128,13 +133,12 @@ func TestBookWriteFails(t *testing.T) {
 	must.Do(t, f.Close())
 	expect.True(t, expect.Err(b.Addrs("a.example.com")) != nil,
 		"a name whose line was not written has an address")
-	if host, ok := b.Host(netip.MustParseAddr("198.18.1.0")); ok {
-		t.Errorf("its address is of %s", host)
-	}
+	host, ok := b.Host(netip.MustParseAddr("198.18.1.0"))
+	expect.True(t, !ok, "its address is of %s", host)
 }
 
 func TestBookOthers(t *testing.T) {
-	b := must.Get(OpenBook(nil))(t)
+	b := newBook(t)
 	wantAddrs(t, b, "a.example.com", "198.18.1.0", "fd63:6861:7464::100")
 	bad := []string{"", "A.example.com", "a.example.com.", "a\nb.example.com", "10.0.0.1"}
 	for _, host := range bad {
@@ -144,9 +148,8 @@ func TestBookOthers(t *testing.T) {
 		"fd63:6861:7464::1", "fd63:6861:7464::101", "fd63:6861:7464:1::100",
 		"fd63:6861:7464::1:100", "fd63:6861:7465::100", "192.0.2.1",
 		"fd63:6861:7464::100%lo", "::ffff:198.18.0.1") {
-		if host, ok := b.Host(a); ok {
-			t.Errorf("%s is of %s", a, host)
-		}
+		host, ok := b.Host(a)
+		expect.True(t, !ok, "%s is of %s", a, host)
 	}
 	_, ok := b.Host(netip.Addr{})
 	expect.True(t, !ok && !MadeUp(netip.Addr{}), "no address is made up")
@@ -193,9 +196,8 @@ func FuzzBook(f *testing.F) {
 		again, openErr := bookAt(t, path, 0)
 		must.True(t, openErr == nil, "cannot open it again: %v", openErr)
 		defer func() { _ = again.Close() }()
-		if strings.Join(again.names, "\n") != strings.Join(names, "\n") {
-			t.Fatalf("%q became %q", names, again.names)
-		}
+		must.True(t, strings.Join(again.names, "\n") == strings.Join(names, "\n"),
+			"%q became %q", names, again.names)
 		if err == nil {
 			wantAddrs(t, again, host, v4.String(), v6.String())
 		}

@@ -36,22 +36,17 @@ var (
 	ErrBusy = errors.New("too many names are being looked up")
 )
 
-// ClientOptions are what a [Client] needs.
-type ClientOptions struct {
-	Servers int // how many
-	// Dial connects to a server, by UDP or by TCP.
-	Dial func(ctx context.Context, server int, udp bool) (net.Conn, error)
-	// Now is time.Now if it is nil.
-	Now func() time.Time
-}
+// Dial connects to a server, by UDP or by TCP.
+type Dial = func(ctx context.Context, server int, udp bool) (net.Conn, error)
 
 // Client looks names up at the host's DNS servers, for one chat: it is a stub resolver (RFC 1034,
 // section 5.3.1) with a cache. Its methods are safe for concurrent use.
 type Client struct {
-	o     ClientOptions
-	slots chan struct{}
-	next  chan struct{}    // whose turn it is
-	rate  *quota.Allowance // of next
+	servers int
+	dial    Dial
+	slots   chan struct{}
+	next    chan struct{}    // whose turn it is
+	rate    *quota.Allowance // of next
 
 	mu      sync.Mutex
 	cache   cache
@@ -66,14 +61,12 @@ type flight struct {
 	cancel  context.CancelFunc
 }
 
-// NewClient returns a Client.
-func NewClient(o ClientOptions) *Client {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+// NewClient returns a Client of so many servers.
+func NewClient(servers int, dial Dial) *Client {
 	return &Client{
-		o: o, slots: make(chan struct{}, maxLookups), next: make(chan struct{}, 1),
-		rate:  quota.NewAllowance(burst, lookupEvery, o.Now),
+		servers: servers, dial: dial,
+		slots: make(chan struct{}, maxLookups), next: make(chan struct{}, 1),
+		rate:  quota.NewAllowance(burst, lookupEvery, time.Now),
 		cache: cache{}, flights: map[string]*flight{},
 	}
 }
@@ -96,10 +89,21 @@ func (c *Client) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 // find takes the result from the cache, or waits for a flight. The last one to give up waiting
 // cancels it.
 func (c *Client) find(ctx context.Context, name string) (result, error) {
-	found, f := c.join(ctx, name)
-	if f == nil {
+	c.mu.Lock()
+	if found, ok := c.cache.get(name, time.Now()); ok {
+		c.mu.Unlock()
 		return found, nil
 	}
+	f := c.flights[name]
+	if f == nil {
+		f = &flight{done: make(chan struct{})}
+		c.flights[name] = f
+		var flying context.Context
+		flying, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		go c.fly(flying, name, f)
+	}
+	f.waiting++
+	c.mu.Unlock()
 	select {
 	case <-f.done:
 		return f.found, nil
@@ -107,24 +111,6 @@ func (c *Client) find(ctx context.Context, name string) (result, error) {
 		c.leave(name, f)
 		return result{}, ctx.Err()
 	}
-}
-
-// join returns what the cache has, or the flight to wait for.
-func (c *Client) join(ctx context.Context, name string) (result, *flight) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found, ok := c.cache.get(name, c.o.Now()); ok {
-		return found, nil
-	}
-	f, ok := c.flights[name]
-	if !ok {
-		f = &flight{done: make(chan struct{})}
-		c.flights[name] = f
-		ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		go c.fly(ctx, name, f)
-	}
-	f.waiting++
-	return result{}, f
 }
 
 func (c *Client) leave(name string, f *flight) {
@@ -150,7 +136,7 @@ func (c *Client) fly(ctx context.Context, name string, f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() == nil && !errors.Is(f.found.err, ErrBusy) {
-		c.cache.put(name, f.found, c.o.Now())
+		c.cache.put(name, f.found, time.Now())
 	}
 	c.forget(name, f)
 	close(f.done)

@@ -32,7 +32,7 @@ func (c *Client) ask(
 	q := dnsmessage.Question{Name: name, Type: kind, Class: dnsmessage.ClassINET}
 	err := ErrUnavailable
 	for _, withEDNS := range []bool{true, false} {
-		for server := range c.o.Servers {
+		for server := range c.servers {
 			a, failure := c.try(ctx, server, q, withEDNS)
 			if failure == nil {
 				return a, nil
@@ -77,7 +77,7 @@ func (c *Client) exchange(
 ) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	conn, err := c.o.Dial(ctx, server, udp)
+	conn, err := c.dial(ctx, server, udp)
 	if err != nil {
 		return answer{}, err
 	}

@@ -33,7 +33,7 @@ type asked struct {
 }
 
 func (u *upstream) client(servers int) *Client {
-	return NewClient(ClientOptions{Servers: servers, Dial: u.dial})
+	return NewClient(servers, u.dial)
 }
 
 func (u *upstream) dial(ctx context.Context, server int, udp bool) (net.Conn, error) {

@@ -11,40 +11,29 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// Errors for which [ResponderOptions].Asked is told of a name, beside those of [Client.Addrs] and
+// Errors for which [Responder].Asked is told of a name, beside those of [Client.Addrs] and
 // [Book.Addrs].
 var (
 	ErrNotListed = errors.New("the name is not listed")
 	ErrType      = errors.New("only addresses of names are answered")
 )
 
-// ResponderOptions are what a [Responder] needs.
-type ResponderOptions struct {
+// Responder answers the DNS queries of one chat. Its methods are safe for concurrent use.
+type Responder struct {
 	// Lists reports whether the chat may know the name, which has the form of [chat.CheckHost]. It
 	// is called for each query, because the list may change.
 	Lists  func(host string) bool
 	Book   *Book
 	Client *Client
 	// Asked is told of each refused or failed name, before the answer, unless the query's context
-	// has ended. A name that is no host name is quoted. It may be nil.
+	// has ended. A name that is no host name is quoted.
 	Asked func(host string, why error)
-}
-
-// Responder answers the DNS queries of one chat. Its methods are safe for concurrent use.
-type Responder struct{ o ResponderOptions }
-
-// NewResponder returns a Responder.
-func NewResponder(o ResponderOptions) *Responder {
-	if o.Asked == nil {
-		o.Asked = func(string, error) {}
-	}
-	return &Responder{o}
 }
 
 // Answer returns the answer to one query (RFC 1035, section 4.1), or nil to drop it: it has no
 // whole header, or is an answer itself. One for which [Client] looks a name up may be late. No
-// answer is longer than 512 bytes, so udp makes no difference to it.
-func (r *Responder) Answer(ctx context.Context, query []byte, udp bool) []byte {
+// answer is longer than 512 bytes, by UDP and by TCP.
+func (r *Responder) Answer(ctx context.Context, query []byte) []byte {
 	q, code, ok := readQuery(query)
 	switch {
 	case !ok:
@@ -59,7 +48,7 @@ func (r *Responder) Answer(ctx context.Context, query []byte, udp bool) []byte {
 func (r *Responder) reply(ctx context.Context, q query) reply {
 	host, err := q.host()
 	if err != nil {
-		r.o.Asked(chat.Quote(q.question.Name.String()), err)
+		r.Asked(chat.Quote(q.question.Name.String()), err)
 		return reply{code: dnsmessage.RCodeNameError}
 	}
 	kind := q.question.Type
@@ -69,8 +58,8 @@ func (r *Responder) reply(ctx context.Context, q query) reply {
 	if answer, ok := r.reverse(host, kind); ok {
 		return answer
 	}
-	if !r.o.Lists(host) {
-		r.o.Asked(host, ErrNotListed)
+	if !r.Lists(host) {
+		r.Asked(host, ErrNotListed)
 		return reply{code: dnsmessage.RCodeNameError}
 	}
 	switch kind {
@@ -79,7 +68,7 @@ func (r *Responder) reply(ctx context.Context, q query) reply {
 	case typeSVCB, typeHTTPS:
 		return reply{}
 	}
-	r.o.Asked(host, ErrType)
+	r.Asked(host, ErrType)
 	return reply{code: dnsmessage.RCodeRefused}
 }
 
@@ -99,7 +88,7 @@ func loopback(kind dnsmessage.Type) reply {
 func (r *Responder) addr(ctx context.Context, host string, kind dnsmessage.Type) reply {
 	v4, v6, err := r.findAddrs(ctx, host)
 	if err != nil && ctx.Err() == nil {
-		r.o.Asked(host, err)
+		r.Asked(host, err)
 	}
 	switch {
 	case errors.Is(err, ErrNoName):
@@ -116,8 +105,8 @@ func (r *Responder) addr(ctx context.Context, host string, kind dnsmessage.Type)
 
 // findAddrs returns the made-up addresses. A name without real ones takes no place in the book.
 func (r *Responder) findAddrs(ctx context.Context, host string) (v4, v6 netip.Addr, err error) {
-	if _, err := r.o.Client.Addrs(ctx, host); err != nil {
+	if _, err := r.Client.Addrs(ctx, host); err != nil {
 		return v4, v6, err
 	}
-	return r.o.Book.Addrs(host)
+	return r.Book.Addrs(host)
 }

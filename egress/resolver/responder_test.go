@@ -65,7 +65,7 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	b := must.Get(OpenBook(nil))(t)
+	b := newBook(t)
 	f := &fixture{book: b, told: map[string]error{}}
 	f.up = &upstream{t: t}
 	f.up.say = func(q dnsmessage.Message, server int, udp bool) []dnsmessage.Message {
@@ -74,9 +74,7 @@ func newFixture(t testing.TB) *fixture {
 		}
 		return real.say(q, server, udp)
 	}
-	f.Responder = NewResponder(ResponderOptions{
-		Lists: lists(t), Book: b, Client: f.up.client(1), Asked: f.asked,
-	})
+	f.Responder = &Responder{Lists: lists(t), Book: b, Client: f.up.client(1), Asked: f.asked}
 	return f
 }
 
@@ -90,7 +88,7 @@ func (f *fixture) asked(host string, why error) {
 func (f *fixture) ask(t testing.TB, q dnsmessage.Message) dnsmessage.Message {
 	t.Helper()
 	packed := pack(t, q)
-	m := unpack(t, f.Answer(t.Context(), packed, true))
+	m := unpack(t, f.Answer(t.Context(), packed))
 	want := q.Header
 	want.Response, want.RecursionAvailable, want.RCode = true, true, m.RCode
 	expect.Equal(t, m.Header, want, "the header")
@@ -216,9 +214,8 @@ func (test answerTest) run(t *testing.T) {
 	up := f.up.queries()
 	expect.True(t, len(up) > 0 == test.asks, "the host's servers were asked %v", up)
 	tells := test.code != 0 || test.name == "empty.example.net"
-	if told := len(f.told) > 0; told != tells {
-		t.Errorf("told %v", f.told)
-	}
+	told := len(f.told) > 0
+	expect.True(t, told == tells, "told %v", f.told)
 }
 
 // Asked hears why, of a name that it may print.
@@ -248,7 +245,7 @@ func TestAnswerAsked(t *testing.T) {
 func TestAnswerListChanges(t *testing.T) {
 	f := newFixture(t)
 	listed := true
-	f.o.Lists = func(string) bool { return listed }
+	f.Lists = func(string) bool { return listed }
 	reverse := query1("0.1.18.198.in-addr.arpa", dnsmessage.TypePTR)
 	for range 3 {
 		listed = true
@@ -301,9 +298,8 @@ func TestAnswerFull(t *testing.T) {
 		f.book.insert(fmt.Sprintf("n%d.example.com", i))
 	}
 	m := f.ask(t, query1(host, typeA))
-	if m.RCode != servFail || !errors.Is(f.told[host], ErrFull) {
-		t.Errorf("the answer is %s, told %v", m.RCode, f.told)
-	}
+	expect.True(t, m.RCode == servFail && errors.Is(f.told[host], ErrFull),
+		"the answer is %s, told %v", m.RCode, f.told)
 }
 
 // A name that has no address takes none of the book's.
@@ -313,9 +309,7 @@ func TestAnswerKeepsRoom(t *testing.T) {
 		f.ask(t, query1(name, typeA))
 	}
 	f.ask(t, query1(host, typeHTTPS))
-	if len(f.book.names) > 0 {
-		t.Errorf("the book has %q", f.book.names)
-	}
+	expect.True(t, len(f.book.names) <= 0, "the book has %q", f.book.names)
 }
 
 // A query of another kind gets a code, never an address.
@@ -391,12 +385,12 @@ func TestAnswerDrops(t *testing.T) {
 	response := query1(host, typeA)
 	response.Response = true
 	for _, msg := range [][]byte{nil, {1}, {1, 2}, make([]byte, 11), pack(t, response)} {
-		got := newFixture(t).Answer(t.Context(), msg, true)
+		got := newFixture(t).Answer(t.Context(), msg)
 		expect.True(t, got == nil, "%x is answered: %x", msg, got)
 	}
 	packed := pack(t, query1(host, typeA))
 	for n := 12; n < len(packed); n++ {
-		m := unpack(t, newFixture(t).Answer(t.Context(), packed[:n], true))
+		m := unpack(t, newFixture(t).Answer(t.Context(), packed[:n]))
 		expect.True(t, m.RCode == formErr && len(m.Answers) == 0, "%d bytes of a query: %s", n, m.RCode)
 	}
 }
@@ -407,7 +401,7 @@ func TestAnswerDrops(t *testing.T) {
 func TestAnswerMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.o.Lists = func(string) bool { return true }
+		f.Lists = func(string) bool { return true }
 		f.up.say = func(q dnsmessage.Message, _ int, _ bool) []dnsmessage.Message {
 			name := strings.TrimSuffix(q.Questions[0].Name.String(), ".")
 			return []dnsmessage.Message{says(q, 0, rr(name, 60, "192.0.2.1"))}
@@ -423,9 +417,8 @@ func TestAnswerMany(t *testing.T) {
 		}
 		begun := time.Now()
 		all.Wait()
-		if took, want := time.Since(begun), (200-burst)*lookupEvery; took != want {
-			t.Errorf("all are answered after %s, want %s", took, want)
-		}
+		took, want := time.Since(begun), (200-burst)*lookupEvery
+		expect.True(t, took == want, "all are answered after %s, want %s", took, want)
 		for i := range 10 * burst {
 			all.Go(func() { f.ask(t, query1(fmt.Sprintf("n%d.test", i%200), typeA)) })
 		}
@@ -438,12 +431,12 @@ func TestAnswerMany(t *testing.T) {
 func TestAnswerBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.o.Lists = func(string) bool { return true }
+		f.Lists = func(string) bool { return true }
 		f.up.say = silent
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for i := range 4 * maxLookups {
-			go f.Answer(ctx, pack(t, query1(fmt.Sprintf("n%d.test", i), typeA)), true)
+			go f.Answer(ctx, pack(t, query1(fmt.Sprintf("n%d.test", i), typeA)))
 		}
 		synctest.Wait()
 		asked := time.Now()
@@ -484,7 +477,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		r := newFixture(t)
-		answer := r.Answer(t.Context(), msg, len(msg)%2 == 0)
+		answer := r.Answer(t.Context(), msg)
 		for _, a := range r.up.queries() {
 			expect.True(t, lists(t)(a.name), "the host's servers were asked for %q", a.name)
 		}

@@ -19,8 +19,8 @@ func (r *Responder) reverse(host string, kind dnsmessage.Type) (answer reply, ok
 	if !ok {
 		return reply{}, false
 	}
-	name, ok := r.o.Book.Host(a)
-	if !ok || !r.o.Lists(name) {
+	name, ok := r.Book.Host(a)
+	if !ok || !r.Lists(name) {
 		return reply{}, false
 	}
 	ptr, err := dnsmessage.NewName(name + ".")

@@ -56,7 +56,7 @@ func (r *Responder) serveOne(ctx context.Context, c net.Conn) (more bool, err er
 	if err != nil {
 		return false, err
 	}
-	answer := r.Answer(ctx, query, false)
+	answer := r.Answer(ctx, query)
 	if answer == nil {
 		return false, nil
 	}

@@ -70,20 +70,11 @@ func (w *answer) FlushError() error {
 
 // start writes the header, once.
 func (w *answer) start() {
-	if status := cmp.Or(w.status, http.StatusOK); !w.wrote {
-		w.begin(status)
-		w.ResponseWriter.WriteHeader(status)
-	}
-}
-
-// Unwrap lets http.ResponseController through.
-func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *answer) begin(status int) {
 	if w.wrote {
 		return
 	}
 	w.wrote = true
+	status := cmp.Or(w.status, http.StatusOK)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	if status == http.StatusNoContent {
@@ -91,7 +82,11 @@ func (w *answer) begin(status int) {
 	}
 	// Without a deadline the answer is still right; a slow reader only holds its connection longer.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
+	w.ResponseWriter.WriteHeader(status)
 }
+
+// Unwrap lets http.ResponseController through.
+func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // refuse writes p as the whole answer.
 func (s *Server) refuse(w http.ResponseWriter, p *client.Problem) {
@@ -120,8 +115,7 @@ func (s *Server) deny(w http.ResponseWriter, r *http.Request, caller chat.Caller
 // problem turns err into an answer. An internal error is for operators and the log; a bridge gets a
 // reference to it.
 func (s *Server) problem(ctx context.Context, err error) *client.Problem {
-	var p *client.Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*client.Problem](err); ok {
 		return p
 	}
 	k := client.KindOf(err)
@@ -135,7 +129,7 @@ func (s *Server) problem(ctx context.Context, err error) *client.Problem {
 	}
 	var ref [6]byte
 	_, _ = rand.Read(ref[:]) // never fails, see crypto/rand
-	p = client.NewProblem(k, 0, chat.ErrorText(err))
+	p := client.NewProblem(k, 0, chat.ErrorText(err))
 	p.Ref = hex.EncodeToString(ref[:])
 	caller := chat.CallerFrom(ctx)
 	s.opt.Log.Error("internal error", "ref", p.Ref, "uid", caller.UID, "err", err)

@@ -8,42 +8,31 @@ import (
 )
 
 type (
-	archivesInput struct {
-		Owner      string `query:"owner" maxLength:"64" doc:"Only those of this owner."`
-		ExternalID string `query:"external_id" maxLength:"512" doc:"Only those of this external id."`
-		Chat       string `query:"chat" maxLength:"16" doc:"Only those of this chat."`
-	}
 	reapInput struct {
 		InChat
 		WithValues
 		Archive string `query:"archive" enum:"true,false" doc:"Archive it first."`
 	}
-	reapOutput struct {
-		Status int
-		Body   *chat.Archive
-	}
+	reapOutput = withStatus[*chat.Archive]
 )
 
 // reap reaps a chat and, with archive=true, archives it first.
 func (s *Server) reap(ctx context.Context, in *reapInput) (*reapOutput, error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
 	if in.Archive != "true" {
-		return &reapOutput{Status: http.StatusNoContent}, s.opt.Chats.Reap(ctx, id)
+		return &reapOutput{Status: http.StatusNoContent}, s.opt.Chats.Reap(ctx, in.ID)
 	}
-	a, err := s.opt.Chats.Archive(ctx, id, chat.ToArchive{})
+	a, err := s.opt.Chats.Archive(ctx, in.ID, chat.ToArchive{})
 	return &reapOutput{Status: http.StatusOK, Body: &a}, err
 }
 
-func (s *Server) listArchives(ctx context.Context, in *archivesInput) (*bodyOf[chat.ArchiveList], error) {
-	f := chat.ArchiveFilter{Owner: in.Owner, ExternalID: in.ExternalID, Chat: chat.ID(in.Chat)}
+func (s *Server) listArchives(
+	ctx context.Context, f *chat.ArchiveFilter,
+) (*bodyOf[chat.ArchiveList], error) {
 	if f.Chat != "" {
-		if _, err := chat.ParseID(in.Chat); err != nil {
+		if _, err := chat.ParseID(string(f.Chat)); err != nil {
 			return nil, err
 		}
 	}
-	all, err := s.opt.Chats.Archives(ctx, f)
+	all, err := s.opt.Chats.Archives(ctx, *f)
 	return &bodyOf[chat.ArchiveList]{chat.ArchiveList{Archives: append([]chat.Archive{}, all...)}}, err
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // archivable is a chat with labels, a schedule and a variable, and a label that a terminal obeys.
@@ -24,16 +26,11 @@ func archivable(
 	opt.NameOf = func(uint32) (string, error) { return "root", nil }
 	socket, mem = start(t, opt)
 	c = clientAt(t, socket)
-	made, _, err := c.Create(t.Context(), chat.Spec{
+	made = must.First(c.Create(t.Context(), chat.Spec{
 		ExternalID: "a", Profile: "web", Labels: map[string]string{"team": "ops\x1b[2J"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	spec := chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}
-	if _, err := c.AddSchedule(t.Context(), made.ID, spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(c.AddSchedule(t.Context(), made.ID, spec)))
 	return socket, mem, c, made
 }
 
@@ -43,16 +40,10 @@ func TestArchiveAndBack(t *testing.T) {
 	_, _, c, made := archivable(t, ServerOptions{})
 	ctx := t.Context()
 	a, err := c.Archive(ctx, made.ID, chat.ToArchive{})
-	if err != nil || a.Kept || a.Chat != made.ID || a.Name.ID() != made.ID {
-		t.Fatalf("%+v, %v", a, err)
-	}
-	if _, err := c.Get(ctx, made.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("the chat: %v", err)
-	}
+	must.True(t, err == nil && !a.Kept && a.Chat == made.ID && a.Name.ID() == made.ID, "%+v, %v", a, err)
+	expect.Is(t, expect.Err(c.Get(ctx, made.ID)), chat.ErrNotFound, "the chat")
 	check, err := c.VerifyArchive(ctx, a.Name)
-	if err != nil || check.Name != a.Name || check.Size == 0 {
-		t.Errorf("verify: %+v, %v", check, err)
-	}
+	expect.True(t, err == nil && check.Name == a.Name && check.Size != 0, "verify: %+v, %v", check, err)
 	back, err := c.Unarchive(ctx, a.Name)
 	if err != nil || back.ID != made.ID || back.UID == made.UID || back.Awake ||
 		back.Profile != made.Profile || !maps.Equal(back.Labels, made.Labels) {
@@ -61,46 +52,33 @@ func TestArchiveAndBack(t *testing.T) {
 	if s, err := c.Schedules(ctx, made.ID); err != nil || len(s.Schedules) != 1 {
 		t.Errorf("schedules: %+v, %v", s, err)
 	}
-	if _, err := c.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("a chat that exists: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Unarchive(ctx, a.Name)), chat.ErrExists, "a chat that exists")
 	kept, err := c.Archive(ctx, made.ID, chat.ToArchive{Keep: true})
-	if err != nil || !kept.Kept || kept.Name == a.Name {
-		t.Errorf("keep: %+v, %v", kept, err)
-	}
+	expect.True(t, err == nil && kept.Kept && kept.Name != a.Name, "keep: %+v, %v", kept, err)
 	if _, err := c.Get(ctx, made.ID); err != nil {
 		t.Errorf("keep: %v", err)
 	}
 	list, err := c.Archives(ctx, chat.ArchiveFilter{Chat: made.ID, Owner: "root", ExternalID: "a"})
-	if err != nil || len(list) != 2 || list[0].Name != a.Name || list[1].Name != kept.Name {
-		t.Errorf("list: %+v, %v", list, err)
-	}
-	if err := c.RemoveArchive(ctx, a.Name); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.VerifyArchive(ctx, a.Name); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("removed: %v", err)
-	}
+	expect.True(t, err == nil && len(list) == 2 && list[0].Name == a.Name && list[1].Name == kept.Name,
+		"list: %+v, %v", list, err)
+	expect.NoError(t, c.RemoveArchive(ctx, a.Name))
+	expect.Is(t, expect.Err(c.VerifyArchive(ctx, a.Name)), chat.ErrNotFound, "removed")
 }
 
 // TestArchiveFilters: each narrows the list, and a list of none is not a null.
 func TestArchiveFilters(t *testing.T) {
 	socket, _, c, made := archivable(t, ServerOptions{})
-	if _, err := c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true})))
 	for f, want := range map[chat.ArchiveFilter]int{
 		{}: 1, {Owner: "root"}: 1, {Owner: "ada"}: 0, {ExternalID: "a"}: 1, {ExternalID: "b"}: 0,
 		{Chat: made.ID}: 1, {Chat: someID}: 0,
 	} {
-		if list, err := c.Archives(t.Context(), f); err != nil || len(list) != want {
-			t.Errorf("%+v: %+v, %v", f, list, err)
-		}
+		list, err := c.Archives(t.Context(), f)
+		expect.True(t, err == nil && len(list) == want, "%+v: %+v, %v", f, list, err)
 	}
 	g := raw(t, socket, get("/v1/archives?owner=ada"))
-	if g.status != 200 || strings.TrimSpace(g.body) != `{"archives":[]}` {
-		t.Errorf("none: %d %s", g.status, g.body)
-	}
+	expect.True(t, g.status == 200 && strings.TrimSpace(g.body) == `{"archives":[]}`,
+		"none: %d %s", g.status, g.body)
 }
 
 // TestReapArchives: DELETE answers with the archive if it is asked for one, and else with nothing.
@@ -112,9 +90,7 @@ func TestReapArchives(t *testing.T) {
 	if err := json.Unmarshal([]byte(g.body), &a); err != nil || g.status != 200 || a.Chat != made.ID {
 		t.Fatalf("%d %s %v", g.status, g.body, err)
 	}
-	if _, err := c.Unarchive(t.Context(), a.Name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(c.Unarchive(t.Context(), a.Name)))
 	if g := raw(t, socket, bare("DELETE", at+"?archive=false")); g.status != 204 || g.body != "" {
 		t.Errorf("%d %q", g.status, g.body)
 	}
@@ -130,9 +106,8 @@ func TestNoArchiveNoReap(t *testing.T) {
 		return fmt.Errorf("cannot archive: %w", chat.ErrBusy)
 	}
 	g := raw(t, socket, bare("DELETE", "/v1/chats/"+string(made.ID)+"?archive=true"))
-	if _, err := c.Get(t.Context(), made.ID); err != nil || g.status != 503 {
-		t.Errorf("%d %s, %v", g.status, g.body, err)
-	}
+	_, err := c.Get(t.Context(), made.ID)
+	expect.True(t, err == nil && g.status == 503, "%d %s, %v", g.status, g.body, err)
 }
 
 // archiveCalls are those that may take hours.
@@ -158,10 +133,7 @@ func TestArchivesOutliveTimeouts(t *testing.T) {
 	const short = 250 * time.Millisecond
 	opt := ServerOptions{BodyTimeout: short, WriteTimeout: short, IdleTimeout: short}
 	_, mem, c, made := archivable(t, opt)
-	a, err := c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true}))(t)
 	mem.OnArchive = func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
@@ -171,23 +143,17 @@ func TestArchivesOutliveTimeouts(t *testing.T) {
 		}
 	}
 	calls := archiveCalls(c, made.ID, a.Name)
-	if len(calls) != 4 {
-		t.Fatalf("%d calls", len(calls))
-	}
+	must.True(t, len(calls) == 4, "%d calls", len(calls))
 	for _, name := range []string{"archive", "verify", "reap", "unarchive"} {
-		if err := calls[name](t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := calls[name](t.Context())
+		expect.True(t, err == nil, "%s: %v", name, err)
 	}
 }
 
 // TestArchivesEndWithTheClient: a client that goes away cancels the call.
 func TestArchivesEndWithTheClient(t *testing.T) {
 	_, mem, c, made := archivable(t, ServerOptions{})
-	a, err := c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(c.Archive(t.Context(), made.ID, chat.ToArchive{Keep: true}))(t)
 	calls := archiveCalls(c, made.ID, a.Name)
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -202,12 +168,9 @@ func TestArchivesEndWithTheClient(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		if err := calls[name](ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, calls[name](ctx), context.Canceled, "%s", name)
+		err := <-ended
+		expect.True(t, err == nil, "%s: %v", name, err)
 		cancel()
 	}
 }
@@ -221,9 +184,7 @@ func TestClientSendsNoOddArchive(t *testing.T) {
 		_, verify := c.VerifyArchive(t.Context(), name)
 		_, back := c.Unarchive(t.Context(), name)
 		for _, err := range []error{verify, back, c.RemoveArchive(t.Context(), name)} {
-			if !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("%q: %v", name, err)
-			}
+			expect.True(t, errors.Is(err, chat.ErrInvalid), "%q: %v", name, err)
 		}
 	}
 }

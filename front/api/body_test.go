@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestDepthIsBounded(t *testing.T) {
@@ -35,9 +38,8 @@ func FuzzCheckJSON(f *testing.F) {
 			return
 		}
 		var v any
-		if err := json.Unmarshal(b, &v); err != nil || !utf8.Valid(b) {
-			t.Fatalf("let through: %q: %v", b, err)
-		}
+		err := json.Unmarshal(b, &v)
+		must.True(t, err == nil && utf8.Valid(b), "let through: %q: %v", b, err)
 		if n := keysWritten(b); n != keysKept(v) {
 			t.Errorf("%d keys written, %d kept: %q", n, keysKept(v), b)
 		}
@@ -48,10 +50,7 @@ func FuzzCheckJSON(f *testing.F) {
 }
 
 func mustWrite(t *testing.T, v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(v))(t)
 	return string(b)
 }
 
@@ -113,16 +112,13 @@ func TestCutBody(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := &deadlines{ResponseWriter: httptest.NewRecorder()}
 			up := &upload{s: &Server{opt: ServerOptions{MaxFile: 8}}, body: cutBody{r: strings.NewReader("abcd"), c: http.NewResponseController(w)}}
-			if _, err := io.Copy(io.Discard, io.LimitReader(up, c.read)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, expect.Err(io.Copy(io.Discard, io.LimitReader(up, c.read))))
 			w.set = nil
 			if whole := up.stop(); whole == c.cut || up.body.cut() != c.cut || (len(w.set) > 0) != c.cut {
 				t.Errorf("whole %v, cut %v, deadlines %v", whole, up.body.cut(), w.set)
 			}
-			if _, err := up.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("a later Read: %v", err)
-			}
+			_, err := up.Read(make([]byte, 1))
+			expect.True(t, errors.Is(err, os.ErrClosed), "a later Read: %v", err)
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // stallBodies sends many bodies that lack their last byte, and returns once all of them are sent.
@@ -43,14 +45,11 @@ func TestAttackStalledBodies(t *testing.T) {
 	socket, _ := start(t, ServerOptions{HeaderTimeout: generous, BodyTimeout: generous})
 	before := heapInUse()
 	conns := stallBodies(t, socket, many)
-	if held := heapInUse() - before; held > 64<<20 {
-		t.Errorf("%d bodies that stall hold %d MiB", many, held>>20)
-	}
+	held := heapInUse() - before
+	expect.True(t, held <= 64<<20, "%d bodies that stall hold %d MiB", many, held>>20)
 	c := clientAt(t, socket)
 	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "small"})
-	if err != nil {
-		t.Fatalf("a small request beside them: %v", err)
-	}
+	must.True(t, err == nil, "a small request beside them: %v", err)
 	large := chat.RunSpec{Command: "cat", Stdin: strings.Repeat("x", 1<<20)}
 	if _, err := c.Run(t.Context(), made.ID, large); err == nil || !strings.Contains(err.Error(), "hold all the memory") || client.Kind(err) != "busy" {
 		t.Errorf("a large request beside them: %v", err)

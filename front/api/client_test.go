@@ -13,6 +13,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestErrorsCrossTheWire: every sentinel of package chat has a row, and arrives as itself.
@@ -27,17 +29,14 @@ func TestErrorsCrossTheWire(t *testing.T) {
 			t.Errorf("%s came back as %#v", k.Word, err)
 		}
 		for _, other := range client.Kinds {
-			if other.Word != k.Word && errors.Is(err, other.Sentinel) {
-				t.Errorf("%s is also %s", k.Word, other.Word)
-			}
+			expect.True(t, other.Word == k.Word || !errors.Is(err, other.Sentinel),
+				"%s is also %s", k.Word, other.Word)
 		}
 	}
-	if len(client.Kinds) != 8 {
-		t.Errorf("%d client.Kinds: compare with package chat and this test", len(client.Kinds))
-	}
-	if chat.ExitCode(nil) != 0 || chat.ExitCode(errors.New("x")) != 1 {
-		t.Error("exit codes of nil and of an internal error")
-	}
+	expect.True(t, len(client.Kinds) == 8,
+		"%d client.Kinds: compare with package chat and this test", len(client.Kinds))
+	expect.True(t, chat.ExitCode(nil) == 0 && chat.ExitCode(errors.New("x")) == 1,
+		"exit codes of nil and of an internal error")
 }
 
 func TestClientOfEveryRoute(t *testing.T) {
@@ -45,18 +44,15 @@ func TestClientOfEveryRoute(t *testing.T) {
 	c, ctx := clientAt(t, socket), t.Context()
 	asleep := false
 	made, created, err := c.Create(ctx, chat.Spec{ExternalID: "a", Labels: map[string]string{"k": "v"}, Awake: &asleep, Owner: "bot"})
-	if err != nil || !created || made.Awake || made.Owner != "bot" {
-		t.Fatalf("create: %+v %v %v", made, created, err)
-	}
+	must.True(t, err == nil && created && !made.Awake && made.Owner == "bot",
+		"create: %+v %v %v", made, created, err)
 	if _, created, err := c.Create(ctx, chat.Spec{ExternalID: "a", Owner: "bot"}); err != nil || created {
 		t.Errorf("create again: %v %v", created, err)
 	}
 	if got, err := c.Wake(ctx, made.ID); err != nil || !got.Awake || got.Usage == nil {
 		t.Errorf("wake: %+v %v", got, err)
 	}
-	if err := c.Input(ctx, made.ID, chat.Input{Text: "ls\x1b", Enter: true}); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, c.Input(ctx, made.ID, chat.Input{Text: "ls\x1b", Enter: true}))
 	if s, err := c.Screen(ctx, made.ID); err != nil || s.Text != "ls\x1b\n" {
 		t.Errorf("screen: %+v %v", s, err)
 	}
@@ -78,9 +74,7 @@ func TestClientOfEveryRoute(t *testing.T) {
 	if got, err := c.Sleep(ctx, made.ID); err != nil || got.Awake {
 		t.Errorf("sleep: %+v %v", got, err)
 	}
-	if _, err := c.Screen(ctx, made.ID); !errors.Is(err, chat.ErrWrongPhase) {
-		t.Errorf("screen asleep: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Screen(ctx, made.ID)), chat.ErrWrongPhase, "screen asleep")
 	if got, err := c.Get(ctx, made.ID); err != nil || got.ID != made.ID {
 		t.Errorf("get: %+v %v", got, err)
 	}
@@ -90,12 +84,8 @@ func TestClientOfEveryRoute(t *testing.T) {
 	if st, err := c.Status(ctx); err != nil || st.Chats != 1 || st.Since.IsZero() {
 		t.Errorf("status: %+v %v", st, err)
 	}
-	if err := c.Reap(ctx, made.ID); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.Get(ctx, made.ID); !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("get after reap: %v", err)
-	}
+	expect.NoError(t, c.Reap(ctx, made.ID))
+	expect.Is(t, expect.Err(c.Get(ctx, made.ID)), chat.ErrNotFound, "get after reap")
 }
 
 func TestListPagesAndFilters(t *testing.T) {
@@ -116,38 +106,28 @@ func TestListPagesAndFilters(t *testing.T) {
 	} {
 		n := 0
 		for {
-			page, err := c.List(t.Context(), tt.f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(c.List(t.Context(), tt.f))(t)
 			n += len(page.Chats)
 			if tt.f.Cursor = page.Next; page.Next == "" {
 				break
 			}
 		}
-		if n != tt.want {
-			t.Errorf("%+v: %d chats, want %d", tt.f, n, tt.want)
-		}
+		expect.True(t, n == tt.want, "%+v: %d chats, want %d", tt.f, n, tt.want)
 	}
 }
 
 func TestClientWithoutADaemon(t *testing.T) {
 	c := clientAt(t, filepath.Join(t.TempDir(), "none"))
 	_, err := c.Host(t.Context())
-	if !errors.Is(err, chat.ErrBusy) || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && errors.Is(err, fs.ErrNotExist), "got %v", err)
 }
 
 func TestClientSendsNoOddID(t *testing.T) {
 	c := clientAt(t, filepath.Join(t.TempDir(), "none"))
 	for _, id := range []chat.ID{"", "../host", "0123456789ABCDEF"} {
-		if err := c.Reap(t.Context(), id); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%q: %v", id, err)
-		}
-		if _, err := c.RunTo(t.Context(), id, chat.RunSpec{Command: "x"}, nil); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("a streamed run of %q: %v", id, err)
-		}
+		expect.Is(t, c.Reap(t.Context(), id), chat.ErrInvalid, "%q", id)
+		expect.Is(t, expect.Err(c.RunTo(t.Context(), id, chat.RunSpec{Command: "x"}, nil)), chat.ErrInvalid,
+			"a streamed run of %q", id)
 	}
 }
 
@@ -171,9 +151,8 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(g.body), &doc); err != nil || doc.OpenAPI != "3.1.0" {
-		t.Fatalf("%v %q", err, doc.OpenAPI)
-	}
+	err := json.Unmarshal([]byte(g.body), &doc)
+	must.True(t, err == nil && doc.OpenAPI == "3.1.0", "%v %q", err, doc.OpenAPI)
 	for _, r := range verbs.Table {
 		method := map[string]string{"GET": "get", "POST": "post", "DELETE": "delete", "PUT": "put", "PATCH": "patch"}[r.Method]
 		if op := doc.Paths[r.Path][method]; op.OperationID != r.Name || op.Responses[fmt.Sprint(r.Status)] == nil || op.Responses["default"] == nil {
@@ -186,13 +165,10 @@ func TestOpenAPI(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"FileAnswer", "WriteFile", "ReadFile", "EditFile", "ListDir", "Question", "Explained", "Share", "Shared"} {
-		if len(doc.Components.Schemas[name].Properties) == 0 {
-			t.Errorf("no schema %s", name)
-		}
+		expect.True(t, len(doc.Components.Schemas[name].Properties) != 0, "no schema %s", name)
 	}
-	if got := doc.Components.Schemas["RunSpec"].Properties["timeout"].Type; got != "string" {
-		t.Errorf("timeout is a %v", got)
-	}
+	got := doc.Components.Schemas["RunSpec"].Properties["timeout"].Type
+	expect.True(t, got == "string", "timeout is a %v", got)
 	if !slices.Contains([]any{"string"}, doc.Components.Schemas["Problem"].Properties["kind"].Type) {
 		t.Errorf("no Problem with a kind: %v", doc.Components.Schemas["Problem"])
 	}

@@ -14,8 +14,6 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/filewire"
@@ -41,86 +39,34 @@ type (
 	}
 )
 
-// serveGetContent describes an answer that is not JSON.
-func serveGetContent(s *Server, a huma.API, op huma.Operation) {
-	op.Responses = problemResponse()
-	op.Responses["200"] = &huma.Response{
-		Description: "The bytes. The trailer " + client.AnswerTrailer + " has the tool's answer; without it they are not all.",
-		Content:     rawContent,
-	}
-	serveStream((*Server).getContent)(s, a, op)
-}
-
-// servePutContent describes a body that is not JSON.
-func servePutContent(s *Server, a huma.API, op huma.Operation) {
-	op.RequestBody = &huma.RequestBody{Required: true, Content: rawContent}
-	answer := &huma.Response{Description: "What was written.", Content: jsonContent(a, client.FileAnswer{})}
-	op.Responses = problemResponse()
-	op.Responses["200"], op.Responses["201"] = answer, answer
-	serveStream((*Server).putContent)(s, a, op)
-}
-
 // getContent sends a file. An error after the first byte ends the connection, so that half a file
 // does not look like a whole one.
 func (s *Server) getContent(w http.ResponseWriter, r *http.Request, in *readContent) {
-	id, err := in.id()
 	a := filewire.ReadFile{Path: in.Path, Offset: in.Offset, Length: in.Length, Line: in.Line,
 		Lines: in.Lines, Hash: in.Hash, Stream: true}
-	leave, full := s.enterStream(r)
+	leave, err := s.enterStream(r)
 	defer leave()
-	if err = errors.Join(err, full); err != nil {
+	if err != nil {
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
-	out := &download{w: w, timeout: s.opt.WriteTimeout}
-	last, err := s.opt.Chats.ReadFile(r.Context(), id, a, func(first filewire.Answer) io.Writer {
-		out.first = first
-		return out
+	out := s.pieces(w, client.ByteType)
+	out.head.Set("Content-Disposition", "attachment")
+	out.head.Set("Trailer", client.AnswerTrailer)
+	last, err := s.opt.Chats.ReadFile(r.Context(), in.ID, a, func(first filewire.Answer) io.Writer {
+		out.head.Set(client.SizeHeader, strconv.FormatInt(first.Size, 10))
+		return &out
 	})
 	switch {
 	case err == nil:
-		out.finish(last)
+		out.begin()
+		w.Header().Set(client.AnswerTrailer, asciiJSON(client.NewFileAnswer(last, nil)))
 	case out.begun:
-		s.opt.Log.Debug("a download ended early", "chat", id, "why", err)
+		s.opt.Log.Debug("a download ended early", "chat", in.ID, "why", err)
 		panic(http.ErrAbortHandler)
 	default:
 		s.refuse(w, s.problem(r.Context(), err))
 	}
-}
-
-// download is the answer of getContent.
-type download struct {
-	w       http.ResponseWriter
-	timeout time.Duration
-	first   filewire.Answer
-	begun   bool
-}
-
-// Write sends a piece, with a deadline of its own for the peer to take it.
-func (d *download) Write(p []byte) (int, error) {
-	d.begin()
-	if err := http.NewResponseController(d.w).SetWriteDeadline(time.Now().Add(d.timeout)); err != nil {
-		return 0, fmt.Errorf("cannot send the content: %w", err)
-	}
-	return d.w.Write(p)
-}
-
-func (d *download) begin() {
-	if d.begun {
-		return
-	}
-	d.begun = true
-	h := d.w.Header()
-	h.Set("Content-Type", client.ByteType)
-	h.Set("Content-Disposition", "attachment")
-	h.Set(client.SizeHeader, strconv.FormatInt(d.first.Size, 10))
-	h.Set("Trailer", client.AnswerTrailer)
-	d.w.WriteHeader(http.StatusOK)
-}
-
-func (d *download) finish(last filewire.Answer) {
-	d.begin()
-	d.w.Header().Set(client.AnswerTrailer, asciiJSON(client.NewFileAnswer(last, nil)))
 }
 
 // asciiJSON encodes v in a form that a header allows.
@@ -145,11 +91,8 @@ func asciiJSON(v any) string {
 // putContent takes a file as it comes. The peer is not asked to send any of it
 // (Expect: 100-continue) before the tool may have it.
 func (s *Server) putContent(w http.ResponseWriter, r *http.Request, in *writeContent) {
-	id, err := in.id()
 	a := filewire.WriteFile{Path: in.Path, Hash: in.Hash, Stream: true}
-	if err == nil {
-		err = s.checkUpload(r)
-	}
+	err := s.checkUpload(r)
 	leave, full := s.enterStream(r)
 	defer leave()
 	if err = errors.Join(err, full); err != nil {
@@ -162,26 +105,22 @@ func (s *Server) putContent(w http.ResponseWriter, r *http.Request, in *writeCon
 	if in.Append {
 		write = s.opt.Chats.AppendFile
 	}
-	out, err := write(r.Context(), id, a, up)
+	out, err := write(r.Context(), in.ID, a, up)
 	if !up.stop() {
 		s.drain(w, r)
 	}
-	s.answerJSON(w, r, statusOf(out), client.NewFileAnswer(out, nil), err)
+	s.answerJSON(w, r, madeStatus(out.Created), client.NewFileAnswer(out, nil), err)
 }
 
 // answerJSON answers with v, or with err if there is one.
 func (s *Server) answerJSON(w http.ResponseWriter, r *http.Request, status int, v any, err error) {
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(v)
-	}
 	if err != nil {
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
 	w.Header().Set("Content-Type", client.JSONType)
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that stopped reading gets no further answer
+	_ = writeJSON(w, v) // a client that stopped reading gets no further answer
 }
 
 // checkUpload refuses an upload that its header fields already make invalid.

@@ -10,27 +10,15 @@ import (
 )
 
 // chatParam is the chat's id in a path.
-var chatParam = param("path", "id", "string", "The chat: 16 lower-case hex digits.")
+var chatParam = &huma.Param{Name: "id", In: "path", Required: true,
+	Description: "The chat: 16 lower-case hex digits.", Schema: &huma.Schema{Type: "string"}}
 
 // rawContent is a body of any bytes, sent as a stream.
 var rawContent = map[string]*huma.MediaType{client.ByteType: {Schema: &huma.Schema{Type: "string",
 	Format: "binary"}}}
 
-// param is a parameter; one in the path is always there.
-func param(in, name, kind, doc string) *huma.Param {
-	return &huma.Param{Name: name, In: in, Required: in == "path", Description: doc,
-		Schema: &huma.Schema{Type: kind}}
-}
-
-// jsonContent is a value in JSON of the type of v.
-func jsonContent(a huma.API, v any) map[string]*huma.MediaType {
-	return map[string]*huma.MediaType{
-		client.JSONType: {Schema: huma.SchemaFromType(a.OpenAPI().Components.Schemas, reflect.TypeOf(v))},
-	}
-}
-
-// typeContent refers to a type.
-func typeContent(a huma.API, t reflect.Type) map[string]*huma.MediaType {
+// jsonContent refers to a type.
+func jsonContent(a huma.API, t reflect.Type) map[string]*huma.MediaType {
 	schema := a.OpenAPI().Components.Schemas.Schema(t, true, "")
 	return map[string]*huma.MediaType{client.JSONType: {Schema: schema}}
 }

@@ -2,7 +2,9 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -23,16 +25,29 @@ var answers = []struct {
 	doc    string
 }{
 	{"create", http.StatusOK, client.JSONType, chat.Chat{}, "The chat that is there."},
+	{"patch", http.StatusOK, client.JSONType, chat.Chat{}, "The chat as it is now."},
 	{"reap", http.StatusOK, client.JSONType, chat.Archive{}, "With archive=true: the archive."},
 	{"reap", http.StatusNoContent, "", nil, "No trace of it is left."},
 	{"write_file", http.StatusCreated, client.JSONType, client.FileAnswer{}, "The file is new."},
 	{"append_file", http.StatusCreated, client.JSONType, client.FileAnswer{}, "The file is new."},
 	{"send", http.StatusOK, client.JSONType, chat.Typed{}, "What was printed, where wait asked for it."},
 	{"send", http.StatusNoContent, "", nil, "It was typed."},
+	{"run", http.StatusAccepted, client.JSONType, chat.Run{}, "The run, which goes on in the background."},
+	{"run", http.StatusOK, client.JSONType, chat.RunResult{}, ""},
 	{"run", http.StatusOK, client.FrameType, nil,
 		"How it ended; as a stream, a frame of JSON a line, the last with the result."},
+	{"run_output", http.StatusOK, client.JSONType, chat.RunOutput{}, ""},
 	{"run_output", http.StatusOK, client.FrameType, nil,
 		"A piece; as a stream, a frame of JSON a line until the run ends."},
+	{"run_stdin", http.StatusNoContent, "", nil, "All of it was written."},
+	{"log", http.StatusOK, client.JSONType, chat.Log{}, ""},
+	{"log", http.StatusOK, client.EventType, nil, "A piece, or a stream of them."},
+	{"attach", http.StatusOK, client.FrameType, nil,
+		"A frame of JSON a line: the run's id, then what the terminal is sent, then the end."},
+	{"get_content", http.StatusOK, client.ByteType, nil, "The bytes. The trailer " + client.AnswerTrailer +
+		" has the tool's answer; without it they are not all."},
+	{"put_content", http.StatusOK, client.JSONType, client.FileAnswer{}, "What was written."},
+	{"put_content", http.StatusCreated, client.JSONType, client.FileAnswer{}, "What was written."},
 	{"openapi", http.StatusOK, client.JSONType, map[string]any{}, "This description."},
 }
 
@@ -85,17 +100,18 @@ func addAnswer(a huma.API, op *huma.Operation, status int, kind string, value an
 		op.Responses[key] = res
 	}
 	res.Description = doc
+	if res.Content == nil {
+		res.Content = map[string]*huma.MediaType{}
+	}
 	switch {
 	case kind == "":
 		res.Content = nil
-	case res.Content == nil:
-		res.Content = map[string]*huma.MediaType{}
-		fallthrough
+	case kind == client.ByteType:
+		maps.Copy(res.Content, rawContent)
 	case value == nil:
-		res.Content[kind] = textContent(kind)[kind]
-	}
-	if value != nil {
-		res.Content[kind] = jsonContent(a, value)[kind]
+		maps.Copy(res.Content, textContent(kind))
+	default:
+		maps.Copy(res.Content, jsonContent(a, reflect.TypeOf(value)))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/must"
 )
 
 // description is what of openapi.json an answer is held against.
@@ -40,9 +41,7 @@ func descriptionOf(t testing.TB, s *Server) description {
 	w := httptest.NewRecorder()
 	s.mux.ServeHTTP(w, httptest.NewRequest("GET", "/openapi.json", nil))
 	var d description
-	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &d))
 	return d
 }
 

@@ -45,8 +45,8 @@ func fromHuma(status int, msg string, errs ...error) huma.StatusError {
 	}
 	field, why := "", []string{}
 	for _, err := range errs {
-		var d *huma.ErrorDetail
-		if !errors.As(err, &d) {
+		d, ok := errors.AsType[*huma.ErrorDetail](err)
+		if !ok {
 			if err != nil {
 				why = append(why, err.Error())
 			}

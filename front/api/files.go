@@ -6,81 +6,61 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/filewire"
 )
 
-type fileOutput struct {
-	Status int
-	Body   client.FileAnswer
-}
+type fileOutput = withStatus[client.FileAnswer]
 
 // readFile answers a page; files/content answers the whole file as bytes.
 func (s *Server) readFile(ctx context.Context, in *chatBody[filewire.ReadFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("GET")
 	}
-	var b bytes.Buffer
-	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
-		return s.opt.Chats.ReadFile(ctx, id, in.Body, func(filewire.Answer) io.Writer { return &b })
-	}, &b)
+	b := bytes.NewBuffer([]byte{})
+	a, err := s.opt.Chats.ReadFile(ctx, in.ID, in.Body, func(filewire.Answer) io.Writer { return b })
+	return fileAnswer(a, b.Bytes(), err)
 }
 
 func (s *Server) listDir(ctx context.Context, in *chatBody[filewire.ListDir]) (*fileOutput, error) {
-	var b bytes.Buffer
-	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
-		return s.opt.Chats.ListDir(ctx, id, in.Body, func(filewire.Answer) io.Writer { return &b })
-	}, &b)
+	b := bytes.NewBuffer([]byte{})
+	a, err := s.opt.Chats.ListDir(ctx, in.ID, in.Body, func(filewire.Answer) io.Writer { return b })
+	return fileAnswer(a, b.Bytes(), err)
 }
 
 func (s *Server) writeFile(ctx context.Context, in *chatBody[filewire.WriteFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("PUT")
 	}
-	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
-		return s.opt.Chats.WriteFile(ctx, id, in.Body, nil)
-	}, nil)
+	a, err := s.opt.Chats.WriteFile(ctx, in.ID, in.Body, nil)
+	return fileAnswer(a, nil, err)
 }
 
 func (s *Server) appendFile(ctx context.Context, in *chatBody[filewire.WriteFile]) (*fileOutput, error) {
 	if in.Body.Stream {
 		return nil, noStream("PUT")
 	}
-	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
-		return s.opt.Chats.AppendFile(ctx, id, in.Body, nil)
-	}, nil)
+	a, err := s.opt.Chats.AppendFile(ctx, in.ID, in.Body, nil)
+	return fileAnswer(a, nil, err)
 }
 
 func (s *Server) editFile(ctx context.Context, in *chatBody[filewire.EditFile]) (*fileOutput, error) {
-	return fileTool(in, func(id chat.ID) (filewire.Answer, error) {
-		return s.opt.Chats.EditFile(ctx, id, in.Body)
-	}, nil)
+	a, err := s.opt.Chats.EditFile(ctx, in.ID, in.Body)
+	return fileAnswer(a, nil, err)
 }
 
 func noStream(method string) *client.Problem {
 	return invalid(http.StatusBadRequest, "stream", "cannot stream in JSON: want %s of files/content", method)
 }
 
-// fileTool calls a tool whose arguments and answer are JSON.
-func fileTool[T any](in *chatBody[T], do func(chat.ID) (filewire.Answer, error), content *bytes.Buffer) (*fileOutput, error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	a, err := do(id)
-	if err != nil {
-		return nil, err
-	}
-	var read []byte
-	if content != nil {
-		read = append([]byte{}, content.Bytes()...)
-	}
-	return &fileOutput{Status: statusOf(a), Body: client.NewFileAnswer(a, read)}, nil
+// fileAnswer is a tool's answer in JSON, with the content that it read; nil means none.
+func fileAnswer(a filewire.Answer, content []byte, err error) (*fileOutput, error) {
+	return &fileOutput{madeStatus(a.Created), client.NewFileAnswer(a, content)}, err
 }
 
-func statusOf(a filewire.Answer) int {
-	if a.Created {
+// madeStatus tells what is new from what was there.
+func madeStatus(created bool) int {
+	if created {
 		return http.StatusCreated
 	}
 	return http.StatusOK

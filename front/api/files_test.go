@@ -20,6 +20,8 @@ import (
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // withChat is a server with one chat that is asleep.
@@ -29,10 +31,7 @@ func withChat(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memo
 	socket, mem = start(t, opt)
 	c = clientAt(t, socket)
 	no := false
-	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a", Awake: &no})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(t.Context(), chat.Spec{ExternalID: "a", Awake: &no}))(t)
 	return socket, mem, c, made.ID
 }
 
@@ -49,9 +48,8 @@ func TestFilesOverTheWire(t *testing.T) {
 	ctx := t.Context()
 	var got bytes.Buffer
 	a, err := c.WriteFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: text("one\n")}, nil)
-	if err != nil || !a.Created || a.Message != "File written: d/f" || a.Size != 4 {
-		t.Errorf("write: %+v, %v", a, err)
-	}
+	expect.True(t, err == nil && a.Created && a.Message == "File written: d/f" && a.Size == 4,
+		"write: %+v, %v", a, err)
 	if a, err = c.AppendFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: text("two\n")}, nil); err != nil || a.Created || a.Size != 8 {
 		t.Errorf("append: %+v, %v", a, err)
 	}
@@ -212,9 +210,8 @@ func TestStreamsCostNoMemory(t *testing.T) {
 		t.Errorf("get: %+v, %v", a, err)
 	}
 	runtime.ReadMemStats(&after)
-	if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {
-		t.Errorf("%d KiB were allocated for 2 GiB", used>>10)
-	}
+	used := after.TotalAlloc - before.TotalAlloc
+	expect.True(t, used <= 8<<20, "%d KiB were allocated for 2 GiB", used>>10)
 }
 
 // TestBrokenStreams: a stream that is cut off is an error at the other end, and neither end waits
@@ -237,9 +234,7 @@ func TestBrokenStreams(t *testing.T) {
 		t.Helper()
 		select {
 		case err := <-ended:
-			if err == nil {
-				t.Errorf("%s: it ended well", what)
-			}
+			expect.True(t, err != nil, "%s: it ended well", what)
 		case <-time.After(generous):
 			t.Fatalf("%s: it never ended", what)
 		}
@@ -248,9 +243,8 @@ func TestBrokenStreams(t *testing.T) {
 	_, _ = io.WriteString(conn, "PUT "+at+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
 	_ = conn.Close()
 	wait("a writer that goes away")
-	if g := raw(t, socket, "PUT "+at+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf"); g.status != 408 {
-		t.Errorf("a slow writer: %d %s", g.status, g.body)
-	}
+	g := raw(t, socket, "PUT "+at+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+	expect.True(t, g.status == 408, "a slow writer: %d %s", g.status, g.body)
 	wait("a slow writer")
 	conn = dial(t, socket)
 	_, _ = io.WriteString(conn, get(at))
@@ -292,9 +286,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			if err := read(); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, read())
 		})
 		<-in
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"mime"
 	"net/http"
 	"strings"
@@ -31,31 +30,21 @@ func wantsFrames(r *http.Request) bool {
 	return false
 }
 
-// streamRun serves a run whose output is streamed.
-func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
-	var spec chat.RunSpec
-	id, err := idAndBody(r, &spec)
-	s.sendFrames(w, r, err, func(ctx context.Context, f *frames) (chat.RunResult, error) {
-		f.queued()
-		spec.Started = f.started
-		res, err := s.opt.Chats.RunTo(ctx, id, spec, f.output)
-		res.Stdout, res.Stderr = "", ""
-		return res, err
-	})
-}
-
 // sendFrames sends the frames that do makes, and last how it ended. An error before the first
-// frame, err or that of do, is an ordinary answer.
-func (s *Server) sendFrames(w http.ResponseWriter, r *http.Request, err error, do func(context.Context, *frames) (chat.RunResult, error)) {
-	leave, full := s.enterStream(r)
+// frame is an ordinary answer.
+func (s *Server) sendFrames(
+	w http.ResponseWriter, r *http.Request,
+	do func(context.Context, *frames) (chat.RunResult, error),
+) {
+	leave, err := s.enterStream(r)
 	defer leave()
-	if err = errors.Join(err, full); err != nil {
+	if err != nil {
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	f := &frames{pieces: pieces{w: w, timeout: s.opt.WriteTimeout, kind: client.FrameType}, gone: cancel}
+	f := &frames{pieces: s.pieces(w, client.FrameType), gone: cancel}
 	res, err := do(ctx, f)
 	last := chat.Frame{Result: &res, DroppedBytes: f.finish()}
 	switch {
@@ -68,41 +57,12 @@ func (s *Server) sendFrames(w http.ResponseWriter, r *http.Request, err error, d
 	f.send(last)
 }
 
-// idAndBody reads the chat, and into spec the body, which checkRequest has looked at.
-func idAndBody(r *http.Request, spec any) (chat.ID, error) {
-	id, err := chat.ParseID(strings.Split(r.URL.Path, "/")[3]) // the mux may not have been asked
-	if err != nil {
-		return id, err
-	}
-	dec := json.NewDecoder(r.Body)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(spec); err != nil {
-		return id, invalid(http.StatusBadRequest, "body", "cannot use the body: %v", err)
-	}
-	return id, nil
-}
-
-// answerBody answers with the result of do for the chat and the body of a request.
-func answerBody[A, R any](
-	s *Server, w http.ResponseWriter, r *http.Request, status int,
-	do func(context.Context, chat.ID, A) (R, error),
-) {
-	var a A
-	id, err := idAndBody(r, &a)
-	var answer R
-	if err == nil {
-		answer, err = do(r.Context(), id, a)
-	}
-	s.answerJSON(w, r, status, answer, err)
-}
-
 // frames is an answer with one chat.Frame in JSON a line.
 type frames struct {
 	pieces
-	gone   context.CancelFunc // ends the run when its reader is gone
-	queue  chan chat.Frame    // nil until queued
-	sent   chan struct{}
-	failed error
+	gone  context.CancelFunc // ends the run when its reader is gone
+	queue chan chat.Frame    // nil until queued
+	sent  chan struct{}
 
 	mu      sync.Mutex
 	patient time.Duration // what is left of slowReader
@@ -162,7 +122,6 @@ func (f *frames) send(frame chat.Frame) {
 		err = f.pieces.send(append(line, '\n'))
 	}
 	if err != nil {
-		f.failed = err
 		f.gone()
 	}
 }

@@ -15,16 +15,15 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRunTo: pieces of any bytes arrive as they are printed, before the run ends.
 func TestRunTo(t *testing.T) {
 	socket, mem := start(t, ServerOptions{})
 	c := clientAt(t, socket)
-	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	heard := make(chan string)
 	mem.OnRunTo = func(_ context.Context, spec chat.RunSpec, out chat.Output) (chat.RunResult, error) {
 		switch spec.Command {
@@ -35,9 +34,8 @@ func TestRunTo(t *testing.T) {
 			return chat.RunResult{}, fmt.Errorf("cannot x: %w", chat.ErrWrongPhase)
 		}
 		out(chat.Stdout, []byte("first"))
-		if got := <-heard; got != "first" {
-			t.Errorf("heard %q before the end", got)
-		}
+		got := <-heard
+		expect.True(t, got == "first", "heard %q before the end", got)
 		out(chat.Stderr, []byte{0xff, 0, '\n', '<'})
 		return chat.RunResult{Exit: 7, StdoutBytes: 5, Stdout: "not sent twice"}, nil
 	}
@@ -58,9 +56,8 @@ func TestRunTo(t *testing.T) {
 		t.Errorf("failed after the first piece: %v", err)
 	}
 	for _, spec := range []chat.RunSpec{{}, {Command: "x", Argv: []string{"y"}}, {Command: "x", Timeout: -1}} {
-		if _, err := c.RunTo(t.Context(), made.ID, spec, nil); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%+v: %v", spec, err)
-		}
+		_, err := c.RunTo(t.Context(), made.ID, spec, nil)
+		expect.True(t, errors.Is(err, chat.ErrInvalid), "%+v: %v", spec, err)
 	}
 }
 
@@ -69,9 +66,7 @@ func TestRunToOfNoChat(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	c := clientAt(t, socket)
 	_, err := c.RunTo(t.Context(), "0123456789abcdef", chat.RunSpec{Command: "x"}, nil)
-	if !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a chat that is not there: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrNotFound), "a chat that is not there: %v", err)
 }
 
 // TestFramesSlowReader: a reader that takes nothing holds up a run for a bounded time, and dropped
@@ -81,10 +76,7 @@ func TestFramesSlowReader(t *testing.T) {
 	slowReader = 50 * time.Millisecond
 	socket, mem := start(t, ServerOptions{})
 	c := clientAt(t, socket)
-	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	const pieces = 1000
 	printed, gone := make(chan bool, 1), make(chan bool, 1)
 	mem.OnRunTo = func(_ context.Context, _ chat.RunSpec, out chat.Output) (chat.RunResult, error) {
@@ -99,9 +91,7 @@ func TestFramesSlowReader(t *testing.T) {
 	got, last := 0, chat.Frame{}
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)
-	if err != nil || res.Header.Get("Content-Type") != client.FrameType {
-		t.Fatalf("%+v, %v", res, err)
-	}
+	must.True(t, err == nil && res.Header.Get("Content-Type") == client.FrameType, "%+v, %v", res, err)
 	for dec := json.NewDecoder(res.Body); ; {
 		var f chat.Frame
 		if err := dec.Decode(&f); err == io.EOF {
@@ -121,9 +111,7 @@ func TestFramesSlowReader(t *testing.T) {
 		return chat.RunResult{}, ctx.Err()
 	}
 	conn = ask(t, socket, made.ID)
-	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(http.ReadResponse(bufio.NewReader(conn), nil)))
 	conn.Close()
 	<-gone
 }
@@ -131,10 +119,7 @@ func TestFramesSlowReader(t *testing.T) {
 // ask sends the request and reads nothing.
 func ask(t *testing.T, socket string, id chat.ID) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("unix", socket))(t)
 	t.Cleanup(func() { conn.Close() })
 	body := `{"command":"x"}`
 	if _, err := fmt.Fprintf(conn, "POST /v1/chats/%s/runs HTTP/1.1\r\nHost: x\r\nAccept: text/html, %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", id, client.FrameType, len(body), body); err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/test/npmtest"
 )
 
@@ -22,25 +24,18 @@ func TestLongGeneratedClient(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	for name, text := range map[string]string{"openapi.json": raw(t, socket, get("/openapi.json")).body, "package.json": `{"type": "module"}`,
 		"client.ts": fromTestdata(t, "client.ts"), "tsconfig.json": fromTestdata(t, "tsconfig.json")} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	inNode(t, dir, "node_modules/.bin/redocly", "lint", "openapi.json")
 	inNode(t, dir, "node_modules/.bin/openapi-typescript", "openapi.json", "-o", "schema.d.ts")
 	inNode(t, dir, "node_modules/.bin/tsc", "-p", ".")
 	out := inNode(t, dir, "node", "out/client.js", apitest.OverTCP(t, socket))
-	if !strings.Contains(out, "create, run, files, reap") {
-		t.Errorf("the client says %s", out)
-	}
+	expect.True(t, strings.Contains(out, "create, run, files, reap"), "the client says %s", out)
 }
 
 func fromTestdata(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "generated", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join("testdata", "generated", name)))(t)
 	return string(b)
 }
 
@@ -50,8 +45,6 @@ func inNode(t *testing.T, dir string, argv ...string) string {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "REDOCLY_TELEMETRY=off")
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v: %s", argv, err, out)
-	}
+	must.True(t, err == nil, "%v: %v: %s", argv, err, out)
 	return string(out)
 }

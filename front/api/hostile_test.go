@@ -3,6 +3,8 @@ package api
 import (
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 const (
@@ -180,12 +182,9 @@ func TestHostileRequests(t *testing.T) {
 	for _, tt := range hostileRequests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := raw(t, socket, tt.request)
-			if g.status != tt.status || g.problem.Kind != tt.kind {
-				t.Errorf("got %d %s, want %d %s: %.300s", g.status, g.problem.Kind, tt.status, tt.kind, g.body)
-			}
-			if len(g.body) > 4096 {
-				t.Errorf("the answer has %d bytes", len(g.body))
-			}
+			expect.True(t, g.status == tt.status && g.problem.Kind == tt.kind,
+				"got %d %s, want %d %s: %.300s", g.status, g.problem.Kind, tt.status, tt.kind, g.body)
+			expect.True(t, len(g.body) <= 4096, "the answer has %d bytes", len(g.body))
 		})
 	}
 }

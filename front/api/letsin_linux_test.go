@@ -4,6 +4,8 @@ import (
 	"errors"
 	"syscall"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // The socket's mode and access list let only the two groups connect.
@@ -13,9 +15,8 @@ func TestListenLetsGroupsIn(t *testing.T) {
 	opt.Bridges = []uint32{bridgeGID, operatorGID} // start passes these to Listen
 	socket, _ := start(t, opt)
 	for _, cred := range []*syscall.Credential{bridgeCred, bridge2Cred, operatorCred, bothCred} {
-		if a := as(t, socket, cred, get("/healthz"))[0]; a.Status != 200 {
-			t.Errorf("uid %d: %d %s", cred.Uid, a.Status, a.Body)
-		}
+		a := as(t, socket, cred, get("/healthz"))[0]
+		expect.True(t, a.Status == 200, "uid %d: %d %s", cred.Uid, a.Status, a.Body)
 	}
 	if a := tryConnect(t, socket, strangerCred); a == nil || !errors.Is(a, errConnect) {
 		t.Errorf("a stranger connects: %v", a)

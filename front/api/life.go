@@ -2,12 +2,12 @@ package api
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
+	"github.com/chatd/chatd/internal/verbs"
 )
 
 type listInput struct {
@@ -19,21 +19,11 @@ type listInput struct {
 	Cursor     string `query:"cursor" maxLength:"1024" doc:"What next said on the page before."`
 }
 
-type createOutput struct {
-	Status int
-	Body   chat.Chat
-}
-
-func (s *Server) create(ctx context.Context, in *struct{ Body chat.Spec }) (*createOutput, error) {
+func (s *Server) create(
+	ctx context.Context, in *struct{ Body chat.Spec },
+) (*withStatus[chat.Chat], error) {
 	c, created, err := s.opt.Chats.Create(ctx, in.Body)
-	if err != nil {
-		return nil, err
-	}
-	out := &createOutput{Status: http.StatusOK, Body: c}
-	if created {
-		out.Status = http.StatusCreated
-	}
-	return out, nil
+	return &withStatus[chat.Chat]{madeStatus(created), c}, err
 }
 
 func (s *Server) list(ctx context.Context, in *listInput) (*bodyOf[chat.Page], error) {
@@ -50,7 +40,7 @@ func (s *Server) list(ctx context.Context, in *listInput) (*bodyOf[chat.Page], e
 	return &bodyOf[chat.Page]{page}, err
 }
 
-// servePatch registers a route of its own because null in the body differs from a missing field.
+// servePatch describes the body, in which null differs from a missing field.
 func servePatch(s *Server, a huma.API, op huma.Operation) {
 	text, no := &huma.Schema{Type: "string"}, &huma.Schema{Type: "null"}
 	orNull := func(of *huma.Schema) *huma.Schema {
@@ -72,15 +62,8 @@ func servePatch(s *Server, a huma.API, op huma.Operation) {
 				Description: "Set a memory_max below what it holds: cgroup v2 ends processes."},
 			"egress_add": list, "egress_remove": list,
 		}}}
-	op.Parameters = []*huma.Param{chatParam}
 	op.RequestBody = &huma.RequestBody{Required: true,
 		Content: map[string]*huma.MediaType{client.PatchType: body, client.JSONType: body}}
-	op.Responses = problemResponse()
-	op.Responses["200"] = &huma.Response{Description: "The chat as it is now.",
-		Content: jsonContent(a, chat.Chat{})}
-	s.serveBeside(a, op, s.patch)
-}
-
-func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
-	answerBody(s, w, r, http.StatusOK, s.opt.Chats.Patch)
+	row, _ := verbs.Find("patch")
+	serveShape[rawBody](s, a, op, row)
 }

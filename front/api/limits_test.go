@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // eventually waits for cond without a bound that a slow machine could miss.
@@ -40,10 +42,7 @@ func countFDs(t *testing.T) int {
 
 func dial(t *testing.T, socket string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("unix", socket))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(generous))
 	return c
@@ -71,12 +70,9 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 				t.Fatal(err) // a late head is cut off before it is sent
 			}
 			answer, err := io.ReadAll(c) // returns when the server closes
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatalf("the connection stays open: %v", err)
-			}
-			if body && !bytes.Contains(answer, []byte(`"status":408`)) {
-				t.Errorf("want a 408 problem, got %q", answer)
-			}
+			must.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "the connection stays open: %v", err)
+			expect.True(t, !body || bytes.Contains(answer, []byte(`"status":408`)),
+				"want a 408 problem, got %q", answer)
 		})
 	}
 }
@@ -99,14 +95,9 @@ func TestLongWorkOutlivesTheBodyTimeout(t *testing.T) {
 	}
 	mem.OnWake = long
 	c := clientAt(t, socket)
-	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	res, err := c.Run(t.Context(), made.ID, chat.RunSpec{Command: "sleep"})
-	if err != nil || res.Stdout != "done" {
-		t.Errorf("run, which has a body: got %+v, %v", res, err)
-	}
+	expect.True(t, err == nil && res.Stdout == "done", "run, which has a body: got %+v, %v", res, err)
 	if _, err := c.Wake(t.Context(), made.ID); err != nil {
 		t.Errorf("wake, which has none: %v", err)
 	}
@@ -126,10 +117,7 @@ func TestRunIsCancelledWhenTheClientGoes(t *testing.T) {
 		return chat.RunResult{}, ctx.Err()
 	}
 	c := clientAt(t, socket)
-	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		select {
@@ -143,9 +131,7 @@ func TestRunIsCancelledWhenTheClientGoes(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 	case <-time.After(generous):
 		t.Error("the run never began")
 	}
@@ -164,9 +150,8 @@ func TestCreateWhoseClientLeaves(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-began; cancel() }()
-	if _, _, err := clientAt(t, socket).Create(ctx, chat.Spec{ExternalID: "a"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	_, _, err := clientAt(t, socket).Create(ctx, chat.Spec{ExternalID: "a"})
+	expect.True(t, errors.Is(err, context.Canceled), "got %v", err)
 	eventually(t, "a line in the log", func() bool { return strings.Contains(log.String(), "signal: killed") })
 	if text := log.String(); strings.Contains(text, "internal error") || !strings.Contains(text, "the client went away") {
 		t.Errorf("the log says %s", text)
@@ -182,15 +167,10 @@ func TestTooManyRequestsAreBusy(t *testing.T) {
 		return chat.RunResult{}, nil
 	}
 	c := clientAt(t, socket)
-	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := c.Run(t.Context(), made.ID, chat.RunSpec{Command: "x"}); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, expect.Err(c.Run(t.Context(), made.ID, chat.RunSpec{Command: "x"})))
 	})
 	select {
 	case <-began:
@@ -198,9 +178,8 @@ func TestTooManyRequestsAreBusy(t *testing.T) {
 		t.Fatal("the run never began")
 	}
 	g := raw(t, socket, get("/v1/host"))
-	if g.status != 503 || g.problem.Kind != "busy" || g.header.Get("Retry-After") == "" {
-		t.Errorf("got %d %v %s", g.status, g.header, g.body)
-	}
+	expect.True(t, g.status == 503 && g.problem.Kind == "busy" && g.header.Get("Retry-After") != "",
+		"got %d %v %s", g.status, g.header, g.body)
 	close(finish)
 	wg.Wait()
 	if g := raw(t, socket, get("/v1/host")); g.status != 200 {
@@ -212,9 +191,7 @@ func TestConnectionsOfOneUIDAreBounded(t *testing.T) {
 	socket, _ := start(t, ServerOptions{MaxConns: 2})
 	keep := []net.Conn{dial(t, socket), dial(t, socket)}
 	for _, c := range keep {
-		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, expect.Err(io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n")))
 	}
 	if b, err := io.ReadAll(dial(t, socket)); len(b) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the third stays: %q, %v", b, err)
@@ -256,12 +233,8 @@ func TestNothingLeaksADescriptor(t *testing.T) {
 func halfClosed(t *testing.T, socket string) {
 	t.Helper()
 	c := dial(t, socket).(*net.UnixConn)
-	if _, err := io.WriteString(c, get("/healthz")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(io.WriteString(c, get("/healthz"))))
+	must.Do(t, c.CloseWrite())
 	b, err := io.ReadAll(c)
 	if err != nil || len(b) > 0 && !bytes.HasSuffix(b, []byte("}\n")) {
 		t.Errorf("got %q, %v", b, err)
@@ -283,13 +256,10 @@ func TestPanicAndInternalError(t *testing.T) {
 		if g.status != http.StatusInternalServerError || g.problem.Kind != "internal" || g.problem.Ref == "" {
 			t.Errorf("%s: got %d %s", ext, g.status, g.body)
 		}
-		if !strings.Contains(log.String(), g.problem.Ref) {
-			t.Errorf("%s: ref %s is not in the log", ext, g.problem.Ref)
-		}
+		expect.True(t, strings.Contains(log.String(), g.problem.Ref),
+			"%s: ref %s is not in the log", ext, g.problem.Ref)
 	}
-	if raw(t, socket, get("/healthz")).status != 200 {
-		t.Error("not served after a panic")
-	}
+	expect.True(t, raw(t, socket, get("/healthz")).status == 200, "not served after a panic")
 }
 
 // syncBuffer is a bytes.Buffer for several goroutines.

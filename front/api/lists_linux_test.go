@@ -11,6 +11,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // longLists are chats whose list is longer than what a socket takes.
@@ -34,27 +36,18 @@ func TestAttackUnreadLists(t *testing.T) {
 	opt := peerServerOpt
 	opt.WriteTimeout = generous
 	socket := startOn(t, opt, long)
-	if err := os.Chmod(socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(socket, 0o666))
 	for range 500 {
-		c, err := net.Dial("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("unix", socket))(t)
 		defer c.Close()
-		if _, err := c.Write([]byte(get("/v1/chats"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, expect.Err(c.Write([]byte(get("/v1/chats")))))
 	}
 	for range 3 {
 		for _, who := range []*syscall.Credential{bridgeCred, bridge2Cred} {
-			if a := as(t, socket, who, get("/v1/chats"))[0]; a.Status != 200 {
-				t.Errorf("uid %d: %d %.200s", who.Uid, a.Status, a.Body)
-			}
+			a := as(t, socket, who, get("/v1/chats"))[0]
+			expect.True(t, a.Status == 200, "uid %d: %d %.200s", who.Uid, a.Status, a.Body)
 		}
 	}
-	if n := long.begun.Load(); n != maxListsEach {
-		t.Errorf("%d lists of one caller exist, want %d", n, maxListsEach)
-	}
+	n := long.begun.Load()
+	expect.True(t, n == maxListsEach, "%d lists of one caller exist, want %d", n, maxListsEach)
 }

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
@@ -32,26 +29,12 @@ func (in *logInput) since() int64 {
 	return -1
 }
 
-// serveLog describes an answer that may not end.
-func serveLog(s *Server, a huma.API, op huma.Operation) {
-	content := jsonContent(a, chat.Log{})
-	maps.Copy(content, textContent(client.EventType))
-	op.Responses = problemResponse()
-	op.Responses["200"] = &huma.Response{Description: "A piece, or a stream of them.", Content: content}
-	serveStream((*Server).getLog)(s, a, op)
-}
-
 func (s *Server) getLog(w http.ResponseWriter, r *http.Request, in *logInput) {
-	id, err := in.id()
-	if err != nil {
-		s.refuse(w, s.problem(r.Context(), err))
-		return
-	}
 	if in.Follow {
-		s.followLog(w, r, id, in.since())
+		s.followLog(w, r, in.ID, in.since())
 		return
 	}
-	l, err := s.opt.Chats.Log(r.Context(), id, in.since())
+	l, err := s.opt.Chats.Log(r.Context(), in.ID, in.since())
 	s.answerJSON(w, r, http.StatusOK, l, err)
 }
 
@@ -64,7 +47,7 @@ func (s *Server) followLog(w http.ResponseWriter, r *http.Request, id chat.ID, s
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
-	e := events{pieces: pieces{w: w, timeout: s.opt.WriteTimeout, kind: client.EventType}}
+	e := events{s.pieces(w, client.EventType)}
 	err = s.opt.Chats.FollowLog(r.Context(), id, since, func(l chat.Log) error {
 		if len(l.Bytes()) == 0 && e.begun {
 			return e.send([]byte(": nothing new\n\n"))
@@ -80,10 +63,7 @@ func (s *Server) followLog(w http.ResponseWriter, r *http.Request, id chat.ID, s
 }
 
 // events writes server-sent events.
-type events struct {
-	pieces
-	failed error
-}
+type events struct{ pieces }
 
 // event sends one event; an id below 0 is left out. Encoded JSON has no line ends.
 func (e *events) event(name string, id int64, v any) error {
@@ -100,11 +80,4 @@ func (e *events) event(name string, id int64, v any) error {
 	}
 	fmt.Fprintf(&b, "data: %s\n\n", data)
 	return e.send(b.Bytes())
-}
-
-func (e *events) send(text []byte) error {
-	if err := e.pieces.send(text); err != nil {
-		e.failed = fmt.Errorf("cannot send an event: %w", err)
-	}
-	return e.failed
 }

@@ -8,31 +8,27 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestLog(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	c, ctx := clientAt(t, socket), t.Context()
-	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(ctx, chat.Spec{ExternalID: "a"}))(t)
 	wait := chat.Input{Text: "false", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
 	if got, err := c.InputWait(ctx, made.ID, wait); err != nil || got.Text != "false\n" || got.Exit == nil || *got.Exit != 1 || got.Until != chat.UntilPrompt {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := c.InputWait(ctx, made.ID, chat.Input{Text: "x"}); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("without a wait: %v", err)
-	}
+	expect.Is(t, expect.Err(c.InputWait(ctx, made.ID, chat.Input{Text: "x"})), chat.ErrInvalid,
+		"without a wait")
 	if s, err := c.ScreenWith(ctx, made.ID, chat.ScreenSpec{Styles: true}); err != nil || !strings.HasPrefix(s.Text, "\x1b[32m") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if l, err := c.Log(ctx, made.ID, 2); err != nil || l.Text != "lse\n" || l.From != 2 || l.Cursor != 6 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if _, err := c.Log(ctx, made.ID, 7); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("behind the end: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Log(ctx, made.ID, 7)), chat.ErrInvalid, "behind the end")
 	for query, want := range map[string]string{
 		"?since=-1": "expected number", "?since=x": "invalid integer", "?follow=yes": "invalid boolean", "?cursor=1": "unknown query parameter",
 		"?since=": "want a value", "?follow=": "want a value",
@@ -50,13 +46,9 @@ func TestFollowLog(t *testing.T) {
 	socket, mem := start(t, ServerOptions{MaxStreams: 1})
 	c, ctx := clientAt(t, socket), t.Context()
 	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	typeIn := func(text string) {
-		if err := c.Input(ctx, made.ID, chat.Input{Text: text}); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, c.Input(ctx, made.ID, chat.Input{Text: text}))
 	}
 	typeIn("one")
 	var got strings.Builder
@@ -64,22 +56,17 @@ func TestFollowLog(t *testing.T) {
 		got.WriteString(l.Text)
 		switch got.String() {
 		case "ne":
-			if err := c.FollowLog(ctx, made.ID, 0, nil); !errors.Is(err, chat.ErrBusy) {
-				t.Errorf("a stream too many: %v", err)
-			}
+			err := c.FollowLog(ctx, made.ID, 0, nil)
+			expect.True(t, errors.Is(err, chat.ErrBusy), "a stream too many: %v", err)
 			typeIn("two")
 		case "netwo":
 			return mem.Reap(chat.WithCaller(ctx, chat.Caller{Role: chat.RoleOperator}), made.ID)
 		}
 		return nil
 	})
-	if !errors.Is(err, chat.ErrNotFound) || got.String() != "netwo" {
-		t.Errorf("%q, then %v", got.String(), err)
-	}
-	made, _, err = c.Create(ctx, chat.Spec{ExternalID: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrNotFound) && got.String() == "netwo",
+		"%q, then %v", got.String(), err)
+	made = must.First(c.Create(ctx, chat.Spec{ExternalID: "b"}))(t)
 	for deadline := time.Now().Add(generous); ; time.Sleep(10 * time.Millisecond) { // the place of the first is free again
 		gone, cancel := context.WithCancel(ctx)
 		err := c.FollowLog(gone, made.ID, 0, func(chat.Log) error { cancel(); return nil })
@@ -87,12 +74,10 @@ func TestFollowLog(t *testing.T) {
 		if errors.Is(err, context.Canceled) {
 			break // a reader that goes away
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the stream of a chat that is gone is never free again: %v", err)
-		}
+		must.True(t, !time.Now().After(deadline),
+			"the stream of a chat that is gone is never free again: %v", err)
 	}
 	last := raw(t, socket, "GET /v1/chats/"+string(made.ID)+"/log HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 5\r\nConnection: close\r\n\r\n")
-	if last.status != 400 || !strings.Contains(last.body, "cursor 5") {
-		t.Errorf("Last-Event-ID: %+v", last)
-	}
+	expect.True(t, last.status == 400 && strings.Contains(last.body, "cursor 5"),
+		"Last-Event-ID: %+v", last)
 }

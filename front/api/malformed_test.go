@@ -19,6 +19,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // page is what net/http writes by itself where it cannot read a request.
@@ -44,9 +46,7 @@ func serveForged(t *testing.T) (socket string, c *client.Client, id chat.ID) {
 	socket, _, c, id = withChat(t, ServerOptions{})
 	for i, b := range forged() {
 		a := filewire.WriteFile{Path: fmt.Sprint("f", i), Stream: true}
-		if _, err := c.WriteFile(t.Context(), id, a, bytes.NewReader(b)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, expect.Err(c.WriteFile(t.Context(), id, a, bytes.NewReader(b))))
 	}
 	return socket, c, id
 }
@@ -96,9 +96,7 @@ func TestAttackForgedPieces(t *testing.T) {
 // Requests that wait behind a file get their own answers, and none that the file contains.
 func TestAttackForgedPipelined(t *testing.T) {
 	socket, c, id := serveForged(t)
-	if err := c.Input(t.Context(), id, chat.Input{Text: "what B says"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Input(t.Context(), id, chat.Input{Text: "what B says"}))
 	all := forged()
 	conn, in := pipeline(t, socket)
 	go func() {
@@ -129,24 +127,17 @@ func TestAttackForgedPipelined(t *testing.T) {
 func pipeline(t *testing.T, socket string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c := dial(t, socket)
-	if err := c.SetDeadline(time.Now().Add(generous)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.SetDeadline(time.Now().Add(generous)))
 	return c, bufio.NewReader(c)
 }
 
 // one reads one answer of several.
 func one(t *testing.T, in *bufio.Reader) (status int, kind, body string) {
 	t.Helper()
-	res, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.ReadResponse(in, nil))(t)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatalf("%v after %d bytes", err, len(b))
-	}
+	must.True(t, err == nil, "%v after %d bytes", err, len(b))
 	return res.StatusCode, res.Header.Get("Content-Type"), string(b)
 }
 
@@ -165,9 +156,8 @@ func TestMalformedRequestsAreProblems(t *testing.T) {
 			conn, in := pipeline(t, socket)
 			_, _ = io.WriteString(conn, strings.Repeat(get("/healthz"), before)+text)
 			for range before {
-				if status, _, got := one(t, in); status != 200 {
-					t.Errorf("healthz: %d %s", status, got)
-				}
+				status, _, got := one(t, in)
+				expect.True(t, status == 200, "healthz: %d %s", status, got)
 			}
 			status, kind, got := one(t, in)
 			var p client.Problem
@@ -200,9 +190,7 @@ func forgedDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i, b := range forged() {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), b, 0o600))
 	}
 	return dir
 }
@@ -228,13 +216,9 @@ print("whole")
 func TestAttackForgedPython(t *testing.T) {
 	python := needProgram(t, "python3")
 	socket, c, id := serveForged(t)
-	if err := c.Input(t.Context(), id, chat.Input{Text: "what B says"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Input(t.Context(), id, chat.Input{Text: "what B says"}))
 	out, err := exec.Command(python, "-c", keepAlive, socket, string(id), forgedDir(t), fmt.Sprint(len(page))).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "whole") {
-		t.Errorf("%v: %s", err, out)
-	}
+	expect.True(t, err == nil && strings.Contains(string(out), "whole"), "%v: %s", err, out)
 }
 
 func TestAttackForgedCurl(t *testing.T) {

@@ -23,7 +23,6 @@ func serveMCP(s *Server, a huma.API, op huma.Operation) {
 	message := map[string]*huma.MediaType{client.JSONType: {Schema: &huma.Schema{Type: "object"}}}
 	op.RequestBody = &huma.RequestBody{Required: true, Description: "A message of JSON-RPC.",
 		Content: message}
-	op.Responses = problemResponse()
 	answer := maps.Clone(message)
 	maps.Copy(answer, textContent(client.EventType))
 	op.Responses["200"] = &huma.Response{Description: "The answer, or where progress was asked for a stream of events with the answer last.", Content: answer}
@@ -85,10 +84,7 @@ func (s *Server) mcpChat(r *http.Request) (chat.ID, error) {
 	if s.opt.MCP == nil {
 		return "", fmt.Errorf("MCP is not enabled: this daemon was built without it: %w", chat.ErrUnsupported)
 	}
-	id, err := chat.ParseID(r.PathValue("id"))
-	if err != nil {
-		return "", err
-	}
-	_, err = s.opt.Chats.Get(r.Context(), id)
+	id := chat.ID(r.PathValue("id"))
+	_, err := s.opt.Chats.Get(r.Context(), id)
 	return id, err
 }

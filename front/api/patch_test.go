@@ -8,6 +8,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/test/expect"
 )
 
 func TestLabels(t *testing.T) {
@@ -46,7 +47,6 @@ func TestHostilePatches(t *testing.T) {
 	}
 	var c chat.Chat
 	g := raw(t, socket, patchOf(client.PatchType, string(id), `{"labels":{"k":"v"}}`))
-	if err := json.Unmarshal([]byte(g.body), &c); err != nil || c.ID != id || c.Labels["k"] != "v" {
-		t.Errorf("the answer: %v %s", err, g.body)
-	}
+	err := json.Unmarshal([]byte(g.body), &c)
+	expect.True(t, err == nil && c.ID == id && c.Labels["k"] == "v", "the answer: %v %s", err, g.body)
 }

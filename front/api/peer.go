@@ -6,9 +6,10 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync"
+	"strconv"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/internal/quota"
 )
 
 // peer is the credentials of the connecting process, at connect(2).
@@ -22,19 +23,16 @@ type conn struct {
 	net.Conn
 	peer  peer
 	leave func()
-	once  sync.Once
 
-	mu   sync.Mutex
-	name string
-
-	// answering is true from the start of a handler until net/http has sent all of its
-	// answer. net/http uses both from the one goroutine that serves the connection.
+	// net/http uses these from the one goroutine that serves the connection. answering is true from the
+	// start of a handler until net/http has sent all of its answer.
+	name               string
 	answering, refused bool
 }
 
 // Close also gives the peer's place back.
 func (c *conn) Close() error {
-	c.once.Do(c.leave)
+	c.leave()
 	return c.Conn.Close()
 }
 
@@ -42,8 +40,7 @@ func (c *conn) Close() error {
 type guard struct {
 	net.Listener
 	opt  ServerOptions
-	mu   sync.Mutex
-	open map[uint32]int
+	open *quota.Counter // by uid
 }
 
 // Accept returns the next connection that guard allows, and closes the others.
@@ -54,31 +51,15 @@ func (g *guard) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		p, err := peerOf(c)
-		if err == nil && g.enter(p.uid) {
-			return &conn{Conn: c, peer: p, leave: func() { g.leave(p.uid) }}, nil
+		if err == nil {
+			if leave, ok := g.open.Take(strconv.Itoa(int(p.uid))); ok {
+				return &conn{Conn: c, peer: p, leave: leave}, nil
+			}
 		}
 		g.opt.Log.Warn("connection closed", "uid", p.uid, "err", err, "limit", g.opt.MaxConns)
 		if err := c.Close(); err != nil {
 			g.opt.Log.Warn("cannot close a connection", "err", err)
 		}
-	}
-}
-
-func (g *guard) enter(uid uint32) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open[uid] >= g.opt.MaxConns {
-		return false
-	}
-	g.open[uid]++
-	return true
-}
-
-func (g *guard) leave(uid uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open[uid]--; g.open[uid] == 0 {
-		delete(g.open, uid)
 	}
 }
 
@@ -118,8 +99,6 @@ func (s *Server) roleOf(p peer) chat.Role {
 
 // nameBy looks the peer's name up once for a connection; a failure is not kept.
 func (c *conn) nameBy(nameOf func(uint32) (string, error)) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.name != "" {
 		return c.name, nil
 	}

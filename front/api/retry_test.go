@@ -9,6 +9,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // spentChats refuses a create because a share is used up.
@@ -31,9 +32,8 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		socket := startOn(t, ServerOptions{}, spentChats{apitest.New(), err})
 		g := raw(t, socket, post("/v1/chats", `{"external_id":"a"}`))
-		if g.status != 503 || g.problem.Kind != "busy" || g.header.Get("Retry-After") != retry {
-			t.Errorf("%v: got %d %v %s, want Retry-After %q", err, g.status, g.header, g.body, retry)
-		}
+		expect.True(t, g.status == 503 && g.problem.Kind == "busy" && g.header.Get("Retry-After") == retry,
+			"%v: got %d %v %s, want Retry-After %q", err, g.status, g.header, g.body, retry)
 		if want := retry != "1"; strings.HasPrefix(g.problem.Share, "owner_shares.") != want {
 			t.Errorf("%v: share %q", err, g.problem.Share)
 		}

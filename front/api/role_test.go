@@ -17,6 +17,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // peerEnv makes the test binary a peer: it sends what it reads, one request in
@@ -89,9 +91,7 @@ func as(t *testing.T, socket string, cred *syscall.Credential, requests ...strin
 	t.Helper()
 	var in strings.Builder
 	for _, r := range requests {
-		if err := json.NewEncoder(&in).Encode(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.NewEncoder(&in).Encode(r))
 	}
 	// The test binary lies in a directory that other users cannot enter; its own
 	// link in /proc leads past that.
@@ -102,9 +102,7 @@ func as(t *testing.T, socket string, cred *syscall.Credential, requests ...strin
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("peer: %v: %s", err, out)
-	}
+	must.True(t, err == nil, "peer: %v: %s", err, out)
 	var answers []peerAnswer
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var a peerAnswer
@@ -115,9 +113,7 @@ func as(t *testing.T, socket string, cred *syscall.Credential, requests ...strin
 		}
 		answers = append(answers, a)
 	}
-	if len(answers) != len(requests) {
-		t.Fatalf("%d answers to %d requests", len(answers), len(requests))
-	}
+	must.True(t, len(answers) == len(requests), "%d answers to %d requests", len(answers), len(requests))
 	return answers
 }
 
@@ -136,9 +132,7 @@ func startForPeers(t *testing.T) (socket string) {
 	t.Helper()
 	needRoot(t)
 	socket, _ = start(t, peerServerOpt)
-	if err := os.Chmod(socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(socket, 0o666))
 	return socket
 }
 
@@ -177,13 +171,10 @@ func TestEachRouteForEachRole(t *testing.T) {
 		}
 		requests = append(requests, text)
 	}
-	if len(verbs.Table) != len(want) {
-		t.Errorf("%d verbs.Table, and %d here", len(verbs.Table), len(want))
-	}
+	expect.True(t, len(verbs.Table) == len(want),
+		"%d verbs.Table, and %d here", len(verbs.Table), len(want))
 	for name := range written {
-		if want[name] == "" {
-			t.Errorf("no row has the name %s of a handler", name)
-		}
+		expect.True(t, want[name] != "", "no row has the name %s of a handler", name)
 	}
 	for role, cred := range map[string]*syscall.Credential{"bridge": bridgeCred, "operator": operatorCred, "both": bothCred, "stranger": strangerCred} {
 		for i, a := range as(t, socket, cred, requests...) {
@@ -198,9 +189,7 @@ func TestEachRouteForEachRole(t *testing.T) {
 func TestStrangersLearnNothing(t *testing.T) {
 	socket := startForPeers(t)
 	for i, a := range as(t, socket, strangerCred, get("/no/such"), "PUT /v1/chats HTTP/1.1\r\nHost: x\r\n\r\n", post("/v1/chats", "{"), get("/v1/chats/%00")) {
-		if a.Status != 403 || a.Problem.Kind != "denied" {
-			t.Errorf("%d: got %d %s", i, a.Status, a.Body)
-		}
+		expect.True(t, a.Status == 403 && a.Problem.Kind == "denied", "%d: got %d %s", i, a.Status, a.Body)
 	}
 }
 
@@ -209,15 +198,13 @@ func TestOwnersAreKeptApart(t *testing.T) {
 	create := post("/v1/chats", `{"external_id":"a"}`)
 	id := func(a peerAnswer) chat.ID {
 		var c chat.Chat
-		if err := json.Unmarshal([]byte(a.Body), &c); err != nil || c.ID == "" {
-			t.Fatalf("%v: %s", err, a.Body)
-		}
+		err := json.Unmarshal([]byte(a.Body), &c)
+		must.True(t, err == nil && c.ID != "", "%v: %s", err, a.Body)
 		return c.ID
 	}
 	first := as(t, socket, bridgeCred, create, post("/v1/chats", `{"external_id":"a","owner":"user64002"}`), post("/v1/chats", `{"external_id":"a","owner":"user64001"}`))
-	if first[0].Status != 201 || first[1].Status != 403 || first[2].Status != 200 {
-		t.Errorf("bridge: %+v", first)
-	}
+	expect.True(t, first[0].Status == 201 && first[1].Status == 403 && first[2].Status == 200,
+		"bridge: %+v", first)
 	second := as(t, socket, bridge2Cred, create, get("/v1/chats/"+string(id(first[0]))), "DELETE /v1/chats/"+string(id(first[0]))+" HTTP/1.1\r\nHost: x\r\n\r\n")
 	if second[0].Status != 201 || id(second[0]) == id(first[0]) || second[1].Status != 404 || second[2].Status != 404 {
 		t.Errorf("other bridge: %+v", second)
@@ -236,9 +223,7 @@ func TestFilesOfOthers(t *testing.T) {
 	for _, cred := range []*syscall.Credential{bridgeCred, bridge2Cred} {
 		a := as(t, socket, cred, post("/v1/chats", `{"external_id":"a"}`))[0]
 		var c chat.Chat
-		if err := json.Unmarshal([]byte(a.Body), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.Body), &c))
 		made[cred] = string(c.ID)
 	}
 	requests := func(id, to string) []string {
@@ -252,19 +237,14 @@ func TestFilesOfOthers(t *testing.T) {
 	}
 	own, other := made[bridgeCred], made[bridge2Cred]
 	for i, a := range as(t, socket, bridgeCred, requests(own, own)...) {
-		if a.Status != 200 && a.Status != 201 {
-			t.Errorf("its own, %d: %d %s", i, a.Status, a.Body)
-		}
+		expect.True(t, a.Status == 200 || a.Status == 201, "its own, %d: %d %s", i, a.Status, a.Body)
 	}
 	for i, a := range as(t, socket, bridgeCred, append(requests(other, own), requests(own, other)[8])...) {
-		if a.Status != 404 || a.Problem.Kind != "not_found" {
-			t.Errorf("another's, %d: %d %s", i, a.Status, a.Body)
-		}
+		expect.True(t, a.Status == 404 && a.Problem.Kind == "not_found",
+			"another's, %d: %d %s", i, a.Status, a.Body)
 	}
 	for i, a := range as(t, socket, operatorCred, append(requests(other, own)[:3], requests(other, own)[4:]...)...) {
-		if a.Status != 200 && a.Status != 201 {
-			t.Errorf("operator, %d: %d %s", i, a.Status, a.Body)
-		}
+		expect.True(t, a.Status == 200 || a.Status == 201, "operator, %d: %d %s", i, a.Status, a.Body)
 	}
 }
 
@@ -276,14 +256,11 @@ func TestArchivesOfOthers(t *testing.T) {
 	for _, cred := range []*syscall.Credential{bridgeCred, bridge2Cred} {
 		var c chat.Chat
 		made := as(t, socket, cred, post("/v1/chats", `{"external_id":"a"}`))[0]
-		if err := json.Unmarshal([]byte(made.Body), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(made.Body), &c))
 		var a chat.Archive
 		got := as(t, socket, cred, post("/v1/chats/"+string(c.ID)+"/archive", `{"keep":true}`))[0]
-		if err := json.Unmarshal([]byte(got.Body), &a); err != nil || a.Name == "" {
-			t.Fatalf("%d %s %v", got.Status, got.Body, err)
-		}
+		err := json.Unmarshal([]byte(got.Body), &a)
+		must.True(t, err == nil && a.Name != "", "%d %s %v", got.Status, got.Body, err)
 		names = append(names, string(a.Name))
 	}
 	requests := func(name string) []string {
@@ -296,9 +273,8 @@ func TestArchivesOfOthers(t *testing.T) {
 		}
 	}
 	for i, a := range as(t, socket, bridgeCred, requests(names[1])...) {
-		if a.Status != 404 || a.Problem.Kind != "not_found" {
-			t.Errorf("another's, %d: %d %s", i, a.Status, a.Body)
-		}
+		expect.True(t, a.Status == 404 && a.Problem.Kind == "not_found",
+			"another's, %d: %d %s", i, a.Status, a.Body)
 	}
 	list := as(t, socket, bridgeCred, get("/v1/archives"), get("/v1/archives?owner=user64002"))
 	if n := strings.Count(list[0].Body, `"name"`); n != 1 ||
@@ -318,7 +294,6 @@ func TestInternalErrorsAreForOperators(t *testing.T) {
 	opt.NameOf = func(uid uint32) (string, error) { return "", fmt.Errorf("cannot open /secret") }
 	socket, _ := start(t, opt)
 	a := as(t, socket, bridgeCred, get("/v1/chats"))[0]
-	if a.Status != 500 || strings.Contains(a.Body, "secret") || a.Problem.Ref == "" {
-		t.Errorf("bridge: %d %s", a.Status, a.Body)
-	}
+	expect.True(t, a.Status == 500 && !strings.Contains(a.Body, "secret") && a.Problem.Ref != "",
+		"bridge: %d %s", a.Status, a.Body)
 }

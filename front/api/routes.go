@@ -20,14 +20,16 @@ var written = map[string]register{
 	"create": serve((*Server).create), "list": serve((*Server).list), "patch": servePatch,
 	"reap":          serve((*Server).reap),
 	"list_archives": serve((*Server).listArchives),
-	"run":           serveRun, "run_output": serveReadRun, "run_stdin": serveStdin,
+	"run":           serveStream((*Server).run), "run_output": serveStream((*Server).readRun),
+	"run_stdin":  serveStream((*Server).writeStdin),
 	"run_signal": serve((*Server).signalRun),
-	"send":       serve((*Server).input), "screen": serve((*Server).screen), "log": serveLog,
-	"attach":    serveAttach,
+	"send":       serve((*Server).input), "screen": serve((*Server).screen), "log": serveStream((*Server).getLog),
+	"attach":    serveStream((*Server).attach),
 	"read_file": serve((*Server).readFile), "list_dir": serve((*Server).listDir),
 	"write_file": serve((*Server).writeFile), "append_file": serve((*Server).appendFile),
 	"edit_file":   serve((*Server).editFile),
-	"get_content": serveGetContent, "put_content": servePutContent, "mcp": serveMCP,
+	"get_content": serveStream((*Server).getContent), "put_content": serveStream((*Server).putContent),
+	"mcp":  serveMCP,
 	"host": serve((*Server).host), "health": serve((*Server).health), "openapi": serveOpenAPI,
 }
 
@@ -81,6 +83,10 @@ func (s *Server) register(a huma.API, row verbs.Row) {
 		// readBody has already read and bounded the body; huma's own deadline would stay set
 		// and cancel a long run.
 		MaxBodyBytes: -1, BodyReadTimeout: -1,
+		Responses: problemResponse(),
+	}
+	if row.Body == verbs.Bytes {
+		op.RequestBody = &huma.RequestBody{Required: row.Method == "PUT", Content: rawContent}
 	}
 	if w := written[row.Name]; w != nil {
 		w(s, a, op)

@@ -17,14 +17,13 @@ import (
 // serveRow serves a verb as its row says, and describes body and answer by their types.
 func (s *Server) serveRow(a huma.API, op huma.Operation, row verbs.Row) {
 	shape := strings.Join(pathParam.FindAllString(row.Path, -1), "")
-	op.Responses = map[string]*huma.Response{}
 	args, answer := row.Types()
 	if args != nil {
-		op.RequestBody = &huma.RequestBody{Required: true, Content: typeContent(a, args)}
+		op.RequestBody = &huma.RequestBody{Required: true, Content: jsonContent(a, args)}
 		shape += " body"
 	}
 	if answer != nil {
-		op.Responses[strconv.Itoa(row.Status)] = &huma.Response{Content: typeContent(a, answer)}
+		op.Responses[strconv.Itoa(row.Status)] = &huma.Response{Content: jsonContent(a, answer)}
 	}
 	shapes[shape](s, a, op, row)
 	if answer == nil {
@@ -46,9 +45,9 @@ var shapes = map[string]func(*Server, huma.API, huma.Operation, verbs.Row){
 
 // Huma does not look into embedded structs that are not exported.
 type (
-	// InChat is the chat in a path.
+	// InChat is the chat in a path, which checkRequest has looked at.
 	InChat struct {
-		ID string `path:"id" doc:"The chat: 16 lower-case hex digits."`
+		ID chat.ID `path:"id" doc:"The chat: 16 lower-case hex digits."`
 	}
 	// InRun is a run in a path.
 	InRun struct {
@@ -74,8 +73,9 @@ type input interface{ target() target }
 
 // target is what a request addresses: a chat and the name of an object; and its body.
 type target struct {
-	chat, name string
-	body       json.RawMessage
+	chat chat.ID
+	name string
+	body json.RawMessage
 }
 
 func (noInput) target() target       { return target{} }
@@ -85,36 +85,19 @@ func (in InRun) target() target      { return target{chat: in.ID, name: in.Run} 
 func (in inSchedule) target() target { return target{chat: in.ID, name: in.Schedule} }
 func (in inArchive) target() target  { return target{name: in.Name} }
 
-func (in InChat) id() (chat.ID, error) { return chat.ParseID(in.ID) }
-
 // rowOutput is the answer of a row.
 type rowOutput struct{ Body any }
 
 // serveShape registers a row whose requests are of one shape.
 func serveShape[I input](s *Server, a huma.API, op huma.Operation, row verbs.Row) {
-	hasChat := strings.Contains(row.Path, "{id}")
-	huma.Register(a, op, func(ctx context.Context, in *I) (out *rowOutput, err error) {
-		t, id := (*in).target(), chat.ID("")
-		if hasChat {
-			id, err = chat.ParseID(t.chat)
+	serve(func(s *Server, ctx context.Context, in *I) (*rowOutput, error) {
+		t := (*in).target()
+		v, err := row.AtFront(ctx, s.opt.Chats, t.chat, t.decode)
+		if _, none := v.(verbs.None); err != nil || none {
+			return nil, err
 		}
-		if err == nil {
-			out, err = s.answerRow(ctx, row, id, t)
-		}
-		if err != nil {
-			return nil, s.problem(ctx, err)
-		}
-		return out, nil
-	})
-}
-
-// answerRow calls the verb. The answer is nil where the row has none.
-func (s *Server) answerRow(ctx context.Context, row verbs.Row, id chat.ID, t target) (*rowOutput, error) {
-	v, err := row.AtFront(ctx, s.opt.Chats, id, t.decode)
-	if _, none := v.(verbs.None); err != nil || none {
-		return nil, err
-	}
-	return &rowOutput{v}, nil
+		return &rowOutput{v}, nil
+	})(s, a, op)
 }
 
 // decode reads the arguments of the verb.
@@ -140,5 +123,9 @@ type (
 		InChat
 		Body T
 	}
-	bodyOf[T any] struct{ Body T }
+	bodyOf[T any]     struct{ Body T }
+	withStatus[T any] struct {
+		Status int
+		Body   T
+	}
 )

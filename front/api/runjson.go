@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -48,34 +49,25 @@ func writeOutput(w io.Writer, v any, stdout, stderr string) error {
 	if !found {
 		return fmt.Errorf("cannot write the answer of a run: it has no streams")
 	}
-	for _, write := range []func() error{
-		func() error { return writeAll(w, before, `"stdout":`) },
-		func() error { return writeText(w, stdout) },
-		func() error { return writeAll(w, nil, `,"stderr":`) },
-		func() error { return writeText(w, stderr) },
-		func() error { return writeAll(w, after, "") },
-	} {
-		if err := write(); err != nil {
+	out := bufio.NewWriterSize(w, textPiece) // keeps the first error until Flush
+	_, _ = out.Write(before)
+	for i, part := range []string{`"stdout":`, `,"stderr":`} {
+		_, _ = out.WriteString(part)
+		if err := writeText(out, []string{stdout, stderr}[i]); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func writeAll(w io.Writer, b []byte, s string) error {
-	_, err := w.Write(append(b[:len(b):len(b)], s...))
-	return err
+	_, _ = out.Write(after)
+	return out.Flush()
 }
 
 // textPiece is how much of a text one write takes, in bytes.
 const textPiece = 32 << 10
 
 // writeText writes a text in JSON in pieces that do not split a character.
-func writeText(w io.Writer, s string) error {
-	if err := writeAll(w, nil, `"`); err != nil {
-		return err
-	}
+func writeText(w *bufio.Writer, s string) error {
 	var b bytes.Buffer
+	_ = w.WriteByte('"')
 	for len(s) > 0 {
 		piece := s[:min(len(s), textPiece)]
 		if len(piece) < len(s) {
@@ -85,10 +77,8 @@ func writeText(w io.Writer, s string) error {
 		if err := huma.DefaultJSONFormat.Marshal(&b, piece); err != nil {
 			return err
 		}
-		if _, err := w.Write(b.Bytes()[1 : b.Len()-2]); err != nil { // without the quotes and the end of the line
-			return err
-		}
+		_, _ = w.Write(b.Bytes()[1 : b.Len()-2]) // without the quotes and the end of the line
 		s = s[len(piece):]
 	}
-	return writeAll(w, nil, `"`)
+	return w.WriteByte('"')
 }

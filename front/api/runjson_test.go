@@ -8,6 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // smallPieces records the size of each write.
@@ -26,15 +28,9 @@ func same[T any](t *testing.T, v T) *smallPieces {
 	t.Helper()
 	var p smallPieces
 	var want bytes.Buffer
-	if err := writeJSON(&p, v); err != nil {
-		t.Fatal(err)
-	}
-	if err := huma.DefaultJSONFormat.Marshal(&want, v); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(p.Bytes(), want.Bytes()) {
-		t.Errorf("%.200q, want %.200q", p.String(), want.String())
-	}
+	must.Do(t, writeJSON(&p, v))
+	must.Do(t, huma.DefaultJSONFormat.Marshal(&want, v))
+	expect.True(t, bytes.Equal(p.Bytes(), want.Bytes()), "%.200q, want %.200q", p.String(), want.String())
 	return &p
 }
 
@@ -43,9 +39,7 @@ func TestRunJSON(t *testing.T) {
 	for _, text := range []string{"", "a", `"stdout":"","stderr":""`, `\`, "\x00\x1b<&>\u2028\"", "\xff\xc3", strings.Repeat("\x01", 3*textPiece), strings.Repeat("€", textPiece), strings.Repeat("x🦀", textPiece), strings.Repeat("\xff", 2*textPiece+1)} {
 		for _, r := range []chat.RunResult{{Stdout: text}, {Stderr: text}, {Stdout: text, Stderr: text, Exit: 7, Signal: `"stdout":"","stderr":""`}} {
 			p := same(t, r)
-			if p.max > 6*textPiece {
-				t.Errorf("%.20q: %d bytes are written at once", text, p.max)
-			}
+			expect.True(t, p.max <= 6*textPiece, "%.20q: %d bytes are written at once", text, p.max)
 			same(t, chat.Run{ID: "run", Command: chat.Quote(text), Result: &r})
 			if kept := r.Stdout + r.Stderr; text != "" && !strings.Contains(kept, text) {
 				t.Errorf("%.20q: the result itself was changed", text)

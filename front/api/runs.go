@@ -1,18 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
-	"reflect"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/verbs"
 )
 
 type (
@@ -31,103 +23,54 @@ type (
 	}
 )
 
-// serveRun describes the answer of a background run beside the usual one.
-func serveRun(s *Server, a huma.API, op huma.Operation) {
-	op.Responses = problemResponse()
-	op.Responses["202"] = &huma.Response{Description: "The run, which goes on in the background.",
-		Content: jsonContent(a, chat.Run{})}
-	serve((*Server).run)(s, a, op)
-}
-
-func (s *Server) run(ctx context.Context, in *chatBody[chat.RunSpec]) (*bodyOf[chat.RunResult], error) {
-	id, err := in.id()
-	if err != nil {
-		return nil, err
-	}
-	r, err := s.opt.Chats.Run(ctx, id, in.Body)
-	return &bodyOf[chat.RunResult]{r}, err
-}
-
-// streamed answers requests that huma would read or write whole, and reports whether it answered.
-func (s *Server) streamed(w http.ResponseWriter, r *http.Request, rt verbs.Row) bool {
+// run answers when the command has ended, or with its output as it is printed, or immediately with the
+// id of a background run.
+func (s *Server) run(w http.ResponseWriter, r *http.Request, in *chatBody[chat.RunSpec]) {
 	switch {
-	case rt.Name == "run" && inBackground(r):
-		s.startRun(w, r)
-	case rt.Name == "run" && wantsFrames(r):
-		s.streamRun(w, r)
+	case in.Body.Background:
+		started, err := s.opt.Chats.StartRun(r.Context(), in.ID, in.Body)
+		s.answerJSON(w, r, http.StatusAccepted, started, err)
+	case wantsFrames(r):
+		s.sendFrames(w, r, func(ctx context.Context, f *frames) (chat.RunResult, error) {
+			f.queued()
+			in.Body.Started = f.started
+			res, err := s.opt.Chats.RunTo(ctx, in.ID, in.Body, f.output)
+			res.Stdout, res.Stderr = "", ""
+			return res, err
+		})
 	default:
-		return false
+		res, err := s.opt.Chats.Run(r.Context(), in.ID, in.Body)
+		s.answerJSON(w, r, http.StatusOK, res, err)
 	}
-	return true
-}
-
-// inBackground reports whether the body asks for a background run, and leaves the body to be read
-// again.
-func inBackground(r *http.Request) bool {
-	b, err := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(b))
-	var spec struct {
-		Background bool `json:"background"`
-	}
-	return err == nil && json.Unmarshal(b, &spec) == nil && spec.Background
-}
-
-// startRun serves a background run.
-func (s *Server) startRun(w http.ResponseWriter, r *http.Request) {
-	answerBody(s, w, r, http.StatusAccepted, s.opt.Chats.StartRun)
-}
-
-// serveReadRun describes an answer that may be a stream.
-func serveReadRun(s *Server, a huma.API, op huma.Operation) {
-	op.Responses = problemResponse()
-	op.Responses["200"] = &huma.Response{Content: typeContent(a, reflect.TypeFor[chat.RunOutput]())}
-	serveStream((*Server).readRun)(s, a, op)
 }
 
 // readRun sends what a background run printed from the cursor on, or follows it until it ends. A slow
 // reader delays only this answer, never the run.
 func (s *Server) readRun(w http.ResponseWriter, r *http.Request, in *readRunInput) {
-	id, err := in.id()
 	if wantsFrames(r) {
-		s.sendFrames(w, r, err, func(ctx context.Context, f *frames) (chat.RunResult, error) {
-			return s.opt.Chats.FollowRun(ctx, id, in.Run, in.Cursor, f.send)
+		s.sendFrames(w, r, func(ctx context.Context, f *frames) (chat.RunResult, error) {
+			return s.opt.Chats.FollowRun(ctx, in.ID, in.Run, in.Cursor, f.send)
 		})
 		return
 	}
-	var out chat.RunOutput
-	if err == nil {
-		out, err = s.opt.Chats.ReadRun(r.Context(), id, in.Run, in.Cursor)
-	}
+	out, err := s.opt.Chats.ReadRun(r.Context(), in.ID, in.Run, in.Cursor)
 	s.answerJSON(w, r, http.StatusOK, out, err)
 }
 
 func (s *Server) signalRun(ctx context.Context, in *signalInput) (*struct{}, error) {
-	id, err := in.id()
-	if err == nil {
-		err = s.opt.Chats.SignalRun(ctx, id, in.Run, in.Body)
-	}
-	return nil, err
-}
-
-// serveStdin describes a body that is not JSON.
-func serveStdin(s *Server, a huma.API, op huma.Operation) {
-	op.RequestBody = &huma.RequestBody{Content: rawContent}
-	op.Responses = problemResponse()
-	op.Responses["204"] = &huma.Response{Description: "All of it was written."}
-	serveStream((*Server).writeStdin)(s, a, op)
+	return nil, s.opt.Chats.SignalRun(ctx, in.ID, in.Run, in.Body)
 }
 
 // writeStdin streams the body to the run for as long as the run lives.
 func (s *Server) writeStdin(w http.ResponseWriter, r *http.Request, in *stdinInput) {
-	id, err := in.id()
-	leave, full := s.enterStream(r)
+	leave, err := s.enterStream(r)
 	defer leave()
-	if err = errors.Join(err, full); err != nil {
+	if err != nil {
 		s.refuse(w, s.problem(r.Context(), err))
 		return
 	}
 	body := &cutBody{r: r.Body, c: http.NewResponseController(w)}
-	err = s.opt.Chats.WriteStdin(r.Context(), id, in.Run, body, in.Close)
+	err = s.opt.Chats.WriteStdin(r.Context(), in.ID, in.Run, body, in.Close)
 	if err != nil || body.cut() {
 		w.Header().Set("Connection", "close") // what is left of the body is not read
 	}

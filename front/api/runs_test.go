@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestRuns: a background run over HTTP: started, listed, written to, followed, read,
@@ -15,21 +17,14 @@ func TestRuns(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	c := clientAt(t, socket)
 	ctx := t.Context()
-	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(ctx, chat.Spec{ExternalID: "a"}))(t)
 	r, err := c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait", OpenStdin: true})
-	if err != nil || r.State != chat.RunRunning || !r.Background {
-		t.Fatalf("%+v, %v", r, err)
-	}
+	must.True(t, err == nil && r.State == chat.RunRunning && r.Background, "%+v, %v", r, err)
 	if list, err := c.Runs(ctx, made.ID); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != r.ID {
 		t.Errorf("%+v, %v", list, err)
 	}
 	for i, piece := range []string{"one ", "two"} {
-		if err := c.WriteStdin(ctx, made.ID, r.ID, io.NopCloser(strings.NewReader(piece)), i == 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.WriteStdin(ctx, made.ID, r.ID, io.NopCloser(strings.NewReader(piece)), i == 1))
 	}
 	var out strings.Builder
 	res, err := c.FollowRun(ctx, made.ID, r.ID, "", func(f chat.Frame) { out.Write(f.Bytes()) })
@@ -37,22 +32,14 @@ func TestRuns(t *testing.T) {
 		t.Errorf("%+v, %v, %q", res, err, &out)
 	}
 	got, err := c.ReadRun(ctx, made.ID, r.ID, "4-0")
-	if err != nil || len(got.Frames) != 1 || got.Frames[0].Text != "two" || got.Cursor != "7-0" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	r, err = c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SignalRun(ctx, made.ID, r.ID, chat.RunSignal{Signal: "INT"}); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, err == nil && len(got.Frames) == 1 && got.Frames[0].Text == "two" && got.Cursor == "7-0",
+		"%+v, %v", got, err)
+	r = must.Get(c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait"}))(t)
+	expect.NoError(t, c.SignalRun(ctx, made.ID, r.ID, chat.RunSignal{Signal: "INT"}))
 	if shown, err := c.ShowRun(ctx, made.ID, r.ID); err != nil || shown.Result == nil || shown.Result.Signal != "SIGINT" {
 		t.Errorf("%+v, %v", shown, err)
 	}
-	if err := c.EndRun(ctx, made.ID, r.ID); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, c.EndRun(ctx, made.ID, r.ID))
 }
 
 // TestRunsRefused: an invalid field is named, and an unknown run is not found.
@@ -60,19 +47,12 @@ func TestRunsRefused(t *testing.T) {
 	socket, _ := start(t, ServerOptions{})
 	c := clientAt(t, socket)
 	ctx := t.Context()
-	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(ctx, chat.Spec{ExternalID: "a"}))(t)
 	for _, run := range []string{"run-9", "", "..", "a/b", strings.Repeat("x", 100)} {
-		if _, err := c.ShowRun(ctx, made.ID, run); !errors.Is(err, chat.ErrNotFound) {
-			t.Errorf("%q: %v", run, err)
-		}
+		_, err := c.ShowRun(ctx, made.ID, run)
+		expect.True(t, errors.Is(err, chat.ErrNotFound), "%q: %v", run, err)
 	}
-	r, err := c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(c.StartRun(ctx, made.ID, chat.RunSpec{Command: "wait"}))(t)
 	at := "/v1/chats/" + string(made.ID) + "/runs/" + r.ID
 	for _, g := range []struct {
 		request string
@@ -91,8 +71,7 @@ func TestRunsRefused(t *testing.T) {
 		{post("/v1/chats/"+string(made.ID)+"/runs", `{"command":"x","tty":{"rows":24,"cols":9999}}`), 400, ""},
 	} {
 		a := raw(t, socket, g.request)
-		if a.status != g.status || !strings.Contains(a.body, g.says) {
-			t.Errorf("%.80q: %d %s", g.request, a.status, a.body)
-		}
+		expect.True(t, a.status == g.status && strings.Contains(a.body, g.says),
+			"%.80q: %d %s", g.request, a.status, a.body)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -115,7 +116,7 @@ func NewServer(opt ServerOptions) *Server {
 // Serve answers on l until [Server.Shutdown]; then it returns nil. It closes l. Connections of
 // anything but a unix socket are closed immediately, because their peer is unknown.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(&guard{Listener: l, opt: s.opt, open: map[uint32]int{}})
+	err := s.http.Serve(&guard{Listener: l, opt: s.opt, open: quota.NewCounter(s.opt.MaxConns)})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -188,9 +189,6 @@ func (s *Server) dispatch(w *answer, r *http.Request, caller chat.Caller) {
 		s.refuse(w, p)
 		return
 	}
-	if s.streamed(w, r, rt) {
-		return
-	}
 	if rt.Name == "list" || rt.Name == "list_archives" {
 		leave, err := s.lists.Enter(r.Context(), holder(caller), rt.Name)
 		if err != nil {
@@ -240,21 +238,30 @@ func (s *Server) recovered(w *answer, r *http.Request, caller chat.Caller, cause
 	s.refuse(w, p)
 }
 
-// checkRequest reads the body, puts the checked bytes in its place, and checks
-// the query's encoding.
+// checkRequest reads the body, puts the checked bytes in its place, and checks the query's encoding and
+// the chat.
 func (s *Server) checkRequest(
 	w http.ResponseWriter, r *http.Request, rt verbs.Row, held *bodyMemory,
 ) *client.Problem {
 	if p := checkQuery(r.URL.RawQuery); p != nil {
 		return p
 	}
+	var noChat *client.Problem
+	if strings.Contains(rt.Path, "{id}") {
+		if _, err := chat.ParseID(strings.Split(r.URL.Path, "/")[3]); err != nil {
+			noChat = s.problem(r.Context(), err)
+		}
+	}
 	if rt.Body == verbs.Bytes {
-		return nil
+		if noChat != nil {
+			s.drain(w, r)
+		}
+		return noChat
 	}
 	b, p := s.readBody(w, r, held)
 	switch {
-	case p != nil:
-		return p
+	case cmp.Or(p, noChat) != nil:
+		return cmp.Or(p, noChat)
 	case rt.Body == verbs.Nothing && len(b) > 0:
 		return invalid(http.StatusBadRequest, "", "cannot use the body: %s %s takes none", rt.Method, rt.Path)
 	case rt.Body == verbs.Nothing:

@@ -20,6 +20,8 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/verbs"
 	"github.com/chatd/chatd/provision/listen"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // generous is longer than anything here takes on a slow machine.
@@ -30,9 +32,7 @@ func needRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 	t.Skip("needs root: peers of other uids")
 }
 
@@ -49,25 +49,15 @@ func start(t *testing.T, opt ServerOptions) (socket string, mem *apitest.Memory)
 // startOn serves a [verbs.Root].
 func startOn(t *testing.T, opt ServerOptions, root any) (socket string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "chatd-api-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "chatd-api-"))(t)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, os.RemoveAll(dir))
 	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	opt.Chats = through(t, root, opt.NameOf)
 	opt.Operators = append(opt.Operators, uint32(os.Getgid()))
 	socket = filepath.Join(dir, "s")
-	l, err := listen.Unix(socket, append([]uint32{uint32(os.Getgid())}, opt.Bridges...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(listen.Unix(socket, append([]uint32{uint32(os.Getgid())}, opt.Bridges...)...))(t)
 	s := NewServer(opt)
 	s.http.Handler = held(t, s)
 	done := make(chan error, 1)
@@ -75,12 +65,8 @@ func startOn(t *testing.T, opt ServerOptions, root any) (socket string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), generous)
 		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, s.Shutdown(ctx))
+		expect.NoError(t, <-done)
 	})
 	return socket
 }
@@ -102,28 +88,19 @@ type got struct {
 // raw sends text as it is and reads one answer.
 func raw(t *testing.T, socket, text string) got {
 	t.Helper()
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("unix", socket))(t)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(generous))
 	go func() { _, _ = io.WriteString(c, text) }()
 	method, _, _ := strings.Cut(text, " ")
 	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
-	if err != nil {
-		t.Fatalf("no answer: %v", err)
-	}
+	must.True(t, err == nil, "no answer: %v", err)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(t)
 	g := got{status: resp.StatusCode, header: resp.Header, body: string(b)}
 	if g.status >= 400 && method != "HEAD" {
-		if ct := g.header.Get("Content-Type"); ct != client.ProblemType {
-			t.Errorf("Content-Type %q: %s", ct, b)
-		}
+		ct := g.header.Get("Content-Type")
+		expect.True(t, ct == client.ProblemType, "Content-Type %q: %s", ct, b)
 		if err := json.Unmarshal(b, &g.problem); err != nil || g.problem.Kind == "" || g.problem.Status != g.status || g.problem.Detail == "" {
 			t.Errorf("not a problem with a kind: %v: %s", err, b)
 		}
@@ -149,17 +126,13 @@ func TestHostileExternalIDsAreData(t *testing.T) {
 	ids := []string{"../../etc", "-rf", "+49 170 1234567", "🦀", "a\nb", "%00", "chat-" + someID, strings.Repeat("x", 512), "\ufffd", "😀"}
 	for _, ext := range ids {
 		made, created, err := c.Create(t.Context(), chat.Spec{ExternalID: ext})
-		if err != nil || !created || made.ExternalID != ext {
-			t.Errorf("create %q: %v %v %q", ext, created, err, made.ExternalID)
-		}
+		expect.True(t, err == nil && created && made.ExternalID == ext,
+			"create %q: %v %v %q", ext, created, err, made.ExternalID)
 		page, err := c.List(t.Context(), chat.Filter{ExternalID: ext})
-		if err != nil || len(page.Chats) != 1 || page.Chats[0].ID != made.ID {
-			t.Errorf("list %q: %v %v", ext, err, page)
-		}
+		expect.True(t, err == nil && len(page.Chats) == 1 && page.Chats[0].ID == made.ID,
+			"list %q: %v %v", ext, err, page)
 	}
-	if mem.Made != len(ids) {
-		t.Errorf("made %d chats, want %d", mem.Made, len(ids))
-	}
+	expect.True(t, mem.Made == len(ids), "made %d chats, want %d", mem.Made, len(ids))
 }
 
 func TestFiftySimultaneousCreatesMakeOne(t *testing.T) {
@@ -173,9 +146,7 @@ func TestFiftySimultaneousCreatesMakeOne(t *testing.T) {
 			c := client.NewClient(client.ClientOptions{Socket: socket})
 			defer c.Close()
 			made, fresh, err := c.Create(t.Context(), chat.Spec{ExternalID: "first message"})
-			if err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, err)
 			mu.Lock()
 			defer mu.Unlock()
 			seen[made.ID] = true
@@ -185,7 +156,6 @@ func TestFiftySimultaneousCreatesMakeOne(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if created != 1 || len(seen) != 1 || mem.Made != 1 {
-		t.Errorf("%d said created, %d ids, %d made; want 1 of each", created, len(seen), mem.Made)
-	}
+	expect.True(t, created == 1 && len(seen) == 1 && mem.Made == 1,
+		"%d said created, %d ids, %d made; want 1 of each", created, len(seen), mem.Made)
 }

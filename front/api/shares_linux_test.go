@@ -12,19 +12,18 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHolders: each caller with a role has its own share; callers without a role have one together.
 func TestHolders(t *testing.T) {
 	one := chat.Caller{Name: "a", UID: 1, Role: chat.RoleBridge}
 	for _, c := range []chat.Caller{{Name: "b", UID: 2, Role: chat.RoleBridge}, {UID: 3}} {
-		if holder(one) == holder(c) {
-			t.Errorf("%+v has the share of %+v", c, one)
-		}
+		expect.True(t, holder(one) != holder(c), "%+v has the share of %+v", c, one)
 	}
-	if holder(chat.Caller{UID: 3}) != holder(chat.Caller{UID: 4}) {
-		t.Error("strangers have a share each")
-	}
+	expect.True(t, holder(chat.Caller{UID: 3}) == holder(chat.Caller{UID: 4}),
+		"strangers have a share each")
 }
 
 // TestAttackShares: a bridge that takes every request and stream it may have, and never releases
@@ -34,9 +33,7 @@ func TestAttackShares(t *testing.T) {
 	opt := peerServerOpt
 	opt.MaxRequests, opt.MaxStreams = 2, 1
 	socket, mem := start(t, opt)
-	if err := os.Chmod(socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(socket, 0o666))
 	made := map[bool]string{}
 	for other, cred := range map[bool]*syscall.Credential{false: bridgeCred, true: bridge2Cred} {
 		var c chat.Chat
@@ -70,9 +67,7 @@ func TestAttackShares(t *testing.T) {
 	}
 	for _, who := range []*syscall.Credential{bridge2Cred, operatorCred} {
 		for i, a := range as(t, socket, who, get("/v1/chats"), get("/v1/chats/"+made[true]+"/files/content?path=f")) {
-			if a.Status != 200 {
-				t.Errorf("uid %d, %d: %d %s", who.Uid, i, a.Status, a.Body)
-			}
+			expect.True(t, a.Status == 200, "uid %d, %d: %d %s", who.Uid, i, a.Status, a.Body)
 		}
 	}
 	if a := as(t, socket, bridgeCred, get("/v1/chats"))[0]; a.Status != 503 {

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -47,25 +49,39 @@ func (s *Server) addStreams(h *chat.Host) {
 type pieces struct {
 	w       http.ResponseWriter
 	timeout time.Duration
-	kind    string // the Content-Type
+	head    http.Header
 	begun   bool
+	failed  error
 }
 
-// send sends and flushes one piece. Until the first piece, another answer may take its place.
-func (p *pieces) send(piece []byte) error {
+func (s *Server) pieces(w http.ResponseWriter, kind string) pieces {
+	return pieces{w: w, timeout: s.opt.WriteTimeout, head: http.Header{"Content-Type": {kind}}}
+}
+
+// begin writes the header. Until then, another answer may take its place.
+func (p *pieces) begin() {
 	if !p.begun {
 		p.begun = true
-		p.w.Header().Set("Content-Type", p.kind)
+		maps.Copy(p.w.Header(), p.head)
 		p.w.WriteHeader(http.StatusOK)
 	}
-	c := http.NewResponseController(p.w)
-	if err := c.SetWriteDeadline(time.Now().Add(p.timeout)); err != nil {
-		return err
+}
+
+// Write sends one piece.
+func (p *pieces) Write(piece []byte) (int, error) {
+	p.begin()
+	if err := http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.timeout)); err != nil {
+		return 0, fmt.Errorf("cannot send a part of the answer: %w", err)
 	}
-	if _, err := p.w.Write(piece); err != nil {
-		return err
+	return p.w.Write(piece)
+}
+
+// send sends and flushes one piece.
+func (p *pieces) send(piece []byte) error {
+	if _, p.failed = p.Write(piece); p.failed == nil {
+		p.failed = http.NewResponseController(p.w).Flush()
 	}
-	return c.Flush()
+	return p.failed
 }
 
 // serveStream is a row whose handler reads the body, or writes the answer, by itself: huma only reads the

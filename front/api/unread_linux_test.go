@@ -14,6 +14,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // longRuns are runs that printed more than a socket takes.
@@ -47,25 +49,16 @@ func TestAttackUnreadAnswers(t *testing.T) {
 		return chat.RunResult{Stdout: strings.Repeat("x", 1<<20)}, nil
 	}
 	socket := startOn(t, opt, longRuns{mem})
-	if err := os.Chmod(socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(socket, 0o666))
 	var own chat.Chat
 	made := as(t, socket, operatorCred, post("/v1/chats", `{"external_id":"a"}`))[0]
-	if err := json.Unmarshal([]byte(made.Body), &own); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(made.Body), &own))
 	const path = "/v1/chats/0123456789abcdef/runs/00112233445566aa"
 	statuses := make(chan int, 100)
 	for range cap(statuses) {
-		c, err := net.Dial("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("unix", socket))(t)
 		defer c.Close()
-		if _, err := c.Write([]byte(get(path))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, expect.Err(c.Write([]byte(get(path)))))
 		go func() {
 			r, err := http.ReadResponse(bufio.NewReader(c), nil) // the header alone
 			if err != nil {
@@ -79,21 +72,14 @@ func TestAttackUnreadAnswers(t *testing.T) {
 	for range cap(statuses) {
 		all[<-statuses]++
 	}
-	if all[200]+all[503] != cap(statuses) || all[200] == 0 || all[200] > 32 {
-		t.Errorf("answers by status: %v", all)
-	}
-	act, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.True(t, all[200]+all[503] == cap(statuses) && all[200] != 0 && all[200] <= 32,
+		"answers by status: %v", all)
+	act := must.Get(net.Dial("unix", socket))(t)
 	defer act.Close()
-	if _, err := act.Write([]byte(post("/v1/chats/"+string(own.ID)+"/runs", `{"command": "x"}`))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(act.Write([]byte(post("/v1/chats/"+string(own.ID)+"/runs", `{"command": "x"}`)))))
 	if r, err := http.ReadResponse(bufio.NewReader(act), nil); err != nil || r.StatusCode != 200 {
 		t.Errorf("an act that was done: %+v, %v", r, err)
 	}
-	if a := as(t, socket, bridgeCred, get(path))[0]; a.Status != 200 {
-		t.Errorf("another caller: %d %.200s", a.Status, a.Body)
-	}
+	a := as(t, socket, bridgeCred, get(path))[0]
+	expect.True(t, a.Status == 200, "another caller: %d %.200s", a.Status, a.Body)
 }

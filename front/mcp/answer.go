@@ -35,12 +35,10 @@ func said(parts ...string) *sdk.CallToolResult {
 // chat may know; other errors may be about the host.
 func reason(err error) string {
 	kind, place, ref := client.Kind(err), "", ""
-	var p *client.Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*client.Problem](err); ok {
 		place, ref = p.Place, p.Ref
 	}
-	var d *filewire.Denial
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[*filewire.Denial](err); ok {
 		place = d.Place
 	}
 	switch {

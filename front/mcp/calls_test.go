@@ -16,6 +16,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // generous is longer than anything here takes on a slow machine.
@@ -38,10 +40,7 @@ func withProgress(t *testing.T, use func(t *testing.T, mem *apitest.Memory, s *s
 				use(t, mem, agentWith(t, c, id, opt), heard)
 				return
 			}
-			s, err := webWith(t, socket, id, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(webWith(t, socket, id, opt))(t)
 			use(t, mem, s, heard)
 		})
 	}
@@ -115,9 +114,7 @@ func TestBackgroundTools(t *testing.T) {
 			t.Errorf("%+v %+v", ended, ended.Result)
 		}
 		run := structured[chat.Run](t, s, "run_start", `{"argv": ["wait"], "open_stdin": true}`)
-		if run.State != chat.RunRunning || !run.Background {
-			t.Errorf("%+v", run)
-		}
+		expect.True(t, run.State == chat.RunRunning && run.Background, "%+v", run)
 		if got, bad := call(t, s, "run_poll", fmt.Sprintf(`{"run": %q}`, run.ID)); bad || !strings.Contains(got, "the run goes on; poll again with cursor 0-0") {
 			t.Errorf("%v %s", bad, got)
 		}
@@ -128,9 +125,7 @@ func TestBackgroundTools(t *testing.T) {
 			t.Errorf("%v %s", bad, got)
 		}
 		over := structured[runPiece](t, s, "run_poll", fmt.Sprintf(`{"run": %q, "wait": "1m"}`, run.ID))
-		if over.State != chat.RunEnded || over.Stdout != "one\ntwo\n" {
-			t.Errorf("%+v", over)
-		}
+		expect.True(t, over.State == chat.RunEnded && over.Stdout == "one\ntwo\n", "%+v", over)
 		if got, bad := call(t, s, "run_poll", fmt.Sprintf(`{"run": %q, "cursor": %q}`, run.ID, over.Cursor)); bad || !strings.Contains(got, "exit code 0") {
 			t.Errorf("%v %s", bad, got)
 		}
@@ -154,14 +149,12 @@ func TestBackgroundTools(t *testing.T) {
 		for tool, args := range map[string]string{
 			"run_poll": `{"run": "none"}`, "run_end": `{"run": "none"}`, "run_stdin": `{"run": "none", "text": "x"}`,
 		} {
-			if got, bad := call(t, s, tool, args); !bad || !strings.HasPrefix(got, "not_found: ") {
-				t.Errorf("%s %s: %s", tool, args, got)
-			}
+			got, bad := call(t, s, tool, args)
+			expect.True(t, bad && strings.HasPrefix(got, "not_found: "), "%s %s: %s", tool, args, got)
 		}
 		for tool, args := range map[string]string{"run_start": `{}`, "run_poll": `{"run": "r", "wait": "61s"}`, "run_stdin": `{"run": "r"}`} {
-			if got, bad := call(t, s, tool, args); !bad || !strings.HasPrefix(got, "invalid: ") {
-				t.Errorf("%s %s: %s", tool, args, got)
-			}
+			got, bad := call(t, s, tool, args)
+			expect.True(t, bad && strings.HasPrefix(got, "invalid: "), "%s %s: %s", tool, args, got)
 		}
 	})
 }
@@ -170,13 +163,8 @@ func TestBackgroundTools(t *testing.T) {
 func structured[T any](t *testing.T, s *sdk.ClientSession, name, args string) (out T) {
 	t.Helper()
 	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
-	if err != nil || r.IsError {
-		t.Fatalf("%s %s: %+v %v", name, args, r, err)
-	}
-	b, err := json.Marshal(r.StructuredContent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.True(t, err == nil && !r.IsError, "%s %s: %+v %v", name, args, r, err)
+	b := must.Get(json.Marshal(r.StructuredContent))(t)
 	if err := json.Unmarshal(b, &out); err != nil {
 		t.Fatalf("%s %s: %s: %v", name, args, b, err)
 	}
@@ -187,10 +175,7 @@ func structured[T any](t *testing.T, s *sdk.ClientSession, name, args string) (o
 // as changing or destroying anything.
 func TestHints(t *testing.T) {
 	c, _, id := daemon(t)
-	list, err := agent(t, c, id).ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(agent(t, c, id).ListTools(t.Context(), nil))(t)
 	reads := map[string]bool{"read_file": true, "list_dir": true, "terminal_read": true, "explain": true, "run_poll": true}
 	for _, tool := range list.Tools {
 		h := tool.Annotations
@@ -237,13 +222,10 @@ func TestStructured(t *testing.T) {
 	if v := structured[terminal](t, s, "terminal_read", `{}`); v.Rows != 24 || v.CursorRow == nil {
 		t.Errorf("%+v", v)
 	}
-	if e := structured[chat.Explained](t, s, "explain", `{"path": "x", "op": "read"}`); e.Verdict != "allow" {
-		t.Errorf("%+v", e)
-	}
+	e := structured[chat.Explained](t, s, "explain", `{"path": "x", "op": "read"}`)
+	expect.True(t, e.Verdict == "allow", "%+v", e)
 	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "read_file", Arguments: json.RawMessage(`{"path": "nothing"}`)})
-	if err != nil || !r.IsError || r.StructuredContent != nil {
-		t.Errorf("a refusal: %+v %v", r, err)
-	}
+	expect.True(t, err == nil && r.IsError && r.StructuredContent == nil, "a refusal: %+v %v", r, err)
 }
 
 // post sends one message of an agent, and returns the answer once its head has arrived.
@@ -253,18 +235,13 @@ func post(t *testing.T, socket string, id chat.ID, session, text string) *http.R
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://chatd/v1/chats/"+string(id)+"/mcp", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if session != "" {
 		r.Header.Set(sessionHeader, session)
 	}
-	res, err := over.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(over.Do(r))(t)
 	t.Cleanup(func() { _ = res.Body.Close() })
 	return res
 }
@@ -276,9 +253,7 @@ const callThree = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name
 func TestCancelledOverHTTP(t *testing.T) {
 	_, mem, id, socket := daemonOn(t)
 	session := post(t, socket, id, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`).Header.Get(sessionHeader)
-	if session == "" {
-		t.Fatal("initialize names no session")
-	}
+	must.True(t, session != "", "initialize names no session")
 	begun, ended := untilCancelled(mem)
 	answer := make(chan string, 1)
 	go func() {
@@ -288,9 +263,7 @@ func TestCancelledOverHTTP(t *testing.T) {
 	<-begun
 	for _, other := range []struct{ session, request string }{{"", "3"}, {"another", "3"}, {session, "4"}, {session, `"3"`}} {
 		r := post(t, socket, id, other.session, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+other.request+`}}`)
-		if r.StatusCode != http.StatusAccepted {
-			t.Errorf("%+v: %s", other, r.Status)
-		}
+		expect.True(t, r.StatusCode == http.StatusAccepted, "%+v: %s", other, r.Status)
 	}
 	select {
 	case <-ended:
@@ -316,13 +289,11 @@ func TestClosedRequestEndsTheCall(t *testing.T) {
 	progressEvery = 10 * time.Millisecond
 	t.Cleanup(func() { progressEvery = old })
 	res := post(t, socket, id, "", strings.Replace(callThree, `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1))
-	if kind := res.Header.Get("Content-Type"); kind != "text/event-stream" {
-		t.Errorf("the answer is %s", kind)
-	}
+	kind := res.Header.Get("Content-Type")
+	expect.True(t, kind == "text/event-stream", "the answer is %s", kind)
 	<-begun
-	if line, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil {
-		t.Errorf("%q %v", line, err)
-	}
+	line, err := bufio.NewReader(res.Body).ReadString('\n')
+	expect.True(t, err == nil, "%q %v", line, err)
 	_ = res.Body.Close()
 	select {
 	case <-ended:

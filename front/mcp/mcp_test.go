@@ -25,6 +25,8 @@ import (
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/provision/listen"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // daemon is a real server on a socket, with chats in memory; it returns a client and
@@ -38,23 +40,13 @@ func daemon(t *testing.T) (*client.Client, *apitest.Memory, chat.ID) {
 func daemonOn(t *testing.T) (*client.Client, *apitest.Memory, chat.ID, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chatd-mcp-") // a short path, for sun_path
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, os.RemoveAll(dir))
 	})
 	mem, socket := apitest.New(), filepath.Join(dir, "s")
-	l, err := listen.Unix(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chats, err := runs.Open(t.Context(), mem, runs.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(listen.Unix(socket))(t)
+	chats := must.Get(runs.Open(t.Context(), mem, runs.Options{}))(t)
 	t.Cleanup(chats.Close)
 	s := api.NewServer(api.ServerOptions{Chats: chats, Operators: []uint32{uint32(os.Getgid())},
 		MCP: NewWeb("test").Handler})
@@ -65,14 +57,9 @@ func daemonOn(t *testing.T) (*client.Client, *apitest.Memory, chat.ID, string) {
 		c.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := errors.Join(s.Shutdown(ctx), <-done); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, errors.Join(s.Shutdown(ctx), <-done))
 	})
-	made, _, err := c.Create(t.Context(), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	return c, mem, made.ID, socket
 }
 
@@ -93,17 +80,12 @@ func agentWith(t *testing.T, c *client.Client, id chat.ID, opt *sdk.ClientOption
 		done <- errors.Join(err, outW.Close())
 	}()
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent"}, opt).Connect(t.Context(), &sdk.IOTransport{Reader: outR, Writer: inW}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, s.Close())
 		// The answer to a cancelled call may still be sent to an agent that has gone.
-		if err := <-done; err != nil && !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("Serve: %v", err)
-		}
+		err := <-done
+		expect.True(t, err == nil || errors.Is(err, io.ErrClosedPipe), "Serve: %v", err)
 	})
 	return s
 }
@@ -112,9 +94,7 @@ func agentWith(t *testing.T, c *client.Client, id chat.ID, opt *sdk.ClientOption
 func call(t *testing.T, s *sdk.ClientSession, name, args string) (string, bool) {
 	t.Helper()
 	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
-	if err != nil {
-		t.Fatalf("%s %s: %v", name, args, err)
-	}
+	must.True(t, err == nil, "%s %s: %v", name, args, err)
 	var texts []string
 	for _, c := range r.Content {
 		texts = append(texts, c.(*sdk.TextContent).Text)
@@ -149,10 +129,7 @@ func TestTools(t *testing.T) {
 	})
 	t.Run("HTTP", func(t *testing.T) {
 		_, mem, id, socket := daemonOn(t)
-		s, err := web(t, socket, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(web(t, socket, id))(t)
 		useTools(t, mem, s)
 	})
 }
@@ -160,13 +137,9 @@ func TestTools(t *testing.T) {
 // Over HTTP a call has the caller of its own request, and ends with the request.
 func TestHTTPCaller(t *testing.T) {
 	_, mem, id, socket := daemonOn(t)
-	if _, err := web(t, socket, "0123456789abcdef"); err == nil {
-		t.Error("a chat that is not there has tools")
-	}
-	s, err := web(t, socket, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, err := web(t, socket, "0123456789abcdef")
+	expect.True(t, err != nil, "a chat that is not there has tools")
+	s := must.Get(web(t, socket, id))(t)
 	who := make(chan chat.Caller, 1)
 	mem.OnRun = func(ctx context.Context, _ chat.RunSpec) (chat.RunResult, error) {
 		who <- chat.CallerFrom(ctx)
@@ -221,9 +194,8 @@ func TestWithin(t *testing.T) {
 	request, end := context.WithCancel(chat.WithCaller(t.Context(), want))
 	ctx, cancel := within(context.Background(), request)
 	defer cancel()
-	if got := chat.CallerFrom(ctx); got != want {
-		t.Errorf("%+v", got)
-	}
+	got := chat.CallerFrom(ctx)
+	expect.True(t, got == want, "%+v", got)
 	end()
 	<-ctx.Done()
 }
@@ -234,14 +206,8 @@ func TestHTTPOwnChats(t *testing.T) {
 	as := func(name string) context.Context {
 		return chat.WithCaller(t.Context(), chat.Caller{UID: 7, Name: name, Role: chat.RoleBridge})
 	}
-	made, _, err := mem.Create(as("one"), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	chats, err := runs.Open(t.Context(), mem, runs.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(mem.Create(as("one"), chat.Spec{ExternalID: "a"}))(t)
+	chats := must.Get(runs.Open(t.Context(), mem, runs.Options{}))(t)
 	defer chats.Close()
 	for name, want := range map[string]string{"one": `exit code 0`, "two": `not_found: `} {
 		r := httptest.NewRequestWithContext(as(name), "POST", "/", strings.NewReader(
@@ -250,9 +216,8 @@ func TestHTTPOwnChats(t *testing.T) {
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		w := httptest.NewRecorder()
 		NewWeb("").Handler(chats, made.ID, nil).ServeHTTP(w, r)
-		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s: %d %s", name, w.Code, w.Body)
-		}
+		expect.True(t, w.Code == http.StatusOK && strings.Contains(w.Body.String(), want),
+			"%s: %d %s", name, w.Code, w.Body)
 	}
 }
 
@@ -322,35 +287,26 @@ func useTools(t *testing.T, mem *apitest.Memory, s *sdk.ClientSession) {
 		{"explain", `{"path": "a", "op": "exec"}`, "op", true},
 	} {
 		got, bad := call(t, s, x.tool, x.args)
-		if !strings.Contains(got, x.want) || bad != x.bad {
-			t.Errorf("%s %s\n got %q, %v\nwant %q, %v", x.tool, x.args, got, bad, x.want, x.bad)
-		}
-		if strings.Contains(got, "/etc/chatd") || strings.Contains(got, "rules.yaml") {
-			t.Errorf("%s %s tells where the rules are: %q", x.tool, x.args, got)
-		}
+		expect.True(t, strings.Contains(got, x.want) && bad == x.bad,
+			"%s %s\n got %q, %v\nwant %q, %v", x.tool, x.args, got, bad, x.want, x.bad)
+		expect.True(t, !strings.Contains(got, "/etc/chatd") && !strings.Contains(got, "rules.yaml"),
+			"%s %s tells where the rules are: %q", x.tool, x.args, got)
 	}
 	if got, bad := call(t, s, "explain", `{"path": ".env", "op": "write"}`); bad || strings.Contains(got, "deny .env") {
 		t.Errorf("explain tells the rule: %s", got)
 	}
-	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "reap"}); err == nil {
-		t.Error("a tool that is not there answered")
-	}
+	_, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "reap"})
+	expect.True(t, err != nil, "a tool that is not there answered")
 }
 
 // Each tool that a profile can switch off is in the list, and describes its arguments
 // as the API does.
 func TestSchemas(t *testing.T) {
 	c, _, id := daemon(t)
-	list, err := agent(t, c, id).ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(agent(t, c, id).ListTools(t.Context(), nil))(t)
 	got := map[string]string{}
 	for _, tool := range list.Tools {
-		text, err := json.Marshal(tool.InputSchema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(tool.InputSchema))(t)
 		got[tool.Name] = string(text)
 		if tool.Description == "" || !strings.Contains(got[tool.Name], `"additionalProperties":false`) {
 			t.Errorf("%s: %q %s", tool.Name, tool.Description, text)
@@ -380,9 +336,8 @@ func TestSchemas(t *testing.T) {
 		}
 	}
 	for name, text := range got {
-		if strings.Contains(text, "null") || strings.Contains(text, `"stream"`) {
-			t.Errorf("%s: %s", name, text)
-		}
+		expect.True(t, !strings.Contains(text, "null") && !strings.Contains(text, `"stream"`),
+			"%s: %s", name, text)
 	}
 }
 
@@ -402,17 +357,14 @@ func TestRefusals(t *testing.T) {
 	} {
 		mem.OnRun = func(context.Context, chat.RunSpec) (chat.RunResult, error) { return chat.RunResult{}, x.err }
 		got, bad := call(t, s, "exec", `{"command": "x"}`)
-		if !bad || !strings.HasPrefix(got, x.want) || strings.Contains(got, "/") {
-			t.Errorf("%v is told as %q, %v", x.err, got, bad)
-		}
+		expect.True(t, bad && strings.HasPrefix(got, x.want) && !strings.Contains(got, "/"),
+			"%v is told as %q, %v", x.err, got, bad)
 	}
 	d := &filewire.Denial{Op: filewire.Read, Path: "/home/x", Rule: "deny x", Place: "/etc/r.yaml:1"}
 	if got := reason(fmt.Errorf("cannot: %w", d)); got != `denied: cannot: access denied: read of "/home/x" by rule "deny x"` {
 		t.Error(got)
 	}
-	if err := c.Reap(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Reap(t.Context(), id))
 	if got, bad := call(t, s, "terminal_read", `{}`); !bad || !strings.HasPrefix(got, "not_found: ") {
 		t.Errorf("a chat that was reaped: %q", got)
 	}
@@ -444,13 +396,10 @@ func TestBounds(t *testing.T) {
 		if !found {
 			break
 		}
-		if _, err := fmt.Sscanf(more[strings.Index(more, "offset"):], "offset %d", &at); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, expect.Err(fmt.Sscanf(more[strings.Index(more, "offset"):], "offset %d", &at)))
 	}
-	if whole != text {
-		t.Errorf("%d bytes in pages, want %d; the last begins at %d", len(whole), len(text), at)
-	}
+	expect.True(t, whole == text,
+		"%d bytes in pages, want %d; the last begins at %d", len(whole), len(text), at)
 	if _, err := c.WriteFile(t.Context(), id, filewire.WriteFile{Path: "raw", Stream: true}, strings.NewReader("\xff\x00")); err != nil {
 		t.Fatal(err)
 	}
@@ -476,18 +425,12 @@ func TestAgentGone(t *testing.T) {
 			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec","arguments":{"command":"x"}}}`,
 		} {
-			if _, err := io.WriteString(agent, line+"\n"); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, expect.Err(io.WriteString(agent, line+"\n")))
 		}
 		<-begun
-		if err := agent.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, agent.Close())
 	}()
-	if err := Serve(t.Context(), c, id, "", in, io.Discard); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, Serve(t.Context(), c, id, "", in, io.Discard))
 	<-ended
 }
 

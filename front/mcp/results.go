@@ -8,7 +8,7 @@ import (
 )
 
 // toolAnswer is a tool's answer: texts for a reader, and the same as a value that its output schema
-// describes.
+// describes. Beside an error it is not looked at.
 type toolAnswer[T any] struct {
 	texts []string
 	value T

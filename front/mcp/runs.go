@@ -35,13 +35,10 @@ const (
 	pollEvery   = 200 * time.Millisecond
 )
 
-func (t tools) startRun(ctx context.Context, a chat.RunSpec) (out toolAnswer[chat.Run], err error) {
+func (t tools) startRun(ctx context.Context, a chat.RunSpec) (toolAnswer[chat.Run], error) {
 	a.Background = true
 	r, err := t.chats.StartRun(ctx, t.id, a)
-	if err != nil {
-		return out, err
-	}
-	return toolAnswer[chat.Run]{[]string{fmt.Sprintf("run %s has begun; its timeout is %s; see what it prints and how it ends by run_poll", r.ID, r.Timeout)}, r}, nil
+	return toolAnswer[chat.Run]{[]string{fmt.Sprintf("run %s has begun; its timeout is %s; see what it prints and how it ends by run_poll", r.ID, r.Timeout)}, r}, err
 }
 
 // pollRun reads from the cursor on, and waits up to its bound for output.
@@ -134,20 +131,15 @@ func (t tools) stdinRun(ctx context.Context, a stdinRun) (out toolAnswer[doneAns
 		return out, fmt.Errorf("cannot write text: %d bytes, want at most %d: %w", len(a.Text), chat.MaxStdin,
 			chat.ErrInvalid)
 	}
-	if err := t.chats.WriteStdin(ctx, t.id, a.Run, io.NopCloser(strings.NewReader(a.Text)),
-		a.Close); err != nil {
-		return out, err
-	}
+	err = t.chats.WriteStdin(ctx, t.id, a.Run, io.NopCloser(strings.NewReader(a.Text)), a.Close)
 	text := fmt.Sprintf("%d bytes written", len(a.Text))
 	if a.Close {
 		text += "; standard input is closed"
 	}
-	return toolAnswer[doneAnswer]{[]string{text}, doneAnswer{true}}, nil
+	return toolAnswer[doneAnswer]{[]string{text}, doneAnswer{true}}, err
 }
 
-func (t tools) endRun(ctx context.Context, a oneRun) (out toolAnswer[doneAnswer], err error) {
-	if err := t.chats.EndRun(ctx, t.id, a.Run); err != nil {
-		return out, err
-	}
-	return toolAnswer[doneAnswer]{[]string{"the run has ended; run_poll says how"}, doneAnswer{true}}, nil
+func (t tools) endRun(ctx context.Context, a oneRun) (toolAnswer[doneAnswer], error) {
+	err := t.chats.EndRun(ctx, t.id, a.Run)
+	return toolAnswer[doneAnswer]{[]string{"the run has ended; run_poll says how"}, doneAnswer{true}}, err
 }

@@ -3,7 +3,6 @@ package mcp
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,42 +15,21 @@ import (
 var durations = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[chat.Duration](): {Type: "string", Pattern: `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`}}
 
-// schemaOf describes the arguments T by the tags that the API's description is made from. without
-// lists fields that the tool does not accept, with lists fields that are required beside T's own.
-func schemaOf[T any](without, with []string) (*jsonschema.Schema, error) {
+// describe is how a field's schema gets what its tags say.
+type describe func(*jsonschema.Schema, reflect.StructTag) error
+
+// schemaOf describes the arguments or the structured answer T by the tags that the API's description
+// is made from.
+func schemaOf[T any](d describe) (*jsonschema.Schema, error) {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: durations})
 	if err == nil {
-		err = describeFields(s, reflect.TypeFor[T](), describeArgument)
+		err = describeFields(s, reflect.TypeFor[T](), d)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot describe the arguments: %w", err)
-	}
-	for _, name := range without {
-		delete(s.Properties, name)
-	}
-	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(n string) bool {
-		return slices.Contains(without, n)
-	})
-	s.Required = append(s.Required, with...)
-	return s, nil
+	return s, err
 }
 
-// resultSchemaOf describes the structured answer T.
-func resultSchemaOf[T any]() (*jsonschema.Schema, error) {
-	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: durations})
-	if err == nil {
-		err = describeFields(s, reflect.TypeFor[T](), describeResult)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot describe the answer: %w", err)
-	}
-	return s, nil
-}
-
-// describeFields calls describe with the schema of each field of t, and of the fields within.
-func describeFields(
-	s *jsonschema.Schema, t reflect.Type, describe func(*jsonschema.Schema, reflect.StructTag) error,
-) error {
+// describeFields describes each field of t, and the fields within.
+func describeFields(s *jsonschema.Schema, t reflect.Type, describe describe) error {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

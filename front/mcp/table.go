@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -76,14 +77,18 @@ func addTools(s *sdk.Server, t tools) error {
 // add registers do as a tool. Its arguments are T, checked against their schema; an unknown
 // argument is an error. Its answer is texts, and an O that its output schema describes.
 func add[T, O any](s *sdk.Server, t tools, row tool, do func(context.Context, T) (toolAnswer[O], error)) error {
-	in, err := schemaOf[T](row.without, row.with)
-	if err != nil {
-		return fmt.Errorf("cannot offer %s: %w", row.name, err)
+	in, err := schemaOf[T](describeArgument)
+	out, errOut := schemaOf[O](describeResult)
+	if err = errors.Join(err, errOut); err != nil {
+		return fmt.Errorf("cannot offer %s: cannot describe it: %w", row.name, err)
 	}
-	out, err := resultSchemaOf[O]()
-	if err != nil {
-		return fmt.Errorf("cannot offer %s: %w", row.name, err)
+	for _, name := range row.without {
+		delete(in.Properties, name)
 	}
+	in.PropertyOrder = slices.DeleteFunc(in.PropertyOrder, func(n string) bool {
+		return slices.Contains(row.without, n)
+	})
+	in.Required = append(in.Required, row.with...)
 	if row.narrow != nil {
 		row.narrow(in)
 	}

@@ -26,32 +26,26 @@ type tools struct {
 	problem api.Problems
 }
 
-func (t tools) exec(ctx context.Context, a chat.RunSpec) (out toolAnswer[chat.RunResult], err error) {
+func (t tools) exec(ctx context.Context, a chat.RunSpec) (toolAnswer[chat.RunResult], error) {
 	a.OutputMax = cmp.Or(a.OutputMax, MaxText)
 	r, err := t.chats.Run(ctx, t.id, a)
-	if err != nil {
-		return out, err
-	}
-	return toolAnswer[chat.RunResult]{runText(r), runValue(r)}, nil
+	return toolAnswer[chat.RunResult]{runText(r), runValue(r)}, err
 }
 
 // readFile limits the page to what an agent can hold, unless it asks for a size.
 func (t tools) readFile(
 	ctx context.Context, a filewire.ReadFile,
-) (out toolAnswer[client.FileAnswer], err error) {
+) (toolAnswer[client.FileAnswer], error) {
 	own := a.Length == 0 && a.Line == 0 && a.Lines == 0
 	if own {
 		a.Length = MaxText
 	}
 	var b bytes.Buffer
 	got, err := t.chats.ReadFile(ctx, t.id, a, func(filewire.Answer) io.Writer { return &b })
-	if err != nil {
-		return out, err
-	}
 	if own && got.Truncated {
 		cutRune(&got, &b)
 	}
-	return page(got, b.Bytes()), nil
+	return page(got, b.Bytes()), err
 }
 
 func (t tools) writeFile(ctx context.Context, a filewire.WriteFile) (toolAnswer[client.FileAnswer], error) {
@@ -69,26 +63,18 @@ func (t tools) editFile(ctx context.Context, a filewire.EditFile) (toolAnswer[cl
 	return wrote(got), err
 }
 
-func (t tools) listDir(
-	ctx context.Context, a filewire.ListDir,
-) (out toolAnswer[client.FileAnswer], err error) {
+func (t tools) listDir(ctx context.Context, a filewire.ListDir) (toolAnswer[client.FileAnswer], error) {
 	var b bytes.Buffer
 	got, err := t.chats.ListDir(ctx, t.id, a, func(filewire.Answer) io.Writer { return &b })
-	if err != nil {
-		return out, err
-	}
-	return page(got, b.Bytes()), nil
+	return page(got, b.Bytes()), err
 }
 
-func (t tools) send(ctx context.Context, a chat.Input) (out toolAnswer[terminal], err error) {
+func (t tools) send(ctx context.Context, a chat.Input) (toolAnswer[terminal], error) {
 	if a.Wait == nil {
 		return toolAnswer[terminal]{texts: []string{"typed; whether the program took it is not known, terminal_read shows"}}, t.chats.Input(ctx, t.id, a)
 	}
 	got, err := t.chats.InputWait(ctx, t.id, a)
-	if err != nil {
-		return out, err
-	}
-	return toolAnswer[terminal]{typedText(got), typedValue(got)}, nil
+	return toolAnswer[terminal]{typedText(got), typedValue(got)}, err
 }
 
 // terminalRead has the arguments of terminal_read.
@@ -97,21 +83,15 @@ type terminalRead struct {
 	History int    `json:"history,omitempty" minimum:"0" maximum:"2000" doc:"Show so many lines too that were scrolled away."`
 }
 
-func (t tools) screen(ctx context.Context, a terminalRead) (out toolAnswer[terminal], err error) {
+func (t tools) screen(ctx context.Context, a terminalRead) (toolAnswer[terminal], error) {
 	if a.Since != nil {
 		l, err := t.chats.Log(ctx, t.id, *a.Since)
-		if err != nil {
-			return out, err
-		}
-		return toolAnswer[terminal]{logText(l), logValue(l)}, nil
+		return toolAnswer[terminal]{logText(l), logValue(l)}, err
 	}
 	s, err := t.chats.ScreenWith(ctx, t.id, chat.ScreenSpec{History: a.History})
-	if err != nil {
-		return out, err
-	}
 	at := fmt.Sprintf("cursor: row %d, column %d of %d by %d, counted from 0", s.CursorRow, s.CursorCol,
 		s.Rows, s.Cols)
-	return toolAnswer[terminal]{[]string{bounded(s.Text), at}, screenValue(s)}, nil
+	return toolAnswer[terminal]{[]string{bounded(s.Text), at}, screenValue(s)}, err
 }
 
 // explain leaves out the operator's rules and their places. A denial does not show them to a chat

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
+	"github.com/chatd/chatd/test/must"
 	"github.com/chatd/chatd/test/npmtest"
 )
 
@@ -26,13 +27,8 @@ const typescriptSDK = "@modelcontextprotocol/sdk@1.32.2"
 func TestLongTypeScript(t *testing.T) {
 	dir := t.TempDir()
 	npmtest.Install(t, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", typescriptSDK)
-	script, err := os.ReadFile("testdata/agent.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "agent.mjs"), script, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(os.ReadFile("testdata/agent.mjs"))(t)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "agent.mjs"), script, 0o600))
 	chatd := filepath.Join(dir, "chatd")
 	if out, err := exec.Command("go", "build", "-o", chatd, "../../cmd/chatd").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -52,9 +48,7 @@ func TestLongTypeScript(t *testing.T) {
 			cmd := exec.Command("node", append([]string{filepath.Join(dir, "agent.mjs"), over, fmt.Sprint(silent.Milliseconds())}, where...)...)
 			cmd.Dir = dir
 			out, err := cmd.CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "used every tool") {
-				t.Fatalf("%v: %s", err, out)
-			}
+			must.True(t, err == nil && strings.Contains(string(out), "used every tool"), "%v: %s", err, out)
 			for end := time.Now().Add(generous); ended.Load() < 2; time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("%d of 2 calls that were cancelled have ended", ended.Load())

@@ -17,11 +17,9 @@ type callKey struct {
 	request string
 }
 
-// underWay are the calls under way that a notification may cancel. The zero value is ready.
-type underWay struct {
-	mu    sync.Mutex
-	calls map[callKey]*context.CancelFunc
-}
+// underWay are the calls under way that a notification may cancel: a *context.CancelFunc by [callKey]. The
+// zero value is ready.
+type underWay struct{ calls sync.Map }
 
 // enter records a call until leave is called. Without a session two agents may both have a call 1,
 // so it records none.
@@ -29,26 +27,12 @@ func (u *underWay) enter(k callKey, cancel context.CancelFunc) (leave func()) {
 	if k.session == "" {
 		return func() {}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.calls == nil {
-		u.calls = map[callKey]*context.CancelFunc{}
-	}
-	mine := &cancel
-	u.calls[k] = mine
-	return func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if u.calls[k] == mine { // the agent may have used the id twice
-			delete(u.calls, k)
-		}
-	}
+	u.calls.Store(k, &cancel)
+	return func() { u.calls.CompareAndDelete(k, &cancel) } // the agent may have used the id twice
 }
 
 func (u *underWay) cancel(k callKey) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if c := u.calls[k]; c != nil {
-		(*c)()
+	if c, ok := u.calls.Load(k); ok {
+		(*c.(*context.CancelFunc))()
 	}
 }

@@ -51,8 +51,7 @@ func (c *Chats) checkAudited(ctx context.Context, id chat.ID, spec chat.RunSpec)
 		return spec, err
 	}
 	spec, err := c.check(ctx, id, spec)
-	var d *chat.RunDenial
-	if errors.As(err, &d) {
+	if d, ok := errors.AsType[*chat.RunDenial](err); ok {
 		err = errors.Join(err,
 			c.root.RefuseRun(ctx, id, chat.RefusedRun{Argv: spec.CommandLine(), Denial: *d}))
 	}

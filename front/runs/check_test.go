@@ -12,6 +12,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func (r *fake) Terms(ctx context.Context, _ chat.ID) (chat.Terms, error) { return r.terms(ctx) }
@@ -89,9 +91,8 @@ func TestGuardChecksRuns(t *testing.T) {
 					t.Errorf("%v: reported %+v", s, r.refused)
 				}
 			}
-			if p := r.refused[0].Denial.Place; p != "chatd.yaml:7" {
-				t.Errorf("the place of a custom pattern is %q", p)
-			}
+			p := r.refused[0].Denial.Place
+			expect.True(t, p == "chatd.yaml:7", "the place of a custom pattern is %q", p)
 			for want, s := range map[string]chat.RunSpec{
 				"[{/home/u/w/x false} {/etc/p* true}]": {Command: "cat x /etc/p*; cat ~/w/x", Cwd: "w"},
 				"[{/home/u/./~/x false}]":              {Argv: []string{"cat", "~/x"}},
@@ -100,9 +101,8 @@ func TestGuardChecksRuns(t *testing.T) {
 				r.ran = nil
 				err := try(t.Context(), s)
 				if strings.Contains(s.Command, "((") { // no bash: it cannot be checked
-					if !errors.Is(err, chat.ErrInvalid) || len(r.ran) > 0 {
-						t.Errorf("%v: %v, %v", s, err, r.ran)
-					}
+					expect.True(t, errors.Is(err, chat.ErrInvalid) && len(r.ran) <= 0,
+						"%v: %v, %v", s, err, r.ran)
 				} else if err != nil || len(r.ran) != 1 || fmt.Sprint(r.ran[0].Named) != want {
 					t.Errorf("%v: %v, names %v, want %s", s, err, r.ran, want)
 				}
@@ -137,16 +137,12 @@ func TestGuardChanges(t *testing.T) {
 	c := opened(t, r, noon())
 	for i := range 3 * maxGuards {
 		r.terms = guarded(false, fmt.Sprintf("sudo id %d", i))
-		if err := ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i+1)}); !errors.Is(err, chat.ErrDenied) {
-			t.Fatalf("by the guard before: %v", err)
-		}
+		must.Do(t, ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i)}))
+		err := ways(c)["a run"](t.Context(), chat.RunSpec{Command: fmt.Sprintf("sudo id %d", i+1)})
+		must.True(t, errors.Is(err, chat.ErrDenied), "by the guard before: %v", err)
 	}
-	if n := len(c.guards.last); n > maxGuards {
-		t.Errorf("%d compiled guards are kept", n)
-	}
+	n := len(c.guards.last)
+	expect.True(t, n <= maxGuards, "%d compiled guards are kept", n)
 }
 
 // TestExplainCommand: the file rules are asked about the paths of a command, and the guard about
@@ -195,13 +191,11 @@ func TestDueRunIsChecked(t *testing.T) {
 		r.await(t, "begin")
 		k.Close()
 		d := r.begun[0]
-		if got := <-as; got != by {
-			t.Errorf("%s: checked as %+v", what, got)
-		}
+		got := <-as
+		expect.True(t, got == by, "%s: checked as %+v", what, got)
 		if c.want == "" {
-			if d.Refused != nil || fmt.Sprint(d.Named) != "[{/etc/x false}]" {
-				t.Errorf("%s: %+v", what, d)
-			}
+			expect.True(t, d.Refused == nil && fmt.Sprint(d.Named) == "[{/etc/x false}]",
+				"%s: %+v", what, d)
 		} else if d.Refused == nil || !strings.Contains(d.Refused.Reason, c.want) || (d.Refused.Denial != nil) != (c.rule != "") || c.rule != "" && d.Refused.Denial.Rule != c.rule {
 			t.Errorf("%s: %+v", what, d.Refused)
 		}
@@ -225,9 +219,7 @@ func TestChecksAreBounded(t *testing.T) {
 	cancel()
 	_, explain := c.Explain(gone, "a", chat.Question{Command: "ls"})
 	for what, err := range map[string]error{"a run": ways(c)["a run"](gone, chat.RunSpec{Command: "ls"}), "explain": explain} {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s was checked beyond the bound: %v", what, err)
-		}
+		expect.True(t, errors.Is(err, context.Canceled), "%s was checked beyond the bound: %v", what, err)
 	}
 }
 
@@ -246,10 +238,8 @@ func TestExplainTakesNoTurn(t *testing.T) {
 	for range cap(checking) {
 		<-r.hangs
 	}
-	if n := len(checking); n > 0 {
-		t.Fatalf("%d turns are taken by what waits for a chat", n)
-	}
-	if err := ways(c)["a run"](ctx, chat.RunSpec{Command: "ls"}); err != nil || len(r.ran) != 1 {
-		t.Errorf("another's run: %v", err)
-	}
+	n := len(checking)
+	must.True(t, n <= 0, "%d turns are taken by what waits for a chat", n)
+	err := ways(c)["a run"](ctx, chat.RunSpec{Command: "ls"})
+	expect.True(t, err == nil && len(r.ran) == 1, "another's run: %v", err)
 }

@@ -25,19 +25,13 @@ func (c *Chats) kept(id chat.ID, name string) (k chat.StoredSchedule, when sched
 	return k, when, err == nil
 }
 
-// ownerOf is the owner whose slots the chat's runs take; empty if the schedule is gone.
-func (c *Chats) ownerOf(id chat.ID, name string) string {
-	k, _, _ := c.kept(id, name)
-	return k.Owner
-}
-
 // after says when a schedule comes due again.
-func (c *Chats) after(id chat.ID, name string, at, now time.Time) (next time.Time, missed uint64, ok bool) {
-	_, when, ok := c.kept(id, name)
+func (c *Chats) after(id chat.ID, name string, at, now time.Time) (schedule.Next, bool) {
+	k, when, ok := c.kept(id, name)
 	if !ok {
-		return time.Time{}, 0, false
+		return schedule.Next{}, false
 	}
-	return when.Next(now), when.Between(at, now), true
+	return schedule.Next{At: when.Next(now), Missed: when.Between(at, now), Owner: k.Owner}, true
 }
 
 // resume is after for a clock that was set back.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // Plan is the view of a session.
@@ -73,8 +74,6 @@ func TestExplainNamesAllThatDeny(t *testing.T) {
 			by, fix, _ := strings.Cut(want[i], ": ")
 			ok = ok && e.DeniedBy[i].By == by && strings.Contains(e.DeniedBy[i].Fix, fix) && e.DeniedBy[i].Why != ""
 		}
-		if !ok {
-			t.Errorf("%+v\n got %+v, why %q, %v\nwant %s", c.q, e.DeniedBy, e.Why, err, c.want)
-		}
+		expect.True(t, ok, "%+v\n got %+v, why %q, %v\nwant %s", c.q, e.DeniedBy, e.Why, err, c.want)
 	}
 }

@@ -30,22 +30,16 @@ func (s *Streams) ShowRun(ctx context.Context, id chat.ID, run string) (r chat.R
 	if o.Run.Result != nil {
 		res = *o.Run.Result
 	}
-	for _, f := range []struct {
-		from            *os.File
-		text            *string
-		total, replaced *int64
-	}{
-		{o.Stdout, &res.Stdout, &res.StdoutBytes, &res.StdoutReplaced},
-		{o.Stderr, &res.Stderr, &res.StderrBytes, &res.StderrReplaced},
-	} {
-		c := stream.NewCapture(o.Run.OutputMax).Within(reservation)
-		missed, err := c.ReadFile(stream.NewFile(f.from, o.Max))
-		if err != nil {
+	kept, missed := newOutput(o.Run.OutputMax, reservation, nil), [2]int64{}
+	for i, f := range []*os.File{o.Stdout, o.Stderr} {
+		if missed[i], err = kept.of[i].ReadFile(stream.NewFile(f, o.Max)); err != nil {
 			return chat.Run{}, err
 		}
-		*f.text, *f.total, *f.replaced = c.Text(), c.Total()+missed, c.Replaced()
-		res.Truncated = res.Truncated || c.Truncated() || missed > 0
 	}
+	truncated := res.Truncated || missed != [2]int64{}
+	kept.addTo(&res)
+	res.StdoutBytes, res.StderrBytes = res.StdoutBytes+missed[0], res.StderrBytes+missed[1]
+	res.Truncated = res.Truncated || truncated
 	o.Run.Result = &res
 	return o.Run, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // flood are runs that print more than is kept, and wait for each other's end.
@@ -55,9 +56,7 @@ func TestOutputIsBounded(t *testing.T) {
 	results := make(chan chat.RunResult, many+1)
 	run := func(name string) {
 		res, err := s.Run(as(name), "a", chat.RunSpec{Command: "x", OutputMax: chat.MaxOutputMax})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, err)
 		results <- res
 	}
 	for range many { // of which each wants 3 MiB: more than 96 in all
@@ -66,27 +65,23 @@ func TestOutputIsBounded(t *testing.T) {
 	for range many {
 		<-f.printed
 	}
-	if _, err := s.Run(as("ada"), "a", chat.RunSpec{Command: "x"}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("one more is not refused: %v", err)
-	}
+	expect.Is(t, expect.Err(s.Run(as("ada"), "a", chat.RunSpec{Command: "x"})), chat.ErrBusy,
+		"one more is not refused")
 	go run("bob")
 	<-f.printed
 	close(f.end)
 	kept, cut := 0, 0
 	for range many + 1 {
 		res := <-results
-		if res.StdoutBytes != int64(f.bytes) || res.Truncated != (len(res.Stdout) < f.bytes) {
-			t.Errorf("%d bytes are counted, %d kept, truncated %t",
-				res.StdoutBytes, len(res.Stdout), res.Truncated)
-		}
+		expect.True(t, res.StdoutBytes == int64(f.bytes) && res.Truncated == (len(res.Stdout) < f.bytes),
+			"%d bytes are counted, %d kept, truncated %t", res.StdoutBytes, len(res.Stdout), res.Truncated)
 		if kept += len(res.Stdout); res.Truncated {
 			cut++
 		}
 	}
 	maxStored := each + f.bytes + many*100
-	if kept > maxStored || kept < maxStored/2 || cut == 0 || cut == many+1 {
-		t.Errorf("%d bytes are kept, want at most %d; %d of %d are cut", kept, maxStored, cut, many+1)
-	}
+	expect.True(t, kept <= maxStored && kept >= maxStored/2 && cut != 0 && cut != many+1,
+		"%d bytes are kept, want at most %d; %d of %d are cut", kept, maxStored, cut, many+1)
 	if _, err := s.Run(as("ada"), "a", chat.RunSpec{Command: "x"}); err != nil {
 		t.Errorf("after all have ended: %v", err)
 	}

@@ -42,7 +42,7 @@ type Chats struct {
 	log    *slog.Logger
 	runner *schedule.Runner
 
-	begin func()
+	begun sync.Once
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -66,15 +66,12 @@ func Open(ctx context.Context, below verbs.Root, opt Options) (*Chats, error) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.runner = schedule.NewRunner(schedule.Options{
 		Clock: c.clock, Slots: cmp.Or(opt.Slots, slots), Spread: spread,
-		Owner: c.ownerOf, After: c.after, Resume: c.resume, Run: c.run,
+		After: c.after, Resume: c.resume, Run: c.run,
 	})
 	err := below.KeptSchedules(ctx, func(k chat.StoredSchedule) error { c.load(k); return nil })
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the schedules: %w", err)
 	}
-	begun := make(chan struct{})
-	c.begin = sync.OnceFunc(func() { close(begun) })
-	c.done.Go(func() { c.serve(begun) })
 	return c, nil
 }
 
@@ -90,23 +87,14 @@ func (c *Chats) load(k chat.StoredSchedule) {
 		next = when.Resume(*k.Next, k.Taken, c.clock.Now())
 	}
 	if k.StillRunning {
-		c.runner.GoOn(k.Chat, k.ID, k.Due, next, k.Spec.Cron != "")
+		c.runner.GoOn(k.Chat, k.ID, k.Owner, k.Due, next, k.Spec.Cron != "")
 	} else {
 		c.runner.Add(k.Chat, k.ID, next, k.Spec.Cron != "")
 	}
 }
 
 // Begin starts schedules when they come due, until [Chats.Close]. A second call has no effect.
-func (c *Chats) Begin() { c.begin() }
-
-// serve is the clock.
-func (c *Chats) serve(begun <-chan struct{}) {
-	select {
-	case <-begun:
-		c.runner.Serve(c.ctx)
-	case <-c.ctx.Done():
-	}
-}
+func (c *Chats) Begin() { c.begun.Do(func() { c.done.Go(func() { c.runner.Serve(c.ctx) }) }) }
 
 // Close begins no more runs, and returns when nothing waits for one. Current runs continue.
 func (c *Chats) Close() {

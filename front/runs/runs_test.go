@@ -13,6 +13,8 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/front/schedule"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // fake keeps schedules, and runs last until a test ends them.
@@ -154,10 +156,7 @@ func opened(t *testing.T, r *fake, h *hand) *Chats {
 		r.terms = func(context.Context) (chat.Terms, error) { return chat.Terms{Home: "/home/u"}, nil }
 	}
 	clock := schedule.Clock{Now: h.Now, After: h.After}
-	c, err := Open(t.Context(), r, Options{Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Open(t.Context(), r, Options{Clock: clock}))(t)
 	return c
 }
 
@@ -165,9 +164,7 @@ func (r *fake) await(t *testing.T, want string) {
 	t.Helper()
 	select {
 	case got := <-r.calls:
-		if got != want {
-			t.Fatalf("%s was called, want %s", got, want)
-		}
+		must.True(t, got == want, "%s was called, want %s", got, want)
 	case <-time.After(2 * time.Minute):
 		t.Fatalf("%s was never called", want)
 	}
@@ -182,17 +179,12 @@ func TestDue(t *testing.T) {
 	c.Begin()
 	defer c.Close()
 	s, err := c.AddSchedule(t.Context(), "a", chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"})
-	if err != nil || s.Next == nil || !s.Next.Equal(h.Now().Add(time.Minute)) {
-		t.Fatalf("%+v, %v", s, err)
-	}
+	must.True(t, err == nil && s.Next != nil && s.Next.Equal(h.Now().Add(time.Minute)), "%+v, %v", s, err)
 	h.move(time.Minute)
 	r.await(t, "begin")
 	h.move(time.Minute) // its run goes on
 	for skipped := uint64(0); skipped == 0; {
-		got, err := c.Schedule(t.Context(), "a", s.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(c.Schedule(t.Context(), "a", s.ID))(t)
 		skipped = got.Skipped
 	}
 	close(r.finish)
@@ -214,17 +206,14 @@ func TestDueIsNotLost(t *testing.T) {
 	r, h := &fake{}, noon()
 	c := opened(t, r, h)
 	s, err := c.AddSchedule(t.Context(), "a", chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r.losing = 12
 	c.Begin()
 	defer c.Close()
 	h.move(time.Minute)
 	r.await(t, "begin")
-	if d := r.begun[0]; !d.At.Equal(*s.Next) || d.Refused != nil {
-		t.Errorf("begun %+v", d)
-	}
+	d := r.begun[0]
+	expect.True(t, d.At.Equal(*s.Next) && d.Refused == nil, "begun %+v", d)
 	close(r.finish)
 	r.await(t, "end")
 }
@@ -241,9 +230,7 @@ func TestCloseLeavesARun(t *testing.T) {
 	h.move(time.Minute)
 	r.await(t, "begin")
 	c.Close()
-	if len(r.ended) > 0 {
-		t.Errorf("ended %+v", r.ended)
-	}
+	expect.True(t, len(r.ended) <= 0, "ended %+v", r.ended)
 	r.kept[0].StillRunning, r.kept[0].Due = true, h.Now()
 	c = opened(t, r, h)
 	c.Begin()
@@ -253,9 +240,8 @@ func TestCloseLeavesARun(t *testing.T) {
 	r.await(t, "end")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d := r.begun[1]; !d.GoesOn || !d.At.Equal(r.kept[0].Due) {
-		t.Errorf("waited for %+v", d)
-	}
+	d := r.begun[1]
+	expect.True(t, d.GoesOn && d.At.Equal(r.kept[0].Due), "waited for %+v", d)
 }
 
 // TestRefused: what cannot come due is never put below.
@@ -264,13 +250,10 @@ func TestRefused(t *testing.T) {
 	c := opened(t, r, noon())
 	for spec, want := range map[string]string{"2026-11-21T11:59": "want a time to come", "soon": "at"} {
 		_, err := c.AddSchedule(t.Context(), "a", chat.ScheduleSpec{At: spec, Command: "true"})
-		if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", spec, err)
-		}
+		expect.True(t, errors.Is(err, chat.ErrInvalid) && strings.Contains(err.Error(), want),
+			"%s: %v", spec, err)
 	}
-	if len(r.kept) > 0 {
-		t.Errorf("kept %+v", r.kept)
-	}
+	expect.True(t, len(r.kept) <= 0, "kept %+v", r.kept)
 }
 
 // TestReapedIsForgotten: the schedules of a chat that was reaped come due no more.
@@ -278,9 +261,7 @@ func TestReapedIsForgotten(t *testing.T) {
 	r, h := &fake{Memory: apitest.New()}, noon()
 	c := opened(t, r, h)
 	made, _, err := r.Create(chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator}), chat.Spec{ExternalID: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx := chat.WithCaller(t.Context(), chat.Caller{Role: chat.RoleOperator})
 	if _, err := c.AddSchedule(ctx, made.ID, chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}); err != nil {
 		t.Fatal(err)
@@ -288,9 +269,7 @@ func TestReapedIsForgotten(t *testing.T) {
 	if _, _, ok := c.runner.Look(made.ID, "s"); !ok {
 		t.Error("it is not there before")
 	}
-	if err := c.Reap(ctx, made.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Reap(ctx, made.ID))
 	if _, _, ok := c.runner.Look(made.ID, "s"); ok {
 		t.Error("it comes due after the chat was reaped")
 	}
@@ -312,18 +291,11 @@ func scheduled(t *testing.T) (*Chats, context.Context, chat.ID) {
 	mem := apitest.New()
 	h := noon()
 	c, err := Open(t.Context(), heeding{mem}, Options{Clock: schedule.Clock{Now: h.Now, After: h.After}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx := chat.WithCaller(t.Context(), chat.Caller{Name: "root", Role: chat.RoleOperator})
-	made, _, err := c.Create(ctx, chat.Spec{ExternalID: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(c.Create(ctx, chat.Spec{ExternalID: "x"}))(t)
 	spec := chat.ScheduleSpec{Every: chat.MinEvery, Command: "true"}
-	if _, err := c.AddSchedule(ctx, made.ID, spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(c.AddSchedule(ctx, made.ID, spec)))
 	return c, ctx, made.ID
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/broker"
 	"github.com/chatd/chatd/internal/filewire"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // open are the tools of chats in memory, behind the broker, and a chat.
@@ -25,37 +27,24 @@ func open(t *testing.T, check filewire.Check) (*Tools, *apitest.Memory, chat.ID)
 	mem := apitest.New()
 	mem.Deny = check
 	root, front, err := broker.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := broker.NewServer(root, broker.ServerOptions{
+	must.Do(t, err)
+	s := must.Get(broker.NewServer(root, broker.ServerOptions{
 		Root: mem,
 		Log:  slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(context.Background()) }()
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), <-ended, s.Wait(time.Minute)); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, errors.Join(s.Close(), <-ended, s.Wait(time.Minute)))
 	})
-	c, err := broker.NewClient(front)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(broker.NewClient(front))(t)
 	t.Cleanup(func() { runtime.KeepAlive(c) }) // its end would end the calls
 	return NewTools(c), mem, newChat(t, mem, "a")
 }
 
 func newChat(t *testing.T, mem *apitest.Memory, name string) chat.ID {
 	t.Helper()
-	c, _, err := mem.Create(operator(t), chat.Spec{ExternalID: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.First(mem.Create(operator(t), chat.Spec{ExternalID: name}))(t)
 	return c.ID
 }
 
@@ -78,25 +67,16 @@ func TestTools(t *testing.T) {
 	var got bytes.Buffer
 	text := "one\n"
 	a, err := c.WriteFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: &text}, nil)
-	if err != nil || !a.Created || a.Message != "File written: d/f" {
-		t.Errorf("write_file: %+v, %v", a, err)
-	}
+	expect.True(t, err == nil && a.Created && a.Message == "File written: d/f",
+		"write_file: %+v, %v", a, err)
 	a, err = c.AppendFile(ctx, id, filewire.WriteFile{Path: "d/f", Content: &text}, nil)
-	if err != nil || a.Size != 8 {
-		t.Errorf("append_file: %+v, %v", a, err)
-	}
+	expect.True(t, err == nil && a.Size == 8, "append_file: %+v, %v", a, err)
 	_, err = c.ListDir(ctx, id, filewire.ListDir{Path: "d"}, to(&got))
-	if err != nil || got.String() != "FILE: f\n" {
-		t.Errorf("list_dir: %q, %v", got.String(), err)
-	}
+	expect.True(t, err == nil && got.String() == "FILE: f\n", "list_dir: %q, %v", got.String(), err)
 	a, err = c.WriteFile(ctx, id, filewire.WriteFile{Path: "g", Stream: true}, strings.NewReader(long))
-	if err != nil || a.Bytes != int64(len(long)) {
-		t.Errorf("a stream: %+v, %v", a, err)
-	}
+	expect.True(t, err == nil && a.Bytes == int64(len(long)), "a stream: %+v, %v", a, err)
 	_, err = c.EditFile(ctx, id, filewire.EditFile{Path: "g", OldText: long[:1<<19], NewText: "y"})
-	if !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("edit_file of what is there often: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrInvalid), "edit_file of what is there often: %v", err)
 	_, err = c.ReadFile(ctx, id, filewire.ReadFile{Path: "g", Stream: true}, to(&got))
 	if err != nil || got.String() != long {
 		t.Errorf("read_file: %d bytes, %v", got.Len(), err)
@@ -105,9 +85,7 @@ func TestTools(t *testing.T) {
 		t.Errorf("read_file of no name: %v", err)
 	}
 	_, err = c.WriteFile(ctx, "0000000000000000", filewire.WriteFile{Path: "g", Content: &text}, nil)
-	if !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a chat that is not there: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrNotFound), "a chat that is not there: %v", err)
 }
 
 // TestDenied: what chatd-root replies to the question of a tool ends the call, with its rule.
@@ -179,9 +157,7 @@ func TestShare(t *testing.T) {
 		t.Errorf("there are %d bytes, %v", b.Len(), err)
 	}
 	_, err = c.Share(ctx, id, chat.Share{To: other, Path: "nothing"})
-	if !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrNotFound), "a file that is not there: %v", err)
 	mem.Rule(func(op filewire.Op, name string) *filewire.Denial {
 		if op == filewire.Write {
 			return &filewire.Denial{Op: op, Path: name, Rule: "no"}
@@ -215,11 +191,7 @@ func TestLateContent(t *testing.T) {
 	write := filewire.WriteFile{Path: "f", Stream: true}
 	_, err := c.WriteFile(ctx, id, write, late{cancel, own})
 	var body *filewire.BodyError
-	if !errors.Is(err, own) || !errors.As(err, &body) {
-		t.Errorf("%v, want %v", err, own)
-	}
+	expect.True(t, errors.Is(err, own) && errors.As(err, &body), "%v, want %v", err, own)
 	_, err = c.WriteFile(operator(t), id, write, late{func() {}, own})
-	if !errors.Is(err, own) || !errors.As(err, &body) {
-		t.Errorf("%v, want %v", err, own)
-	}
+	expect.True(t, errors.Is(err, own) && errors.As(err, &body), "%v, want %v", err, own)
 }

@@ -42,21 +42,26 @@ type Options struct {
 	Clock Clock
 	// Slots bounds the simultaneous runs.
 	Slots int
-	// Owner returns the owner of a schedule's chat. One owner's runs take at most three quarters of
-	// the slots, however many wait. With nil a chat has no owner.
-	Owner func(id chat.ID, schedule string) string
 	// Spread bounds how much later than its time a schedule that is added with spread may begin.
 	// Each has its own amount, so that they do not all begin in a minute's first second.
 	Spread time.Duration
-	// After says when a schedule that is due at one time comes due after now, and how many of its
-	// times lie between. ok is false for one that is gone. It and Resume may take their time: no
-	// method of [Runner] waits for them.
-	After func(id chat.ID, schedule string, at, now time.Time) (next time.Time, missed uint64, ok bool)
+	// After says when a schedule that is due at one time comes due after now. ok is false for one that
+	// is gone. No method of [Runner] waits for it and Resume.
+	After func(id chat.ID, schedule string, at, now time.Time) (next Next, ok bool)
 	// Resume says when a schedule comes due now that the clock was set back.
 	Resume func(id chat.ID, schedule string, next, now time.Time) time.Time
 	// Run runs it and returns when it has ended. skipped takes how many times came due
 	// meanwhile. The context ends with that of [Runner.Serve].
 	Run func(ctx context.Context, d Due, skipped func() uint64)
+}
+
+// Next is when a schedule comes due again, and how many of its times were missed until then.
+type Next struct {
+	At     time.Time
+	Missed uint64
+	// Owner is the owner of its chat. One owner's runs take at most three quarters of the slots,
+	// however many wait.
+	Owner string
 }
 
 // Runner begins schedules when they come due. Its methods may be called simultaneously from many
@@ -112,13 +117,8 @@ func (r *Runner) Add(id chat.ID, schedule string, next time.Time, spread bool) {
 }
 
 // GoOn is Add for a schedule whose run an earlier process began at due and that still goes on. It
-// has a slot and its chat's turn, and [Options].Run waits for its end. It is for a runner that does
-// not serve yet.
-func (r *Runner) GoOn(id chat.ID, schedule string, due, next time.Time, spread bool) {
-	var owner string
-	if r.opt.Owner != nil {
-		owner = r.opt.Owner(id, schedule)
-	}
+// has a slot of the owner's and its chat's turn, and [Options].Run waits for its end. It comes before Serve.
+func (r *Runner) GoOn(id chat.ID, schedule, owner string, due, next time.Time, spread bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remove(id, schedule)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // world is a runner over schedules that come due every minute, with a clock that stands
@@ -17,6 +19,7 @@ type world struct {
 	*Runner
 	t     testing.TB
 	now   time.Time
+	owner func(chat.ID) string
 	begun chan Due
 	end   chan struct{}
 	took  chan uint64 // what each run skipped
@@ -27,21 +30,16 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 const every = time.Minute
 
 func newWorld(t testing.TB, slots int) *world {
-	w := &world{t: t, now: noon, begun: make(chan Due, 10000), end: make(chan struct{}), took: make(chan uint64, 10000)}
-	when, err := Parse(chat.ScheduleSpec{Every: chat.Duration(every), Command: "true"}, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := &world{t: t, now: noon, owner: func(c chat.ID) string { return string(c) }, begun: make(chan Due, 10000), end: make(chan struct{}), took: make(chan uint64, 10000)}
+	when := must.Get(Parse(chat.ScheduleSpec{Every: chat.Duration(every), Command: "true"}, noon))(t)
 	w.Runner = NewRunner(Options{
 		Slots: slots,
-		After: func(_ chat.ID, schedule string, at, now time.Time) (time.Time, uint64, bool) {
-			switch schedule {
-			case "gone":
-				return time.Time{}, 0, false
-			case "once":
-				return time.Time{}, 0, true
+		After: func(id chat.ID, schedule string, at, now time.Time) (Next, bool) {
+			next := Next{Owner: w.owner(id)}
+			if schedule != "once" {
+				next.At, next.Missed = when.Next(now), when.Between(at, now)
 			}
-			return when.Next(now), when.Between(at, now), true
+			return next, schedule != "gone"
 		},
 		Resume: func(_ chat.ID, _ string, next, now time.Time) time.Time { return when.Resume(next, noon, now) },
 		Run: func(ctx context.Context, d Due, skipped func() uint64) {
@@ -105,9 +103,8 @@ func TestOneAtATime(t *testing.T) {
 	w.want()
 	w.pass(3 * time.Second)
 	for range 2 {
-		if d := <-w.begun; d.ID == "b" {
-			t.Error("b did not wait for a")
-		}
+		d := <-w.begun
+		expect.True(t, d.ID != "b", "b did not wait for a")
 	}
 	w.want()
 	w.Remove(id(2), "c") // its run goes on
@@ -128,9 +125,8 @@ func TestSkipped(t *testing.T) {
 	if next, skipped, ok := w.Look(id(1), "a"); !ok || skipped != 2 || !next.Equal(noon.Add(4*every)) {
 		t.Errorf("next %s, %d skipped, %v", next, skipped, ok)
 	}
-	if n := w.ended(); n != 2 {
-		t.Errorf("the run was told of %d skipped", n)
-	}
+	n := w.ended()
+	expect.True(t, n == 2, "the run was told of %d skipped", n)
 	w.pass(every)
 	w.want(string(id(1)) + "/a")
 }
@@ -151,9 +147,8 @@ func TestMissed(t *testing.T) {
 	if a := seen["a"]; a.Missed != 9 || !a.At.Equal(noon.Add(every)) || !a.Next.Equal(noon.Add(11*every)) {
 		t.Errorf("a: %+v", a)
 	}
-	if o := seen["once"]; !o.Next.IsZero() || o.Missed != 0 {
-		t.Errorf("once: %+v", o)
-	}
+	o := seen["once"]
+	expect.True(t, o.Next.IsZero() && o.Missed == 0, "once: %+v", o)
 	w.pass(every / 2)
 	w.want()
 }
@@ -166,13 +161,11 @@ func TestClockSteps(t *testing.T) {
 	w.pass(every)
 	w.want(string(id(1)) + "/a")
 	w.ended()
-	if wait := w.pass(-24 * 365 * time.Hour); wait > look {
-		t.Errorf("looks again in %s", wait)
-	}
+	wait := w.pass(-24 * 365 * time.Hour)
+	expect.True(t, wait <= look, "looks again in %s", wait)
 	w.want()
-	if next, _, _ := w.Look(id(1), "a"); next.Sub(w.now) > every {
-		t.Errorf("waits until %s, and it is %s", next, w.now)
-	}
+	next, _, _ := w.Look(id(1), "a")
+	expect.True(t, next.Sub(w.now) <= every, "waits until %s, and it is %s", next, w.now)
 	w.pass(every)
 	w.want(string(id(1)) + "/a")
 	w.ended()
@@ -191,30 +184,24 @@ func TestThousandsOfTheSameMinute(t *testing.T) {
 	}
 	w.pass(every)
 	first := w.running + len(w.ready)
-	if first == 0 || first > chats/5 {
-		t.Errorf("%d of %d begin in the first second", first, chats)
-	}
+	expect.True(t, first != 0 && first <= chats/5, "%d of %d begin in the first second", first, chats)
 	w.pass(10 * time.Second)
 	goroutines := runtime.NumGoroutine()
-	if w.running != slots || goroutines > slots+50 || len(w.ready) != chats-slots {
-		t.Errorf("%d run, %d wait, %d goroutines", w.running, len(w.ready), goroutines)
-	}
+	expect.True(t, w.running == slots && goroutines <= slots+50 && len(w.ready) == chats-slots,
+		"%d run, %d wait, %d goroutines", w.running, len(w.ready), goroutines)
 	seen := map[chat.ID]int{}
 	for range chats {
 		seen[(<-w.begun).Chat]++
 		w.end <- struct{}{}
 	}
-	if len(seen) != chats {
-		t.Errorf("%d chats had their turn", len(seen))
-	}
+	expect.True(t, len(seen) == chats, "%d chats had their turn", len(seen))
 	for n := range chats {
 		<-w.took
 		w.RemoveChat(id(n))
 	}
 	w.runs.Wait()
-	if len(w.queue)+len(w.chats)+len(w.ready) != 0 {
-		t.Errorf("%d in the queue, %d chats, %d ready are left", len(w.queue), len(w.chats), len(w.ready))
-	}
+	expect.True(t, len(w.queue)+len(w.chats)+len(w.ready) == 0,
+		"%d in the queue, %d chats, %d ready are left", len(w.queue), len(w.chats), len(w.ready))
 }
 
 // TestRemoved: a removed schedule does not begin, even if it waits for its turn; one that After
@@ -234,9 +221,8 @@ func TestRemoved(t *testing.T) {
 	w.ended()
 	w.pass(2 * every)
 	w.want(string(id(4)) + "/c")
-	if w.chats[id(3)] != nil || w.chats[id(2)] != nil || w.chats[id(1)] != nil {
-		t.Errorf("what was removed is kept: %v", w.chats)
-	}
+	expect.True(t, w.chats[id(3)] == nil && w.chats[id(2)] == nil && w.chats[id(1)] == nil,
+		"what was removed is kept: %v", w.chats)
 }
 
 // Serve has one timer, looks again when something is added, and waits for the runs.
@@ -275,7 +261,5 @@ func TestServe(t *testing.T) {
 			done = true
 		}
 	}
-	if len(w.took) != 1 {
-		t.Error("Serve did not wait for the run")
-	}
+	expect.True(t, len(w.took) == 1, "Serve did not wait for the run")
 }

@@ -40,13 +40,8 @@ func (r *Runner) isEnding() bool { return r.ctx != nil && r.ctx.Err() != nil }
 
 // due queues a schedule for its turn, or counts that it could not.
 func (r *Runner) due(e *entry, now time.Time) {
-	at, next, missed, ok, owner := e.at, time.Time{}, uint64(0), false, ""
-	r.unlocked(func() {
-		next, missed, ok = r.opt.After(e.chat, e.id, at, now)
-		if r.opt.Owner != nil {
-			owner = r.opt.Owner(e.chat, e.id)
-		}
-	})
+	at, next, ok := e.at, Next{}, false
+	r.unlocked(func() { next, ok = r.opt.After(e.chat, e.id, at, now) })
 	if !e.awaits(at) {
 		return
 	}
@@ -55,9 +50,9 @@ func (r *Runner) due(e *entry, now time.Time) {
 		return
 	}
 	if e.busy {
-		e.skipped += 1 + missed
+		e.skipped += 1 + next.Missed
 	} else {
-		e.busy, e.dueAt, e.missed, e.owner = true, at, missed, owner
+		e.busy, e.dueAt, e.missed, e.owner = true, at, next.Missed, next.Owner
 		t := r.chats[e.chat]
 		if t.taken {
 			t.waiting = append(t.waiting, e)
@@ -66,7 +61,7 @@ func (r *Runner) due(e *entry, now time.Time) {
 			r.ready = append(r.ready, e)
 		}
 	}
-	r.set(e, next)
+	r.set(e, next.At)
 }
 
 // begin starts runs while there are slots.
@@ -78,7 +73,7 @@ func (r *Runner) begin() {
 		switch {
 		case e.gone:
 			r.pass(e)
-		case r.opt.Owner != nil && r.owned[e.owner] >= r.share():
+		case r.owned[e.owner] >= r.share():
 			r.parked[e.owner] = append(r.parked[e.owner], e)
 		default:
 			r.running++

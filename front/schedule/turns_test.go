@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestAttackSlots: an owner of many chats whose runs never end leaves some slots to others,
@@ -14,7 +15,7 @@ import (
 // removed.
 func TestAttackSlots(t *testing.T) {
 	w := newWorld(t, 4)
-	w.opt.Owner = func(c chat.ID, _ string) string { return map[bool]string{true: "greedy", false: "other"}[c >= id(100)] }
+	w.owner = func(c chat.ID) string { return map[bool]string{true: "greedy", false: "other"}[c >= id(100)] }
 	for n := range 20 {
 		w.Add(id(100+n), "a", noon.Add(time.Duration(n+1)*time.Millisecond), false)
 	}
@@ -31,9 +32,7 @@ func TestAttackSlots(t *testing.T) {
 			}
 		}
 		for _, n := range ids {
-			if !slices.Contains(names, string(id(n))) {
-				t.Errorf("%v began, want %d", names, n)
-			}
+			expect.True(t, slices.Contains(names, string(id(n))), "%v began, want %d", names, n)
 		}
 	}
 	ends := func() { w.end <- struct{}{}; <-w.took }
@@ -66,10 +65,10 @@ func TestAttackSlots(t *testing.T) {
 // what comes due meanwhile is skipped or waits; and it ends as any other.
 func TestGoOn(t *testing.T) {
 	w := newWorld(t, 2)
-	w.opt.Owner = func(chat.ID, string) string { return "bridge" }
+	w.owner = func(chat.ID) string { return "bridge" }
 	before := noon.Add(-time.Hour)
-	w.GoOn(id(1), "a", before, noon.Add(time.Second), false)
-	w.GoOn(id(2), "once", before, time.Time{}, false)
+	w.GoOn(id(1), "a", "bridge", before, noon.Add(time.Second), false)
+	w.GoOn(id(2), "once", "bridge", before, time.Time{}, false)
 	w.Add(id(1), "b", noon.Add(time.Second), false)
 	w.pass(0)
 	if d := <-w.begun; d.ID != "a" || !d.UnderWay || !d.At.Equal(before) || !d.Next.Equal(noon.Add(time.Second)) {
@@ -95,9 +94,8 @@ func TestGoOn(t *testing.T) {
 	}
 	w.pass(every)
 	for range 2 {
-		if d := <-w.begun; d.Chat != id(1) || d.UnderWay {
-			t.Errorf("later: %+v", d)
-		}
+		d := <-w.begun
+		expect.True(t, d.Chat == id(1) && !d.UnderWay, "later: %+v", d)
 		w.end <- struct{}{}
 		<-w.took
 	}
@@ -110,16 +108,14 @@ func TestGoOn(t *testing.T) {
 // TestGoOnHasTheTurn: of its chat, whatever slots there are.
 func TestGoOnHasTheTurn(t *testing.T) {
 	w := newWorld(t, 10)
-	w.GoOn(id(1), "a", noon, time.Time{}, false)
+	w.GoOn(id(1), "a", string(id(1)), noon, time.Time{}, false)
 	w.Add(id(1), "b", noon.Add(time.Second), false)
 	w.Add(id(2), "c", noon.Add(time.Second), false)
 	w.pass(0)
 	w.want(string(id(1)) + "/a")
 	w.pass(time.Second)
 	w.mu.Lock()
-	if w.running != 2 {
-		t.Errorf("%d are under way, want a and c", w.running)
-	}
+	expect.True(t, w.running == 2, "%d are under way, want a and c", w.running)
 	w.mu.Unlock()
 	w.want(string(id(2)) + "/c")
 	w.end <- struct{}{}
@@ -133,7 +129,7 @@ func TestGoOnHasTheTurn(t *testing.T) {
 func TestAttackMissed(t *testing.T) {
 	w := newWorld(t, 1)
 	after, asked := w.opt.After, 0
-	w.opt.After = func(c chat.ID, name string, at, now time.Time) (time.Time, uint64, bool) {
+	w.opt.After = func(c chat.ID, name string, at, now time.Time) (Next, bool) {
 		if asked++; asked > 1 {
 			return after(c, name, at, now)
 		}

@@ -7,24 +7,20 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func at(t testing.TB, text string) time.Time {
 	t.Helper()
-	v, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(time.Parse(time.RFC3339, text))(t)
 	return v
 }
 
 func parsed(t testing.TB, s chat.ScheduleSpec, made string) When {
 	t.Helper()
 	s.Command = "true"
-	w, err := Parse(s, at(t, made))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(Parse(s, at(t, made)))(t)
 	return w
 }
 
@@ -60,9 +56,8 @@ func TestNext(t *testing.T) {
 		now := at(t, c.after)
 		for _, want := range strings.Fields(c.want) {
 			now = w.Next(now)
-			if got := now.Format(time.RFC3339Nano); got != want {
-				t.Errorf("%+v after %s: got %s, want %s", c.spec, c.after, got, want)
-			}
+			got := now.Format(time.RFC3339Nano)
+			expect.True(t, got == want, "%+v after %s: got %s, want %s", c.spec, c.after, got, want)
 		}
 	}
 }
@@ -103,9 +98,8 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	for _, s := range []chat.ScheduleSpec{{Cron: "@daily"}, {Cron: "@daily", Command: "a", Argv: []string{"b"}}, {Cron: "@daily", Command: strings.Repeat("x", chat.MaxScheduleArgs+1)}, {Cron: "@daily", Command: "a", Timeout: -1}} {
-		if _, err := Parse(s, time.Time{}); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%+v: %v", s, err)
-		}
+		_, err := Parse(s, time.Time{})
+		expect.True(t, errors.Is(err, chat.ErrInvalid), "%+v: %v", s, err)
 	}
 }
 
@@ -125,9 +119,8 @@ func TestResume(t *testing.T) {
 		{chat.ScheduleSpec{At: "2026-11-30T00:00:00Z"}, "2026-11-30T00:00:00Z", "0001-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "2026-11-30T00:00:00Z"},
 	} {
 		w := parsed(t, c.spec, "2026-11-20T09:00:00Z")
-		if got := w.Resume(at(t, c.next), at(t, c.taken), at(t, c.now)).Format(time.RFC3339); got != c.want {
-			t.Errorf("%+v: got %s, want %s", c, got, c.want)
-		}
+		got := w.Resume(at(t, c.next), at(t, c.taken), at(t, c.now)).Format(time.RFC3339)
+		expect.True(t, got == c.want, "%+v: got %s, want %s", c, got, c.want)
 	}
 	if w := parsed(t, hourly, "2026-11-20T09:00:00Z"); w.Between(at(t, "2026-11-20T09:05:00Z"), at(t, "2026-11-20T12:04:00Z")) != 2 ||
 		w.Between(at(t, "1990-01-01T00:00:00Z"), at(t, "2026-11-20T12:04:00Z")) != maxMissed {
@@ -160,12 +153,9 @@ func FuzzParse(f *testing.F) {
 				if next.IsZero() {
 					break
 				}
-				if !next.After(last) {
-					t.Fatalf("%+v after %s: %s", s, last, next)
-				}
-				if got := w.Resume(next, last, last.Add(-time.Hour)); got.After(next) {
-					t.Fatalf("%+v: resumed at %s, later than %s", s, got, next)
-				}
+				must.True(t, next.After(last), "%+v after %s: %s", s, last, next)
+				got := w.Resume(next, last, last.Add(-time.Hour))
+				must.True(t, !got.After(next), "%+v: resumed at %s, later than %s", s, got, next)
 				last = next
 			}
 		}

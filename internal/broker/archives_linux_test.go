@@ -10,39 +10,29 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestArchivesCross: each call about archives reaches chatd-root, and its answer the front.
 func TestArchivesCross(t *testing.T) {
 	d := serve(t)
 	ctx := operator(t)
-	made, _, err := d.Create(ctx, chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(d.Create(ctx, chat.Spec{ExternalID: "a"}))(t)
 	a, err := d.Archive(ctx, made.ID, chat.ToArchive{Keep: true})
-	if err != nil || !a.Kept || a.Chat != made.ID {
-		t.Errorf("%+v, %v", a, err)
-	}
+	expect.True(t, err == nil && a.Kept && a.Chat == made.ID, "%+v, %v", a, err)
 	for f, want := range map[chat.ArchiveFilter]int{
 		{}: 1, {Chat: made.ID}: 1, {Chat: "0123456789abcdef"}: 0, {Owner: "ada"}: 0,
 	} {
-		if list, err := d.Archives(ctx, f); err != nil || len(list) != want {
-			t.Errorf("%+v: %+v, %v", f, list, err)
-		}
+		list, err := d.Archives(ctx, f)
+		expect.True(t, err == nil && len(list) == want, "%+v: %+v, %v", f, list, err)
 	}
 	if check, err := d.VerifyArchive(ctx, a.Name); err != nil || check.Name != a.Name {
 		t.Errorf("%+v, %v", check, err)
 	}
-	if _, err := d.Unarchive(ctx, a.Name); !errors.Is(err, chat.ErrExists) {
-		t.Errorf("unarchive: %v", err)
-	}
-	if err := d.RemoveArchive(ctx, a.Name); err != nil {
-		t.Error(err)
-	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.Is(t, expect.Err(d.Unarchive(ctx, a.Name)), chat.ErrExists, "unarchive")
+	expect.NoError(t, d.RemoveArchive(ctx, a.Name))
+	expect.NoError(t, d.end(t))
 }
 
 // watching is a chatd-root that notes the names and chats of archives that reach it.
@@ -89,21 +79,13 @@ func TestAttackArchiveNames(t *testing.T) {
 		_, back := d.Unarchive(ctx, chat.ArchiveName(name))
 		remove := d.RemoveArchive(ctx, chat.ArchiveName(name))
 		for _, err := range []error{verify, back, remove} {
-			if !errors.Is(err, chat.ErrInvalid) {
-				t.Errorf("%.40q: %v", name, err)
-			}
+			expect.True(t, errors.Is(err, chat.ErrInvalid), "%.40q: %v", name, err)
 		}
 	}
 	_, err := d.Archives(ctx, chat.ArchiveFilter{Chat: "../x"})
-	if !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a filter: %v", err)
-	}
-	if len(reached) != 0 {
-		t.Errorf("reached chatd-root: %q", reached)
-	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrInvalid), "a filter: %v", err)
+	expect.True(t, len(reached) == 0, "reached chatd-root: %q", reached)
+	expect.NoError(t, d.end(t))
 }
 
 // TestArchiveEndsWithTheCaller: a caller that goes away ends an archive in chatd-root, which has no
@@ -111,9 +93,7 @@ func TestAttackArchiveNames(t *testing.T) {
 func TestArchiveEndsWithTheCaller(t *testing.T) {
 	d := serve(t)
 	made, _, err := d.Create(operator(t), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, cancel := context.WithCancel(operator(t))
 	limits := make(chan bool, 1)
 	d.mem.OnArchive = func(root context.Context) error {
@@ -128,16 +108,13 @@ func TestArchiveEndsWithTheCaller(t *testing.T) {
 		}
 	}
 	_, err = d.Archive(ctx, made.ID, chat.ToArchive{})
-	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "it went on") {
-		t.Errorf("got %v", err)
-	}
+	expect.True(t, errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), "it went on"),
+		"got %v", err)
 	if <-limits {
 		t.Error("the call has a limit of time")
 	}
 	if _, err := d.Get(operator(t), made.ID); err != nil {
 		t.Errorf("the chat: %v", err)
 	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }

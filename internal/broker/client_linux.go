@@ -25,12 +25,8 @@ var _ verbs.Root = (*Client)(nil)
 
 // NewClient takes the front's end of a control socket.
 func NewClient(f *os.File) (*Client, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("cannot use the control socket: %w", err)
-	}
-	c := &Client{}
-	c.control, err = newLink(fd)
+	l, err := controlLink(f)
+	c := &Client{control: l}
 	c.Calls = c.call
 	return c, err
 }

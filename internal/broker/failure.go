@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/filewire"
@@ -57,10 +58,8 @@ func (f failure) err() error {
 		r.are = append(r.are, f.Spent)
 	}
 	for _, k := range kinds {
-		for _, word := range f.Kinds {
-			if k.Error() == word {
-				r.are = append(r.are, k)
-			}
+		if slices.Contains(f.Kinds, k.Error()) {
+			r.are = append(r.are, k)
 		}
 	}
 	return r

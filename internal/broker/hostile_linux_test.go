@@ -23,6 +23,8 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // These tests act as a compromised front: it sends every message wrong in every way.
@@ -46,14 +48,10 @@ func serve(t testing.TB) *rootEnd {
 func serveRoot(t testing.TB, chats verbs.Root) *rootEnd {
 	t.Helper()
 	root, front, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	d := &rootEnd{ended: make(chan error, 1)}
 	d.server, err = NewServer(root, ServerOptions{Root: chats, NameOf: func(uint32) (string, error) { return "ada", nil }, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	go func() { d.ended <- d.server.Serve(context.Background()) }()
 	if d.Client, err = NewClient(front); err != nil {
 		t.Fatal(err)
@@ -77,9 +75,8 @@ func (d *rootEnd) end(t testing.TB) error {
 // sound makes a call as a sound front does.
 func (d *rootEnd) sound(t testing.TB) {
 	t.Helper()
-	if _, err := d.List(operator(t), chat.Filter{}); err != nil {
-		t.Errorf("a sound call: %v", err)
-	}
+	_, err := d.List(operator(t), chat.Filter{})
+	expect.True(t, err == nil, "a sound call: %v", err)
 }
 
 func operator(t testing.TB) context.Context {
@@ -89,10 +86,7 @@ func operator(t testing.TB) context.Context {
 // held counts the descriptors and goroutines of this process.
 func held(t testing.TB) (fds, routines int) {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	return len(list), runtime.NumGoroutine()
 }
 
@@ -113,33 +107,20 @@ func leaksNothing(t testing.TB, fds, routines int) {
 // descriptors are not used.
 func TestHostileControl(t *testing.T) {
 	dir := t.TempDir()
-	file, err := os.Create(filepath.Join(dir, "f"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(dir, "f")))(t)
 	defer file.Close()
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "l"), Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer l.Close()
-	listener, err := l.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(l.File())(t)
 	defer listener.Close()
 	socket := func(kind int) int {
-		p, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0))(t)
 		t.Cleanup(func() { _ = sys.CloseAll(p[:]) })
 		return p[0]
 	}
 	pipe, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer pipe.Close()
 	defer w.Close()
 	stream, datagram, packet := socket(unix.SOCK_STREAM), socket(unix.SOCK_DGRAM), socket(unix.SOCK_SEQPACKET)
@@ -158,14 +139,10 @@ func TestHostileControl(t *testing.T) {
 			fds, routines := held(t)
 			d := serve(t)
 			d.sound(t)
-			if err := d.control.sendFDs(send.kind, []byte(send.text), send.fds...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.control.sendFDs(send.kind, []byte(send.text), send.fds...))
 			select {
 			case err := <-d.ended:
-				if err == nil {
-					t.Error("root ends without an error")
-				}
+				expect.True(t, err != nil, "root ends without an error")
 				d.ended <- err
 			case <-time.After(time.Minute):
 				t.Fatal("root goes on")
@@ -180,19 +157,12 @@ func TestHostileControl(t *testing.T) {
 // for none.
 func (d *rootEnd) raw(t testing.TB, send func(l *link)) (last kind, words string) {
 	t.Helper()
-	l, err := d.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(d.open())(t)
 	defer l.close()
 	send(l)
-	if err := l.hearBy(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	last, p, err := l.recvAll(maxAnswer, answer, answerEnd, failed)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal("root does not answer")
-	}
+	must.Do(t, l.hearBy(time.Now().Add(time.Minute)))
+	last, p, err := recvAnswer(l)
+	must.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "root does not answer")
 	return last, string(p)
 }
 
@@ -215,9 +185,7 @@ func TestHostileRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			last, words := d.raw(t, func(l *link) {
-				if err := l.send(requestEnd, []byte(text)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.send(requestEnd, []byte(text)))
 			})
 			var f failure
 			if err := json.Unmarshal([]byte(words), &f); last != failed || err != nil || !errors.Is(f.err(), chat.ErrInvalid) {
@@ -227,19 +195,14 @@ func TestHostileRequests(t *testing.T) {
 		})
 	}
 	leaksNothing(t, fds, routines)
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }
 
 // TestHostileArguments: no verb crashes on arguments of the wrong form, or acts on them.
 func TestHostileArguments(t *testing.T) {
 	d := serve(t)
 	fds, routines := held(t)
-	made, _, err := d.Create(operator(t), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(d.Create(operator(t), chat.Spec{ExternalID: "a"}))(t)
 	taking := map[string][]string{ // a text, and a number
 		`"\ud800"`: {"schedule", "remove_schedule", "kept_schedule", "open_run", "await_run", "end_run"},
 		`-1`:       {"log", "follow_log"},
@@ -251,24 +214,18 @@ func TestHostileArguments(t *testing.T) {
 				m += `,"args":` + args
 			}
 			last, words := d.raw(t, func(l *link) {
-				if err := l.send(requestEnd, []byte(m+"}")); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.send(requestEnd, []byte(m+"}")))
 			})
 			if last != failed || strings.Contains(words, "panic") {
-				if !slices.Contains(taking[args], verb) {
-					t.Errorf("%s %s: answered %q %s", verb, args, last, words)
-				}
+				expect.True(t, slices.Contains(taking[args], verb),
+					"%s %s: answered %q %s", verb, args, last, words)
 			}
 		}
 	}
-	if _, err := d.Get(operator(t), made.ID); err != nil {
-		t.Errorf("the chat is gone: %v", err)
-	}
+	_, err := d.Get(operator(t), made.ID)
+	expect.True(t, err == nil, "the chat is gone: %v", err)
 	leaksNothing(t, fds, routines)
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }
 
 // TestHostileOrder: packets out of order, of unknown kinds, with descriptors, too many or too large
@@ -296,16 +253,14 @@ func TestHostileOrder(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if last, words := d.raw(t, send); last == answerEnd {
-				t.Errorf("answered %s", words)
-			}
+			last, words := d.raw(t, send)
+			expect.True(t, last != answerEnd, "answered %s", words)
 			d.sound(t)
 		})
 	}
 	t.Run("a descriptor", func(t *testing.T) { // which is closed, and the call answered
-		if last, words := d.raw(t, func(l *link) { _ = l.sendFDs(requestEnd, list, 0, 0) }); last != answerEnd {
-			t.Errorf("answered %q %s", last, words)
-		}
+		last, words := d.raw(t, func(l *link) { _ = l.sendFDs(requestEnd, list, 0, 0) })
+		expect.True(t, last == answerEnd, "answered %q %s", last, words)
 	})
 	t.Run("a request more", func(t *testing.T) { // the first is answered or cut off
 		d.raw(t, func(l *link) {
@@ -318,9 +273,7 @@ func TestHostileOrder(t *testing.T) {
 		d.sound(t)
 	})
 	leaksNothing(t, fds, routines)
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }
 
 // TestHostileDeath: a front that dies in the middle of each message leaves nothing behind.
@@ -329,29 +282,20 @@ func TestHostileDeath(t *testing.T) {
 	var half []*link
 	for verb := range handlers {
 		d := serve(t)
-		made, _, err := d.Create(operator(t), chat.Spec{ExternalID: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := must.First(d.Create(operator(t), chat.Spec{ExternalID: "a"}))(t)
 		m := fmt.Appendf(nil, `{"verb":%q,"caller":{"name":"root","role":"operator"},"chat":%q,"args":{}}`, verb, made.ID)
 		for _, cut := range []int{0, 1, len(m) / 2, len(m)} {
-			l, err := d.open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(d.open())(t)
 			if k := request; cut > 0 {
 				if cut == len(m) {
 					k = requestEnd
 				}
-				if err := l.send(k, m[:cut]); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.send(k, m[:cut]))
 			}
 			half = append(half, l)
 		}
-		if err := d.end(t); err != nil {
-			t.Errorf("%s: %v", verb, err)
-		}
+		err := d.end(t)
+		expect.True(t, err == nil, "%s: %v", verb, err)
 	}
 	for _, l := range half {
 		_ = l.close()
@@ -369,25 +313,16 @@ func TestHostileMany(t *testing.T) {
 	fds, routines := held(t)
 	var all []*link
 	for range maxCalls {
-		l, err := d.open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(d.open())(t)
 		all = append(all, l)
 	}
-	if _, err := d.List(operator(t), chat.Filter{}); !errors.Is(err, chat.ErrBusy) {
-		t.Errorf("a call too many: %v", err)
-	}
+	expect.Is(t, expect.Err(d.List(operator(t), chat.Filter{})), chat.ErrBusy, "a call too many")
 	for _, l := range all {
-		if err := l.close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.close())
 	}
 	leaksNothing(t, fds, routines)
 	d.sound(t)
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }
 
 // FuzzRequest: whatever a front says, chatd-root answers, and answers the next.
@@ -402,15 +337,11 @@ func FuzzRequest(f *testing.F) {
 		}
 		d := serve(t)
 		d.raw(t, func(l *link) {
-			if err := l.send(requestEnd, text); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.send(requestEnd, text))
 			_ = l.hangUp() // what follows a log ends
 		})
 		d.sound(t)
-		if err := d.end(t); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, d.end(t))
 	})
 }
 
@@ -423,18 +354,23 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		ours, theirs, err := pair()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		l, err := newLink(ours)
 		r, err2 := newLink(theirs)
-		if err := errors.Join(err, err2); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, err2))
 		defer l.close()
-		if err := errors.Join(r.send(kind(k1), p1), r.send(kind(k2), p2), r.close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(r.send(kind(k1), p1), r.send(kind(k2), p2), r.close()))
 		_ = hear(l.recv, &chat.Page{}, values(func(chat.Log) error { return nil }))
 	})
+}
+
+// recvAnswer joins the parts of an answer, or returns the first other packet.
+func recvAnswer(l *link) (last kind, all []byte, err error) {
+	for err == nil && (last == 0 || last == answer) {
+		err = l.recv(func(k kind, p []byte) error {
+			last, all = k, append(all, p...)
+			return nil
+		})
+	}
+	return last, all, err
 }

@@ -20,6 +20,15 @@ type link struct {
 	raw syscall.RawConn
 }
 
+// controlLink takes the end of a control socket.
+func controlLink(f *os.File) (*link, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot use the control socket: %w", err)
+	}
+	return newLink(fd)
+}
+
 // newLink takes fd.
 func newLink(fd int) (*link, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
@@ -99,47 +108,27 @@ func (l *link) sendAll(part, last kind, p []byte) error {
 	return l.send(last, p)
 }
 
-// recv passes the next packet to use, which owns the bytes until it returns. At the end it returns
-// [io.EOF]. The kernel closes passed descriptors, because read(2) cannot receive them.
-func (l *link) recv(use func(k kind, p []byte) error) error {
-	var b *[packetSize + 1]byte
-	var n int
-	var recvErr error
-	err := l.raw.Read(func(fd uintptr) bool {
-		b = packets.Get().(*[packetSize + 1]byte)
-		if n, recvErr = unix.Read(int(fd), b[:]); recvErr == unix.EAGAIN {
-			packets.Put(b)
-			return false
-		}
-		return true
-	})
-	if err != nil {
-		return fmt.Errorf("cannot hear the other process: %w", err)
-	}
-	defer packets.Put(b)
-	switch {
-	case recvErr != nil:
-		return fmt.Errorf("cannot hear the other process: %w", recvErr)
-	case n == 0:
-		return io.EOF
-	case n > packetSize:
-		return fmt.Errorf("cannot use a packet: it has more than %d bytes", packetSize)
-	}
-	return use(kind(b[0]), b[1:n])
-}
-
 // maxOOB has room for a few descriptors of one packet (cmsg(3)); the kernel closes the rest.
 const maxOOB = 32
 
+// recv passes the next packet to use, which owns the bytes until it returns. At the end it returns
+// [io.EOF]. The kernel closes passed descriptors, for which there is no room.
+func (l *link) recv(use func(k kind, p []byte) error) error {
+	return l.receive(nil, func(k kind, p []byte, _ []int) error { return use(k, p) })
+}
+
 // recvFDs is recv for packets that may pass descriptors, which use must close.
 func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
+	return l.receive(make([]byte, maxOOB), use)
+}
+
+func (l *link) receive(oob []byte, use func(k kind, p []byte, fds []int) error) error {
 	var b *[packetSize + 1]byte
-	var oob [maxOOB]byte
 	var n, oobn, flags int
 	var recvErr error
 	err := l.raw.Read(func(fd uintptr) bool {
 		b = packets.Get().(*[packetSize + 1]byte)
-		n, oobn, flags, _, recvErr = unix.Recvmsg(int(fd), b[:], oob[:], unix.MSG_CMSG_CLOEXEC)
+		n, oobn, flags, _, recvErr = unix.Recvmsg(int(fd), b[:], oob, unix.MSG_CMSG_CLOEXEC)
 		if recvErr == unix.EAGAIN {
 			packets.Put(b)
 			return false
@@ -155,38 +144,13 @@ func (l *link) recvFDs(use func(k kind, p []byte, fds []int) error) error {
 	}
 	fds, err := sys.Rights(oob[:oobn])
 	switch {
-	case err != nil || n > packetSize || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+	case err != nil || n > packetSize || oob != nil && flags&unix.MSG_CTRUNC != 0:
 		return errors.Join(errors.New("cannot use a packet: it is too large, or brings too much"), err,
 			sys.CloseAll(fds))
 	case n == 0:
 		return errors.Join(io.EOF, sys.CloseAll(fds))
 	}
 	return use(kind(b[0]), b[1:n], fds)
-}
-
-// recvAll joins packets of kind part and the next one, whose kind must be one of lasts.
-func (l *link) recvAll(limit int, part kind, lasts ...kind) (last kind, all []byte, err error) {
-	for {
-		err := l.recv(func(k kind, p []byte) error {
-			if len(all)+len(p) > limit {
-				return fmt.Errorf("cannot use a message: it has more than %d bytes", limit)
-			}
-			all, last = append(all, p...), k
-			return nil
-		})
-		if err != nil {
-			return 0, nil, err
-		}
-		if last == part {
-			continue
-		}
-		for _, k := range lasts {
-			if last == k {
-				return last, all, nil
-			}
-		}
-		return 0, nil, fmt.Errorf("cannot use a packet %q here", last)
-	}
 }
 
 // hangUp ends this side's writing; the link can still receive.

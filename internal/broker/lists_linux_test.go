@@ -9,6 +9,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // longLists is a chatd-root with lists longer than what a socket takes.
@@ -34,10 +36,7 @@ func TestHostileLists(t *testing.T) {
 	d := serveRoot(t, long)
 	fds, routines := held(t)
 	ask := func(verb string) *link {
-		l, err := d.open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(d.open())(t)
 		if err := l.send(requestEnd, []byte(`{"verb":"`+verb+`","caller":{"name":"root","role":"operator"},"args":{}}`)); err != nil {
 			t.Fatal(err)
 		}
@@ -51,27 +50,20 @@ func TestHostileLists(t *testing.T) {
 	for range maxUnread>>22 + 10 {
 		l := ask("list_archives")
 		unread = append(unread, l)
-		if err := l.recv(func(k kind, _ []byte) error {
+		must.Do(t, l.recv(func(k kind, _ []byte) error {
 			if k == failed {
 				busy++
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
-	if n := long.begun.Load(); n != maxLists {
-		t.Errorf("%d lists exist, want %d", n, maxLists)
-	}
-	if busy < 10 {
-		t.Errorf("%d answers are given up, want 10 or more", busy)
-	}
+	n := long.begun.Load()
+	expect.True(t, n == maxLists, "%d lists exist, want %d", n, maxLists)
+	expect.True(t, busy >= 10, "%d answers are given up, want 10 or more", busy)
 	for _, l := range unread {
 		_ = l.close()
 	}
 	d.sound(t)
 	leaksNothing(t, fds, routines)
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }

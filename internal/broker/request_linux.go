@@ -17,7 +17,7 @@ const (
 
 // nameOf is the one verb that is not a method of [verbs.Root].
 var nameOf = verb("name_of", func(c *call, _ context.Context, _ chat.ID, uid uint32) (string, error) {
-	return c.nameOf(uid)
+	return c.s.opt.NameOf(uid)
 })
 
 // NameOf is the name of a user of the host.
@@ -30,25 +30,19 @@ func (s *Server) read(c *call) (verbs.Handler[*call], error) {
 	if err := c.hearBy(time.Now().Add(requestTime)); err != nil {
 		return nil, err
 	}
-	last, all, err := kind(0), []byte(nil), error(nil)
-	err = c.recv(func(k kind, p []byte) error {
-		last, all = k, append(all, p...)
-		return nil
-	})
-	if err == nil && last == request {
-		s.large <- struct{}{}
-		defer func() { <-s.large }()
-		var rest []byte
-		_, rest, err = c.recvAll(maxRequest-len(all), request, requestEnd)
-		all = append(all, rest...)
-	} else if err == nil && last != requestEnd {
-		err = fmt.Errorf("cannot use a packet %q for a request", last)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, chat.ErrInvalid)
-	}
-	if err := decode(all, &c.message); err != nil {
-		return nil, err
+	parts := parts{large: s.large}
+	defer parts.drop()
+	for whole := false; !whole; {
+		err := c.recv(func(k kind, p []byte) error {
+			if k != request && k != requestEnd {
+				return fmt.Errorf("cannot use a packet %q for a request", k)
+			}
+			whole = k == requestEnd
+			return parts.add(p, whole, func(all []byte) error { return decode(all, &c.message) })
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", err, chat.ErrInvalid)
+		}
 	}
 	return c.check()
 }

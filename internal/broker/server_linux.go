@@ -44,11 +44,7 @@ type Server struct {
 
 // NewServer takes chatd-root's end of a control socket.
 func NewServer(f *os.File, opt ServerOptions) (*Server, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("cannot use the control socket: %w", err)
-	}
-	l, err := newLink(fd)
+	l, err := controlLink(f)
 	return &Server{opt: opt, control: l, slots: make(chan struct{}, maxCalls),
 		large: make(chan struct{}, maxLarge), lists: make(chan struct{}, maxLists)}, err
 }
@@ -149,10 +145,7 @@ func (s *Server) accept(ctx context.Context, fd int) error {
 	s.calls.Go(func() {
 		defer func() { <-s.slots }()
 		defer func() { _ = l.close() }() // nothing is left to be sent
-		s.serve(ctx, &call{
-			link: l, large: s.large, lists: s.lists, written: make(chan kind, 1), Root: s.opt.Root,
-			nameOf: s.opt.NameOf,
-		})
+		s.serve(ctx, &call{link: l, Root: s.opt.Root, s: s, written: make(chan kind, 1)})
 	})
 	return nil
 }
@@ -162,11 +155,9 @@ type call struct {
 	*link
 	message
 	verbs.Root
-	large   chan struct{} // the server's
-	lists   chan struct{}
-	listed  bool      // it holds one of lists
+	s       *Server
+	listed  bool      // it holds one of the server's lists
 	written chan kind // end or broken, from the front
-	nameOf  func(uid uint32) (string, error)
 	tools   tools
 }
 
@@ -177,7 +168,7 @@ func (s *Server) serve(ctx context.Context, c *call) {
 	result, err := s.work(ctx, c)
 	defer func() {
 		if c.listed {
-			<-c.lists
+			<-s.lists
 		}
 	}()
 	last, p := answerEnd, []byte(nil)
@@ -223,7 +214,7 @@ func (s *Server) work(ctx context.Context, c *call) (result any, err error) {
 		}
 	}()
 	if c.Verb == listVerb {
-		c.lists <- struct{}{}
+		s.lists <- struct{}{}
 		c.listed = true
 	}
 	return do(ctx, c, c.Chat, c.args)
@@ -236,7 +227,7 @@ const listVerb = "list"
 // or violates the protocol.
 func (c *call) watch(cancel context.CancelFunc) {
 	defer cancel()
-	parts := parts{large: c.large}
+	parts := parts{large: c.s.large}
 	defer parts.drop()
 	for {
 		err := c.recv(func(k kind, p []byte) error {
@@ -270,15 +261,9 @@ func (c *call) tellAll(part, last kind, p []byte) error {
 
 // tellFiles passes files.
 func (c *call) tellFiles(k kind, p []byte, files ...*os.File) error {
-	fds := make([]int, len(files))
-	for i, f := range files {
-		raw, err := f.SyscallConn()
-		if err == nil {
-			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) }) // not Fd: that makes it block
-		}
-		if err != nil {
-			return fmt.Errorf("cannot pass %s: %w", f.Name(), err)
-		}
+	fds, err := sys.FDs(files)
+	if err != nil {
+		return err
 	}
 	return errors.Join(c.f.SetWriteDeadline(time.Now().Add(packetTime)), c.sendFDs(k, p, fds...))
 }

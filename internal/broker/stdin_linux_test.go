@@ -18,6 +18,8 @@ import (
 	"github.com/chatd/chatd/internal/stream"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // reading is chatd-root with a run that reads; one caller at a time may write to it.
@@ -66,9 +68,7 @@ func serveReader(t *testing.T) (d *rootEnd, run *reading, end func()) {
 
 func (r *reading) close(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(r.r.Close(), r.w.Close()); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, errors.Join(r.r.Close(), r.w.Close()))
 }
 
 // TestStdinCrosses: the front writes to the run's own pipe, and its call then succeeds; no byte is
@@ -86,34 +86,25 @@ func TestStdinCrosses(t *testing.T) {
 		}()
 		err := d.WriteStdin(operator(t), "0123456789abcdef", "run-7", true,
 			func(_ context.Context, to stream.Input) error {
-				if to.Framed != typed {
-					t.Errorf("framed: %t, want %t", to.Framed, typed)
-				}
+				expect.True(t, to.Framed == typed, "framed: %t, want %t", to.Framed, typed)
 				_, err := io.WriteString(to.W, strings.Repeat("x", size))
 				return errors.Join(err, to.W.Close())
 			})
-		if err := errors.Join(err, <-got); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, errors.Join(err, <-got))
 	}
 	own := errors.New("nothing came")
 	err := d.WriteStdin(operator(t), "0123456789abcdef", "run-7", true,
 		func(_ context.Context, to stream.Input) error { return errors.Join(own, to.W.Close()) })
-	if !errors.Is(err, own) {
-		t.Errorf("why nothing was written: %v", err)
-	}
+	expect.True(t, errors.Is(err, own), "why nothing was written: %v", err)
 	err = d.WriteStdin(operator(t), "0123456789abcdef", "run-7", true,
 		func(ctx context.Context, to stream.Input) error {
 			end()
 			<-ctx.Done()
 			return errors.Join(ctx.Err(), to.W.Close())
 		})
-	if !errors.Is(err, chat.ErrWrongPhase) || errors.Is(err, context.Canceled) {
-		t.Errorf("the run has ended: %v", err)
-	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrWrongPhase) && !errors.Is(err, context.Canceled),
+		"the run has ended: %v", err)
+	expect.NoError(t, d.end(t))
 	run.close(t)
 	leaksNothing(t, fds, routines)
 }
@@ -142,25 +133,16 @@ func TestHostileStdin(t *testing.T) {
 			fds, routines := held(t)
 			d, run, over := serveReader(t)
 			l, err := d.open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.send(requestEnd, []byte(ask)); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.hearBy(time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			must.Do(t, l.send(requestEnd, []byte(ask)))
+			must.Do(t, l.hearBy(time.Now().Add(time.Minute)))
 			var given []int // kept by the front
-			err = l.recvFDs(func(k kind, _ []byte, fds []int) error {
+			must.Do(t, l.recvFDs(func(k kind, _ []byte, fds []int) error {
 				if given = fds; k != stdin || len(fds) != 1 {
 					t.Errorf("got %q with %d descriptors", k, len(fds))
 				}
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			// The call may have ended before all is sent.
 			err = does(l)
 			if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
@@ -174,13 +156,9 @@ func TestHostileStdin(t *testing.T) {
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			if err != nil {
-				t.Errorf("the next call: %v", err)
-			}
+			expect.True(t, err == nil, "the next call: %v", err)
 			_ = l.close()
-			if err := errors.Join(d.end(t), sys.CloseAll(given)); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, errors.Join(d.end(t), sys.CloseAll(given)))
 			over()
 			run.close(t)
 			leaksNothing(t, fds, routines)
@@ -196,24 +174,13 @@ func TestStdinThatNeverEnds(t *testing.T) {
 	last, words := d.raw(t, func(l *link) {
 		m := `{"verb":"write_stdin","caller":{"name":"root","role":"operator"},` +
 			`"chat":"0123456789abcdef","args":{"run":"run-7"}}`
-		if err := l.send(requestEnd, []byte(m)); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.hearBy(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		err := l.recvFDs(func(_ kind, _ []byte, fds []int) error { return sys.CloseAll(fds) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.send(requestEnd, []byte(m)))
+		must.Do(t, l.hearBy(time.Now().Add(time.Minute)))
+		must.Do(t, l.recvFDs(func(_ kind, _ []byte, fds []int) error { return sys.CloseAll(fds) }))
 		over()
 	})
-	if last != failed || !strings.Contains(words, "wrong phase") {
-		t.Errorf("answered %q %s", last, words)
-	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, last == failed && strings.Contains(words, "wrong phase"), "answered %q %s", last, words)
+	expect.NoError(t, d.end(t))
 	run.close(t)
 	leaksNothing(t, fds, routines)
 }

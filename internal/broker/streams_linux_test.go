@@ -16,6 +16,8 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // printing is chatd-root with runs that print.
@@ -71,18 +73,14 @@ func TestStreamsCross(t *testing.T) {
 				}()
 			}
 		})
-	if err != nil || res.Exit != 3 || run != "run-7" {
-		t.Errorf("run %q ended with %+v, %v", run, res, err)
-	}
+	expect.True(t, err == nil && res.Exit == 3 && run == "run-7",
+		"run %q ended with %+v, %v", run, res, err)
 	for range 2 {
 		b := <-got
-		if b != strings.Repeat(text, 100_000)+"<nil>" && b != "and an error<nil>" {
-			t.Errorf("%d bytes: %.40q", len(b), b)
-		}
+		expect.True(t, b == strings.Repeat(text, 100_000)+"<nil>" || b == "and an error<nil>",
+			"%d bytes: %.40q", len(b), b)
 	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 	leaksNothing(t, fds, routines)
 }
 
@@ -104,28 +102,18 @@ func TestStreamsOfAFrontThatEnds(t *testing.T) {
 		return nil
 	})
 	l, err := d.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	m := `{"verb":"run","caller":{"name":"root","role":"operator"},"chat":"0123456789abcdef","args":{"command":"x"}}`
-	if err := l.send(requestEnd, []byte(m)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.send(requestEnd, []byte(m)))
 	// The packet with the descriptors is in the queue of a socket that closes before it is read.
 	var ready []unix.PollFd
 	err = l.raw.Control(func(fd uintptr) { ready = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if n, err := unix.Poll(ready, 60_000); n != 1 || err != nil {
 		t.Fatalf("no packet comes: %v", err)
 	}
-	if err := errors.Join(l.close(), d.end(t)); err != nil {
-		t.Error(err)
-	}
-	if err := <-wrote; !errors.Is(err, unix.EPIPE) {
-		t.Errorf("somebody still has the read end: %v", err)
-	}
+	expect.NoError(t, errors.Join(l.close(), d.end(t)))
+	expect.Is(t, <-wrote, unix.EPIPE, "somebody still has the read end")
 	leaksNothing(t, fds, routines)
 }
 
@@ -133,9 +121,7 @@ func TestStreamsOfAFrontThatEnds(t *testing.T) {
 // closed; a call that takes descriptors ends with an error.
 func TestHostileStreams(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer r.Close()
 	defer w.Close()
 	fd := int(r.Fd())
@@ -160,38 +146,24 @@ func TestHostileStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fds, routines := held(t)
 			ours, theirs, err := pair()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			l, err := newLink(ours)
 			other, oerr := newLink(theirs)
-			if err := errors.Join(err, oerr); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(err, oerr))
 			for i := range c.fds {
 				c.fds[i] = fd
 			}
 			for _, k := range c.kinds {
-				if err := other.sendFDs(k, nil, c.fds...); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, other.sendFDs(k, nil, c.fds...))
 			}
-			if err := other.send(answerEnd, []byte("{}")); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.hearBy(time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, other.send(answerEnd, []byte("{}")))
+			must.Do(t, l.hearBy(time.Now().Add(time.Minute)))
 			h := hooks{streams: c.takes}
 			err = hear(h.receiver(l), nil, func(k kind, _ []byte) error {
 				return fmt.Errorf("unwanted %q", k)
 			})
-			if (err != nil) != c.fails {
-				t.Errorf("it ends with %v", err)
-			}
-			if err := errors.Join(l.close(), other.close()); err != nil {
-				t.Error(err)
-			}
+			expect.True(t, (err != nil) == c.fails, "it ends with %v", err)
+			expect.NoError(t, errors.Join(l.close(), other.close()))
 			leaksNothing(t, fds, routines)
 		})
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // toolRoot is chatd-root with tools that never answer.
@@ -69,10 +71,7 @@ const toolID chat.ID = "0123456789abcdef"
 
 func useOf(t *testing.T, tool filewire.Tool, args filewire.Args) filewire.Use {
 	t.Helper()
-	u, err := filewire.NewUse(tool, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(filewire.NewUse(tool, args))(t)
 	return u
 }
 
@@ -81,10 +80,7 @@ func useOf(t *testing.T, tool filewire.Tool, args filewire.Args) filewire.Use {
 func TestToolsCross(t *testing.T) {
 	fds, routines := held(t)
 	d := serve(t)
-	made, _, err := d.Create(operator(t), chat.Spec{ExternalID: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.First(d.Create(operator(t), chat.Spec{ExternalID: "a"}))(t)
 	want := strings.Repeat("x", 1<<20)
 	use := func(tool filewire.Tool, args filewire.Args, x filewire.Exchange) (a filewire.Answer, err error) {
 		err = d.FileTool(operator(t), made.ID, useOf(t, tool, args),
@@ -99,9 +95,7 @@ func TestToolsCross(t *testing.T) {
 	}
 	write := filewire.WriteFile{Path: "f", Stream: true}
 	a, err := use(filewire.WriteFileTool, write, filewire.Exchange{Body: strings.NewReader(want)})
-	if err != nil || a.Bytes != int64(len(want)) {
-		t.Errorf("written: %d bytes, %v", a.Bytes, err)
-	}
+	expect.True(t, err == nil && a.Bytes == int64(len(want)), "written: %d bytes, %v", a.Bytes, err)
 	var got bytes.Buffer
 	begin := func(filewire.Answer) io.Writer { return &got }
 	read := filewire.ReadFile{Path: "f", Stream: true}
@@ -110,17 +104,11 @@ func TestToolsCross(t *testing.T) {
 		t.Errorf("read: %d bytes, %v", got.Len(), err)
 	}
 	_, err = use(filewire.ReadFileTool, filewire.ReadFile{Path: "nothing"}, filewire.Exchange{Begin: begin})
-	if !errors.Is(err, chat.ErrNotFound) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrNotFound), "a file that is not there: %v", err)
 	own := errors.New("nothing came")
 	_, err = use(filewire.WriteFileTool, write, filewire.Exchange{Body: io.MultiReader(failing{own})})
-	if !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a body that cannot be read: %v", err)
-	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrInvalid), "a body that cannot be read: %v", err)
+	expect.NoError(t, d.end(t))
 	leaksNothing(t, fds, routines)
 }
 
@@ -145,9 +133,7 @@ func TestToolsReport(t *testing.T) {
 			t.Errorf("%s: %v, and chatd-root hears %v", name, err, heard)
 		}
 	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }
 
 // givenTool starts a call and returns it with the descriptors of its tool.
@@ -156,22 +142,14 @@ func givenTool(t *testing.T, d *rootEnd) (l *link, given []int) {
 	const ask = `{"verb":"file_tool","caller":{"name":"root","role":"operator"},` +
 		`"chat":"0123456789abcdef","args":{"tool":"read_file","args":{"path":"f"}}}`
 	l, err := d.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(l.send(requestEnd, []byte(ask)), l.hearBy(time.Now().Add(time.Minute)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = l.recvFDs(func(k kind, _ []byte, fds []int) error {
+	must.Do(t, err)
+	must.Do(t, errors.Join(l.send(requestEnd, []byte(ask)), l.hearBy(time.Now().Add(time.Minute))))
+	must.Do(t, l.recvFDs(func(k kind, _ []byte, fds []int) error {
 		if given = fds; k != tool || len(fds) != 2 {
 			t.Errorf("got %q with %d descriptors", k, len(fds))
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return l, given
 }
 
@@ -237,9 +215,7 @@ func TestHostileTools(t *testing.T) {
 			}
 			d.sound(t)
 			_ = l.close()
-			if err := errors.Join(d.end(t), sys.CloseAll(given)); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, errors.Join(d.end(t), sys.CloseAll(given)))
 			leaksNothing(t, fds, routines)
 		})
 	}
@@ -256,27 +232,18 @@ func TestToolThatNeverEnds(t *testing.T) {
 			<-ctx.Done()
 			return filewire.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
 		})
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "too long") {
-		t.Errorf("its time is over: %v", err)
-	}
+	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "too long"),
+		"its time is over: %v", err)
 	l, given := givenTool(t, d)
 	(<-root.ends)(errOverdue)
-	err = l.recv(func(k kind, _ []byte) error {
-		if k != toolStop {
-			t.Errorf("got %q, want that it is over", k)
-		}
+	must.Do(t, l.recv(func(k kind, _ []byte) error {
+		expect.True(t, k == toolStop, "got %q, want that it is over", k)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, words, err := l.recvAll(maxAnswer, answer, answerEnd, failed)
-	if err != nil || last != failed || !strings.Contains(string(words), "too long") {
-		t.Errorf("answered %q %s, %v", last, words, err)
-	}
-	if err := errors.Join(d.end(t), l.close(), sys.CloseAll(given)); err != nil {
-		t.Error(err)
-	}
+	}))
+	last, words, err := recvAnswer(l)
+	expect.True(t, err == nil && last == failed && strings.Contains(string(words), "too long"),
+		"answered %q %s, %v", last, words, err)
+	expect.NoError(t, errors.Join(d.end(t), l.close(), sys.CloseAll(given)))
 	leaksNothing(t, fds, routines)
 }
 
@@ -292,15 +259,11 @@ func TestToolOfACallerWhoLeft(t *testing.T) {
 			<-ctx.Done()
 			return filewire.Answer{}, errors.Join(ctx.Err(), s.In.Close(), s.Out.Close())
 		})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller has left: %v", err)
-	}
+	expect.True(t, errors.Is(err, context.Canceled), "the caller has left: %v", err)
 	if err := <-root.results; !errors.Is(err, context.Canceled) {
 		t.Errorf("chatd-root hears %v", err)
 	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 	leaksNothing(t, fds, routines)
 }
 
@@ -308,24 +271,15 @@ func TestToolOfACallerWhoLeft(t *testing.T) {
 // packet, such as one about a tool that had ended.
 func TestAnswerBeforeAReset(t *testing.T) {
 	ours, theirs, err := pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	l, err := newLink(ours)
 	r, err2 := newLink(theirs)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, err2))
 	defer l.close()
-	err = errors.Join(l.send(toolSays, nil), r.send(answerEnd, []byte(`"an answer"`)), r.close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(l.send(toolSays, nil), r.send(answerEnd, []byte(`"an answer"`)), r.close()))
 	got := ""
 	err = hear(l.recv, &got, nil)
-	if err != nil || got != "an answer" {
-		t.Errorf("%q, %v", got, err)
-	}
+	expect.True(t, err == nil && got == "an answer", "%q, %v", got, err)
 }
 
 // FuzzTool: whatever a front says about a tool, the call ends with the front, and a denial is one
@@ -341,9 +295,7 @@ func FuzzTool(f *testing.F) {
 		c := &call{link: nowhere(t)}
 		defer c.close()
 		h := &heldTool{ended: make(chan toolEnd, 1)}
-		if _, err := c.tools.add(h); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, expect.Err(c.tools.add(h)))
 		for _, p := range [][]byte{one, two} {
 			if err := c.hear(p); err != nil && strings.Contains(err.Error(), "panic") {
 				t.Fatal(err)
@@ -353,9 +305,8 @@ func FuzzTool(f *testing.F) {
 		case e := <-h.ended:
 			var d *filewire.Denial
 			var failure *filewire.Failure
-			if errors.As(e.err, &d) && !errors.As(e.err, &failure) {
-				t.Fatalf("%+v is a denial of chatd-root's", d)
-			}
+			must.True(t, !errors.As(e.err, &d) || errors.As(e.err, &failure),
+				"%+v is a denial of chatd-root's", d)
 		default:
 		}
 	})
@@ -365,13 +316,8 @@ func FuzzTool(f *testing.F) {
 func nowhere(t *testing.T) *link {
 	t.Helper()
 	ours, theirs, err := pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := newLink(ours)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	l := must.Get(newLink(ours))(t)
 	t.Cleanup(func() { _ = unix.Close(theirs) })
 	return l
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // unrenderedRoot answers an input with output for the front to render.
@@ -30,10 +31,7 @@ func TestOutputCrosses(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	b, err := json.Marshal(got)
-	if err != nil || strings.Contains(strings.ToLower(string(b)), "output") {
-		t.Errorf("a caller gets %s, %v", b, err)
-	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.True(t, err == nil && !strings.Contains(strings.ToLower(string(b)), "output"),
+		"a caller gets %s, %v", b, err)
+	expect.NoError(t, d.end(t))
 }

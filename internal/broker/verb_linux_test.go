@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/verbs"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestVerbs: each method of Root has a verb of its own name, which chatd-root knows.
@@ -38,15 +39,12 @@ func TestVerbs(t *testing.T) {
 		called.Store("")
 		m.Call(in)
 		got := called.Load().(string)
-		if got != other[name] && !strings.EqualFold(strings.ReplaceAll(got, "_", ""), name) {
-			t.Errorf("%s asks for %q", name, got)
-		}
+		expect.True(t, got == other[name] || strings.EqualFold(strings.ReplaceAll(got, "_", ""), name),
+			"%s asks for %q", name, got)
 		all[got] = true
 	}
 	if _, err := d.NameOf(0); err != nil || len(all)+1 != len(handlers) {
 		t.Errorf("%d verbs for %d methods; %v", len(handlers), len(all), err)
 	}
-	if err := d.end(t); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, d.end(t))
 }

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestCapture: head and tail are kept, the middle is counted, whatever the pieces in
@@ -42,9 +44,7 @@ func captureAll(t *testing.T, max, total int) {
 		t.Errorf("max %d, %d bytes: counts %d, truncated %t, text of %d", max, total, c.Total(), c.Truncated(), len(got))
 	}
 	if !c.Truncated() {
-		if got != string(all) {
-			t.Errorf("max %d, %d bytes: not the same", max, total)
-		}
+		expect.True(t, got == string(all), "max %d, %d bytes: not the same", max, total)
 		return
 	}
 	head, rest, _ := strings.Cut(got, "\n[chatd left ")
@@ -52,9 +52,8 @@ func captureAll(t *testing.T, max, total int) {
 	if head != string(all[:headSize]) || !strings.HasSuffix(string(all), tail) || len(tail) < tailSize-50 || left != fmt.Sprint(total-len(head)-len(tail)) {
 		t.Errorf("max %d, %d bytes: head %d, left %s, tail %d", max, total, len(head), left, len(tail))
 	}
-	if c.Text() != got || !strings.HasSuffix(string(all), string(c.Bytes()[headSize:])) {
-		t.Errorf("max %d, %d bytes: asked again it is another text", max, total)
-	}
+	expect.True(t, c.Text() == got && strings.HasSuffix(string(all), string(c.Bytes()[headSize:])),
+		"max %d, %d bytes: asked again it is another text", max, total)
 	if cap(c.head)+cap(c.tail) > max {
 		t.Errorf("max %d, %d bytes: holds %d", max, total, cap(c.head)+cap(c.tail))
 	}
@@ -88,15 +87,11 @@ func TestCaptureText(t *testing.T) {
 // TestCaptureIsBounded reads a pipe to its end.
 func TestCaptureIsBounded(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	go func() {
 		defer w.Close()
 		for range 3 {
-			if _, err := w.WriteString(strings.Repeat("x", chat.DefaultOutputMax)); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, expect.Err(w.WriteString(strings.Repeat("x", chat.DefaultOutputMax))))
 		}
 	}()
 	c := NewCapture(chat.DefaultOutputMax)
@@ -110,18 +105,13 @@ func TestCaptureIsBounded(t *testing.T) {
 func TestCaptureOfARing(t *testing.T) {
 	for _, max := range []int64{chat.MinOutputMax, chat.MinOutputMax + 1, chat.DefaultOutputMax} {
 		for _, total := range []int64{0, max, max + 1, max + 40<<10, 3*max + 1} {
-			f, err := os.Create(t.TempDir() + "/ring")
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(os.Create(t.TempDir() + "/ring"))(t)
 			defer f.Close()
 			all := make([]byte, total)
 			for i := range all {
 				all[i] = 'a' + byte(i%23)
 			}
-			if _, err := NewFile(f, max).Write(all); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, expect.Err(NewFile(f, max).Write(all)))
 			direct, read := NewCapture(max), NewCapture(max)
 			direct.Add(all)
 			if missed, err := read.ReadFile(NewFile(f, max)); err != nil || missed != 0 || read.Total() != total || read.Text() != direct.Text() {

@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func ringFile(t *testing.T) *os.File {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "ring"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(t.TempDir(), "ring")))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -48,14 +47,11 @@ func TestFile(t *testing.T) {
 			w := NewFile(f, max)
 			for at := int64(0); at < size; {
 				n := min(size-at, rand.Int64N(100_000)+1)
-				if _, err := w.Write(patternFrom(at, int(n))); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, expect.Err(w.Write(patternFrom(at, int(n)))))
 				at += n
 			}
-			if seen, want := readRing(t, f, max, size), min(size, max); seen != want {
-				t.Errorf("%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
-			}
+			seen, want := readRing(t, f, max, size), min(size, max)
+			expect.True(t, seen == want, "%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
 			if fi, err := f.Stat(); err != nil || fi.Size() > max+PieceSize+countsSize {
 				t.Errorf("%d bytes, max %d: the file has %d, %v", size, max, fi.Size(), err)
 			}
@@ -69,9 +65,8 @@ func readRing(t *testing.T, f *os.File, max, size int64) (seen int64) {
 	t.Helper()
 	r := NewFile(f, max)
 	total, missed, err := r.Counts()
-	if err != nil || total != size || missed != 0 {
-		t.Fatalf("%d bytes: counts %d, %d, %v", size, total, missed, err)
-	}
+	must.True(t, err == nil && total == size && missed == 0,
+		"%d bytes: counts %d, %d, %v", size, total, missed, err)
 	buf := make([]byte, 10_000)
 	for pos := int64(0); ; {
 		n, at, err := r.ReadAt(buf, pos)
@@ -81,9 +76,8 @@ func readRing(t *testing.T, f *os.File, max, size int64) (seen int64) {
 		if n == 0 {
 			return seen
 		}
-		if !bytes.Equal(buf[:n], patternFrom(at, n)) {
-			t.Fatalf("%d bytes, max %d: from %d on it is not what was written", size, max, at)
-		}
+		must.True(t, bytes.Equal(buf[:n], patternFrom(at, n)),
+			"%d bytes, max %d: from %d on it is not what was written", size, max, at)
 		seen, pos = seen+int64(n), at+int64(n)
 	}
 }
@@ -100,13 +94,10 @@ func FuzzFile(f *testing.F) {
 		file := ringFile(t)
 		w := NewFile(file, max)
 		for at := int64(0); at < size; at += int64(piece) {
-			if _, err := w.Write(patternFrom(at, int(min(int64(piece), size-at)))); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, expect.Err(w.Write(patternFrom(at, int(min(int64(piece), size-at))))))
 		}
-		if seen, want := readRing(t, file, max, size), min(size, max); seen != want {
-			t.Errorf("%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
-		}
+		seen, want := readRing(t, file, max, size), min(size, max)
+		expect.True(t, seen == want, "%d bytes, max %d: %d are kept, want %d", size, max, seen, want)
 	})
 }
 
@@ -130,9 +121,8 @@ func TestFileWhileWritten(t *testing.T) {
 		r, buf, pos := NewFile(f, max), make([]byte, 50_000), int64(0)
 		for pos < size {
 			n, at, err := r.ReadAt(buf, pos)
-			if err != nil || !bytes.Equal(buf[:n], patternFrom(at, n)) {
-				t.Fatalf("max %d, from %d: wrong bytes at %d, %v", max, pos, at, err)
-			}
+			must.True(t, err == nil && bytes.Equal(buf[:n], patternFrom(at, n)),
+				"max %d, from %d: wrong bytes at %d, %v", max, pos, at, err)
 			pos = at + int64(n)
 		}
 		<-done
@@ -145,14 +135,11 @@ func TestFileWithoutRoom(t *testing.T) {
 		w := NewFile(ringFile(t), max)
 		w.roomy = func() bool { return w.total < 200_000 }
 		for at := int64(0); at < 1_000_000; at += 50_000 {
-			if _, err := w.Write(patternFrom(at, 50_000)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, expect.Err(w.Write(patternFrom(at, 50_000))))
 		}
 		total, missed, err := w.Counts()
-		if err != nil || total+missed != 1_000_000 || total < 200_000 || total > 400_000 {
-			t.Errorf("max %d: %d kept, %d missed, %v", max, total, missed, err)
-		}
+		expect.True(t, err == nil && total+missed == 1_000_000 && total >= 200_000 && total <= 400_000,
+			"max %d: %d kept, %d missed, %v", max, total, missed, err)
 	}
 }
 
@@ -168,9 +155,7 @@ func TestTail(t *testing.T) {
 		{"\xff\x80a", "\xff\x80a"},
 	} {
 		f := NewFile(ringFile(t), chat.DefaultOutputMax)
-		if _, err := f.Write([]byte(c.printed)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, expect.Err(f.Write([]byte(c.printed))))
 		if got, err := f.Tail(max); string(got) != c.want || err != nil {
 			t.Errorf("%.20q: %.40q of %d, %v", c.printed, got, len(got), err)
 		}

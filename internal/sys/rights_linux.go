@@ -2,6 +2,8 @@ package sys
 
 import (
 	"errors"
+	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +17,21 @@ func Rights(oob []byte) (fds []int, err error) {
 		fds, err = append(fds, more...), errors.Join(err, parseErr)
 	}
 	return fds, err
+}
+
+// FDs returns the descriptors of files to pass. It leaves them non-blocking, as [os.File.Fd] would not.
+func FDs(files []*os.File) ([]int, error) {
+	fds := make([]int, len(files))
+	for i, f := range files {
+		raw, err := f.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) })
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot pass %s: %w", f.Name(), err)
+		}
+	}
+	return fds, nil
 }
 
 // CloseAll closes descriptors, all of them whatever one of them says.

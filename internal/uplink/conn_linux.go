@@ -72,16 +72,6 @@ func New(socket *os.File) (*Conn, error) {
 	}, nil
 }
 
-// Pair returns the two ends of a connection.
-func Pair() (a, b *os.File, err error) {
-	p, err := unix.Socketpair(unix.AF_UNIX,
-		unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot make a socket pair: %w", err)
-	}
-	return os.NewFile(uintptr(p[0]), "uplink"), os.NewFile(uintptr(p[1]), "uplink"), nil
-}
-
 // Close ends the connection. Serve returns, and calls fail with [ErrGone].
 func (c *Conn) Close() error {
 	c.closed.Store(true)

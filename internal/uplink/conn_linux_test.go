@@ -14,23 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // ends returns two connected ends, of which the first answers with handle.
 func ends(t *testing.T, handle Handler) (asking *Conn, served chan error) {
 	t.Helper()
-	a, b, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	asking, err = New(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answering, err := New(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b, err := socketPair()
+	must.Do(t, err)
+	asking = must.Get(New(a))(t)
+	answering := must.Get(New(b))(t)
 	served = make(chan error, 2)
 	ctx, cancel := context.WithCancel(context.Background())
 	var both sync.WaitGroup
@@ -52,21 +46,15 @@ func TestCallPassesFilesBothWays(t *testing.T) {
 		return files[:1], Answer{}
 	})
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer r.Close()
 	defer w.Close()
 	_, files, err := c.Call(t.Context(), Call{Verb: Open, Chat: "aaaaaaaaaaaaaaaa"}, w, r)
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	if _, err := files[0].WriteString("over"); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(files[0].Close(), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, expect.Err(files[0].WriteString("over")))
+	must.Do(t, errors.Join(files[0].Close(), w.Close()))
 	if got, err := io.ReadAll(r); string(got) != "over" {
 		t.Error(string(got), err)
 	}
@@ -110,9 +98,7 @@ func TestCallAfterTheEnd(t *testing.T) {
 
 func TestGivenUpCall(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer r.Close()
 	release := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -129,12 +115,8 @@ func TestGivenUpCall(t *testing.T) {
 	}
 	close(release)
 	// The file of the late answer is closed: the pipe ends.
-	if _, err := io.ReadAll(r); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := c.Call(t.Context(), Call{Verb: Close}); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, expect.Err(io.ReadAll(r)))
+	expect.NoError(t, expect.Err(c.Call(t.Context(), Call{Verb: Close})))
 }
 
 func TestServeRefuses(t *testing.T) {
@@ -154,17 +136,11 @@ func TestServeRefuses(t *testing.T) {
 				t.Error("it was answered")
 				return nil, Answer{}
 			})
-			err := c.raw.Control(func(fd uintptr) {
-				if err := unix.Sendmsg(int(fd), []byte(message), nil, nil, 0); err != nil {
-					t.Error(err)
-				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := <-served; err == nil {
-				t.Error("it was taken")
-			}
+			must.Do(t, c.raw.Control(func(fd uintptr) {
+				expect.NoError(t, unix.Sendmsg(int(fd), []byte(message), nil, nil, 0))
+			}))
+			err := <-served
+			expect.True(t, err != nil, "it was taken")
 		})
 	}
 }
@@ -172,15 +148,10 @@ func TestServeRefuses(t *testing.T) {
 // half returns an end, and the socket of the other, which nobody reads.
 func half(t *testing.T) (*Conn, *os.File) {
 	t.Helper()
-	a, b, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b, err := socketPair()
+	must.Do(t, err)
 	t.Cleanup(func() { _ = b.Close() })
-	c, err := New(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(a))(t)
 	return c, b
 }
 
@@ -202,9 +173,7 @@ func TestUnreadCalls(t *testing.T) {
 	}
 	cancel()
 	all.Wait()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, c.Close())
 	served.Wait()
 }
 
@@ -224,12 +193,9 @@ func TestUnreadAnswers(t *testing.T) {
 			}
 		}
 	}()
-	err := c.Serve(t.Context(), func(context.Context, Call, []*os.File) ([]*os.File, Answer) {
+	expect.NoError(t, c.Serve(t.Context(), func(context.Context, Call, []*os.File) ([]*os.File, Answer) {
 		return nil, Answer{Error: strings.Repeat("x", 16<<10)}
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 	if err := <-asked; !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		t.Error(err)
 	}
@@ -237,17 +203,12 @@ func TestUnreadAnswers(t *testing.T) {
 
 // TestBothEndsAskMuch: neither end waits for room in the other while that waits for its own.
 func TestBothEndsAskMuch(t *testing.T) {
-	a, b, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b, err := socketPair()
+	must.Do(t, err)
 	var served, asked sync.WaitGroup
 	defer served.Wait()
 	for _, socket := range []*os.File{a, b} {
-		c, err := New(socket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(New(socket))(t)
 		defer c.Close()
 		c.answerTimeout = time.Hour
 		served.Go(func() { _ = c.Serve(context.Background(), refuse) })
@@ -268,8 +229,12 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"id":18446744073709551615,"answer":{"chats":["a"]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := decode(b)
-		if err == nil && (p.Call == nil) == (p.Answer == nil) {
-			t.Errorf("%q: %+v", b, p)
-		}
+		expect.True(t, err != nil || (p.Call == nil) != (p.Answer == nil), "%q: %+v", b, p)
 	})
+}
+
+// socketPair returns the two ends of a connection.
+func socketPair() (a, b *os.File, err error) {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	return os.NewFile(uintptr(p[0]), "uplink"), os.NewFile(uintptr(p[1]), "uplink"), err
 }

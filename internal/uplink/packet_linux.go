@@ -26,9 +26,13 @@ func (c *Conn) send(ctx context.Context, p packet, files []*os.File) error {
 		return fmt.Errorf("a message of %d bytes and %d files: want at most %d and %d",
 			len(b), len(files), maxPacket, maxFiles)
 	}
-	oob, err := rights(files)
+	fds, err := sys.FDs(files)
 	if err != nil {
 		return err
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
 	}
 	select {
 	case c.sending <- struct{}{}:
@@ -65,25 +69,6 @@ func (c *Conn) write(ctx context.Context, b, oob []byte) error {
 		return context.Cause(ctx)
 	}
 	return errors.Join(err, sendErr)
-}
-
-// rights is the control message that passes files. It leaves them non-blocking, as [os.File.Fd]
-// would not.
-func rights(files []*os.File) ([]byte, error) {
-	if len(files) == 0 {
-		return nil, nil
-	}
-	fds := make([]int, len(files))
-	for i, f := range files {
-		raw, err := f.SyscallConn()
-		if err == nil {
-			err = raw.Control(func(fd uintptr) { fds[i] = int(fd) })
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return unix.UnixRights(fds...), nil
 }
 
 var buffers = sync.Pool{New: func() any { return new([maxPacket + 1]byte) }}

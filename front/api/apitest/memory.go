@@ -197,13 +197,20 @@ func (m *Memory) reach(ctx context.Context, id chat.ID) (*chat.Chat, error) {
 
 // Get returns one chat.
 func (m *Memory) Get(ctx context.Context, id chat.ID) (chat.Chat, error) {
+	return m.change(ctx, id, func(c *chat.Chat) error { m.showArchiving(c); return nil })
+}
+
+// change changes a chat of the caller, and returns it as it is then.
+func (m *Memory) change(ctx context.Context, id chat.ID, do func(*chat.Chat) error) (chat.Chat, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, err := m.reach(ctx, id)
+	if err == nil {
+		err = do(c)
+	}
 	if err != nil {
 		return chat.Chat{}, err
 	}
-	m.showArchiving(c)
 	return *c, nil
 }
 
@@ -220,15 +227,9 @@ func (m *Memory) Patch(ctx context.Context, id chat.ID, p chat.Patch) (chat.Chat
 		return chat.Chat{}, err
 	}
 	labels, err := p.Apply(c.Labels)
-	if err != nil {
-		return chat.Chat{}, err
-	}
-	env, err := p.ApplyEnv(c.Env)
-	if err != nil {
-		return chat.Chat{}, err
-	}
-	limits, err := p.ApplyLimits(nil).Apply(c.Limits)
-	if err != nil {
+	env, envErr := p.ApplyEnv(c.Env)
+	limits, limitsErr := p.ApplyLimits(nil).Apply(c.Limits)
+	if err = cmp.Or(err, envErr, limitsErr); err != nil {
 		return chat.Chat{}, err
 	}
 	if p.NoLimits {
@@ -285,15 +286,11 @@ func (m *Memory) Sleep(ctx context.Context, id chat.ID) (chat.Chat, error) {
 }
 
 func (m *Memory) set(ctx context.Context, id chat.ID, awake bool) (chat.Chat, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c, err := m.reach(ctx, id)
-	if err != nil {
-		return chat.Chat{}, err
-	}
-	if c.Phase != chat.Ready {
-		return chat.Chat{}, fmt.Errorf("cannot change chat %s: it is %s: %w", id, c.Phase, chat.ErrWrongPhase)
-	}
-	setAwake(c, awake)
-	return *c, nil
+	return m.change(ctx, id, func(c *chat.Chat) error {
+		if c.Phase != chat.Ready {
+			return fmt.Errorf("cannot change chat %s: it is %s: %w", id, c.Phase, chat.ErrWrongPhase)
+		}
+		setAwake(c, awake)
+		return nil
+	})
 }

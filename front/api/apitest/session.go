@@ -61,25 +61,23 @@ func (m *Memory) Input(ctx context.Context, id chat.ID, in chat.Input) error {
 	if err := in.Validate(); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c, err := m.reach(ctx, id)
-	if err != nil {
-		return err
-	}
-	if o := in.OnlyIf; o != nil && (o.Prompt == chat.PromptAbsent || o.Program != "" && o.Program != "bash") {
-		return fmt.Errorf("cannot type into the terminal of chat %s: want that %s, but \"bash\" is in front; nothing was typed: %w", id, o, chat.ErrConflict)
-	}
-	setAwake(c, true)
-	c.UsedAt = m.Now().UTC()
-	m.screens[id] += in.Text
-	for _, k := range in.Keys {
-		m.screens[id] += "<" + k + ">"
-	}
-	if in.Enter {
-		m.screens[id] += "\n"
-	}
-	return nil
+	_, err := m.change(ctx, id, func(c *chat.Chat) error {
+		if o := in.OnlyIf; o != nil && (o.Prompt == chat.PromptAbsent || o.Program != "" && o.Program != "bash") {
+			return fmt.Errorf("cannot type into the terminal of chat %s: want that %s, but \"bash\" is in front; "+
+				"nothing was typed: %w", id, o, chat.ErrConflict)
+		}
+		setAwake(c, true)
+		c.UsedAt = m.Now().UTC()
+		m.screens[id] += in.Text
+		for _, k := range in.Keys {
+			m.screens[id] += "<" + k + ">"
+		}
+		if in.Enter {
+			m.screens[id] += "\n"
+		}
+		return nil
+	})
+	return err
 }
 
 // Screen shows what was typed.
