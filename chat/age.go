@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +36,5 @@ func ParseAge(s string) (time.Duration, error) {
 }
 
 func notAge(s string) error {
-	return fmt.Errorf("cannot use %s as a time: want 30d, 2w, 24h, 1d12h or 90m: %w",
-		Quote(s), ErrInvalid)
+	return Invalid("cannot use %s as a time: want 30d, 2w, 24h, 1d12h or 90m", Quote(s))
 }

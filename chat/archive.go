@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -26,8 +25,8 @@ func ParseArchiveName(s string) (ArchiveName, error) {
 			return ArchiveName(s), nil
 		}
 	}
-	return "", fmt.Errorf("cannot use %s as the name of an archive: want a chat id and a time, as "+
-		"in 0123456789abcdef-20261125T160000Z: %w", Quote(s), ErrInvalid)
+	return "", Invalid("cannot use %s as the name of an archive: want a chat id and a time, as "+
+		"in 0123456789abcdef-20261125T160000Z", Quote(s))
 }
 
 // ID is the id of the archive's chat. The name is one that [ParseArchiveName] accepts.

@@ -85,7 +85,7 @@ func (s Spec) Validate() error {
 		return err
 	}
 	if s.ExternalID == "" {
-		return fmt.Errorf("cannot use external_id: it is empty: %w", ErrInvalid)
+		return Invalid("cannot use external_id: it is empty")
 	}
 	for _, f := range []struct{ field, value string }{{"owner", s.Owner}, {"profile", s.Profile},
 		{"agent", s.Agent}} {
@@ -112,8 +112,7 @@ func dotted(name string) string {
 
 func checkLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return fmt.Errorf("cannot use labels: %d of them, want at most %d: %w", len(labels),
-			MaxLabels, ErrInvalid)
+		return Invalid("cannot use labels: %d of them, want at most %d", len(labels), MaxLabels)
 	}
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if err := CheckName("labels", k); err != nil {
@@ -136,8 +135,8 @@ func CheckName(field, s string) error {
 			strings.IndexByte("._-", c) >= 0
 	}
 	if !ok {
-		return fmt.Errorf("cannot use %s %s: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -: %w",
-			field, Quote(s), MaxName, ErrInvalid)
+		return Invalid("cannot use %s %s: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -", field,
+			Quote(s), MaxName)
 	}
 	return nil
 }
@@ -145,11 +144,11 @@ func CheckName(field, s string) error {
 func checkText(field, s string, limit int) error {
 	switch {
 	case len(s) > limit:
-		return fmt.Errorf("cannot use %s: %d bytes, want at most %d: %w", field, len(s), limit, ErrInvalid)
+		return Invalid("cannot use %s: %d bytes, want at most %d", field, len(s), limit)
 	case !utf8.ValidString(s):
-		return fmt.Errorf("cannot use %s %s: not valid UTF-8: %w", field, Quote(s), ErrInvalid)
+		return Invalid("cannot use %s %s: not valid UTF-8", field, Quote(s))
 	case strings.IndexByte(s, 0) >= 0:
-		return fmt.Errorf("cannot use %s %s: it holds a NUL: %w", field, Quote(s), ErrInvalid)
+		return Invalid("cannot use %s %s: it holds a NUL", field, Quote(s))
 	}
 	return nil
 }

@@ -50,8 +50,7 @@ func (d Destination) Validate() error {
 }
 
 func destinationError(s, why string) error {
-	return fmt.Errorf("cannot use the destination %s: %s: want HOST:PORT, IPv6 in brackets: %w",
-		Quote(s), why, ErrInvalid)
+	return Invalid("cannot use the destination %s: %s: want HOST:PORT, IPv6 in brackets", Quote(s), why)
 }
 
 // resolve returns the address, or the name in the form of [CheckHost].

@@ -110,21 +110,20 @@ func (e EgressEvent) Validate() error {
 	verdicts := []EgressVerdict{EgressAllowed, EgressRefused, EgressFailed}
 	switch {
 	case !slices.Contains(verdicts, e.Verdict):
-		return fmt.Errorf("cannot use verdict %s: %w", Quote(string(e.Verdict)), ErrInvalid)
+		return Invalid("cannot use verdict %s", Quote(string(e.Verdict)))
 	case !isEgressText(e.Host) || !isEgressText(e.Why):
-		return fmt.Errorf("cannot use host %s and why %s: want at most %d bytes of print each: %w",
-			Quote(e.Host), Quote(e.Why), MaxEgressText, ErrInvalid)
+		return Invalid("cannot use host %s and why %s: want at most %d bytes of print each", Quote(e.Host),
+			Quote(e.Why), MaxEgressText)
 	case e.Host != "" && e.Address != "":
-		return fmt.Errorf("cannot use a host and an address: want one of them: %w", ErrInvalid)
+		return Invalid("cannot use a host and an address: want one of them")
 	case e.Time.IsZero() || e.Until.Before(e.Time):
-		return fmt.Errorf("cannot use the time from %v to %v: %w", e.Time, e.Until, ErrInvalid)
+		return Invalid("cannot use the time from %v to %v", e.Time, e.Until)
 	case !isEgressCount(e.Count) || e.Count == 0 || !isEgressCount(e.Sent) ||
 		!isEgressCount(e.Received):
-		return fmt.Errorf("cannot use the counts %d, %d and %d: %w", e.Count, e.Sent, e.Received,
-			ErrInvalid)
+		return Invalid("cannot use the counts %d, %d and %d", e.Count, e.Sent, e.Received)
 	}
 	if a, err := netip.ParseAddr(e.Address); e.Address != "" && (err != nil || a.Zone() != "") {
-		return fmt.Errorf("cannot use address %s: %w", Quote(e.Address), ErrInvalid)
+		return Invalid("cannot use address %s", Quote(e.Address))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -56,8 +55,7 @@ func (c EgressConnection) event() EgressEvent {
 func (o EgressOpen) Validate() error {
 	n := len(o.Connections)
 	if n > MaxEgressOpen || o.Count < n || !isEgressCount(int64(o.Count)) || o.Unknown != "" {
-		return fmt.Errorf("cannot use %d connections of %d: want at most %d: %w", n, o.Count,
-			MaxEgressOpen, ErrInvalid)
+		return Invalid("cannot use %d connections of %d: want at most %d", n, o.Count, MaxEgressOpen)
 	}
 	for _, c := range o.Connections {
 		if err := c.event().Validate(); err != nil {

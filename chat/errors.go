@@ -30,6 +30,11 @@ var (
 	ErrBusy = errors.New("busy")
 )
 
+// Invalid is an [ErrInvalid] with the text that [fmt.Errorf] makes.
+func Invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), ErrInvalid)
+}
+
 // maxQuoted bounds a caller's text in an error, in bytes.
 const maxQuoted = 64
 

@@ -85,13 +85,13 @@ func ReservedPath(p string) string {
 func checkAbsolute(p string) error {
 	switch {
 	case p == "":
-		return fmt.Errorf("it is empty: want an absolute path: %w", ErrInvalid)
+		return Invalid("it is empty: want an absolute path")
 	case strings.IndexByte(p, 0) >= 0:
-		return fmt.Errorf("%s holds a NUL: want an absolute path: %w", Quote(p), ErrInvalid)
+		return Invalid("%s holds a NUL: want an absolute path", Quote(p))
 	case !path.IsAbs(p):
-		return fmt.Errorf("%s is relative: want an absolute path: %w", Quote(p), ErrInvalid)
+		return Invalid("%s is relative: want an absolute path", Quote(p))
 	case slices.Contains(strings.Split(p, "/"), ".."):
-		return fmt.Errorf("%s holds \"..\": want the path that it leads to: %w", Quote(p), ErrInvalid)
+		return Invalid("%s holds \"..\": want the path that it leads to", Quote(p))
 	}
 	return nil
 }
@@ -104,17 +104,18 @@ func CheckSource(p string, mode Mode) error {
 	}
 	p = path.Clean(p)
 	if p == "/" {
-		return fmt.Errorf("it is the whole host: want a directory or a file of it: %w", ErrInvalid)
+		return Invalid("it is the whole host: want a directory or a file of it")
 	}
 	for _, n := range neverExposed {
 		if related(p, n.path) {
-			return fmt.Errorf("%s may not be exposed: %s: %s: want a path apart from it: %w", Quote(p),
-				n.path, n.why, ErrInvalid)
+			return Invalid("%s may not be exposed: %s: %s: want a path apart from it", Quote(p), n.path,
+				n.why)
 		}
 	}
 	for _, dir := range systemTrees {
 		if mode == ReadWrite && related(p, dir) {
-			return fmt.Errorf("%s may not be exposed rw: every user of the host runs or reads what is in %s: want mode ro: %w", Quote(p), dir, ErrInvalid)
+			return Invalid("%s may not be exposed rw: every user of the host runs or reads what is in %s: want mode ro",
+				Quote(p), dir)
 		}
 	}
 	return nil
@@ -125,13 +126,12 @@ func checkTarget(p string) error {
 	home, ok := strings.CutPrefix(p, "~/")
 	if ok {
 		if err := checkAbsolute("/" + home); err != nil {
-			return fmt.Errorf("%s: want a path below the home: %w", Quote(p), ErrInvalid)
+			return Invalid("%s: want a path below the home", Quote(p))
 		}
 		p = path.Clean("/" + home)
 		for _, dir := range []string{"tmp", "config", "cache", "state"} {
 			if own := "/" + UserEnv + "/" + dir; Within(own, p) {
-				return fmt.Errorf("%s would cover the chat's own ~%s: want a path beside it: %w",
-					Quote("~"+p), own, ErrInvalid)
+				return Invalid("%s would cover the chat's own ~%s: want a path beside it", Quote("~"+p), own)
 			}
 		}
 		return nil
@@ -141,11 +141,10 @@ func checkTarget(p string) error {
 	}
 	p = path.Clean(p)
 	if p == "/" {
-		return fmt.Errorf("it is the whole session: want a path in it: %w", ErrInvalid)
+		return Invalid("it is the whole session: want a path in it")
 	}
 	if own := ReservedPath(p); own != "" {
-		return fmt.Errorf("%s would cover chatd's own %s, or lie in it: want another target: %w", Quote(p),
-			own, ErrInvalid)
+		return Invalid("%s would cover chatd's own %s, or lie in it: want another target", Quote(p), own)
 	}
 	return nil
 }
@@ -153,7 +152,7 @@ func checkTarget(p string) error {
 // check reports the first invalid field, and its key.
 func (e Expose) check() (field string, err error) {
 	if e.Mode != ReadOnly && e.Mode != ReadWrite {
-		return ".mode", fmt.Errorf("%s: want ro or rw: %w", Quote(string(e.Mode)), ErrInvalid)
+		return ".mode", Invalid("%s: want ro or rw", Quote(string(e.Mode)))
 	}
 	if err := CheckSource(e.Source, e.Mode); err != nil {
 		return ".source", err
@@ -181,7 +180,8 @@ func CheckExposePaths(rules []Expose) (key string, err error) {
 		at := e.clean().Target
 		if first, ok := seen[at]; ok {
 			return fmt.Sprintf("expose_paths[%d]",
-				i), fmt.Errorf("target %s has a rule already, expose_paths[%d]: want one rule for each target: %w", Quote(at), first, ErrInvalid)
+					i), Invalid("target %s has a rule already, expose_paths[%d]: want one rule for each target",
+					Quote(at), first)
 		}
 		seen[at] = i
 	}

@@ -1,7 +1,5 @@
 package chat
 
-import "fmt"
-
 // Frozen says until when the processes of an awake chat stand still. They keep their memory, and
 // run no code. It is empty where they run.
 type Frozen string
@@ -32,8 +30,7 @@ func CheckFreezeAfter(freeze, sleep Duration) error {
 		return err
 	}
 	if sleep != 0 && freeze >= sleep {
-		return fmt.Errorf("%s: want less than sleep_after, which is %s: %w",
-			freeze, sleep, ErrInvalid)
+		return Invalid("%s: want less than sleep_after, which is %s", freeze, sleep)
 	}
 	return nil
 }

@@ -21,13 +21,11 @@ const idWindows = sha256.Size / 8
 // two spellings of one id would be two chats.
 func ParseID(s string) (ID, error) {
 	if len(s) != 16 {
-		return "", fmt.Errorf("cannot use %s as a chat id: want 16 hex digits, got %d bytes: %w", Quote(s),
-			len(s), ErrInvalid)
+		return "", Invalid("cannot use %s as a chat id: want 16 hex digits, got %d bytes", Quote(s), len(s))
 	}
 	for i := range len(s) {
 		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return "", fmt.Errorf("cannot use %s as a chat id: want lower-case hex digits: %w",
-				Quote(s), ErrInvalid)
+			return "", Invalid("cannot use %s as a chat id: want lower-case hex digits", Quote(s))
 		}
 	}
 	return ID(s), nil

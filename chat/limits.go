@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"math"
 	"time"
 )
@@ -110,7 +109,7 @@ func (l Limits) Faults() (all []Fault) {
 		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
 	} {
 		if !c.ok {
-			all = append(all, Fault{"limits." + c.field, fmt.Errorf("want %s: %w", c.want, ErrInvalid)})
+			all = append(all, Fault{"limits." + c.field, Invalid("want %s", c.want)})
 		}
 	}
 	return all
@@ -169,8 +168,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil {
-		return fmt.Errorf("cannot use %s as a duration: want Go's form, as in 60s or 1h30m: %w",
-			Quote(string(b)), ErrInvalid)
+		return Invalid("cannot use %s as a duration: want Go's form, as in 60s or 1h30m", Quote(string(b)))
 	}
 	*d = Duration(v)
 	return nil

@@ -1,7 +1,5 @@
 package chat
 
-import "fmt"
-
 // Bounds of [RunSpec].OutputMax, in bytes of each stream.
 const (
 	// DefaultOutputMax replaces zero.
@@ -21,8 +19,8 @@ func CheckOutputMax(n int64) error {
 	if n == 0 || n >= MinOutputMax && n <= MaxOutputMax {
 		return nil
 	}
-	return fmt.Errorf("cannot run: output_max %d: want %d to %d bytes, or 0 for %d: %w", n, MinOutputMax,
-		MaxOutputMax, DefaultOutputMax, ErrInvalid)
+	return Invalid("cannot run: output_max %d: want %d to %d bytes, or 0 for %d", n, MinOutputMax,
+		MaxOutputMax, DefaultOutputMax)
 }
 
 // CheckStreamed refuses, as [ErrInvalid], the option of a run that does not apply to streamed
@@ -31,5 +29,6 @@ func (r RunSpec) CheckStreamed() error {
 	if r.OutputMax == 0 {
 		return nil
 	}
-	return fmt.Errorf("cannot run: output_max %d: streamed output is passed on whole, and none of it is kept; want output_max 0, or an answer in one piece, or background: %w", r.OutputMax, ErrInvalid)
+	return Invalid("cannot run: output_max %d: streamed output is passed on whole, and none of it is kept; want output_max 0, or an answer in one piece, or background",
+		r.OutputMax)
 }

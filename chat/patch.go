@@ -58,7 +58,7 @@ const patchFields = "labels, env, limits, profile, egress_add or egress_remove"
 // when the patch is applied.
 func (p Patch) Validate() error {
 	if p.Labels == nil && !p.NoLabels && p.OnlyLabels() {
-		return fmt.Errorf("cannot change nothing: want %s: %w", patchFields, ErrInvalid)
+		return Invalid("cannot change nothing: want %s", patchFields)
 	}
 	if err := p.ApplyEgress(EgressChange{}).Validate(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (p Patch) Validate() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Limits)) {
 		if !slices.Contains(LimitKeys(), key) {
-			return fmt.Errorf("cannot use limits: unknown key %s: %w", Quote(key), ErrInvalid)
+			return Invalid("cannot use limits: unknown key %s", Quote(key))
 		}
 	}
 	return nil
@@ -84,8 +84,8 @@ func (p Patch) Validate() error {
 
 func (p Patch) validateLabels() error {
 	if len(p.Labels) > maxPatched {
-		return fmt.Errorf("cannot use labels: %d of them in one change, want at most %d: %w", len(p.Labels),
-			maxPatched, ErrInvalid)
+		return Invalid("cannot use labels: %d of them in one change, want at most %d", len(p.Labels),
+			maxPatched)
 	}
 	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
 		if err := CheckName("labels", k); err != nil {
@@ -102,8 +102,8 @@ func (p Patch) validateLabels() error {
 
 func (p Patch) validateEnv() error {
 	if len(p.Env) > maxPatchedEnv {
-		return fmt.Errorf("cannot use env: %d variables in one change, want at most %d: %w",
-			len(p.Env), maxPatchedEnv, ErrInvalid)
+		return Invalid("cannot use env: %d variables in one change, want at most %d", len(p.Env),
+			maxPatchedEnv)
 	}
 	for _, k := range slices.Sorted(maps.Keys(p.Env)) {
 		if err := checkEnvName(k); err != nil {
@@ -185,8 +185,7 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 func putMerge[V any](doc map[string]any, name string, none bool, set map[string]*V) error {
 	switch {
 	case none && len(set) > 0:
-		return fmt.Errorf("cannot write a change that takes all %s away and sets some: %w", name,
-			ErrInvalid)
+		return Invalid("cannot write a change that takes all %s away and sets some", name)
 	case none:
 		doc[name] = nil
 	case set != nil:

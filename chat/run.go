@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -58,10 +57,10 @@ type RunSpec struct {
 // Validate reports the first invalid field, as [ErrInvalid].
 func (r RunSpec) Validate() error {
 	if (r.Command == "") == (len(r.Argv) == 0) {
-		return fmt.Errorf("cannot run: want exactly one of command and argv: %w", ErrInvalid)
+		return Invalid("cannot run: want exactly one of command and argv")
 	}
 	if len(r.Argv) > 0 && r.Argv[0] == "" {
-		return fmt.Errorf("cannot run: argv[0] is empty: %w", ErrInvalid)
+		return Invalid("cannot run: argv[0] is empty")
 	}
 	size := len(r.Command)
 	for _, a := range r.Argv {
@@ -69,21 +68,19 @@ func (r RunSpec) Validate() error {
 	}
 	for k, v := range r.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") {
-			return fmt.Errorf("cannot run: env name %s: want a name without = and NUL: %w",
-				Quote(k), ErrInvalid)
+			return Invalid("cannot run: env name %s: want a name without = and NUL", Quote(k))
 		}
 		if strings.IndexByte(v, 0) >= 0 {
-			return fmt.Errorf("cannot run: env %s holds a NUL: %w", Quote(k), ErrInvalid)
+			return Invalid("cannot run: env %s holds a NUL", Quote(k))
 		}
 		size += len(k) + len(v) + 2
 	}
 	if r.OpenStdin && r.Stdin != "" {
-		return fmt.Errorf("cannot run: want stdin or open_stdin, not both: %w", ErrInvalid)
+		return Invalid("cannot run: want stdin or open_stdin, not both")
 	}
 	if r.TTY != nil {
 		if r.Stdin != "" {
-			return fmt.Errorf("cannot run: want stdin or tty, not both; type later, by open_stdin: %w",
-				ErrInvalid)
+			return Invalid("cannot run: want stdin or tty, not both; type later, by open_stdin")
 		}
 		if err := r.TTY.validate(); err != nil {
 			return err
@@ -95,17 +92,15 @@ func (r RunSpec) Validate() error {
 func (r RunSpec) validateSizes(size int) error {
 	switch {
 	case strings.IndexByte(r.Command+strings.Join(r.Argv, "")+r.Cwd, 0) >= 0:
-		return fmt.Errorf("cannot run: command, argv or cwd holds a NUL: %w", ErrInvalid)
+		return Invalid("cannot run: command, argv or cwd holds a NUL")
 	case size > MaxArgs:
-		return fmt.Errorf("cannot run: command, argv and env take %d bytes, want at most %d: %w", size,
-			MaxArgs, ErrInvalid)
+		return Invalid("cannot run: command, argv and env take %d bytes, want at most %d", size, MaxArgs)
 	case len(r.Stdin) > MaxStdin:
-		return fmt.Errorf("cannot run: stdin has %d bytes, want at most %d: %w", len(r.Stdin),
-			MaxStdin, ErrInvalid)
+		return Invalid("cannot run: stdin has %d bytes, want at most %d", len(r.Stdin), MaxStdin)
 	case r.Timeout < 0 || r.Timeout > LongestTimeout:
-		return fmt.Errorf("cannot run: timeout %s: want 0s to %s: %w", r.Timeout, LongestTimeout, ErrInvalid)
+		return Invalid("cannot run: timeout %s: want 0s to %s", r.Timeout, LongestTimeout)
 	case r.Grace < 0 || r.Grace > MaxGrace:
-		return fmt.Errorf("cannot run: grace %s: want 0s to %s: %w", r.Grace, MaxGrace, ErrInvalid)
+		return Invalid("cannot run: grace %s: want 0s to %s", r.Grace, MaxGrace)
 	}
 	if err := CheckNamed(r.Named); err != nil {
 		return err

@@ -68,8 +68,7 @@ type TTY struct {
 
 func (t TTY) validate() error {
 	if !t.isSize(MaxTTY) {
-		return fmt.Errorf("cannot run: tty of %d rows and %d cols: want 1 to %d of each: %w", t.Rows, t.Cols,
-			MaxTTY, ErrInvalid)
+		return Invalid("cannot run: tty of %d rows and %d cols: want 1 to %d of each", t.Rows, t.Cols, MaxTTY)
 	}
 	return nil
 }
@@ -97,11 +96,10 @@ func (s RunSignal) Validate() error {
 	}
 	switch {
 	case !known:
-		return fmt.Errorf("cannot send signal %s: want one of %s: %w", Quote(s.Signal),
-			strings.Join(RunSignals, ", "), ErrInvalid)
+		return Invalid("cannot send signal %s: want one of %s", Quote(s.Signal),
+			strings.Join(RunSignals, ", "))
 	case (s.Name() == "WINCH") != (s.TTY != nil):
-		return fmt.Errorf("cannot send signal %s: want tty with WINCH, and with no other: %w",
-			Quote(s.Signal), ErrInvalid)
+		return Invalid("cannot send signal %s: want tty with WINCH, and with no other", Quote(s.Signal))
 	case s.TTY != nil:
 		return s.TTY.validate()
 	}
@@ -131,7 +129,7 @@ func ParseRunCursor(s string) (RunCursor, error) {
 			return RunCursor{int64(out), int64(errs)}, nil
 		}
 	}
-	return RunCursor{}, fmt.Errorf("cannot use cursor %s: want what an answer had: %w", Quote(s), ErrInvalid)
+	return RunCursor{}, Invalid("cannot use cursor %s: want what an answer had", Quote(s))
 }
 
 // RunOutput is a piece of what a run printed.

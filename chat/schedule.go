@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -63,22 +62,20 @@ func (s ScheduleSpec) Validate() error {
 		}
 	}
 	if set != 1 {
-		return fmt.Errorf("cannot schedule: want exactly one of cron, every and at: %w", ErrInvalid)
+		return Invalid("cannot schedule: want exactly one of cron, every and at")
 	}
 	for _, f := range []struct{ field, text string }{{"cron", s.Cron}, {"at", s.At},
 		{"time_zone", s.TimeZone}} {
 		if len(f.text) > maxWhen {
-			return fmt.Errorf("cannot schedule: %s has %d bytes, want at most %d: %w", f.field, len(f.text),
-				maxWhen, ErrInvalid)
+			return Invalid("cannot schedule: %s has %d bytes, want at most %d", f.field, len(f.text), maxWhen)
 		}
 	}
 	if s.Every != 0 && (s.Every < MinEvery || s.Every > MaxEvery || s.Every.D()%time.Second != 0) {
-		return fmt.Errorf("cannot schedule: every %s: want %s to %s, in whole seconds: %w", s.Every, MinEvery,
-			MaxEvery, ErrInvalid)
+		return Invalid("cannot schedule: every %s: want %s to %s, in whole seconds", s.Every, MinEvery,
+			MaxEvery)
 	}
 	if s.Every != 0 && s.TimeZone != "" {
-		return fmt.Errorf("cannot schedule: time_zone %s: every has none, only cron and at: %w",
-			Quote(s.TimeZone), ErrInvalid)
+		return Invalid("cannot schedule: time_zone %s: every has none, only cron and at", Quote(s.TimeZone))
 	}
 	if err := s.Run().Validate(); err != nil {
 		return err
@@ -88,8 +85,8 @@ func (s ScheduleSpec) Validate() error {
 		size += len(k) + len(v)
 	}
 	if size > MaxScheduleArgs {
-		return fmt.Errorf("cannot schedule: command, argv, cwd and env take %d bytes, want at most %d: %w",
-			size, MaxScheduleArgs, ErrInvalid)
+		return Invalid("cannot schedule: command, argv, cwd and env take %d bytes, want at most %d", size,
+			MaxScheduleArgs)
 	}
 	return nil
 }

@@ -24,21 +24,19 @@ type NamedPath struct {
 // CheckNamed refuses invalid named paths, as [ErrInvalid].
 func CheckNamed(named []NamedPath) error {
 	if len(named) > MaxNamed {
-		return fmt.Errorf("cannot check the command: want at most %d paths, got %d: %w",
-			MaxNamed, len(named), ErrInvalid)
+		return Invalid("cannot check the command: want at most %d paths, got %d", MaxNamed, len(named))
 	}
 	size := 0
 	for _, n := range named {
 		if len(n.Text) > MaxNamedPath || strings.IndexByte(n.Text, 0) >= 0 || !path.IsAbs(n.Text) {
-			return fmt.Errorf("cannot check the command: path %s: "+
-				"want an absolute path of at most %d bytes without NUL: %w", Quote(n.Text),
-				MaxNamedPath, ErrInvalid)
+			return Invalid("cannot check the command: path %s: "+
+				"want an absolute path of at most %d bytes without NUL", Quote(n.Text), MaxNamedPath)
 		}
 		size += len(n.Text)
 	}
 	if size > MaxNamedBytes {
-		return fmt.Errorf("cannot check the command: want paths of at most %d bytes in all, got %d: %w",
-			MaxNamedBytes, size, ErrInvalid)
+		return Invalid("cannot check the command: want paths of at most %d bytes in all, got %d",
+			MaxNamedBytes, size)
 	}
 	return nil
 }

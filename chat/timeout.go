@@ -2,14 +2,13 @@ package chat
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 )
 
 // CheckTimeoutMax reports an invalid timeout_max of a profile.
 func CheckTimeoutMax(d Duration) error {
 	if d.D() < time.Second || d > LongestTimeout {
-		return fmt.Errorf("%s: want 1s to %s: %w", d, LongestTimeout, ErrInvalid)
+		return Invalid("%s: want 1s to %s", d, LongestTimeout)
 	}
 	return nil
 }
@@ -20,8 +19,7 @@ const shortestSleepAfter = Duration(5 * time.Second)
 // CheckSleepAfter reports an invalid sleep_after of a profile.
 func CheckSleepAfter(d Duration) error {
 	if d != 0 && d < shortestSleepAfter {
-		return fmt.Errorf("%s: want 0, for never, or at least %s: %w",
-			d, shortestSleepAfter, ErrInvalid)
+		return Invalid("%s: want 0, for never, or at least %s", d, shortestSleepAfter)
 	}
 	return nil
 }
@@ -32,7 +30,8 @@ func CheckSleepAfter(d Duration) error {
 func (p Profile) RunTimeout(wish, usual Duration) (time.Duration, error) {
 	limit := cmp.Or(p.TimeoutMax, MaxTimeout)
 	if wish > limit {
-		return 0, fmt.Errorf("cannot run: timeout %s: want at most %s, which is timeout_max of profile %s: %w", wish, limit, p.Name, ErrInvalid)
+		return 0, Invalid("cannot run: timeout %s: want at most %s, which is timeout_max of profile %s", wish,
+			limit, p.Name)
 	}
 	return cmp.Or(wish, min(usual, limit)).D(), nil
 }

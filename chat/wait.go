@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"regexp"
 	"regexp/syntax"
 )
@@ -25,18 +24,16 @@ type Wait struct {
 func (w Wait) Validate() error {
 	switch {
 	case w.Until != UntilPrompt && w.Until != UntilOutput && w.Until != UntilQuiet && w.Until != UntilScreen:
-		return fmt.Errorf("cannot wait: until %s: want %s, %s, %s or %s: %w", Quote(w.Until), UntilPrompt,
-			UntilOutput, UntilQuiet, UntilScreen, ErrInvalid)
+		return Invalid("cannot wait: until %s: want %s, %s, %s or %s", Quote(w.Until), UntilPrompt,
+			UntilOutput, UntilQuiet, UntilScreen)
 	case (w.Until == UntilPrompt || w.Until == UntilOutput) && w.Quiet != 0:
-		return fmt.Errorf("cannot wait: quiet belongs to until %s and %s: %w", UntilQuiet,
-			UntilScreen, ErrInvalid)
+		return Invalid("cannot wait: quiet belongs to until %s and %s", UntilQuiet, UntilScreen)
 	case (w.Until == UntilScreen) != (w.Pattern != ""):
-		return fmt.Errorf("cannot wait: pattern belongs to until %s, which wants one: %w",
-			UntilScreen, ErrInvalid)
+		return Invalid("cannot wait: pattern belongs to until %s, which wants one", UntilScreen)
 	case w.Max < 0 || w.Max > MaxWait:
-		return fmt.Errorf("cannot wait: max %s: want 0s to %s: %w", w.Max, MaxWait, ErrInvalid)
+		return Invalid("cannot wait: max %s: want 0s to %s", w.Max, MaxWait)
 	case w.Quiet < 0 || w.Quiet > MaxWait:
-		return fmt.Errorf("cannot wait: quiet %s: want 0s to %s: %w", w.Quiet, MaxWait, ErrInvalid)
+		return Invalid("cannot wait: quiet %s: want 0s to %s", w.Quiet, MaxWait)
 	}
 	_, err := w.Regexp()
 	return err
@@ -48,16 +45,16 @@ func (w Wait) Regexp() (*regexp.Regexp, error) {
 		return nil, nil
 	}
 	if len(w.Pattern) > MaxPattern {
-		return nil, fmt.Errorf("cannot use pattern: %d bytes, want at most %d: %w", len(w.Pattern),
-			MaxPattern, ErrInvalid)
+		return nil, Invalid("cannot use pattern: %d bytes, want at most %d", len(w.Pattern), MaxPattern)
 	}
 	tree, err := syntax.Parse("(?m)"+w.Pattern, syntax.Perl)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use pattern %s: %v: %w", Quote(w.Pattern), err, ErrInvalid)
+		return nil, Invalid("cannot use pattern %s: %v", Quote(w.Pattern), err)
 	}
 	prog, err := syntax.Compile(tree.Simplify())
 	if err != nil || len(prog.Inst) > maxProgram {
-		return nil, fmt.Errorf("cannot use pattern %s: it is too large once its repetitions are written out: %w", Quote(w.Pattern), ErrInvalid)
+		return nil, Invalid("cannot use pattern %s: it is too large once its repetitions are written out",
+			Quote(w.Pattern))
 	}
 	return regexp.MustCompile("(?m)" + w.Pattern), nil
 }

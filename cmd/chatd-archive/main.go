@@ -119,8 +119,7 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	if len(args) == 0 {
-		return o, fmt.Errorf("cannot archive: no command, see chatd-archive --help: %w",
-			chat.ErrInvalid)
+		return o, chat.Invalid("cannot archive: no command, see chatd-archive --help")
 	}
 	o.verb, o.Meter = args[0], &archive.Meter{}
 	flags := flag.NewFlagSet("chatd-archive", flag.ContinueOnError)
@@ -133,13 +132,12 @@ func parse(args []string) (o options, err error) {
 	flags.Int64Var(&o.Bytes, "max-bytes", 1<<40, "")
 	flags.Int64Var(&o.FileSize, "max-file-size", 16<<40, "")
 	if err := flags.Parse(args[1:]); err != nil {
-		return o, fmt.Errorf("cannot use the arguments: %w, see chatd-archive --help: %w", err,
-			chat.ErrInvalid)
+		return o, chat.Invalid("cannot use the arguments: %w, see chatd-archive --help", err)
 	}
 	o.args = flags.Args()
 	if v, known := verbs[o.verb]; !known || len(o.args) != v.args {
-		return o, fmt.Errorf("cannot archive: %s with %d arguments, see chatd-archive --help: %w",
-			chat.Quote(o.verb), len(o.args), chat.ErrInvalid)
+		return o, chat.Invalid("cannot archive: %s with %d arguments, see chatd-archive --help",
+			chat.Quote(o.verb), len(o.args))
 	}
 	return o, nil
 }

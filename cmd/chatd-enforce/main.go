@@ -69,10 +69,10 @@ func start(args []string, out, errs io.Writer) error {
 	case errors.Is(err, flag.ErrHelp):
 		return chat.Show(out, usage)
 	case err != nil:
-		return fmt.Errorf("cannot use the arguments: %w, see chatd-enforce --help: %w", err, chat.ErrInvalid)
+		return chat.Invalid("cannot use the arguments: %w, see chatd-enforce --help", err)
 	case flags.NArg() > 0:
-		return fmt.Errorf("cannot keep file rules: unexpected argument %s, see chatd-enforce --help: %w",
-			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
+		return chat.Invalid("cannot keep file rules: unexpected argument %s, see chatd-enforce --help",
+			chat.Quote(flags.Arg(0)))
 	case *asked:
 		return chat.Show(out, "chatd-enforce version "+version+"\n")
 	}

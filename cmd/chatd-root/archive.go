@@ -24,8 +24,7 @@ func archiveOptions(a *config.Archive) (*provision.ArchiveOptions, error) {
 	}
 	f, err := entryOf("passwd", a.User, 4)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use archive.user %s: %w: %w", chat.Quote(a.User), err,
-			chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use archive.user %s: %w", chat.Quote(a.User), err)
 	}
 	uid, uerr := number(f[2])
 	gid, gerr := number(f[3])

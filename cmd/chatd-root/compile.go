@@ -52,7 +52,7 @@ func (c compiler) config(ctx context.Context) (config.Config, error) {
 	}
 	cfg, err := config.ReadCompiled(out)
 	if err == nil && cfg.Sum != sum {
-		err = fmt.Errorf("cannot use %s: the config step compiled another text: %w", name, chat.ErrInvalid)
+		err = chat.Invalid("cannot use %s: the config step compiled another text", name)
 	}
 	cfg.FindPrograms()
 	return cfg, err
@@ -62,7 +62,7 @@ func (c compiler) config(ctx context.Context) (config.Config, error) {
 func (c compiler) rules(ctx context.Context, file string) (*filerules.Policy, error) {
 	text, err := config.ReadText(file)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the policy: %w", err)
 	}
 	out, err := c.step(ctx, text, filerules.MaxCompiled, config.StepRules, file)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c compiler) rules(ctx context.Context, file string) (*filerules.Policy, er
 	}
 	p, err := filerules.ReadCompiled(out)
 	if err == nil && (p.Sum != filerules.SumOf(text) || p.Name != strings.ToValidUTF8(file, "\ufffd")) {
-		err = fmt.Errorf("cannot use %s: the config step compiled another text: %w", file, chat.ErrInvalid)
+		err = chat.Invalid("cannot use %s: the config step compiled another text", file)
 	}
 	return p, err
 }

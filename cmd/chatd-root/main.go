@@ -106,11 +106,10 @@ func parse(args []string) (a arguments, show string, err error) {
 	case errors.Is(err, flag.ErrHelp):
 		return a, usage, nil
 	case err != nil:
-		return a, "", fmt.Errorf("cannot use the arguments: %w, see chatd-root --help: %w", err,
-			chat.ErrInvalid)
+		return a, "", chat.Invalid("cannot use the arguments: %w, see chatd-root --help", err)
 	case flags.NArg() > 0:
-		return a, "", fmt.Errorf("cannot %s: unexpected argument %s, see chatd-root --help: %w", a.verb,
-			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
+		return a, "", chat.Invalid("cannot %s: unexpected argument %s, see chatd-root --help", a.verb,
+			chat.Quote(flags.Arg(0)))
 	case *asked:
 		return a, "chatd-root version " + version + "\n", nil
 	}
@@ -129,8 +128,8 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		"serve": serve, "doctor": doctor, "wall": wall,
 	}[a.verb]
 	if !known {
-		return fmt.Errorf("cannot do %s: want serve, doctor, wall or check, see chatd-root --help: %w",
-			chat.Quote(a.verb), chat.ErrInvalid)
+		return chat.Invalid("cannot do %s: want serve, doctor, wall or check, see chatd-root --help",
+			chat.Quote(a.verb))
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", a.verb, os.Geteuid(), chat.ErrDenied)

@@ -77,7 +77,7 @@ func mayArchive(c *cli.Context, id chat.ID, how chat.ToArchive) error {
 	if err := c.Context.Err(); err != nil {
 		return fmt.Errorf("cannot read the answer: %w", err)
 	}
-	return fmt.Errorf("cannot archive chat %s: the answer was not y: %w", id, chat.ErrInvalid)
+	return chat.Invalid("cannot archive chat %s: the answer was not y", id)
 }
 
 // archiveProgress shows on a terminal how far the archive or unarchive of a chat is, until the
@@ -102,8 +102,7 @@ func archiveProgress(c *cli.Context, what string, id chat.ID) (done func()) {
 
 func unarchive(c *cli.Context) error {
 	if c.NArg() != 1 {
-		return fmt.Errorf("cannot unarchive: want one NAME or CHAT, got %d arguments: %w", c.NArg(),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot unarchive: want one NAME or CHAT, got %d arguments", c.NArg())
 	}
 	name, err := archiveArg(c, c.Args().First())
 	if err != nil {

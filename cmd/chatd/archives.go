@@ -72,7 +72,7 @@ func checkArchives(names []chat.ArchiveName, f chat.ArchiveFilter, verify, remov
 		wrong = "want NAME, or --owner, --external-id and --chat"
 	}
 	if wrong != "" {
-		return fmt.Errorf("cannot use the arguments: %s: %w", wrong, chat.ErrInvalid)
+		return chat.Invalid("cannot use the arguments: %s", wrong)
 	}
 	return nil
 }

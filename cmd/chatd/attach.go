@@ -27,7 +27,7 @@ func attach(c *cli.Context) error {
 	}
 	in, ok := c.App.Reader.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return fmt.Errorf("cannot attach: standard input must be a terminal; chatd screen, log and send need none: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot attach: standard input must be a terminal; chatd screen, log and send need none")
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer end()

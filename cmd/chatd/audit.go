@@ -31,8 +31,8 @@ func auditCommand() *cli.Command {
 
 func audit(c *cli.Context) error {
 	if c.NArg() > 1 || c.NArg() == 1 && c.Args().First() != "show" {
-		return fmt.Errorf("cannot audit: unexpected argument %s: want only show, or nothing: %w",
-			chat.Quote(c.Args().Get(c.NArg()-1)), chat.ErrInvalid)
+		return chat.Invalid("cannot audit: unexpected argument %s: want only show, or nothing",
+			chat.Quote(c.Args().Get(c.NArg()-1)))
 	}
 	dir, err := auditDir(c)
 	if err != nil {
@@ -96,7 +96,8 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := chat.ParseAge(s)
 	if err != nil {
-		return now, fmt.Errorf("cannot use --since %s: want a duration, as in 90m or 7d, or a time as in 2026-11-22T09:00:00Z: %w", chat.Quote(s), chat.ErrInvalid)
+		return now, chat.Invalid("cannot use --since %s: want a duration, as in 90m or 7d, or a time as in 2026-11-22T09:00:00Z",
+			chat.Quote(s))
 	}
 	return now.Add(-d), nil
 }

@@ -37,8 +37,7 @@ func createCommand() *cli.Command {
 
 func create(c *cli.Context) error {
 	if c.NArg() != 1 {
-		return fmt.Errorf("cannot create: want one EXTERNAL-ID, got %d arguments: %w", c.NArg(),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot create: want one EXTERNAL-ID, got %d arguments", c.NArg())
 	}
 	labels, err := pairs("label", textsOf(c, "label"))
 	if err != nil {
@@ -85,8 +84,7 @@ func pairs(flag string, args []string) (map[string]string, error) {
 	for _, a := range args {
 		k, v, ok := strings.Cut(a, "=")
 		if _, twice := out[k]; !ok || k == "" || twice {
-			return nil, fmt.Errorf("cannot use --%s %s: want KEY=VALUE, each key once: %w", flag,
-				chat.Quote(a), chat.ErrInvalid)
+			return nil, chat.Invalid("cannot use --%s %s: want KEY=VALUE, each key once", flag, chat.Quote(a))
 		}
 		out[k] = v
 	}
@@ -118,7 +116,7 @@ func showPlan(c *cli.Context, id chat.ID) error {
 
 func label(c *cli.Context) error {
 	if c.NArg() < 2 {
-		return fmt.Errorf("cannot label: want one CHAT, and KEY=VALUE or KEY-: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot label: want one CHAT, and KEY=VALUE or KEY-")
 	}
 	id, err := chatArg(c.Args().First())
 	if err != nil {
@@ -143,8 +141,8 @@ func labelChanges(args []string) (chat.Patch, error) {
 			value = nil
 		}
 		if _, twice := p.Labels[k]; !set || k == "" || twice {
-			return p, fmt.Errorf("cannot label with %s: want KEY=VALUE or KEY-, each key once: %w",
-				chat.Quote(a), chat.ErrInvalid)
+			return p, chat.Invalid("cannot label with %s: want KEY=VALUE or KEY-, each key once",
+				chat.Quote(a))
 		}
 		p.Labels[k] = value
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -14,8 +13,7 @@ import (
 
 func egress(c *cli.Context) error {
 	if c.NArg() < 1 {
-		return fmt.Errorf("cannot show egress: want one CHAT, and ENTRY or ENTRY-: %w",
-			chat.ErrInvalid)
+		return chat.Invalid("cannot show egress: want one CHAT, and ENTRY or ENTRY-")
 	}
 	id, err := chatArg(c.Args().First())
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -17,7 +16,7 @@ const egressPoll = time.Second
 
 func printEgressLog(c *cli.Context, id chat.ID) error {
 	if c.Bool("text") || c.IsSet("since") {
-		return fmt.Errorf("cannot use --egress with --text or --since: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot use --egress with --text or --since")
 	}
 	if c.Bool("follow") {
 		return followEgress(c, id)

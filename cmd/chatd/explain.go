@@ -78,13 +78,12 @@ func loadPolicy(c *cli.Context) (*filerules.Policy, error) {
 
 func caseOfFlags(c *cli.Context) (explainCase, error) {
 	if c.IsSet("to") {
-		return explainCase{}, fmt.Errorf("cannot use --to: it goes with CHAT: %w", chat.ErrInvalid)
+		return explainCase{}, chat.Invalid("cannot use --to: it goes with CHAT")
 	}
 	q := explainCase{Agent: c.String("agent"), Home: c.String("home"), Cwd: c.String("cwd"),
 		Path: c.Args().First(), Op: c.String("op"), Command: c.String("command")}
 	if c.NArg() > 1 || (c.NArg() == 1) == c.IsSet("command") {
-		return q, fmt.Errorf("cannot explain: want one PATH or --command, got %d arguments: %w", c.NArg(),
-			chat.ErrInvalid)
+		return q, chat.Invalid("cannot explain: want one PATH or --command, got %d arguments", c.NArg())
 	}
 	if q.Command != "" {
 		q.Op = ""
@@ -102,8 +101,7 @@ func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 	var v filerules.Verdict
 	switch {
 	case q.Command != "" && (q.Path != "" || q.Op != ""):
-		return chat.Explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w",
-			chat.ErrInvalid)
+		return chat.Explained{}, chat.Invalid("cannot answer: want path and op, or command, got both")
 	case q.Command != "":
 		v, err = shell.CheckCommand(rs, q.Command)
 	default:
@@ -123,7 +121,8 @@ func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 func parseCase(line []byte) (explainCase, error) {
 	var q explainCase
 	if err := chat.Strict(line, &q); err != nil {
-		return q, fmt.Errorf("cannot read the case: %v: want {agent, home, cwd, path, op} or {agent, home, cwd, command}: %w", err, chat.ErrInvalid)
+		return q, chat.Invalid("cannot read the case: %v: want {agent, home, cwd, path, op} or {agent, home, cwd, command}",
+			err)
 	}
 	return q, nil
 }

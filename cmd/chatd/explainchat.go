@@ -15,7 +15,7 @@ import (
 func explainChat(c *cli.Context) error {
 	for _, name := range []string{"agent", "cwd"} {
 		if c.IsSet(name) {
-			return fmt.Errorf("cannot use --%s: it goes with --policy: %w", name, chat.ErrInvalid)
+			return chat.Invalid("cannot use --%s: it goes with --policy", name)
 		}
 	}
 	id, err := chatArg(c.Args().First())
@@ -61,8 +61,7 @@ func questionOfFlags(c *cli.Context) (chat.Question, error) {
 	switch {
 	case given != 1:
 		const want = "want CHAT and one PATH or --command or --to"
-		return q, fmt.Errorf("cannot explain: %s, got %d arguments: %w", want, c.NArg(),
-			chat.ErrInvalid)
+		return q, chat.Invalid("cannot explain: %s, got %d arguments", want, c.NArg())
 	case c.IsSet("to"):
 		to, err := chat.ParseDestination(c.String("to"))
 		q.Host, q.Port, q.UDP = to.Host, to.Port, to.UDP

@@ -69,7 +69,7 @@ func explainLines(in io.Reader, out io.Writer, policy *filerules.Policy) error {
 		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	if bad > 0 {
-		return fmt.Errorf("cannot answer %d of %d cases: %w", bad, asked, chat.ErrInvalid)
+		return chat.Invalid("cannot answer %d of %d cases", bad, asked)
 	}
 	return nil
 }
@@ -127,8 +127,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = r.ReadSlice('\n')
 		}
-		return nil, fmt.Errorf("cannot read the case: want a line of at most %d bytes: %w", maxCaseLine,
-			chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the case: want a line of at most %d bytes", maxCaseLine)
 	}
 	if err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)) {
 		return nil, err

@@ -54,17 +54,15 @@ func filesTool(c *cli.Context) error {
 	name := c.Args().First()
 	action, ok := fileActions[name]
 	if !ok {
-		return fmt.Errorf("cannot do files %s: want read, write, edit, append or ls: %w", chat.Quote(name),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot do files %s: want read, write, edit, append or ls", chat.Quote(name))
 	}
 	rest := c.Args().Tail()
 	if n := len(rest) - 1; n < action.least || n > action.max {
-		return fmt.Errorf("cannot do files %s: got %d arguments, see chatd files --help: %w", name, len(rest),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot do files %s: got %d arguments, see chatd files --help", name, len(rest))
 	}
 	for _, f := range c.LocalFlagNames() {
 		if !strings.Contains(" "+action.flags+" json socket ", " "+f+" ") {
-			return fmt.Errorf("cannot use --%s: files %s has no such flag: %w", f, name, chat.ErrInvalid)
+			return chat.Invalid("cannot use --%s: files %s has no such flag", f, name)
 		}
 	}
 	id, err := chatArg(rest[0])
@@ -165,8 +163,7 @@ func fileDone(c *cli.Context, a filewire.Answer, err error) error {
 
 func share(c *cli.Context) error {
 	if c.NArg() < 3 || c.NArg() > 4 {
-		return fmt.Errorf("cannot share: want CHAT PATH TO [TO-PATH], got %d arguments: %w", c.NArg(),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot share: want CHAT PATH TO [TO-PATH], got %d arguments", c.NArg())
 	}
 	from, err := chatArg(c.Args().First())
 	if err != nil {

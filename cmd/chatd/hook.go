@@ -44,8 +44,8 @@ func hookCheck(c *cli.Context) error {
 	program := c.Args().Get(1)
 	tools, known := hookTools[program]
 	if c.NArg() != 2 || c.Args().First() != "check" || !known {
-		return fmt.Errorf("cannot do hook %s: want hook check claude, gemini, pi or picoclaw: %w",
-			chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
+		return chat.Invalid("cannot do hook %s: want hook check claude, gemini, pi or picoclaw",
+			chat.Quote(strings.Join(c.Args().Slice(), " ")))
 	}
 	endImmediately()
 	h := hook{tools: tools, out: c.App.Writer}
@@ -78,7 +78,7 @@ func (h *hook) rules(c *cli.Context) (err error) {
 	}
 	switch {
 	case c.IsSet("policy") == c.IsSet("chat"):
-		return fmt.Errorf("cannot check: want --policy FILE or --chat CHAT: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot check: want --policy FILE or --chat CHAT")
 	case c.IsSet("chat"):
 		id, err := chatArg(c.String("chat"))
 		h.ask = func(q explainCase) (chat.Explained, error) {
@@ -163,8 +163,8 @@ func (h *hook) event(in io.Reader) (reason string, err error) {
 // object reads a JSON object. Its keys are compared exactly, as the programs do.
 func object(text []byte) (o map[string]json.RawMessage, err error) {
 	if len(text) > maxHookInput || !utf8.Valid(text) || json.Unmarshal(text, &o) != nil || o == nil {
-		return nil, fmt.Errorf("cannot read the event: want a JSON object in UTF-8 of at most %d bytes: %w",
-			maxHookInput, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the event: want a JSON object in UTF-8 of at most %d bytes",
+			maxHookInput)
 	}
 	return o, nil
 }
@@ -180,7 +180,7 @@ func (h *hook) serve(in io.Reader) error {
 			Params json.RawMessage `json:"params"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
+			return chat.Invalid("cannot read a message: %w", err)
 		}
 		if id := string(m.ID); id == "" || id == "0" || id == "null" {
 			continue // a notification
@@ -191,7 +191,7 @@ func (h *hook) serve(in io.Reader) error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
+		return chat.Invalid("cannot read a message: %w", err)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func reapDry(c *cli.Context, ids []chat.ID) error {
 		return err
 	}
 	if !c.Bool("dry-run") && len(ids) > 0 {
-		return fmt.Errorf("cannot reap %d chats without --yes: %w", len(ids), chat.ErrInvalid)
+		return chat.Invalid("cannot reap %d chats without --yes", len(ids))
 	}
 	return nil
 }
@@ -140,8 +140,8 @@ func idleFlag(c *cli.Context) (time.Duration, error) {
 	}
 	idle, err := chat.ParseAge(c.String("idle"))
 	if err != nil || idle <= 0 {
-		return 0, fmt.Errorf("cannot reap --idle %s: want a time above 0, as in 30d, 24h or 90m: %w",
-			chat.Quote(c.String("idle")), chat.ErrInvalid)
+		return 0, chat.Invalid("cannot reap --idle %s: want a time above 0, as in 30d, 24h or 90m",
+			chat.Quote(c.String("idle")))
 	}
 	return idle, nil
 }
@@ -174,8 +174,7 @@ func reapWhich(c *cli.Context) ([]chat.ID, error) {
 		}
 	}
 	if ways != 1 {
-		return nil, fmt.Errorf("cannot reap: want CHAT…, --idle or --all, and one of them: %w",
-			chat.ErrInvalid)
+		return nil, chat.Invalid("cannot reap: want CHAT…, --idle or --all, and one of them")
 	}
 	if c.NArg() > 0 {
 		return reapNamed(c.Args().Slice())

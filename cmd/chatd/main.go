@@ -95,15 +95,14 @@ func newApp() *cli.App {
 }
 
 func usageError(_ *cli.Context, err error, _ bool) error {
-	return fmt.Errorf("cannot use the arguments: %w: %w", err, chat.ErrInvalid)
+	return chat.Invalid("cannot use the arguments: %w", err)
 }
 
 func noCommand(c *cli.Context) error {
 	if c.NArg() == 0 {
 		return cli.ShowAppHelp(c)
 	}
-	return fmt.Errorf("cannot do %s: no such command, see chatd --help: %w", chat.Quote(c.Args().First()),
-		chat.ErrInvalid)
+	return chat.Invalid("cannot do %s: no such command, see chatd --help", chat.Quote(c.Args().First()))
 }
 
 // daemon asks the daemon at --socket.
@@ -120,8 +119,7 @@ func chatArg(s string) (chat.ID, error) {
 // oneChat wants CHAT as the only argument.
 func oneChat(c *cli.Context) (chat.ID, error) {
 	if c.NArg() != 1 {
-		return "", fmt.Errorf("cannot %s: want one CHAT, got %d arguments: %w", c.Command.Name, c.NArg(),
-			chat.ErrInvalid)
+		return "", chat.Invalid("cannot %s: want one CHAT, got %d arguments", c.Command.Name, c.NArg())
 	}
 	return chatArg(c.Args().First())
 }
@@ -129,8 +127,7 @@ func oneChat(c *cli.Context) (chat.ID, error) {
 // noArgs wants nothing but flags.
 func noArgs(c *cli.Context) error {
 	if c.NArg() > 0 {
-		return fmt.Errorf("cannot %s: unexpected argument %s: %w", c.Command.Name,
-			chat.Quote(c.Args().First()), chat.ErrInvalid)
+		return chat.Invalid("cannot %s: unexpected argument %s", c.Command.Name, chat.Quote(c.Args().First()))
 	}
 	return nil
 }

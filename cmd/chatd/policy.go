@@ -34,8 +34,8 @@ type checkedFault struct {
 
 func policyCheck(c *cli.Context) error {
 	if c.NArg() != 2 || c.Args().First() != "check" {
-		return fmt.Errorf("cannot do policy %s: want policy check FILE: %w",
-			chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
+		return chat.Invalid("cannot do policy %s: want policy check FILE",
+			chat.Quote(strings.Join(c.Args().Slice(), " ")))
 	}
 	file := c.Args().Get(1)
 	p, err := configfile.Rules(file)

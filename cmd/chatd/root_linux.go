@@ -75,8 +75,8 @@ func inherited() ([]string, error) {
 		return nil, nil
 	}
 	if len(files) > 1 {
-		return nil, fmt.Errorf("cannot use the sockets that were handed over: got %d, want only that of "+
-			"chatd.socket: %w", len(files), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use the sockets that were handed over: got %d, want only that of "+
+			"chatd.socket", len(files))
 	}
 	fd, err := unix.Dup(int(files[0].Fd())) // which goes through execve(2), and the other does not
 	if err != nil {

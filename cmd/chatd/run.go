@@ -41,7 +41,7 @@ func runCommand() *cli.Command {
 
 func run(c *cli.Context) error {
 	if c.NArg() == 0 {
-		return fmt.Errorf("cannot run: want CHAT and a command: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot run: want CHAT and a command")
 	}
 	id, err := chatArg(c.Args().First())
 	if err != nil {
@@ -126,7 +126,7 @@ func outputMax(c *cli.Context) (int64, error) {
 		return 0, nil
 	}
 	if !c.Bool("json") && !c.Bool("background") {
-		return 0, fmt.Errorf("cannot use --output-max: the output is passed on as it comes, all of it; want --json or --background with it: %w", chat.ErrInvalid)
+		return 0, chat.Invalid("cannot use --output-max: the output is passed on as it comes, all of it; want --json or --background with it")
 	}
 	n, err := configfile.ParseSize(c.String("output-max"))
 	if err != nil {
@@ -167,7 +167,7 @@ func readText(r io.Reader, limit int64) (string, error) {
 		return "", fmt.Errorf("cannot read standard input: %w", err)
 	}
 	if int64(len(b)) > limit {
-		return "", fmt.Errorf("cannot read standard input: more than %d bytes: %w", limit, chat.ErrInvalid)
+		return "", chat.Invalid("cannot read standard input: more than %d bytes", limit)
 	}
 	return string(b), nil
 }

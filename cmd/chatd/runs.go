@@ -28,8 +28,7 @@ func runsCommand() *cli.Command {
 
 func showRuns(c *cli.Context) error {
 	if c.NArg() < 1 || c.NArg() > 2 {
-		return fmt.Errorf("cannot show runs: want CHAT and perhaps RUN, got %d arguments: %w", c.NArg(),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot show runs: want CHAT and perhaps RUN, got %d arguments", c.NArg())
 	}
 	id, err := chatArg(c.Args().First())
 	if err != nil {
@@ -43,7 +42,7 @@ func showRuns(c *cli.Context) error {
 	}
 	switch {
 	case asked > 1 || asked == 1 && run == "":
-		return fmt.Errorf("cannot use the arguments: want RUN and at most one of -f, --end, --signal and --stdin: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot use the arguments: want RUN and at most one of -f, --end, --signal and --stdin")
 	case run == "":
 		return listRuns(c, id)
 	case c.Bool("f"):

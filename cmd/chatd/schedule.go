@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/urfave/cli/v2"
@@ -45,16 +44,15 @@ func scheduleAction(c *cli.Context) error {
 	name, rest := c.Args().First(), c.Args().Tail()
 	action, ok := scheduleActions[name]
 	if !ok {
-		return fmt.Errorf("cannot do schedule %s: want add, ls, show or rm: %w", chat.Quote(name),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot do schedule %s: want add, ls, show or rm", chat.Quote(name))
 	}
 	if len(rest) == 0 || action.args >= 0 && len(rest) != action.args+1 {
-		return fmt.Errorf("cannot do schedule %s: got %d arguments, see chatd schedule --help: %w", name,
-			len(rest), chat.ErrInvalid)
+		return chat.Invalid("cannot do schedule %s: got %d arguments, see chatd schedule --help", name,
+			len(rest))
 	}
 	for _, f := range c.LocalFlagNames() {
 		if name != "add" && f != "json" && f != "socket" {
-			return fmt.Errorf("cannot use --%s: schedule %s has no such flag: %w", f, name, chat.ErrInvalid)
+			return chat.Invalid("cannot use --%s: schedule %s has no such flag", f, name)
 		}
 	}
 	id, err := chatArg(rest[0])

@@ -84,7 +84,7 @@ func configFlags(c *cli.Context) (f configfile.Flags, err error) {
 		switch {
 		case !c.IsSet(name) || variable && value == os.Getenv("CHATD_"+strings.ToUpper(name)):
 		case value == "":
-			return f, fmt.Errorf("cannot use --%s: it is empty: %w", name, chat.ErrInvalid)
+			return f, chat.Invalid("cannot use --%s: it is empty", name)
 		default:
 			set(name, value)
 		}

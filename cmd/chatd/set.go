@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -86,7 +85,7 @@ func set(c *cli.Context) error {
 func setChanges(c *cli.Context) (p chat.Patch, err error) {
 	p.Profile, p.Force = c.String("profile"), c.Bool("force")
 	if c.IsSet("profile") && p.Profile == "" {
-		return p, fmt.Errorf("cannot set --profile: want a name: %w", chat.ErrInvalid)
+		return p, chat.Invalid("cannot set --profile: want a name")
 	}
 	if p.Limits, err = setLimits(c); err != nil {
 		return p, err
@@ -126,9 +125,8 @@ func setLimits(c *cli.Context) (map[string]*json.RawMessage, error) {
 		}
 		v, err := configfile.LimitValue(key, longUnit(text))
 		if err != nil || text == "" {
-			return nil, fmt.Errorf("cannot set --%s %s: want a value as in the config, or %s: %w",
-				flagOf(key),
-				chat.Quote(text), ofProfile, chat.ErrInvalid)
+			return nil, chat.Invalid("cannot set --%s %s: want a value as in the config, or %s", flagOf(key),
+				chat.Quote(text), ofProfile)
 		}
 		limits[key] = &v
 	}
@@ -149,8 +147,7 @@ func cpuQuota(cpus string) (string, error) {
 	}
 	n, err := strconv.ParseFloat(cpus, 64)
 	if err != nil || !(n >= 0.001 && n <= 1e6) {
-		return "", fmt.Errorf("cannot set --cpu %s: want a number of CPUs, as in 0.5: %w",
-			chat.Quote(cpus), chat.ErrInvalid)
+		return "", chat.Invalid("cannot set --cpu %s: want a number of CPUs, as in 0.5", chat.Quote(cpus))
 	}
 	return time.Duration(n * float64(time.Second)).String(), nil
 }
@@ -171,8 +168,7 @@ func setPairs(c *cli.Context, name string) (map[string]*string, error) {
 	}
 	for _, k := range textsOf(c, away) {
 		if _, twice := all[k]; twice || k == "" {
-			return nil, fmt.Errorf("cannot use --%s %s: want each key once: %w", away, chat.Quote(k),
-				chat.ErrInvalid)
+			return nil, chat.Invalid("cannot use --%s %s: want each key once", away, chat.Quote(k))
 		}
 		all[k] = nil
 	}

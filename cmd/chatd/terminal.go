@@ -41,7 +41,7 @@ func sendCommand() *cli.Command {
 
 func send(c *cli.Context) error {
 	if c.NArg() == 0 {
-		return fmt.Errorf("cannot send: want CHAT and a text: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot send: want CHAT and a text")
 	}
 	id, err := chatArg(c.Args().First())
 	if err != nil {
@@ -63,7 +63,7 @@ func send(c *cli.Context) error {
 	}
 	in.Enter = len(words) > 0 && len(in.Keys) == 0 && !c.Bool("no-enter")
 	if len(words) == 0 && len(in.Keys) == 0 && in.Size == nil {
-		return fmt.Errorf("cannot send: want a text, - or --keys: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot send: want a text, - or --keys")
 	}
 	if c.IsSet("wait") || c.IsSet("quiet") || c.IsSet("max") || c.IsSet("pattern") {
 		in.Wait = &chat.Wait{Until: c.String("wait"), Pattern: c.String("pattern"),
@@ -91,8 +91,7 @@ func sizeFlag(s string) (*chat.TTY, error) {
 		t.Rows, err = strconv.Atoi(rows)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot use --size %s: want COLUMNSxROWS, as 200x50: %w",
-			chat.Quote(s), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use --size %s: want COLUMNSxROWS, as 200x50", chat.Quote(s))
 	}
 	return t, nil
 }
@@ -111,7 +110,8 @@ func onlyIf(words []string) (*chat.OnlyIf, error) {
 		case prompt == "" && w != "" && o.Program == "":
 			o.Program = w
 		default:
-			return nil, fmt.Errorf("cannot use --only-if %s: want prompt or no-prompt once, and one program's name: %w", chat.Quote(strings.Join(words, ",")), chat.ErrInvalid)
+			return nil, chat.Invalid("cannot use --only-if %s: want prompt or no-prompt once, and one program's name",
+				chat.Quote(strings.Join(words, ",")))
 		}
 	}
 	return &o, nil

@@ -32,11 +32,11 @@ func printLog(c *cli.Context) error {
 	}
 	since := c.Int64("since")
 	if since < 0 && c.IsSet("since") {
-		return fmt.Errorf("cannot use --since %d: want a cursor, a number from 0: %w", since, chat.ErrInvalid)
+		return chat.Invalid("cannot use --since %d: want a cursor, a number from 0", since)
 	}
 	p := logPrinter{c: c, text: printer.LogWriter(c.App.Writer)}
 	if c.Bool("text") && (c.Bool("follow") || c.Bool("json")) {
-		return fmt.Errorf("cannot use --text with --follow or --json: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot use --text with --follow or --json")
 	}
 	if !c.Bool("follow") && !c.Bool("json") && (c.Bool("text") || printer.IsTerminal(c.App.Writer)) {
 		return p.render(id, since)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,17 +38,15 @@ func (cfg *Config) checkArchive(f *Faults) {
 func checkArchiveCommand(a Archive) (key string, err error) {
 	switch {
 	case len(a.Command) == 0 && a.User != "":
-		return "user", fmt.Errorf("there is no command that runs as it: %w", chat.ErrInvalid)
+		return "user", chat.Invalid("there is no command that runs as it")
 	case len(a.Command) == 0:
 		return "", nil
 	case !filepath.IsAbs(a.Command[0]) || slices.ContainsFunc(a.Command, func(w string) bool {
 		return strings.ContainsRune(w, 0)
 	}):
-		return "command", fmt.Errorf("%s: want an absolute path and arguments: %w",
-			chat.Quote(a.Command[0]), chat.ErrInvalid)
+		return "command", chat.Invalid("%s: want an absolute path and arguments", chat.Quote(a.Command[0]))
 	case a.User == "":
-		return "command", fmt.Errorf(
-			"want archive.user too, the name of the user that it runs as: %w", chat.ErrInvalid)
+		return "command", chat.Invalid("want archive.user too, the name of the user that it runs as")
 	}
 	return "", nil
 }
@@ -58,7 +55,7 @@ func checkArchiveCommand(a Archive) (key string, err error) {
 // so.
 func (cfg *Config) checkReap(f *Faults, p chat.Profile) {
 	if p.ReapAfter != 0 && !p.ReapWithoutArchive && cfg.Archive == nil {
-		f.Add("profiles."+p.Name+".reap_after", fmt.Errorf("chats of profile %s would be gone: want the "+
-			"key archive, with a dir, or reap_without_archive: true: %w", p.Name, chat.ErrInvalid))
+		f.Add("profiles."+p.Name+".reap_after", chat.Invalid("chats of profile %s would be gone: want the "+
+			"key archive, with a dir, or reap_without_archive: true", p.Name))
 	}
 }

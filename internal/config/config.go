@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -97,7 +96,7 @@ func (cfg Config) CheckNames(find func(database, name string) error) error {
 		if n[2] == usual[n[1]] || !errors.Is(find(database, n[2]), chat.ErrNotFound) {
 			continue
 		}
-		why := fmt.Errorf("%s: this host has no such %s: %w", chat.Quote(n[2]), n[0], chat.ErrInvalid)
+		why := chat.Invalid("%s: this host has no such %s", chat.Quote(n[2]), n[0])
 		errs = append(errs, faultAt(cfg.Places, n[1], why))
 	}
 	return errors.Join(errs...)

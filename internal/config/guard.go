@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
@@ -15,8 +14,8 @@ func adoptGuard(cfg Config, name string, policy *filerules.Policy) error {
 		return nil
 	}
 	if p.Guard.Place != "" {
-		return fmt.Errorf("cannot use the guard of profile %s: it stands at %s and at %s: want one: %w", name,
-			p.Guard.Place, policy.Guard.Place, chat.ErrInvalid)
+		return chat.Invalid("cannot use the guard of profile %s: it stands at %s and at %s: want one", name,
+			p.Guard.Place, policy.Guard.Place)
 	}
 	p.Guard = *policy.Guard
 	cfg.Profiles[name] = p

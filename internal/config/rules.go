@@ -56,7 +56,7 @@ func ReadFile(file string) (name string, text []byte, err error) {
 		return name, nil, nil
 	}
 	if err != nil {
-		return name, nil, fmt.Errorf("cannot read the config: %w: %w", err, chat.ErrInvalid)
+		return name, nil, chat.Invalid("cannot read the config: %w", err)
 	}
 	return name, text, nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -13,7 +12,7 @@ import (
 // chatd starts.
 func (cfg *Config) checkSecrets(f *Faults) {
 	if n := len(cfg.Secrets); n > secret.MaxSecrets {
-		f.Add("secrets", fmt.Errorf("%d: want at most %d: %w", n, secret.MaxSecrets, chat.ErrInvalid))
+		f.Add("secrets", chat.Invalid("%d: want at most %d", n, secret.MaxSecrets))
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Secrets)) {
 		at := "secrets." + name

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"fmt"
-
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/quota"
 )
@@ -19,8 +17,7 @@ func (cfg Config) MaxStreams() int {
 func (cfg *Config) checkMemory(f *Faults) {
 	least, most := cfg.Profiles[chat.DefaultProfile].Limits.MemoryMax, cfg.MaxAwakeMemory
 	if most != 0 && most < least {
-		f.Add("max_awake_memory", fmt.Errorf("%d: no chat could wake: want 0, for no bound, "+
-			"or at least memory_max of profile %s, %d: %w", most, chat.DefaultProfile, least,
-			chat.ErrInvalid))
+		f.Add("max_awake_memory", chat.Invalid("%d: no chat could wake: want 0, for no bound, "+
+			"or at least memory_max of profile %s, %d", most, chat.DefaultProfile, least))
 	}
 }

@@ -1,7 +1,6 @@
 package configfile
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ func (d *decoder) commands(key string, list []string) []string {
 		switch names, known := d.doc.CommandSets[set]; {
 		case isSet && !known:
 			sets := config.Words(slices.Sorted(maps.Keys(d.doc.CommandSets)))
-			d.Add(key, fmt.Errorf("%s: want @ and one of %s: %w", chat.Quote(name), sets, chat.ErrInvalid))
+			d.Add(key, chat.Invalid("%s: want @ and one of %s", chat.Quote(name), sets))
 		case isSet:
 			all = append(all, names...)
 		case isGone && !slices.Contains(all, gone):

@@ -3,7 +3,6 @@ package configfile
 import (
 	"cmp"
 	_ "embed"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -60,7 +59,7 @@ func Compile(name string, text []byte, set []Setting) (config.Config, error) {
 func Rules(file string) (*filerules.Policy, error) {
 	text, err := config.ReadText(file)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the policy: %w", err)
 	}
 	return rulefile.Load(file, text)
 }

@@ -1,7 +1,6 @@
 package configfile
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,8 +47,7 @@ func (d *decoder) set(s Setting) {
 	d.name, d.setting = s.From, strings.Join(s.Path, ".")
 	_, profile := d.doc.Profiles[s.Path[min(1, len(s.Path)-1)]]
 	if s.Path[0] == "profiles" && !profile {
-		d.AddUnplaced(fmt.Errorf("cannot use %s: %s: the file has no such profile: %w",
-			s.From, d.setting, chat.ErrInvalid))
+		d.AddUnplaced(chat.Invalid("cannot use %s: %s: the file has no such profile", s.From, d.setting))
 		return
 	}
 	var node ast.Node = textNode(s.Value)

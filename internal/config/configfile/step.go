@@ -14,8 +14,7 @@ import (
 // it. It touches nothing but in and out, and writes nothing if there is an error.
 func Step(args []string, in io.Reader, out io.Writer) error {
 	if len(args) < 2 {
-		return fmt.Errorf("cannot compile %d arguments: want what it is and its name: %w", len(args),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot compile %d arguments: want what it is and its name", len(args))
 	}
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -52,8 +51,7 @@ func compile(args []string, text []byte) ([]byte, error) {
 		}
 		return cfg.Compiled()
 	}
-	return nil, fmt.Errorf("cannot compile %s: want config, defaults or rules: %w", chat.Quote(args[0]),
-		chat.ErrInvalid)
+	return nil, chat.Invalid("cannot compile %s: want config, defaults or rules", chat.Quote(args[0]))
 }
 
 // settingsOf reads variables and settings over a file.
