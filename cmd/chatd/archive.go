@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -50,7 +49,7 @@ func archiveChat(c *cli.Context) error {
 		return fmt.Errorf("%w\nthe chat is at work (%s), so it must stay awake; --yes lets it sleep",
 			err, work)
 	}
-	return answer(c, a, err, func(w io.Writer) error { return printer.Archived(w, a, time.Now()) })
+	return answer(c, a, err, printer.Archived(a, time.Now()))
 }
 
 // mayArchive asks on a terminal. Elsewhere a chat at work is refused: nobody was asked about what it
@@ -111,10 +110,7 @@ func unarchive(c *cli.Context) error {
 	done := archiveProgress(c, "unarchiving", name.ID())
 	ch, err := daemon(c).Unarchive(c.Context, name)
 	done()
-	return answer(c, ch, err, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s asleep, uid %d, of archive %s\n", ch.ID, ch.UID, name)
-		return err
-	})
+	return answer(c, ch, err, fmt.Sprintf("%s asleep, uid %d, of archive %s\n", ch.ID, ch.UID, name))
 }
 
 // archiveArg reads NAME or CHAT; a chat stands for its newest archive.

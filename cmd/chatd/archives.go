@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/client"
 	"github.com/chatd/chatd/front/printer"
 )
 
@@ -25,7 +22,7 @@ func archivesCommand() *cli.Command {
 }
 
 func archives(c *cli.Context) error {
-	names, err := archiveNames(c.Args().Slice())
+	names, err := each(c.Args().Slice(), chat.ParseArchiveName) // all before anything is done
 	if err != nil {
 		return err
 	}
@@ -39,23 +36,21 @@ func archives(c *cli.Context) error {
 	}
 	switch {
 	case remove:
-		return eachArchive(c, names, removeArchive)
+		return removeArchives(c, names)
 	case verify && len(names) > 0:
-		return eachArchive(c, names, verifyArchive)
+		return verifyArchives(c, names)
 	}
 	all, err := daemon(c).Archives(c.Context, f)
 	if err != nil {
 		return err
 	}
 	if !verify {
-		return answer(c, all, nil, func(w io.Writer) error {
-			return printer.Archives(w, all, time.Now())
-		})
+		return answer(c, all, nil, printer.Archives(all, time.Now()))
 	}
 	for _, a := range all {
 		names = append(names, a.Name)
 	}
-	return eachArchive(c, names, verifyArchive)
+	return verifyArchives(c, names)
 }
 
 // checkArchives refuses arguments that do not go together.
@@ -77,18 +72,6 @@ func checkArchives(names []chat.ArchiveName, f chat.ArchiveFilter, verify, remov
 	return nil
 }
 
-// archiveNames checks every name before anything is done.
-func archiveNames(args []string) (names []chat.ArchiveName, err error) {
-	for _, a := range args {
-		name, err := chat.ParseArchiveName(a)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, nil
-}
-
 func archiveFilter(c *cli.Context) (f chat.ArchiveFilter, err error) {
 	f = chat.ArchiveFilter{Owner: c.String("owner"), ExternalID: c.String("external-id")}
 	if c.IsSet("chat") {
@@ -99,81 +82,35 @@ func archiveFilter(c *cli.Context) (f chat.ArchiveFilter, err error) {
 
 // archiveLine is one line of archives --verify --json, or with --remove.
 type archiveLine struct {
-	Name  chat.ArchiveName `json:"name"`
-	OK    bool             `json:"ok"`
-	Size  int64            `json:"size,omitempty"`
-	Kind  string           `json:"kind,omitempty"`
-	Error string           `json:"error,omitempty"`
+	Name chat.ArchiveName `json:"name"`
+	OK   bool             `json:"ok"`
+	Size int64            `json:"size,omitempty"`
+	failure
 }
 
-// archiveAct is what archives does with each.
-type archiveAct struct {
-	doing string
-	do    func(context.Context, *client.Client, chat.ArchiveName) (chat.ArchiveCheck, error)
-	say   func(io.Writer, chat.ArchiveCheck) error
-}
-
-var (
-	verifyArchive = archiveAct{
-		doing: "verifying",
-		do: func(
-			ctx context.Context, c *client.Client, name chat.ArchiveName,
-		) (chat.ArchiveCheck, error) {
-			return c.VerifyArchive(ctx, name)
-		},
-		say: printer.Verified,
-	}
-	removeArchive = archiveAct{
-		doing: "removing",
-		do: func(
-			ctx context.Context, c *client.Client, name chat.ArchiveName,
-		) (chat.ArchiveCheck, error) {
-			return chat.ArchiveCheck{}, c.RemoveArchive(ctx, name)
-		},
-		say: func(w io.Writer, check chat.ArchiveCheck) error {
-			_, err := fmt.Fprintln(w, "removed "+string(check.Name))
-			return err
-		},
-	}
-)
-
-// eachArchive goes on after an error. Each archive has its line as soon as it is done: one may take
-// hours.
-func eachArchive(c *cli.Context, names []chat.ArchiveName, act archiveAct) error {
-	results, failed, json := []archiveLine{}, error(nil), c.Bool("json")
-	daemon := daemon(c)
-	defer daemon.Close()
-	for i, name := range names {
-		done := progress(c, fmt.Sprintf("%s %d of %d", act.doing, i+1, len(names)))
-		check, err := act.do(c.Context, daemon, name)
-		done()
-		if c.Context.Err() != nil {
-			return err
-		}
+func verifyArchives(c *cli.Context, names []chat.ArchiveName) error {
+	return eachArchive(c, "verifying", names, func(name chat.ArchiveName) (int64, string, error) {
+		check, err := daemon(c).VerifyArchive(c.Context, name)
 		check.Name = name
-		r := archiveLine{Name: name, OK: err == nil, Size: check.Size}
+		return check.Size, printer.Verified(check), err
+	})
+}
+
+func removeArchives(c *cli.Context, names []chat.ArchiveName) error {
+	return eachArchive(c, "removing", names, func(name chat.ArchiveName) (int64, string, error) {
+		return 0, "removed " + string(name), daemon(c).RemoveArchive(c.Context, name)
+	})
+}
+
+func eachArchive(c *cli.Context, doing string, names []chat.ArchiveName,
+	do func(chat.ArchiveName) (size int64, said string, err error),
+) error {
+	return eachOf(c, doing, names, func(name chat.ArchiveName) (archiveLine, string, error) {
+		size, said, err := do(name)
+		line := archiveLine{name, err == nil, size, failureOf(err)}
 		if err != nil {
-			r.Kind, r.Error = client.Kind(err), err.Error()
-			failed = cmp.Or(failed, err)
+			said = fmt.Sprintf("chatd: %s: %s", name, printer.Cell(line.Error))
 		}
-		results = append(results, r)
-		switch {
-		case json:
-		case r.OK:
-			if err := act.say(c.App.Writer, check); err != nil {
-				return err
-			}
-		default:
-			fmt.Fprintf(c.App.ErrWriter, "chatd: %s: %s\n", name, printer.Cell(r.Error))
-		}
-	}
-	if json {
-		if err := printer.JSON(c.App.Writer, results); err != nil {
-			return err
-		}
-	}
-	if failed != nil {
-		return &exitError{chat.ExitCode(failed)}
-	}
-	return nil
+		return line, strings.TrimSuffix(said, "\n"), err
+	})
 }

@@ -155,7 +155,7 @@ func verifyAudit(c *cli.Context, dir string) error {
 	if broken != nil {
 		v.Error = broken.Error()
 	}
-	err := answer(c, v, nil, func(w io.Writer) error {
+	err := answerBy(c, v, nil, func(w io.Writer) error {
 		if broken != nil {
 			_, err := fmt.Fprintf(c.App.ErrWriter, "chatd: %s\n", printer.Escape(broken.Error()))
 			return err

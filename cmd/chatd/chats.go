@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -50,7 +49,7 @@ func create(c *cli.Context) error {
 	if len(env) == 0 {
 		env = nil
 	}
-	add, err := destinations(c.StringSlice("egress"))
+	add, err := each(c.StringSlice("egress"), chat.ParseAllow)
 	if err != nil {
 		return err
 	}
@@ -72,10 +71,7 @@ func create(c *cli.Context) error {
 			"chatd: the chat is there, and stays as it is: %s not changed; see chatd set --help\n",
 			strings.Join(made.Ignored, ", "))
 	}
-	return answer(c, made, nil, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, made.ID)
-		return err
-	})
+	return answer(c, made, nil, string(made.ID)+"\n")
 }
 
 // pairs reads KEY=VALUE arguments.
@@ -97,21 +93,15 @@ func show(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("plan") {
-		return showPlan(c, id)
+		p, err := daemon(c).Plan(c.Context, id)
+		return answer(c, p, err, printer.Plan(p))
 	}
 	ch, err := daemon(c).Get(c.Context, id)
-	return answer(c, ch, err, func(w io.Writer) error {
-		l, err := daemon(c).EgressLog(c.Context, id)
-		if err != nil {
-			return err
-		}
-		return printer.Chat(w, ch, l, time.Now())
-	})
-}
-
-func showPlan(c *cli.Context, id chat.ID) error {
-	p, err := daemon(c).Plan(c.Context, id)
-	return answer(c, p, err, func(w io.Writer) error { return printer.Plan(w, p) })
+	var l chat.EgressLog
+	if err == nil && !c.Bool("json") {
+		l, err = daemon(c).EgressLog(c.Context, id)
+	}
+	return answer(c, ch, err, printer.Chat(ch, l, time.Now()))
 }
 
 func label(c *cli.Context) error {
@@ -127,7 +117,7 @@ func label(c *cli.Context) error {
 		return err
 	}
 	ch, err := daemon(c).Patch(c.Context, id, p)
-	return answer(c, ch, err, func(w io.Writer) error { return printer.Labels(w, ch.Labels) })
+	return answer(c, ch, err, printer.Labels(ch.Labels))
 }
 
 // labelChanges reads KEY=VALUE and KEY- arguments.

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/mcp"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
 
@@ -25,4 +26,24 @@ func compileCommand() *cli.Command {
 	})
 	c.Hidden = true
 	return c
+}
+
+// frontCommand is not for people: chatd-root starts it.
+func frontCommand() *cli.Command {
+	c := command("front", func(c *cli.Context) error {
+		if err := noArgs(c); err != nil {
+			return err
+		}
+		return runFront(c.Context)
+	})
+	c.Hidden = true
+	return c
+}
+
+func serveMCP(c *cli.Context) error {
+	id, err := oneChat(c)
+	if err != nil {
+		return err
+	}
+	return mcp.Serve(c.Context, daemon(c), id, version, c.App.Reader, c.App.Writer)
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/front"
 	"github.com/chatd/chatd/landlock"
 )
 
@@ -25,3 +27,5 @@ func confineCompile() error {
 	_, err := landlock.Restrict(landlock.Rules{}, "getrlimit", "prlimit64", "uname")
 	return err
 }
+
+func runFront(ctx context.Context) error { return front.Run(ctx, version) }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -22,7 +21,7 @@ func printEgressLog(c *cli.Context, id chat.ID) error {
 		return followEgress(c, id)
 	}
 	l, err := daemon(c).EgressLog(c.Context, id)
-	return answer(c, l, err, func(w io.Writer) error { return printer.EgressLog(w, l) })
+	return answer(c, l, err, printer.EgressLog(l))
 }
 
 // followEgress prints what is there and what comes, until it is interrupted or the chat is reaped.
@@ -51,20 +50,18 @@ func followEgress(c *cli.Context, id chat.ID) error {
 
 // printNewer prints entries, and connections that have begun.
 func printNewer(c *cli.Context, entries []chat.EgressEvent, open []chat.EgressConnection) error {
+	line := func(v any, text string) error {
+		if c.Bool("json") {
+			return printer.JSONLine(c.App.Writer, v)
+		}
+		return printer.Write(c.App.Writer, text)
+	}
 	var errs []error
 	for _, e := range entries {
-		if c.Bool("json") {
-			errs = append(errs, printer.JSONLine(c.App.Writer, e))
-		} else {
-			errs = append(errs, printer.EgressLine(c.App.Writer, e))
-		}
+		errs = append(errs, line(e, printer.EgressLine(e)))
 	}
 	for _, o := range open {
-		if c.Bool("json") {
-			errs = append(errs, printer.JSONLine(c.App.Writer, o))
-		} else {
-			errs = append(errs, printer.EgressOpenLine(c.App.Writer, o))
-		}
+		errs = append(errs, line(o, printer.EgressOpenLine(o)))
 	}
 	return errors.Join(errs...)
 }

@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -41,7 +42,7 @@ func explain(c *cli.Context) error {
 	if c.String("policy") == "" {
 		return explainChat(c)
 	}
-	endImmediately()
+	signal.Reset(os.Interrupt, syscall.SIGTERM) // an interrupt ends it whatever it waits for
 	policy, err := loadPolicy(c)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func explain(c *cli.Context) error {
 		return fmt.Errorf("cannot use the working directory: %w", err)
 	}
 	a, err := newExplainer(policy).ask(q)
-	return answerExplained(c, a, err, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
+	return answerExplained(c, a, err, printer.Explained(q.Command, a))
 }
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/urfave/cli/v2"
 
@@ -30,17 +29,15 @@ func explainChat(c *cli.Context) error {
 		return err
 	}
 	a, err := daemon(c).Explain(c.Context, id, q)
-	return answerExplained(c, a, err, func(w io.Writer) error {
-		if q.Host != "" {
-			return printer.Destination(w, a)
-		}
-		return printer.Explained(w, q.Command, a)
-	})
+	if q.Host != "" {
+		return answerExplained(c, a, err, printer.Destination(a))
+	}
+	return answerExplained(c, a, err, printer.Explained(q.Command, a))
 }
 
 // answerExplained is answer, with the exit code of a denial for what is denied.
-func answerExplained(c *cli.Context, a chat.Explained, err error, people func(io.Writer) error) error {
-	if err := answer(c, a, err, people); err != nil {
+func answerExplained(c *cli.Context, a chat.Explained, err error, text string) error {
+	if err := answer(c, a, err, text); err != nil {
 		return err
 	}
 	if a.Verdict == "deny" || a.Guard != nil && a.Guard.Verdict == "deny" {

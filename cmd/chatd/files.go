@@ -156,7 +156,7 @@ func editFile(c *cli.Context, id chat.ID, args []string) error {
 
 // fileDone writes what was done: the tool's words, and the diff.
 func fileDone(c *cli.Context, a filewire.Answer, err error) error {
-	return answer(c, client.NewFileAnswer(a, nil), err, func(w io.Writer) error {
+	return answerBy(c, client.NewFileAnswer(a, nil), err, func(w io.Writer) error {
 		return printer.ChatText(w, a.Message+"\n"+a.Diff)
 	})
 }
@@ -180,5 +180,5 @@ func share(c *cli.Context) error {
 	done := progress(c, "copying")
 	got, err := daemon(c).Share(c.Context, from, s)
 	done()
-	return answer(c, got, err, func(w io.Writer) error { return printer.Shared(w, got) })
+	return answer(c, got, err, printer.Shared(got))
 }

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -47,7 +50,7 @@ func hookCheck(c *cli.Context) error {
 		return chat.Invalid("cannot do hook %s: want hook check claude, gemini, pi or picoclaw",
 			chat.Quote(strings.Join(c.Args().Slice(), " ")))
 	}
-	endImmediately()
+	signal.Reset(os.Interrupt, syscall.SIGTERM) // an interrupt ends it whatever it waits for
 	h := hook{tools: tools, out: c.App.Writer}
 	err := h.rules(c)
 	if err == nil && program == "picoclaw" {

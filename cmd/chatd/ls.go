@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -44,7 +43,7 @@ func ls(c *cli.Context) error {
 			return err
 		}
 	}
-	return answer(c, chats, nil, func(w io.Writer) error { return printer.Chats(w, chats, disk, time.Now()) })
+	return answer(c, chats, nil, printer.Chats(chats, disk, time.Now()))
 }
 
 // listAll reads every page and keeps what the daemon cannot filter on.

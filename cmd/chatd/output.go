@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"os"
 
@@ -12,9 +14,13 @@ import (
 	"github.com/chatd/chatd/front/printer"
 )
 
-// answer writes v as JSON with --json, else what people calls for. It returns err if there is one,
-// and writes nothing.
-func answer(c *cli.Context, v any, err error, people func(io.Writer) error) error {
+// answer writes v as JSON with --json, else text. It returns err if there is one, and writes nothing.
+func answer(c *cli.Context, v any, err error, text string) error {
+	return answerBy(c, v, err, func(w io.Writer) error { return printer.Write(w, text) })
+}
+
+// answerBy is [answer] with what people writes in place of a text.
+func answerBy(c *cli.Context, v any, err error, people func(io.Writer) error) error {
 	switch {
 	case err != nil:
 		return err
@@ -24,11 +30,10 @@ func answer(c *cli.Context, v any, err error, people func(io.Writer) error) erro
 	return people(c.App.Writer)
 }
 
-// onChat is a command about one CHAT: it asks the daemon, and people get the answer. what is shown
-// while it lasts.
+// onChat is a command about one CHAT: it asks the daemon, and text is the answer for people. what is
+// shown while it lasts.
 func onChat[R any](
-	what string, ask func(*client.Client, context.Context, chat.ID) (R, error),
-	people func(io.Writer, R) error,
+	what string, ask func(*client.Client, context.Context, chat.ID) (R, error), text func(R) string,
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		id, err := oneChat(c)
@@ -38,8 +43,66 @@ func onChat[R any](
 		done := progress(c, what)
 		v, err := ask(daemon(c), c.Context, id)
 		done()
-		return answer(c, v, err, func(w io.Writer) error { return people(w, v) })
+		return answer(c, v, err, text(v))
 	}
+}
+
+// failure is why nothing was done to one of several, in --json.
+type failure struct {
+	Kind  string `json:"kind,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+func failureOf(err error) failure {
+	if err == nil {
+		return failure{}
+	}
+	return failure{client.Kind(err), err.Error()}
+}
+
+// eachOf does something to each of several, and goes on after an error. With --json the lines are a
+// list at the end; people read what was said of each as soon as it is done: one may take hours.
+func eachOf[T, L any](
+	c *cli.Context, doing string, all []T, do func(T) (line L, said string, err error),
+) error {
+	lines, failed := []L{}, error(nil)
+	for i, one := range all {
+		done := progress(c, fmt.Sprintf("%s %d of %d", doing, i+1, len(all)))
+		line, said, err := do(one)
+		done()
+		if err != nil && c.Context.Err() != nil {
+			return err
+		}
+		lines, failed = append(lines, line), cmp.Or(failed, err)
+		to := c.App.Writer
+		if err != nil {
+			to = c.App.ErrWriter
+		}
+		if !c.Bool("json") {
+			if err := printer.Write(to, said+"\n"); err != nil {
+				return err
+			}
+		}
+	}
+	if err := answer(c, lines, nil, ""); err != nil {
+		return err
+	}
+	if failed != nil {
+		return &exitError{chat.ExitCode(failed)}
+	}
+	return nil
+}
+
+// each is what read makes of every text.
+func each[R any](texts []string, read func(string) (R, error)) (all []R, err error) {
+	for _, text := range texts {
+		one, err := read(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // progress shows on a terminal that something is under way, until the returned

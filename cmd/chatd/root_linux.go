@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,19 +15,12 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
-	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
 
-func init() {
-	checkHost, checkPlaces = checkHostByRoot, checkPlacesByRoot
-	probeHost, raiseWall = doctorHost, wallHost
-}
-
 // rootProgram is chatd-root, for what needs the privilege.
 func rootProgram(verb string, f configfile.Flags) (program string, args []string, err error) {
-	what := map[string]string{"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall"}[verb]
+	what := rootVerbs[verb]
 	if verb != "check" {
 		err = needRoot(what)
 	}
@@ -85,35 +77,9 @@ func inherited() ([]string, error) {
 	return []string{fmt.Sprintf("--inherit=%d", fd)}, nil
 }
 
-// doctorHost is doctor where no daemon answers, in a network namespace where packet rules can
-// be raised and tried without touching the host's.
-func doctorHost(ctx context.Context, f configfile.Flags) (host chat.Host, err error) {
-	out, err := askRoot(ctx, "doctor", f, syscall.CLONE_NEWNET)
-	if err != nil {
-		return host, err
-	}
-	if err := json.Unmarshal(out, &host); err != nil {
-		return host, fmt.Errorf("cannot read what chatd-root found: %w", err)
-	}
-	return host, nil
-}
-
-func wallHost(ctx context.Context, f configfile.Flags) (uids config.UIDRange, err error) {
-	out, err := askRoot(ctx, "wall", f, 0)
-	if err != nil {
-		return uids, err
-	}
-	if err := json.Unmarshal(out, &uids); err != nil {
-		return uids, fmt.Errorf("cannot read what chatd-root did: %w", err)
-	}
-	return uids, nil
-}
-
-// askRoot runs chatd-root for one act, and returns what it printed. Where that is not installed,
-// the error is fs.ErrNotExist.
-func askRoot(
-	ctx context.Context, verb string, f configfile.Flags, flags uintptr, more ...string,
-) ([]byte, error) {
+// runRoot is [askRoot]. doctor has a network namespace, where packet rules can be raised and tried
+// without touching the host's.
+func runRoot(ctx context.Context, verb string, f configfile.Flags, more ...string) ([]byte, error) {
 	program, args, err := rootProgram(verb, f)
 	if err != nil {
 		return nil, err
@@ -121,7 +87,10 @@ func askRoot(
 	cmd := exec.CommandContext(ctx, program, append(args[1:], more...)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if verb == "doctor" {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	}
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -135,22 +104,4 @@ func askRoot(
 		return nil, fmt.Errorf("cannot %s: %s: %w: %w", verb, chat.Quote(program), err, chat.ErrUnsupported)
 	}
 	return out, nil
-}
-
-// checkHostByRoot runs chatd-root to check what the config's profiles open of this host.
-func checkHostByRoot(ctx context.Context, f configfile.Flags) error {
-	_, err := askRoot(ctx, "check", f, 0)
-	return err
-}
-
-// checkPlacesByRoot has chatd-root count what the rules of a file match on this host.
-func checkPlacesByRoot(ctx context.Context, file string) (refused filerules.Faults, err error) {
-	out, err := askRoot(ctx, "check", configfile.Flags{}, 0, "--policy="+file)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(out, &refused); err != nil {
-		return nil, fmt.Errorf("cannot read what chatd-root found: %w", err)
-	}
-	return refused, nil
 }

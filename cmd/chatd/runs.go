@@ -61,12 +61,12 @@ func showRuns(c *cli.Context) error {
 
 func listRuns(c *cli.Context, id chat.ID) error {
 	list, err := daemon(c).Runs(c.Context, id)
-	return answer(c, list, err, func(w io.Writer) error { return printer.Runs(w, list.Runs) })
+	return answer(c, list, err, printer.Runs(list.Runs))
 }
 
 func showRun(c *cli.Context, id chat.ID, run string) error {
 	r, err := daemon(c).ShowRun(c.Context, id, run)
-	return answer(c, r, err, func(w io.Writer) error { return printer.Run(w, c.App.ErrWriter, r) })
+	return answerBy(c, r, err, func(w io.Writer) error { return printer.Run(w, c.App.ErrWriter, r) })
 }
 
 // followRun prints what a run prints; to be interrupted ends only that.
@@ -105,5 +105,5 @@ func listProcesses(c *cli.Context) error {
 	if list.LeftOut > 0 {
 		fmt.Fprintf(c.App.ErrWriter, "chatd: %d processes more are not listed\n", list.LeftOut)
 	}
-	return answer(c, list, nil, func(w io.Writer) error { return printer.Processes(w, list.Processes) })
+	return answer(c, list, nil, printer.Processes(list.Processes))
 }

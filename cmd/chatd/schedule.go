@@ -73,17 +73,17 @@ func addSchedule(c *cli.Context, id chat.ID, argv []string) error {
 		Command:  c.String("c"), Argv: argv, Cwd: c.String("cwd"), Env: env,
 		Timeout: chat.Duration(c.Duration("timeout")), Grace: chat.Duration(c.Duration("grace")),
 	})
-	return answer(c, s, err, func(w io.Writer) error { return printer.NewSchedule(w, s) })
+	return answer(c, s, err, printer.NewSchedule(s))
 }
 
 func listSchedules(c *cli.Context, id chat.ID, _ []string) error {
 	all, err := daemon(c).Schedules(c.Context, id)
-	return answer(c, all, err, func(w io.Writer) error { return printer.Schedules(w, all.Schedules) })
+	return answer(c, all, err, printer.Schedules(all.Schedules))
 }
 
 func showSchedule(c *cli.Context, id chat.ID, args []string) error {
 	s, err := daemon(c).Schedule(c.Context, id, args[0])
-	return answer(c, s, err, func(w io.Writer) error { return printer.Schedule(w, s) })
+	return answerBy(c, s, err, func(w io.Writer) error { return printer.Schedule(w, s) })
 }
 
 func removeSchedule(c *cli.Context, id chat.ID, args []string) error {

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -43,19 +41,16 @@ func serveAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	err = checkHost(c.Context, flags)
+	_, err = askRoot(c.Context, "check", flags) // it looks at the host for what profiles open of it
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n",
 			unchecked("what profiles open of this host"))
 	}
-	return answer(c, cfg, err, func(w io.Writer) error {
-		text, err := configfile.Explained(cfg)
-		if err != nil {
-			return err
-		}
-		_, err = io.WriteString(w, text)
+	if err != nil {
 		return err
-	})
+	}
+	text, err := configfile.Explained(cfg)
+	return answer(c, cfg, err, text)
 }
 
 func configFlag() cli.Flag {
@@ -108,13 +103,6 @@ func loadConfig(c *cli.Context) (config.Config, error) {
 	flags.Set = append(variables, flags.Set...)
 	return configfile.Load(flags)
 }
-
-// checkHost looks at the host for what profiles open of it; the Linux side sets it. Its error
-// is fs.ErrNotExist where chatd-root, which looks, is not installed.
-var checkHost = func(context.Context, configfile.Flags) error { return nil }
-
-// findProgram is where chatd-root lies; tests say another place.
-var findProgram = config.FindProgram
 
 // unchecked says that only the host's part of a check is left out.
 func unchecked(what string) string {

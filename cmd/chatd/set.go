@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -76,9 +75,7 @@ func set(c *cli.Context) error {
 		return err
 	}
 	ch, err := daemon(c).Patch(c.Context, id, p)
-	return answer(c, ch, err, func(w io.Writer) error {
-		return printer.Changed(w, *ch.Changed)
-	})
+	return answer(c, ch, err, printer.Changed(ch.Changed))
 }
 
 // setChanges reads the flags, but those of egress.
@@ -179,7 +176,7 @@ func setPairs(c *cli.Context, name string) (map[string]*string, error) {
 func setEgress(c *cli.Context, id chat.ID, p *chat.Patch) error {
 	var changes []egressEntry
 	for flag, away := range map[string]bool{"egress-add": false, "egress-remove": true} {
-		all, err := destinations(textsOf(c, flag))
+		all, err := each(textsOf(c, flag), chat.ParseAllow)
 		if err != nil {
 			return err
 		}

@@ -163,5 +163,5 @@ func screen(c *cli.Context) error {
 	}
 	s, err := daemon(c).ScreenWith(c.Context, id,
 		chat.ScreenSpec{Styles: c.Bool("styles"), History: c.Int("history")})
-	return answer(c, s, err, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
+	return answerBy(c, s, err, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
 }

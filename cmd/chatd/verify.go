@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -21,13 +20,6 @@ import (
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/state"
 )
-
-// findStrays walks the local file systems; an operating system that can sets it.
-var findStrays = func(
-	context.Context, config.Config, chat.StrayRequest, func(chat.StrayLine),
-) (chat.StrayEnd, error) {
-	return chat.StrayEnd{}, fmt.Errorf("cannot verify: want Linux: %w", chat.ErrUnsupported)
-}
 
 func stateFlag() cli.Flag {
 	return &cli.StringFlag{
@@ -101,7 +93,7 @@ func verifyAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := answer(c, v, nil, func(w io.Writer) error { return printStrays(w, v) }); err != nil {
+	if err := answer(c, v, nil, straysText(v)); err != nil {
 		return err
 	}
 	if len(v.Strays) > 0 {
@@ -131,7 +123,7 @@ func verify(c *cli.Context, cfg config.Config) (v verified, err error) {
 		req.Under = append(req.Under, filepath.Clean(dir))
 	}
 	done := progress(c, "looking for files of reaped chats")
-	end, err := findStrays(c.Context, cfg, req, v.add)
+	end, err := scanStrays(c.Context, cfg, req, v.add)
 	done()
 	if err != nil {
 		return v, err
@@ -241,22 +233,18 @@ func nameChats(ctx context.Context, dir string, found map[uint32]*stray) error {
 	return err
 }
 
-func printStrays(w io.Writer, v verified) (err error) {
-	say := func(format string, args ...any) {
-		if err == nil {
-			_, err = fmt.Fprintf(w, format, args...)
-		}
-	}
+func straysText(v verified) string {
+	var b strings.Builder
 	for _, s := range v.Strays {
-		say("%d files of uid %d, of the reaped chat %s:\n  %s\n  all: %s\n", s.Files, s.UID,
+		fmt.Fprintf(&b, "%d files of uid %d, of the reaped chat %s:\n  %s\n  all: %s\n", s.Files, s.UID,
 			cmp.Or(s.Chat, "(not in the audit log)"), strings.Join(s.First, "\n  "), s.Find)
 	}
 	if v.Unnamed > 0 {
-		say("%d files of further uids\n", v.Unnamed)
+		fmt.Fprintf(&b, "%d files of further uids\n", v.Unnamed)
 	}
-	say("%d names looked at, files of %d reaped chats\n", v.Entries, len(v.Strays))
+	fmt.Fprintf(&b, "%d names looked at, files of %d reaped chats\n", v.Entries, len(v.Strays))
 	if v.Unseen > 0 {
-		say("not looked into: %d, among them\n  %s\n", v.Unseen, strings.Join(v.Why, "\n  "))
+		fmt.Fprintf(&b, "not looked into: %d, among them\n  %s\n", v.Unseen, strings.Join(v.Why, "\n  "))
 	}
-	return err
+	return b.String()
 }

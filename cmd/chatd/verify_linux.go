@@ -18,9 +18,7 @@ import (
 	"github.com/chatd/chatd/internal/config"
 )
 
-func init() { findStrays = scanStrays }
-
-// scanStrays runs the mode scan of chatd-shim, as the uid of probes, which owns nothing, with
+// scanStrays walks the local file systems: it runs the mode scan of chatd-shim, as the uid of probes, which owns nothing, with
 // CAP_DAC_READ_SEARCH alone. The end of ctx ends it.
 func scanStrays(
 	ctx context.Context, cfg config.Config, req chat.StrayRequest, each func(chat.StrayLine),

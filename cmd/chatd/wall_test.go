@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
 
 // wall raises what the config names and says so; what fails is the exit code.
 func TestWall(t *testing.T) {
-	old := raiseWall
-	t.Cleanup(func() { raiseWall = old })
+	old := askRoot
+	t.Cleanup(func() { askRoot = old })
 	for _, c := range []struct {
 		name, args string
 		err        error
@@ -28,9 +27,9 @@ func TestWall(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked configfile.Flags
-			raiseWall = func(_ context.Context, f configfile.Flags) (config.UIDRange, error) {
+			askRoot = func(_ context.Context, _ string, f configfile.Flags, _ ...string) ([]byte, error) {
 				asked = f
-				return config.UIDRange{Low: 1879048192, High: 1895825407}, c.err
+				return []byte(`"1879048192-1895825407"`), c.err
 			}
 			var out strings.Builder
 			args := append([]string{"chatd", "wall", "--config", "testdata/empty.yaml"}, strings.Fields(c.args)...)

@@ -10,18 +10,13 @@ import (
 )
 
 // Archives is a line for each archive.
-func Archives(w io.Writer, all []chat.Archive, now time.Time) error {
-	rows := [][]string{{
-		"NAME", "EXTERNAL-ID", "OWNER", "ARCHIVED", "SIZE", "EXPIRES", "ENCRYPTED",
-	}}
-	for _, a := range all {
-		rows = append(rows, []string{
-			string(a.Name), cut(a.ExternalID, wordWidth), a.Owner,
+func Archives(all []chat.Archive, now time.Time) string {
+	head := []string{"NAME", "EXTERNAL-ID", "OWNER", "ARCHIVED", "SIZE", "EXPIRES", "ENCRYPTED"}
+	return list(head, all, func(a chat.Archive) []string {
+		return []string{string(a.Name), cut(a.ExternalID, wordWidth), a.Owner,
 			age(now.Sub(a.ArchivedAt)) + " ago", size(uint64(a.Size)), expiry(a, now),
-			map[bool]string{true: "yes", false: "no"}[a.Encrypted],
-		})
-	}
-	return table(w, rows)
+			map[bool]string{true: "yes", false: "no"}[a.Encrypted]}
+	})
 }
 
 func expiry(a chat.Archive, now time.Time) string {
@@ -32,7 +27,7 @@ func expiry(a chat.Archive, now time.Time) string {
 }
 
 // Archived is the archive that was made of a chat.
-func Archived(w io.Writer, a chat.Archive, now time.Time) error {
+func Archived(a chat.Archive, now time.Time) string {
 	became := "reaped"
 	switch {
 	case a.Snapshot:
@@ -63,7 +58,7 @@ func Archived(w io.Writer, a chat.Archive, now time.Time) error {
 	if more := a.Left - int64(len(a.LeftNames)); more > 0 {
 		rows = append(rows, []string{"left out", grouped(more) + " more"})
 	}
-	return table(w, rows)
+	return table(rows)
 }
 
 // amount is that of a home.
@@ -81,8 +76,8 @@ func grouped(n int64) string {
 }
 
 // Verified is what a check of an archive found.
-func Verified(w io.Writer, check chat.ArchiveCheck) error {
-	return lines(w, string(check.Name)+" is whole: "+size(uint64(check.Size))+" were read")
+func Verified(check chat.ArchiveCheck) string {
+	return lines(string(check.Name) + " is whole: " + size(uint64(check.Size)) + " were read")
 }
 
 // archiveWords is how far an archive or unarchive is.

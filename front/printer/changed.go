@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
@@ -10,8 +9,10 @@ import (
 
 // Changed is a line for what holds now, one for what waits for the next wake, and one for what is
 // tried again.
-func Changed(w io.Writer, c chat.Changed) error {
-	lines := ""
+func Changed(c *chat.Changed) (lines string) {
+	if c == nil {
+		return ""
+	}
 	for _, l := range []struct {
 		when string
 		what []string
@@ -26,7 +27,7 @@ func Changed(w io.Writer, c chat.Changed) error {
 	if c.Why != "" {
 		lines += "why: " + Escape(c.Why) + "\n"
 	}
-	return write(w, lines)
+	return lines
 }
 
 // oldPlanWords says what a session has otherwise than its chat.

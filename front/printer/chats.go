@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -17,22 +16,18 @@ const wordWidth = 32
 
 // Chats is a line for each chat. counted is what its home was counted to have, in place of what
 // chatd knows of all its files; nil counts nothing.
-func Chats(w io.Writer, chats []chat.Chat, counted map[chat.ID]uint64, now time.Time) error {
-	head := []string{
-		"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS", "OWNER",
-		"EXTERNAL-ID", "LABELS", "DISK",
-	}
-	rows := [][]string{head}
-	for _, ch := range chats {
+func Chats(chats []chat.Chat, counted map[chat.ID]uint64, now time.Time) string {
+	head := []string{"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS",
+		"OWNER", "EXTERNAL-ID", "LABELS", "DISK"}
+	return list(head, chats, func(ch chat.Chat) []string {
 		disk := "-"
 		if n, ok := counted[ch.ID]; ok {
 			disk = size(n)
 		} else if ch.Disk != nil {
 			disk = fmt.Sprintf("%s %d%%", size(ch.Disk.Bytes), ch.Disk.Percent)
 		}
-		rows = append(rows, append(chatRow(ch, now), disk))
-	}
-	return table(w, rows)
+		return append(chatRow(ch, now), disk)
+	})
 }
 
 func chatRow(ch chat.Chat, now time.Time) []string {
@@ -78,7 +73,7 @@ func awakeWord(ch chat.Chat) string {
 }
 
 // Chat is everything about one chat, with what became of its connections.
-func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
+func Chat(ch chat.Chat, l chat.EgressLog, now time.Time) string {
 	rows := [][]string{
 		{"id", string(ch.ID)},
 		{"user", ch.User},
@@ -122,13 +117,10 @@ func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
 	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
 		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})
 	}
-	if err := table(w, rows); err != nil || len(ch.Layers) == 0 {
-		return err
+	if len(ch.Layers) == 0 {
+		return table(rows)
 	}
-	if err := write(w, "\n"); err != nil {
-		return err
-	}
-	return layers(w, ch.Layers)
+	return table(rows) + "\n" + layers(ch.Layers)
 }
 
 func usageWords(u chat.Usage) string {
@@ -166,24 +158,15 @@ func limitWords(l chat.Limits) string {
 }
 
 // Labels is a line for each label. A key has only characters that a terminal may get.
-func Labels(w io.Writer, labels map[string]string) error {
+func Labels(labels map[string]string) (text string) {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		if err := write(w, k+"="+Cell(labels[k])+"\n"); err != nil {
-			return err
-		}
+		text += lines(k + "=" + labels[k])
 	}
-	return nil
+	return text
 }
 
 // Egress is a line for each destination of a chat, and for each that was taken away.
-func Egress(w io.Writer, ch chat.Chat) error {
-	for _, line := range egressLines(ch) {
-		if err := write(w, line+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func Egress(ch chat.Chat) string { return lines(egressLines(ch)...) }
 
 func egressLines(ch chat.Chat) (lines []string) {
 	for _, a := range ch.Egress {
@@ -200,6 +183,6 @@ func egressLines(ch chat.Chat) (lines []string) {
 }
 
 // Shared is what went from one chat to another.
-func Shared(w io.Writer, s chat.Shared) error {
-	return write(w, fmt.Sprintf("%s  %d bytes to %s\n", Cell(s.SHA256), s.Bytes, Cell(s.ToPath)))
+func Shared(s chat.Shared) string {
+	return lines(fmt.Sprintf("%s  %d bytes to %s", s.SHA256, s.Bytes, s.ToPath))
 }

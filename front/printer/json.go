@@ -26,7 +26,7 @@ func writeJSON(w io.Writer, b []byte, err error) error {
 	if err != nil {
 		return fmt.Errorf("cannot write JSON: %w", err)
 	}
-	return write(w, printable(b))
+	return Write(w, printable(b))
 }
 
 // printable is JSON, and a newline, with everything escaped that is not printable.

@@ -2,35 +2,21 @@ package printer
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
 )
 
 // Plan is what a session is built of: its settings, its mounts, and what Landlock opens.
-func Plan(w io.Writer, p chat.Plan) error {
-	if err := table(w, planRows(p)); err != nil {
-		return err
-	}
-	mounts := [][]string{{"TARGET", "TYPE", "MODE", "SOURCE", "BY"}}
-	for _, m := range p.Mounts {
-		row := []string{m.Target, m.Type, string(m.Mode), dash(m.Source), dash(m.By)}
-		mounts = append(mounts, row)
-	}
-	rights := [][]string{{"LANDLOCK", "PATH"}}
-	for _, r := range p.Landlock {
-		rights = append(rights, []string{r.Right, r.Path})
-	}
-	for _, rows := range [][][]string{mounts, rights} {
-		if err := write(w, "\n"); err != nil {
-			return err
-		}
-		if err := table(w, rows); err != nil {
-			return err
-		}
-	}
-	return nil
+func Plan(p chat.Plan) string {
+	mounts := list([]string{"TARGET", "TYPE", "MODE", "SOURCE", "BY"}, p.Mounts,
+		func(m chat.Mount) []string {
+			return []string{m.Target, m.Type, string(m.Mode), dash(m.Source), dash(m.By)}
+		})
+	rights := list([]string{"LANDLOCK", "PATH"}, p.Landlock, func(r chat.PathRight) []string {
+		return []string{r.Right, r.Path}
+	})
+	return table(planRows(p)) + "\n" + mounts + "\n" + rights
 }
 
 func planRows(p chat.Plan) [][]string {

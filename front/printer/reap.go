@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 )
 
 // Loss is a line for each chat that says what a reap of it would end and remove.
-func Loss(w io.Writer, chats []chat.Chat, now time.Time) error {
+func Loss(chats []chat.Chat, now time.Time) (text string) {
 	for _, ch := range chats {
 		words := []string{"size not known"}
 		if d := ch.Disk; d != nil {
@@ -20,13 +19,10 @@ func Loss(w io.Writer, chats []chat.Chat, now time.Time) error {
 		if len(ch.Work) > 0 {
 			words = append(words, "at work: "+WorkWords(ch))
 		}
-		line := fmt.Sprintf("%s of %s, %s: %s", ch.ID, ch.Owner, chat.Quote(ch.ExternalID),
-			strings.Join(words, "; "))
-		if err := write(w, Cell(line)+"\n"); err != nil {
-			return err
-		}
+		text += lines(fmt.Sprintf("%s of %s, %s: %s", ch.ID, ch.Owner, chat.Quote(ch.ExternalID),
+			strings.Join(words, "; ")))
 	}
-	return nil
+	return text
 }
 
 // WorkWords is what a chat does now, for a line.

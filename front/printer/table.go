@@ -1,8 +1,8 @@
 package printer
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,26 +11,35 @@ import (
 // zoned is a local time with its zone: the log and --json are in UTC.
 const zoned = time.DateTime + " MST"
 
-// table writes rows in columns; the first row is the head.
-func table(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+// list is a table with a row for each of all.
+func list[T any](head []string, all []T, row func(T) []string) string {
+	rows := [][]string{head}
+	for _, v := range all {
+		rows = append(rows, row(v))
+	}
+	return table(rows)
+}
+
+// table is rows in columns; the first row is the head.
+func table(rows [][]string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
 			row[i] = Cell(row[i])
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
-	return failed(t.Flush())
+	_ = t.Flush() // a Builder takes all
+	return b.String()
 }
 
-// lines writes each as one line of a terminal, whatever is in it.
-func lines(w io.Writer, lines ...string) error {
+// lines is each as one line of a terminal, whatever is in it.
+func lines(lines ...string) (text string) {
 	for _, l := range lines {
-		if err := write(w, Cell(l)+"\n"); err != nil {
-			return err
-		}
+		text += Cell(l) + "\n"
 	}
-	return nil
+	return text
 }
 
 // size writes bytes for people.
@@ -68,9 +77,4 @@ func cut(s string, width int) string {
 	return string(r[:width-1]) + "…"
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func dash(s string) string { return cmp.Or(s, "-") }

@@ -2,6 +2,7 @@ package printer
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -13,18 +14,10 @@ import (
 func TestTerminalText(t *testing.T) {
 	const red = "\x1b[31mred\x1b[m\x1b]0;title\a"
 	screen := func(text string, styles bool) string {
-		var b strings.Builder
-		if err := Screen(&b, chat.Screen{Text: text}, styles); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
+		return written(func(w io.Writer) error { return Screen(w, chat.Screen{Text: text}, styles) })
 	}
 	typed := func(got chat.Typed, raw bool) string {
-		var b strings.Builder
-		if err := Typed(&b, got, raw); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
+		return written(func(w io.Writer) error { return Typed(w, got, raw) })
 	}
 	for _, c := range []struct{ name, got, want string }{
 		{"styles", screen(red, true), "\x1b[31mred\x1b[m\n\x1b[m"},
@@ -65,11 +58,8 @@ func TestFailed(t *testing.T) {
 	w := ChatWriter(full{})
 	_, err := w.Write([]byte("a"))
 	for name, err := range map[string]error{
-		"table": Chats(full{}, nil, nil, now), "lines": NewSchedule(full{}, chat.Schedule{}),
-		"host": Host(full{}, chat.Host{}), "status": Status(full{}, chat.Status{}, now),
-		"json": JSON(full{}, 1), "text": ChatText(full{}, "a"), "pieces": err,
-		"explained": Explained(full{}, "", chat.Explained{}), "raw": Typed(full{}, chat.Typed{},
-			true),
+		"text": Write(full{}, "a"), "schedule": Schedule(full{}, chat.Schedule{}), "json": JSON(full{}, 1),
+		"chat's text": ChatText(full{}, "a"), "pieces": err, "raw": Typed(full{}, chat.Typed{}, true),
 	} {
 		if !errors.Is(err, errNoRoom) || !strings.HasPrefix(err.Error(),
 			"cannot write the output: ") {
