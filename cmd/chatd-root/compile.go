@@ -124,7 +124,7 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 	case ctx.Err() != nil:
 		err = fmt.Errorf("it was ended: %w", ctx.Err())
 	case errors.As(err, &exit) && len(answer) > 0:
-		return nil, &stepError{printable(string(answer)), exit.ExitCode()}
+		return nil, refusal(printable(string(answer)), exit.ExitCode())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]), err)
@@ -156,20 +156,12 @@ func variables() []string {
 	return slices.DeleteFunc(os.Environ(), other)
 }
 
-// stepError is what a step says of a text that it refuses.
-type stepError struct {
-	text string
-	code int // the exit code
-}
-
-func (e *stepError) Error() string { return e.text }
-
-// Unwrap is the kind: all that a step refuses is the text.
-func (e *stepError) Unwrap() error {
-	if e.code == chat.ExitCode(chat.ErrInvalid) {
-		return chat.ErrInvalid
+// refusal is what a step says of a text that it refuses.
+func refusal(text string, exit int) error {
+	if exit == chat.ExitCode(chat.ErrInvalid) {
+		return chat.Invalid("%s", strings.TrimSuffix(text, ": "+chat.ErrInvalid.Error()))
 	}
-	return nil
+	return errors.New(text)
 }
 
 // printable is a text of a step for a log and a terminal.

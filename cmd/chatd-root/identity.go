@@ -8,16 +8,26 @@ import (
 	"github.com/chatd/chatd/internal/config"
 )
 
+// identity is the uid and gid of a process.
+type identity struct{ uid, gid uint32 }
+
+// userIdentity is that of a user of this host.
+func userIdentity(name string) (identity, error) {
+	f, err := entryOf("passwd", name, 4)
+	if err != nil {
+		return identity{}, err
+	}
+	uid, uerr := number(f[2])
+	gid, gerr := number(f[3])
+	return identity{uid, gid}, errors.Join(uerr, gerr)
+}
+
 // identityOf returns the user of that name, or an unused uid and gid. Those are from systemd's
 // range for services without a user (DynamicUser in systemd.exec(5)), and depend on the state
 // directory, so that two daemons have different ones.
 func identityOf(log *slog.Logger, process, user, state string) identity {
-	if f, err := entryOf("passwd", user, 4); err == nil {
-		uid, uerr := number(f[2])
-		gid, gerr := number(f[3])
-		if errors.Join(uerr, gerr) == nil && uid != 0 && gid != 0 {
-			return identity{uid, gid}
-		}
+	if id, err := userIdentity(user); err == nil && id.uid != 0 && id.gid != 0 {
+		return id
 	}
 	const low, high = 61184, 65519
 	h := fnv.New32a()

@@ -155,22 +155,22 @@ func doctor(ctx context.Context, cfg config.Config, a arguments, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(h)
-	if err != nil {
+	return answer(out, h)
+}
+
+// answer writes what chatd reads.
+func answer(out io.Writer, v any) error {
+	if err := json.NewEncoder(out).Encode(v); err != nil {
 		return fmt.Errorf("cannot write what was found: %w", err)
 	}
-	return chat.Show(out, string(b)+"\n")
+	return nil
 }
 
 // wall reads nothing of the config but the uids, and writes them: at boot the rest may not be there
 // yet.
 func wall(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) error {
-	if err := packetrules.RaiseAll(ctx, state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}); err != nil {
+	if err := packetrules.RaiseAll(ctx, state.Range(cfg.UIDs)); err != nil {
 		return err
 	}
-	b, err := json.Marshal(cfg.UIDs)
-	if err != nil {
-		return fmt.Errorf("cannot write the uids: %w", err)
-	}
-	return chat.Show(out, string(b)+"\n")
+	return answer(out, cfg.UIDs)
 }
