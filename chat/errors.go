@@ -1,11 +1,15 @@
 package chat
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -133,4 +137,33 @@ func withoutKind(line string) string {
 		}
 	}
 	return line
+}
+
+// Strict reads one JSON value into v. An unknown field is an error, because it may be a restriction
+// that the reader cannot apply; so is any text after the value.
+func Strict(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("text after its end")
+	}
+	return nil
+}
+
+// Every calls act at intervals, the first time after one, until ctx ends. Intervals that a slow act
+// misses are left out.
+func Every(ctx context.Context, interval time.Duration, act func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			act()
+		}
+	}
 }

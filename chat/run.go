@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"path"
 	"strings"
 	"time"
@@ -163,4 +164,68 @@ type RunResult struct {
 	CPUMS     int64 `json:"cpu_ms"`
 	// MemoryPeak is in bytes; 0 if the host does not report it.
 	MemoryPeak uint64 `json:"memory_peak"`
+}
+
+// Bounds of [RunSpec].OutputMax, in bytes of each stream.
+const (
+	// DefaultOutputMax replaces zero.
+	DefaultOutputMax = 1 << 20
+	// MinOutputMax leaves room for a line of the head, one of the tail, and the line between them.
+	MinOutputMax = 1 << 10
+	// MaxOutputMax keeps an answer with two such streams, each byte in JSON's longest escape,
+	// within what a client reads.
+	MaxOutputMax = 4 << 20
+	// MaxRunsOutput is how much output the current runs of one chat may keep in total: both streams
+	// of [MaxRuns] runs with the default.
+	MaxRunsOutput = MaxRuns * 2 * DefaultOutputMax
+)
+
+// CheckOutputMax reports an invalid OutputMax, as [ErrInvalid].
+func CheckOutputMax(n int64) error {
+	if n == 0 || n >= MinOutputMax && n <= MaxOutputMax {
+		return nil
+	}
+	return Invalid("cannot run: output_max %d: want %d to %d bytes, or 0 for %d", n, MinOutputMax,
+		MaxOutputMax, DefaultOutputMax)
+}
+
+// CheckStreamed refuses, as [ErrInvalid], the option of a run that does not apply to streamed
+// output: its caller expects a bounded answer.
+func (r RunSpec) CheckStreamed() error {
+	if r.OutputMax == 0 {
+		return nil
+	}
+	return Invalid("cannot run: output_max %d: streamed output is passed on whole, and none of it is kept; want output_max 0, or an answer in one piece, or background",
+		r.OutputMax)
+}
+
+// CheckTimeoutMax reports an invalid timeout_max of a profile.
+func CheckTimeoutMax(d Duration) error {
+	if d.D() < time.Second || d > LongestTimeout {
+		return Invalid("%s: want 1s to %s", d, LongestTimeout)
+	}
+	return nil
+}
+
+// shortestSleepAfter is more than a caller takes between two messages that belong together.
+const shortestSleepAfter = Duration(5 * time.Second)
+
+// CheckSleepAfter reports an invalid sleep_after of a profile.
+func CheckSleepAfter(d Duration) error {
+	if d != 0 && d < shortestSleepAfter {
+		return Invalid("%s: want 0, for never, or at least %s", d, shortestSleepAfter)
+	}
+	return nil
+}
+
+// RunTimeout is the timeout of a run. A wish of zero means usual, or the maximum if that is less. A
+// wish above the maximum is [ErrInvalid] and names it. If the timeout were shortened silently, a
+// run that ends early would look as if its command hung.
+func (p Profile) RunTimeout(wish, usual Duration) (time.Duration, error) {
+	limit := cmp.Or(p.TimeoutMax, MaxTimeout)
+	if wish > limit {
+		return 0, Invalid("cannot run: timeout %s: want at most %s, which is timeout_max of profile %s", wish,
+			limit, p.Name)
+	}
+	return cmp.Or(wish, min(usual, limit)).D(), nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,4 +109,28 @@ func loadConfig(c *cli.Context) (config.Config, error) {
 // unchecked says that only the host's part of a check is left out.
 func unchecked(what string) string {
 	return what + " is not checked: chatd-root is not installed beside chatd"
+}
+
+// rootVerbs are what chatd-root does as root, in words.
+var rootVerbs = map[string]string{
+	"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall",
+}
+
+// findProgram is where chatd-root lies; tests say another place.
+var findProgram = config.FindProgram
+
+// askRoot runs chatd-root for one act, and returns what it printed. Where that is not installed, the
+// error is fs.ErrNotExist. Tests answer themselves.
+var askRoot = runRoot
+
+// fromRoot is the value that chatd-root prints for one act.
+func fromRoot[T any](ctx context.Context, verb string, f configfile.Flags, more ...string) (v T, err error) {
+	out, err := askRoot(ctx, verb, f, more...)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(out, &v); err != nil {
+		return v, fmt.Errorf("cannot read what chatd-root found: %w", err)
+	}
+	return v, nil
 }

@@ -186,3 +186,51 @@ func egressLines(ch chat.Chat) (lines []string) {
 func Shared(s chat.Shared) string {
 	return lines(fmt.Sprintf("%s  %d bytes to %s", s.SHA256, s.Bytes, s.ToPath))
 }
+
+// Changed is a line for what holds now, one for what waits for the next wake, and one for what is
+// tried again.
+func Changed(c *chat.Changed) (lines string) {
+	if c == nil {
+		return ""
+	}
+	for _, l := range []struct {
+		when string
+		what []string
+	}{
+		{"now", c.Now}, {"at the next wake", c.NextWake},
+		{"not yet, tried again each minute", c.Retried},
+	} {
+		if len(l.what) > 0 {
+			lines += fmt.Sprintf("%s: %s\n", l.when, strings.Join(l.what, ", "))
+		}
+	}
+	if c.Why != "" {
+		lines += "why: " + Escape(c.Why) + "\n"
+	}
+	return lines
+}
+
+// oldPlanWords says what a session has otherwise than its chat.
+func oldPlanWords(ch chat.Chat) string {
+	return strings.Join(ch.OldPlan, ", ") + "; until the next wake"
+}
+
+// Loss is a line for each chat that says what a reap of it would end and remove.
+func Loss(chats []chat.Chat, now time.Time) (text string) {
+	for _, ch := range chats {
+		words := []string{"size not known"}
+		if d := ch.Disk; d != nil {
+			words = []string{diskWords(*d, now)}
+		}
+		words = append(words, "last used "+age(now.Sub(ch.UsedAt))+" ago")
+		if len(ch.Work) > 0 {
+			words = append(words, "at work: "+WorkWords(ch))
+		}
+		text += lines(fmt.Sprintf("%s of %s, %s: %s", ch.ID, ch.Owner, chat.Quote(ch.ExternalID),
+			strings.Join(words, "; ")))
+	}
+	return text
+}
+
+// WorkWords is what a chat does now, for a line.
+func WorkWords(ch chat.Chat) string { return Cell(strings.Join(ch.Work, ", ")) }

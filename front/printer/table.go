@@ -1,11 +1,16 @@
 package printer
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf16"
 )
 
 // zoned is a local time with its zone: the log and --json are in UTC.
@@ -78,3 +83,39 @@ func cut(s string, width int) string {
 }
 
 func dash(s string) string { return cmp.Or(s, "-") }
+
+// JSON writes v as one JSON value in which no control byte is left, also not
+// the ones that encoding/json leaves (DEL, C1, bidirectional).
+func JSON(w io.Writer, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	return writeJSON(w, b, err)
+}
+
+// JSONLine is [JSON] in one line.
+func JSONLine(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	return writeJSON(w, b, err)
+}
+
+func writeJSON(w io.Writer, b []byte, err error) error {
+	if err != nil {
+		return fmt.Errorf("cannot write JSON: %w", err)
+	}
+	return Write(w, printable(b))
+}
+
+// printable is JSON, and a newline, with everything escaped that is not printable.
+func printable(b []byte) string {
+	var out bytes.Buffer
+	for _, r := range string(b) {
+		if r == '\n' || r < 0x7f || unicode.IsPrint(r) {
+			out.WriteRune(r)
+			continue
+		}
+		for _, u := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&out, `\u%04x`, u)
+		}
+	}
+	out.WriteByte('\n')
+	return out.String()
+}
