@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 )
 
 // Role is the set of calls open to a caller. [Caller.MayReach] limits them to chats by owner.
@@ -61,10 +62,8 @@ func ParseID(s string) (ID, error) {
 	if len(s) != 16 {
 		return "", Invalid("cannot use %s as a chat id: want 16 hex digits, got %d bytes", Quote(s), len(s))
 	}
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return "", Invalid("cannot use %s as a chat id: want lower-case hex digits", Quote(s))
-		}
+	if strings.Trim(s, digits+"abcdef") != "" {
+		return "", Invalid("cannot use %s as a chat id: want lower-case hex digits", Quote(s))
 	}
 	return ID(s), nil
 }

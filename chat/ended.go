@@ -96,14 +96,11 @@ func DiskWords(u DiskUsage, l DiskLimits) string {
 
 // roundBytes is a number of bytes in the largest binary unit of which there is one.
 func roundBytes(n uint64) string {
-	unit, rest := 0, float64(n)
+	unit, rest, digits := 0, float64(n), 0
 	for rest >= 1024 && unit < 4 {
-		rest, unit = rest/1024, unit+1
+		rest, unit, digits = rest/1024, unit+1, 1
 	}
-	if unit == 0 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("%.1f%s", rest, [...]string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
+	return fmt.Sprintf("%.*f%s", digits, rest, byteUnits[unit])
 }
 
 func plural(n uint64, what string) string {
@@ -122,8 +119,10 @@ func bytesWord(n uint64) string {
 	for n > 0 && n%1024 == 0 && unit < 4 {
 		n, unit = n/1024, unit+1
 	}
-	return fmt.Sprintf("%d%s", n, [...]string{" bytes", "KiB", "MiB", "GiB", "TiB"}[unit])
+	return fmt.Sprintf("%d%s", n, byteUnits[unit])
 }
+
+var byteUnits = [...]string{" bytes", "KiB", "MiB", "GiB", "TiB"}
 
 // MaxDenied bounds the refusals that the answer of a run has.
 const MaxDenied = 16

@@ -49,12 +49,8 @@ func CheckEnv(env map[string]string) (name string, err error) {
 }
 
 func checkEnvName(name string) error {
-	ok := name != "" && len(name) <= MaxEnvName && (name[0] < '0' || name[0] > '9')
-	for i := 0; ok && i < len(name); i++ {
-		c := name[i]
-		ok = c == '_' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-	}
-	if !ok {
+	if name == "" || len(name) > MaxEnvName || strings.Contains(digits, name[:1]) ||
+		strings.Trim(name, alphabet+"_") != "" {
 		return Invalid("want a name of 1 to %d letters, digits and underscores", MaxEnvName)
 	}
 	own := func(prefix string) bool { return strings.HasPrefix(name, prefix) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"strconv"
@@ -101,6 +102,28 @@ func Show(out io.Writer, text string) error {
 		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	return nil
+}
+
+// Arguments parses the command line of a program that is for doing. done: it asked for help or the
+// version, which out has now.
+func Arguments(
+	flags *flag.FlagSet, args []string, out io.Writer, doing, usage, version string,
+) (done bool, err error) {
+	flags.SetOutput(io.Discard) // its program says it
+	asked := flags.Bool("version", false, "")
+	err = flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return true, Show(out, usage)
+	case err != nil:
+		return true, Invalid("cannot use the arguments: %w, see %s --help", err, flags.Name())
+	case flags.NArg() > 0:
+		return true, Invalid("cannot %s: unexpected argument %s, see %s --help", doing, Quote(flags.Arg(0)),
+			flags.Name())
+	case *asked:
+		return true, Show(out, flags.Name()+" version "+version+"\n")
+	}
+	return false, nil
 }
 
 // KindOf is the kind of an error, or nil. The text of an error without a kind is not for callers.

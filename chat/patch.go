@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,18 +61,9 @@ func (p Patch) Validate() error {
 	if p.Labels == nil && !p.NoLabels && p.OnlyLabels() {
 		return Invalid("cannot change nothing: want %s", patchFields)
 	}
-	if err := p.ApplyEgress(EgressChange{}).Validate(); err != nil {
-		return err
-	}
-	if p.Profile != "" {
-		if err := CheckName("profile", p.Profile); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(p.validateLabels(), p.validateEnv()); err != nil {
-		return err
-	}
-	if _, err := p.ApplyLimits(nil).Apply(DefaultLimits()); err != nil {
+	_, err := p.ApplyLimits(nil).Apply(DefaultLimits())
+	if err = cmp.Or(p.ApplyEgress(EgressChange{}).Validate(), checkOptional("profile", p.Profile),
+		errors.Join(p.validateLabels(), p.validateEnv()), err); err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Limits)) {
@@ -88,13 +80,12 @@ func (p Patch) validateLabels() error {
 			maxPatched)
 	}
 	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
-		if err := CheckName("labels", k); err != nil {
-			return err
-		}
+		value := ""
 		if v := p.Labels[k]; v != nil {
-			if err := checkText("labels."+k, *v, MaxLabelValue); err != nil {
-				return err
-			}
+			value = *v
+		}
+		if err := checkNote(k, value); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -124,10 +115,7 @@ func (p Patch) Apply(labels map[string]string) (map[string]string, error) {
 // [ErrInvalid].
 func (p Patch) ApplyEnv(env map[string]string) (map[string]string, error) {
 	after := merged(env, p.NoEnv, p.Env)
-	if name, err := CheckEnv(after); err != nil {
-		return after, fmt.Errorf("cannot use env%s: %w", dotted(name), err)
-	}
-	return after, nil
+	return after, checkOwnEnv(after)
 }
 
 // ApplyLimits returns the chat's change of limits after the patch, which is not checked.
@@ -167,17 +155,17 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Profile != "" {
-		doc["profile"] = p.Profile
-	}
-	if p.EgressAdd != nil {
-		doc["egress_add"] = *p.EgressAdd
-	}
-	if p.EgressRemove != nil {
-		doc["egress_remove"] = *p.EgressRemove
-	}
-	if p.Force {
-		doc["force"] = true
+	for _, m := range []struct {
+		name  string
+		there bool
+		value any
+	}{
+		{"profile", p.Profile != "", p.Profile}, {"egress_add", p.EgressAdd != nil, p.EgressAdd},
+		{"egress_remove", p.EgressRemove != nil, p.EgressRemove}, {"force", p.Force, true},
+	} {
+		if m.there {
+			doc[m.name] = m.value
+		}
 	}
 	return json.Marshal(doc)
 }

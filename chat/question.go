@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -47,14 +48,9 @@ type Question struct {
 
 // Validate reports the first invalid field, as [ErrInvalid].
 func (q Question) Validate() error {
-	given := 0
-	for _, text := range []string{q.Path, q.Command, q.Host} {
-		given += min(len(text), 1)
-	}
 	switch {
-	case given != 1:
-		const want = "want exactly one of path, command and host"
-		return Invalid("cannot answer: %s", want)
+	case countTrue(q.Path != "", q.Command != "", q.Host != "") != 1:
+		return Invalid("cannot answer: want exactly one of path, command and host")
 	case q.Path == "" && q.Op != "":
 		return Invalid("cannot answer: want no op beside a command or a host")
 	case q.Host == "" && (q.Port != 0 || q.UDP):
@@ -157,10 +153,7 @@ func (s Share) Validate() error {
 
 // Target is the name of the copy.
 func (s Share) Target() string {
-	if s.ToPath == "" {
-		return s.Path
-	}
-	return s.ToPath
+	return cmp.Or(s.ToPath, s.Path)
 }
 
 // Shared is a file that was copied to another chat.

@@ -57,12 +57,6 @@ type RunSpec struct {
 
 // Validate reports the first invalid field, as [ErrInvalid].
 func (r RunSpec) Validate() error {
-	if (r.Command == "") == (len(r.Argv) == 0) {
-		return Invalid("cannot run: want exactly one of command and argv")
-	}
-	if len(r.Argv) > 0 && r.Argv[0] == "" {
-		return Invalid("cannot run: argv[0] is empty")
-	}
 	size := len(r.Command)
 	for _, a := range r.Argv {
 		size += len(a) + 1
@@ -76,22 +70,17 @@ func (r RunSpec) Validate() error {
 		}
 		size += len(k) + len(v) + 2
 	}
-	if r.OpenStdin && r.Stdin != "" {
-		return Invalid("cannot run: want stdin or open_stdin, not both")
-	}
-	if r.TTY != nil {
-		if r.Stdin != "" {
-			return Invalid("cannot run: want stdin or tty, not both; type later, by open_stdin")
-		}
-		if err := r.TTY.validate(); err != nil {
-			return err
-		}
-	}
-	return r.validateSizes(size)
-}
-
-func (r RunSpec) validateSizes(size int) error {
 	switch {
+	case (r.Command == "") == (len(r.Argv) == 0):
+		return Invalid("cannot run: want exactly one of command and argv")
+	case len(r.Argv) > 0 && r.Argv[0] == "":
+		return Invalid("cannot run: argv[0] is empty")
+	case r.OpenStdin && r.Stdin != "":
+		return Invalid("cannot run: want stdin or open_stdin, not both")
+	case r.TTY != nil && r.Stdin != "":
+		return Invalid("cannot run: want stdin or tty, not both; type later, by open_stdin")
+	case r.TTY != nil && !r.TTY.isSize(MaxTTY):
+		return r.TTY.validate()
 	case strings.IndexByte(r.Command+strings.Join(r.Argv, "")+r.Cwd, 0) >= 0:
 		return Invalid("cannot run: command, argv or cwd holds a NUL")
 	case size > MaxArgs:
@@ -103,10 +92,7 @@ func (r RunSpec) validateSizes(size int) error {
 	case r.Grace < 0 || r.Grace > MaxGrace:
 		return Invalid("cannot run: grace %s: want 0s to %s", r.Grace, MaxGrace)
 	}
-	if err := CheckNamed(r.Named); err != nil {
-		return err
-	}
-	return CheckOutputMax(r.OutputMax)
+	return cmp.Or(CheckNamed(r.Named), CheckOutputMax(r.OutputMax))
 }
 
 // CommandLine is the argv for execve(2). A shell command is one argument of sh.

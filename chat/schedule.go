@@ -55,13 +55,7 @@ func (s ScheduleSpec) Run() RunSpec {
 // Validate reports the first invalid field, as [ErrInvalid]. Package schedule parses
 // cron, at and time_zone.
 func (s ScheduleSpec) Validate() error {
-	set := 0
-	for _, has := range []bool{s.Cron != "", s.Every != 0, s.At != ""} {
-		if has {
-			set++
-		}
-	}
-	if set != 1 {
+	if countTrue(s.Cron != "", s.Every != 0, s.At != "") != 1 {
 		return Invalid("cannot schedule: want exactly one of cron, every and at")
 	}
 	for _, f := range []struct{ field, text string }{{"cron", s.Cron}, {"at", s.At},
@@ -89,6 +83,15 @@ func (s ScheduleSpec) Validate() error {
 			MaxScheduleArgs)
 	}
 	return nil
+}
+
+func countTrue(all ...bool) (n int) {
+	for _, one := range all {
+		if one {
+			n++
+		}
+	}
+	return n
 }
 
 // Schedule is one command that a chat runs at given times, or once.

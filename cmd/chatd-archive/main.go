@@ -13,7 +13,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -67,9 +66,9 @@ func run(args []string, in io.Reader, out, errs io.Writer, uid int) int {
 	if len(args) == 1 {
 		switch args[0] {
 		case "--help", "-h", "help":
-			return said(show(out, usage), errs)
+			return said(chat.Show(out, usage), errs)
 		case "--version":
-			return said(show(out, "chatd-archive "+version+"\n"), errs)
+			return said(chat.Show(out, "chatd-archive "+version+"\n"), errs)
 		}
 	}
 	o, err := parse(args)
@@ -98,11 +97,6 @@ func said(err error, errs io.Writer) int {
 	}
 	code, _ := kindOf(err)
 	return code
-}
-
-func show(out io.Writer, text string) error {
-	_, err := io.WriteString(out, text)
-	return err
 }
 
 // options are what the arguments say.
@@ -144,17 +138,14 @@ func parse(args []string) (o options, err error) {
 
 // kindOf is the exit code and the name of an error's kind, as chatd's own.
 func kindOf(err error) (code int, kind string) {
-	for _, c := range []struct {
-		err  error
-		code int
-		kind string
-	}{
-		{nil, 0, ""}, {chat.ErrInvalid, 2, "invalid"}, {chat.ErrDenied, 3, "denied"},
-		{chat.ErrExists, 5, "exists"}, {chat.ErrConflict, 8, "conflict"},
-	} {
-		if errors.Is(err, c.err) {
-			return c.code, c.kind
-		}
+	switch known := chat.KindOf(err); known {
+	case chat.ErrInvalid, chat.ErrDenied, chat.ErrExists:
+		return chat.ExitCode(known), known.Error()
+	case chat.ErrConflict:
+		return 8, known.Error()
+	}
+	if err == nil {
+		return 0, ""
 	}
 	return 1, "internal"
 }

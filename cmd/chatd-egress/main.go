@@ -64,20 +64,9 @@ func run(args []string, out io.Writer, errs *os.File) int {
 
 func start(args []string, out io.Writer, errs *os.File) error {
 	flags := flag.NewFlagSet("chatd-egress", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // run says it
-	asked := flags.Bool("version", false, "")
 	idle := flags.Bool("idle-end", false, "")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return chat.Show(out, usage)
-	case err != nil:
-		return chat.Invalid("cannot use the arguments: %w, see chatd-egress --help", err)
-	case flags.NArg() > 0:
-		return chat.Invalid("cannot carry: unexpected argument %s, see chatd-egress --help",
-			chat.Quote(flags.Arg(0)))
-	case *asked:
-		return chat.Show(out, "chatd-egress version "+version+"\n")
+	if done, err := chat.Arguments(flags, args, out, "carry", usage, version); done || err != nil {
+		return err
 	}
 	if *idle {
 		return serve(errs, idleEnd)

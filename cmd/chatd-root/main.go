@@ -19,7 +19,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -83,13 +82,12 @@ type arguments struct {
 	compiler
 }
 
-func parse(args []string) (a arguments, show string, err error) {
+func parse(args []string, out io.Writer) (a arguments, done bool, err error) {
 	a.verb = "serve"
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		a.verb, args = args[0], args[1:]
 	}
 	flags := flag.NewFlagSet("chatd-root", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // run says it
 	for name, to := range map[string]*string{"config": &a.file, "front": &a.front, "policy": &a.policy} {
 		flags.StringVar(to, name, "", "")
 	}
@@ -98,28 +96,16 @@ func parse(args []string) (a arguments, show string, err error) {
 		return nil
 	})
 	flags.IntVar(&a.inherit, "inherit", 0, "")
-	asked := flags.Bool("version", false, "")
-	err = flags.Parse(args)
+	done, err = chat.Arguments(flags, args, out, a.verb, usage, version)
 	a.front = cmp.Or(a.front, config.FindProgram("chatd"))
 	a.program, a.apart = a.front, a.verb != "wall"
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return a, usage, nil
-	case err != nil:
-		return a, "", chat.Invalid("cannot use the arguments: %w, see chatd-root --help", err)
-	case flags.NArg() > 0:
-		return a, "", chat.Invalid("cannot %s: unexpected argument %s, see chatd-root --help", a.verb,
-			chat.Quote(flags.Arg(0)))
-	case *asked:
-		return a, "chatd-root version " + version + "\n", nil
-	}
-	return a, "", nil
+	return a, done, err
 }
 
 func start(ctx context.Context, args []string, out io.Writer) error {
-	a, show, err := parse(args)
-	if err != nil || show != "" {
-		return errors.Join(err, chat.Show(out, show))
+	a, done, err := parse(args, out)
+	if done || err != nil {
+		return err
 	}
 	if a.verb == "check" {
 		return check(ctx, a, out)
