@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -108,17 +109,9 @@ func writeAuditLine(c *cli.Context, l state.AuditLine) error {
 		_, err := c.App.Writer.Write(append(l.Text, '\n'))
 		return err
 	}
-	who := l.Caller.Name
-	if who == "" {
-		who = fmt.Sprintf("uid %d", l.Caller.UID)
-	}
-	about := printer.Cell(string(l.Chat))
-	if about == "" {
-		about = "-"
-	}
+	who, about := cmp.Or(l.Caller.Name, fmt.Sprintf("uid %d", l.Caller.UID)), cmp.Or(string(l.Chat), "-")
 	_, err := fmt.Fprintf(c.App.Writer, "%s %d %s %s %s by %s%s\n", l.Time.UTC().Format(time.RFC3339),
-		l.Seq, about,
-		printer.Cell(l.Action), printer.Cell(l.Outcome), printer.Cell(who), auditDetail(l))
+		l.Seq, printer.Cell(about), printer.Cell(l.Action), printer.Cell(l.Outcome), printer.Cell(who), auditDetail(l))
 	return err
 }
 

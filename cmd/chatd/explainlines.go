@@ -38,7 +38,7 @@ func newExplainer(policy *filerules.Policy) *explainer {
 // explainLines answers each line of in with a line on out, as soon as it is there.
 func explainLines(in io.Reader, out io.Writer, policy *filerules.Policy) error {
 	e := newExplainer(policy)
-	r, w := bufio.NewReaderSize(in, maxCaseLine), bufio.NewWriter(out)
+	r := bufio.NewReaderSize(in, maxCaseLine)
 	asked, bad := 0, 0
 	for {
 		line, err := readLine(r)
@@ -55,18 +55,9 @@ func explainLines(in io.Reader, out io.Writer, policy *filerules.Policy) error {
 		if asked++; err != nil {
 			bad++
 		}
-		if err := writeLine(w, a, err); err != nil {
+		if err := writeLine(out, a, err); err != nil {
 			return err
 		}
-		if r.Buffered() > 0 {
-			continue
-		}
-		if err := w.Flush(); err != nil {
-			return fmt.Errorf("cannot write the output: %w", err)
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	if bad > 0 {
 		return chat.Invalid("cannot answer %d of %d cases", bad, asked)

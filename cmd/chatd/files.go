@@ -34,42 +34,12 @@ func filesCommand() *cli.Command {
 	)
 }
 
-// fileAction is one of the command's actions: which flags it knows, and how many
-// arguments after CHAT it wants.
-type fileAction struct {
-	flags      string
-	least, max int
-	do         func(*cli.Context, chat.ID, []string) error
-}
-
-var fileActions = map[string]fileAction{
-	"read":   {"offset length line lines", 1, 1, readFile},
-	"write":  {"", 2, 2, writeFile},
-	"append": {"", 2, 2, appendFile},
-	"edit":   {"old new", 1, 1, editFile},
-	"ls":     {"after limit", 0, 1, listDir},
-}
-
 func filesTool(c *cli.Context) error {
-	name := c.Args().First()
-	action, ok := fileActions[name]
-	if !ok {
-		return chat.Invalid("cannot do files %s: want read, write, edit, append or ls", chat.Quote(name))
-	}
-	rest := c.Args().Tail()
-	if n := len(rest) - 1; n < action.least || n > action.max {
-		return chat.Invalid("cannot do files %s: got %d arguments, see chatd files --help", name, len(rest))
-	}
-	for _, f := range c.LocalFlagNames() {
-		if !strings.Contains(" "+action.flags+" json socket ", " "+f+" ") {
-			return chat.Invalid("cannot use --%s: files %s has no such flag", f, name)
-		}
-	}
-	id, err := chatArg(rest[0])
-	if err != nil {
-		return err
-	}
-	return action.do(c, id, rest[1:])
+	return doAction(c, "read, write, edit, append or ls", map[string]action{
+		"read":  {"offset length line lines", 1, 1, readFile},
+		"write": {"", 2, 2, writeFile}, "append": {"", 2, 2, appendFile},
+		"edit": {"old new", 1, 1, editFile}, "ls": {"after limit", 0, 1, listDir},
+	})
 }
 
 // readFile streams; with --json it is one page.

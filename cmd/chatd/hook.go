@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -140,24 +141,26 @@ func (h *hook) event(in io.Reader) (reason string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot read the event: %w", err)
 	}
+	return h.call(text, []string{"tool_name", "toolName"}, []string{"cwd"}, "tool_input", "input")
+}
+
+// call checks one call of a tool, which has these in its object.
+func (h *hook) call(text []byte, tool, cwd []string, args ...string) (reason string, err error) {
 	e, err := object(text)
 	if err != nil {
 		return "", err
 	}
 	call := hookCall{cwd: h.cwd}
-	for _, f := range []struct {
-		names []string
-		to    *string
-	}{{[]string{"tool_name", "toolName"}, &call.tool}, {[]string{"cwd"}, &call.cwd}} {
-		if _, err := argumentOf(e, f.names, f.to); err != nil {
-			return "", err
-		}
+	_, terr := argumentOf(e, tool, &call.tool)
+	_, cerr := argumentOf(e, cwd, &call.cwd)
+	if err := cmp.Or(terr, cerr); err != nil {
+		return "", err
 	}
-	args := e["tool_input"]
-	if args == nil {
-		args = e["input"]
+	given := e[args[0]]
+	if given == nil {
+		given = e[args[len(args)-1]]
 	}
-	if call.args, err = object(args); err != nil {
+	if call.args, err = object(given); err != nil {
 		return "", err
 	}
 	return h.check(call)
@@ -208,7 +211,7 @@ func (h *hook) result(method string, params []byte) any {
 	default:
 		return map[string]string{"action": "continue"}
 	}
-	reason, err := h.params(params)
+	reason, err := h.call(params, []string{"tool"}, nil, "arguments")
 	if err != nil {
 		reason = "cannot check the call: " + err.Error()
 	}
@@ -219,19 +222,4 @@ func (h *hook) result(method string, params []byte) any {
 		return map[string]string{"action": "deny_tool", "reason": reason}
 	}
 	return map[string]string{"action": "continue"}
-}
-
-func (h *hook) params(text []byte) (reason string, err error) {
-	p, err := object(text)
-	if err != nil {
-		return "", err
-	}
-	call := hookCall{cwd: h.cwd}
-	if _, err := argumentOf(p, []string{"tool"}, &call.tool); err != nil {
-		return "", err
-	}
-	if call.args, err = object(p["arguments"]); err != nil {
-		return "", err
-	}
-	return h.check(call)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -94,6 +95,35 @@ func eachOf[T, L any](
 		return &exitError{chat.ExitCode(failed)}
 	}
 	return nil
+}
+
+// action is one of a command's: which flags it knows, and how many arguments after CHAT it wants.
+type action struct {
+	flags      string
+	least, max int
+	do         func(*cli.Context, chat.ID, []string) error
+}
+
+// doAction does the action that the first argument names.
+func doAction(c *cli.Context, want string, actions map[string]action) error {
+	name, rest, of := c.Args().First(), c.Args().Tail(), c.Command.Name
+	a, ok := actions[name]
+	if !ok {
+		return chat.Invalid("cannot do %s %s: want %s", of, chat.Quote(name), want)
+	}
+	if n := len(rest) - 1; n < a.least || n > a.max {
+		return chat.Invalid("cannot do %s %s: got %d arguments, see chatd %[1]s --help", of, name, len(rest))
+	}
+	for _, f := range c.LocalFlagNames() {
+		if !slices.Contains(strings.Fields(a.flags+" json socket"), f) {
+			return chat.Invalid("cannot use --%s: %s %s has no such flag", f, of, name)
+		}
+	}
+	id, err := chatArg(rest[0])
+	if err != nil {
+		return err
+	}
+	return a.do(c, id, rest[1:])
 }
 
 // each is what read makes of every text.

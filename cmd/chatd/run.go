@@ -16,12 +16,7 @@ import (
 const timeoutExit = 124
 
 func runCommand() *cli.Command {
-	return command("run", run,
-		&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
-		&cli.StringFlag{Name: "cwd",
-			Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
-		&cli.StringSliceFlag{Name: "env",
-			Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
+	return command("run", run, append(commandFlags(),
 		&cli.StringFlag{Name: "stdin",
 			Usage: "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"},
 		&cli.BoolFlag{Name: "n", Usage: "read no standard input, as within a loop that reads its own"},
@@ -36,7 +31,18 @@ func runCommand() *cli.Command {
 			Usage: "with --json or --background: keep `SIZE` of each stream, head and tail, as in 64KiB; 1KiB to 4MiB (default: 1MiB)"},
 		&cli.DurationFlag{Name: "timeout",
 			Usage: "end the run after this `TIME`, at most the profile's timeout_max", DefaultText: "60s"},
-	)
+	)...)
+}
+
+// commandFlags say what is run.
+func commandFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
+		&cli.StringFlag{Name: "cwd",
+			Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
+		&cli.StringSliceFlag{Name: "env",
+			Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
+	}
 }
 
 func run(c *cli.Context) error {
@@ -58,10 +64,7 @@ func run(c *cli.Context) error {
 		done := progress(c, "running")
 		res, err := daemon(c).Run(c.Context, id, spec)
 		done()
-		if err != nil {
-			return err
-		}
-		return printer.JSON(c.App.Writer, res)
+		return answer(c, res, err, "")
 	}
 	return runAttached(c, id, spec)
 }
@@ -69,14 +72,7 @@ func run(c *cli.Context) error {
 // runInBackground prints the id of a run that goes on.
 func runInBackground(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 	r, err := daemon(c).StartRun(c.Context, id, spec)
-	if err != nil {
-		return err
-	}
-	if c.Bool("json") {
-		return printer.JSON(c.App.Writer, r)
-	}
-	fmt.Fprintln(c.App.Writer, printer.Escape(r.ID))
-	return nil
+	return answer(c, r, err, printer.Escape(r.ID)+"\n")
 }
 
 // streams passes a run's output on as it comes; where it cannot, the run is ended.

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -109,7 +111,7 @@ func listProcesses(c *cli.Context) error {
 }
 
 func scheduleCommand() *cli.Command {
-	return command("schedule", scheduleAction,
+	return command("schedule", scheduleAction, slices.Concat([]cli.Flag{
 		&cli.StringFlag{Name: "cron",
 			Usage: "run at `TIMES`: minute hour day-of-month month day-of-week, or @daily and so on"},
 		&cli.DurationFlag{Name: "every", Usage: "run once in this `TIME`, at least 1m", DefaultText: "none"},
@@ -117,48 +119,20 @@ func scheduleCommand() *cli.Command {
 			Usage: "run once at this `TIME`: RFC 3339, or without an offset in --time-zone"},
 		&cli.StringFlag{Name: "time-zone",
 			Usage: "the `ZONE` of --cron and --at, as in Europe/Berlin (default: UTC)"},
-		&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
-		&cli.StringFlag{Name: "cwd",
-			Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
-		&cli.StringSliceFlag{Name: "env",
-			Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
+	}, commandFlags(), []cli.Flag{
 		&cli.DurationFlag{Name: "timeout",
 			Usage: "end each run after this `TIME`, at most the profile's timeout_max", DefaultText: "5m"},
 		&cli.DurationFlag{Name: "grace",
 			Usage:       "the `TIME` a run may take to end after SIGTERM, before SIGKILL; at most 30s",
 			DefaultText: "2s"},
-	)
-}
-
-// scheduleActions are the command's actions, and how many arguments after CHAT each
-// takes; add takes any, and is the only one with flags.
-var scheduleActions = map[string]struct {
-	args int
-	do   func(*cli.Context, chat.ID, []string) error
-}{
-	"add": {-1, addSchedule}, "ls": {0, listSchedules}, "show": {1, showSchedule}, "rm": {1, removeSchedule},
+	})...)
 }
 
 func scheduleAction(c *cli.Context) error {
-	name, rest := c.Args().First(), c.Args().Tail()
-	action, ok := scheduleActions[name]
-	if !ok {
-		return chat.Invalid("cannot do schedule %s: want add, ls, show or rm", chat.Quote(name))
-	}
-	if len(rest) == 0 || action.args >= 0 && len(rest) != action.args+1 {
-		return chat.Invalid("cannot do schedule %s: got %d arguments, see chatd schedule --help", name,
-			len(rest))
-	}
-	for _, f := range c.LocalFlagNames() {
-		if name != "add" && f != "json" && f != "socket" {
-			return chat.Invalid("cannot use --%s: schedule %s has no such flag", f, name)
-		}
-	}
-	id, err := chatArg(rest[0])
-	if err != nil {
-		return err
-	}
-	return action.do(c, id, rest[1:])
+	return doAction(c, "add, ls, show or rm", map[string]action{
+		"add": {"cron every at time-zone c cwd env timeout grace", 0, math.MaxInt, addSchedule},
+		"ls":  {"", 0, 0, listSchedules}, "show": {"", 1, 1, showSchedule}, "rm": {"", 1, 1, removeSchedule},
+	})
 }
 
 func addSchedule(c *cli.Context, id chat.ID, argv []string) error {

@@ -112,11 +112,11 @@ func setLimits(c *cli.Context) (map[string]*json.RawMessage, error) {
 			texts["cpu_period"] = ofProfile
 		}
 	}
-	var limits map[string]*json.RawMessage
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	limits := map[string]*json.RawMessage{}
 	for key, text := range texts {
-		if limits == nil {
-			limits = map[string]*json.RawMessage{}
-		}
 		if limits[key] = nil; text == ofProfile {
 			continue
 		}

@@ -90,29 +90,21 @@ func Chat(ch chat.Chat, l chat.EgressLog, now time.Time) string {
 		{"used", age(now.Sub(ch.UsedAt)) + " ago"},
 		{"limits", limitWords(ch.Limits)},
 	}
-	if len(ch.OwnLimits) > 0 {
-		rows = append(rows, []string{"own limits", strings.Join(ch.OwnLimits, ", ")})
+	add := func(there bool, name string, words func() string) {
+		if there {
+			rows = append(rows, []string{name, words()})
+		}
 	}
-	if ch.Frozen != "" {
-		rows = append(rows, []string{"frozen", strings.TrimPrefix(ch.Frozen.Words(), "frozen ")})
-	}
-	if len(ch.OldPlan) > 0 {
-		rows = append(rows, []string{"old plan", oldPlanWords(ch)})
-	}
-	if u := ch.Usage; u != nil {
-		rows = append(rows, []string{"usage", usageWords(*u)})
-	}
-	if p := ch.Archiving; p != nil {
-		rows = append(rows, []string{"archiving", archiveWords(*p)})
-	}
-	if d := ch.Disk; d != nil {
-		rows = append(rows, []string{"disk", diskWords(*d, now)})
-	}
-	for _, line := range egressLines(ch) {
-		rows = append(rows, []string{"egress", line})
-	}
-	if words := egressWords(l, now); words != "" {
-		rows = append(rows, []string{"egress", words})
+	add(len(ch.OwnLimits) > 0, "own limits", func() string { return strings.Join(ch.OwnLimits, ", ") })
+	add(ch.Frozen != "", "frozen", func() string { return strings.TrimPrefix(ch.Frozen.Words(), "frozen ") })
+	add(len(ch.OldPlan) > 0, "old plan", func() string {
+		return strings.Join(ch.OldPlan, ", ") + "; until the next wake"
+	})
+	add(ch.Usage != nil, "usage", func() string { return usageWords(*ch.Usage) })
+	add(ch.Archiving != nil, "archiving", func() string { return archiveWords(*ch.Archiving) })
+	add(ch.Disk != nil, "disk", func() string { return diskWords(*ch.Disk, now) })
+	for _, line := range append(egressLines(ch), egressWords(l, now)) {
+		add(line != "", "egress", func() string { return line })
 	}
 	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
 		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})
@@ -208,11 +200,6 @@ func Changed(c *chat.Changed) (lines string) {
 		lines += "why: " + Escape(c.Why) + "\n"
 	}
 	return lines
-}
-
-// oldPlanWords says what a session has otherwise than its chat.
-func oldPlanWords(ch chat.Chat) string {
-	return strings.Join(ch.OldPlan, ", ") + "; until the next wake"
 }
 
 // Loss is a line for each chat that says what a reap of it would end and remove.
