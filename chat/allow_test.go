@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 func mustAllow(t testing.TB, s string) Allow {
 	t.Helper()
-	a, err := ParseAllow(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(ParseAllow(s))(t)
 	return a
 }
 
@@ -231,9 +230,7 @@ func TestOnlyOutside(t *testing.T) {
 
 func TestPatchEgress(t *testing.T) {
 	var p Patch
-	if err := json.Unmarshal([]byte(`{"egress_add":["API.example.com.:443"],"egress_remove":null}`), &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(`{"egress_add":["API.example.com.:443"],"egress_remove":null}`), &p))
 	before := EgressChange{Add: allows(t, "192.0.2.1:80"), Remove: allows(t, "192.0.2.2:80")}
 	after := p.ApplyEgress(before)
 	if fmt.Sprint(after) != "{[api.example.com:443] []}" || !p.ChangesEgress() ||
@@ -297,9 +294,7 @@ func TestEgressOpenRefused(t *testing.T) {
 		f(&c)
 		return EgressOpen{Count: 1, Connections: []EgressConnection{c}}
 	}
-	if err := one(func(*EgressConnection) {}).Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, one(func(*EgressConnection) {}).Validate())
 	for name, o := range map[string]EgressOpen{
 		"fewer than there are": {Connections: make([]EgressConnection, 1)},
 		"too many": {Count: 1000,

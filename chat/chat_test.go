@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestParseID(t *testing.T) {
@@ -105,10 +107,7 @@ func FuzzQuote(f *testing.F) {
 }
 
 func TestProfile(t *testing.T) {
-	allow, err := ParseAllow("192.0.2.1:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := must.Get(ParseAllow("192.0.2.1:80"))(t)
 	good := Profile{Name: "p", Limits: DefaultLimits(), Commands: []string{"*", "ls"}}
 	if err := good.Validate(); err != nil || good.EffectiveNetwork() != NetworkNone {
 		t.Errorf("%v, %s", err, good.EffectiveNetwork())

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestProfileNetwork(t *testing.T) {
@@ -80,10 +82,7 @@ func TestAgentTools(t *testing.T) {
 // Each key that opens more than a home closes the profile to bridges that it does not name. Check a
 // new key of Profile here.
 func TestBridgesOfWhatAProfileOpens(t *testing.T) {
-	allow, err := ParseAllow("203.0.113.5:443")
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := must.Get(ParseAllow("203.0.113.5:443"))(t)
 	ada, bob := Caller{Name: "ada", Role: RoleBridge}, Caller{Name: "bob", Role: RoleBridge}
 	opening := map[string]Profile{
 		"Egress":                    {Egress: []Allow{allow}},

@@ -25,10 +25,7 @@ func TestProvisionOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt, err := provisionOptions(t.Context(), cfg, compilerOf(t, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := must.Get(provisionOptions(t.Context(), cfg, compilerOf(t, "")))(t)
 	for what, same := range map[string]bool{
 		"backend": opt.Backend == "cgroupfs", "audit_max": opt.AuditMax == 1<<20, "audit_keep": opt.AuditKeep == 5,
 		"max_awake": opt.MaxAwake == 9, "file_max": opt.FileMax == 8<<20, "cgroup": opt.Cgroup == "mine", "account": opt.Account == "useradd",
@@ -52,10 +49,7 @@ func TestLogLevel(t *testing.T) {
 		}
 	})
 	file := filepath.Join(t.TempDir(), "stderr")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(file))(t)
 	defer f.Close()
 	log := journal.New(f)
 	cfg := filepath.Join(t.TempDir(), "chatd.yaml")
@@ -63,10 +57,7 @@ func TestLogLevel(t *testing.T) {
 		must.Do(t, os.WriteFile(cfg, []byte(text), 0o600))
 	}
 	write("log_level: warn\n")
-	was, err := compilerOf(t, cfg).config(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(compilerOf(t, cfg).config(t.Context()))(t)
 	if _, err := provisionOptions(t.Context(), was, compilerOf(t, cfg)); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +98,7 @@ func TestCheck(t *testing.T) {
 	} {
 		file := filepath.Join(dir, c.name)
 		if c.text != "" {
-			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(c.text), 0o600))
 		}
 		var out, errs strings.Builder
 		code := run(t.Context(), []string{"check", "--front=" + compilerOf(t, "").program, c.flag + file}, &out, &errs)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/test/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,10 +55,7 @@ func TestCompileCannot(t *testing.T) {
 		if without {
 			cmd.Args = append(cmd.Args, "without")
 		}
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(cmd.Output())(t)
 		if n := bytes.Count(out, []byte("\n")); !without && n > 0 || without && n != len(attempts) {
 			t.Errorf("without its confinement: %t; it could\n%s", without, out)
 		}
@@ -89,14 +87,9 @@ func within(t *testing.T, caps, verb string) (said string, exit int) {
 		}
 		t.Skip("SKIPPED: needs root, to take capabilities away")
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	dir := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(dir, "chatd")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(self, filepath.Join(dir, "chatd")))
 	cmd := exec.Command("setpriv", "--bounding-set="+caps, "--inh-caps=-all", filepath.Join(dir, "chatd"), "--socket",
 		filepath.Join(dir, "none"), verb)
 	cmd.Env = append(os.Environ(), rootEnv+"=/bin/true")
@@ -141,17 +134,11 @@ func TestAttackHomeSize(t *testing.T) {
 	dir := t.TempDir()
 	home, outside := filepath.Join(dir, "home"), filepath.Join(dir, "outside")
 	for _, file := range []string{filepath.Join(home, "d", "mine"), filepath.Join(outside, "theirs")} {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, make([]byte, 1<<20), 0o600))
 	}
 	for _, name := range []string{"link", "d/link"} {
-		if err := os.Symlink(outside, filepath.Join(home, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(outside, filepath.Join(home, name)))
 	}
 	if n, err := homeSize(home); err != nil || n < 1<<20 || n >= 2<<20 {
 		t.Errorf("%d bytes, %v, want those of one file", n, err)

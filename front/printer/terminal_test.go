@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestTerminalText: colours pass where they are asked for, a file gets every byte, and text ends
@@ -39,9 +40,7 @@ func TestTerminalText(t *testing.T) {
 // TestJSON: nothing that a terminal obeys is left in JSON, and a program reads what was meant.
 func TestJSON(t *testing.T) {
 	var b strings.Builder
-	if err := JSONLine(&b, "\x1b\x7f\u009b\u202e\U000e0001é"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, JSONLine(&b, "\x1b\x7f\u009b\u202e\U000e0001é"))
 	if want := `"\u001b\u007f\u009b\u202e\udb40\udc01é"` + "\n"; b.String() != want {
 		t.Errorf("%s, want %s", b.String(), want)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestReadResolvConf(t *testing.T) {
@@ -64,9 +65,7 @@ func TestProgramsAreFound(t *testing.T) {
 	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), "/usr/local/lib/chatd/chatd-enforce"; got != want {
 		t.Errorf("with nothing beside chatd: %s, want %s", got, want)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "chatd-enforce"), nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "chatd-enforce"), nil, 0o755))
 	if got, want := programBeside(filepath.Join(dir, "chatd"), "chatd-enforce"), filepath.Join(dir, "chatd-enforce"); got != want {
 		t.Errorf("beside chatd: %s, want %s", got, want)
 	}
@@ -80,10 +79,7 @@ func TestProgramsAreFound(t *testing.T) {
 // TestRestartNeeded: limits, variables and egress of a profile are applied by a reload, and another
 // kind of network is not.
 func TestRestartNeeded(t *testing.T) {
-	https, err := chat.ParseAllow("api.example.com:443")
-	if err != nil {
-		t.Fatal(err)
-	}
+	https := must.Get(chat.ParseAllow("api.example.com:443"))(t)
 	for name, c := range map[string]struct {
 		edit func(*chat.Profile)
 		want bool

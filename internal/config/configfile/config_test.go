@@ -13,14 +13,13 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/test/must"
 )
 
 func load(t *testing.T, text string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	cfg, err := Load(Flags{File: file})
 	if err == nil {
 		crosses(t, cfg)
@@ -31,10 +30,7 @@ func load(t *testing.T, text string) (config.Config, error) {
 // crosses passes a config to another process, as the config step does.
 func crosses(t *testing.T, cfg config.Config) {
 	t.Helper()
-	text, err := cfg.Compiled()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(cfg.Compiled())(t)
 	read, err := config.ReadCompiled(text)
 	if err != nil {
 		t.Fatalf("the compiled config is refused: %v\n%s", err, text)
@@ -46,10 +42,7 @@ func crosses(t *testing.T, cfg config.Config) {
 }
 
 func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
-	cfg, err := load(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(load(t, ""))(t)
 	p := cfg.Profiles[chat.DefaultProfile]
 	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress) > 0 || len(p.Commands) < 50 {
 		t.Errorf("default profile: %+v", p)
@@ -63,14 +56,8 @@ func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
 	for _, text := range []string{"",
 		"egress_user: e\negress_program: /p/e\ndns_servers: ['2001:db8::1', '192.0.2.1:54']\n",
 		"profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
-		cfg, err := load(t, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := YAML(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(load(t, text))(t)
+		out := must.Get(YAML(cfg))(t)
 		again, err := load(t, string(out))
 		if err != nil || !sameConfig(cfg, again) {
 			t.Errorf("%v\n%+v\n%+v\n%s", err, cfg, again, out)
@@ -296,10 +283,7 @@ func FuzzConfig(f *testing.F) {
 
 // TestReadOnly: readonly in tools_off switches off every tool that can write, and no other.
 func TestReadOnly(t *testing.T) {
-	cfg, err := load(t, "profiles: {ro: {tools_off: [readonly, exec]}}\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(load(t, "profiles: {ro: {tools_off: [readonly, exec]}}\n"))(t)
 	for _, tool := range chat.Tools() {
 		reads := tool == chat.ToolReadFile || tool == chat.ToolListDir
 		if err := cfg.Profiles["ro"].CheckTool(tool); (err == nil) != reads {
@@ -406,9 +390,7 @@ func TestGuardIsNotInherited(t *testing.T) {
 // TestGuardInRules: a profile takes the guard of its file of rules; a profile with both is refused.
 func TestGuardInRules(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(rules, []byte("guard: {preset: none, custom_deny_patterns: [x]}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(rules, []byte("guard: {preset: none, custom_deny_patterns: [x]}"), 0o600))
 	cfg, err := load(t, "profiles: {x: {access_file: "+rules+"}}")
 	if err == nil {
 		_, err = cfg.Rules(Rules)
@@ -428,10 +410,7 @@ func TestGuardInRules(t *testing.T) {
 // TestDefaultRules: defaults: true gives a profile the default rules without a file, and
 // beside a file it is an error.
 func TestDefaultRules(t *testing.T) {
-	cfg, err := load(t, "profiles: {p: {defaults: true}, q: {}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(load(t, "profiles: {p: {defaults: true}, q: {}}"))(t)
 	policies, err := cfg.Rules(Rules)
 	if err != nil || policies["p"] == nil || len(policies["p"].Rules("")) != 4 || policies["q"] != nil {
 		t.Errorf("%+v, %v", policies, err)
@@ -443,10 +422,7 @@ func TestDefaultRules(t *testing.T) {
 
 // TestEveryLimit sets each limit by its key, and wants defaults.yaml to have it.
 func TestEveryLimit(t *testing.T) {
-	base, err := readDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(readDefaults())(t)
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[chat.Limits]()) {
 		if f.Anonymous {
 			continue
@@ -472,9 +448,7 @@ func TestEveryLimit(t *testing.T) {
 func loadText(t *testing.T, text string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return Load(Flags{File: file})
 }
 

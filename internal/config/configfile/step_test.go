@@ -13,6 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestStep: a step answers in the compiled form, or writes nothing.
@@ -57,10 +58,7 @@ func TestStep(t *testing.T) {
 
 // TestUsual: what package config says of the defaults is what defaults.yaml says.
 func TestUsual(t *testing.T) {
-	cfg, err := Defaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(Defaults())(t)
 	if cfg.Homes != config.Homes {
 		t.Errorf("homes: %s and %s", cfg.Homes, config.Homes)
 	}
@@ -76,9 +74,7 @@ func TestUsual(t *testing.T) {
 func loadWith(t *testing.T, text string, environ ...string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	settings, err := Variables(file, environ)
 	if err != nil {
 		return config.Config{}, err
@@ -162,9 +158,7 @@ func TestVariablesRefused(t *testing.T) {
 		t.Errorf("of two: %v", err)
 	}
 	empty := filepath.Join(t.TempDir(), "empty.yaml")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, nil, 0o600))
 	gone := Setting{[]string{"profiles", "gone", "skeleton"}, "/x", "CHATD_PROFILES_GONE_SKELETON"}
 	_, err = Load(Flags{File: empty, Set: []Setting{gone}})
 	if err == nil || !strings.Contains(err.Error(), "CHATD_PROFILES_GONE_SKELETON: profiles.gone.skeleton: the file has no such profile") {
@@ -182,10 +176,7 @@ func TestExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := Explained(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(Explained(cfg))(t)
 	for _, want := range []string{
 		"\nhomes: /h  # CHATD_HOMES\n", "\nstate: /var/lib/chatd", "chatd.yaml:1\n", "  # CHATD_PROFILES_WEB_LIMITS_PIDS_MAX\n",
 		"      nofile: 1024  # default\n", "  # default, ", "chatd.yaml:5\n", "state: /var/lib/chatd  # default\n", "\nprofiles:\n",

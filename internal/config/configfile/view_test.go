@@ -9,6 +9,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/test/must"
 )
 
 // Every error about a path that a profile opens names file, line and key.
@@ -65,10 +66,7 @@ profiles:
 	if !x.AllowReadOutsideWorkspace || len(x.AllowReadPaths) != 3 || len(x.AllowWritePaths) != 1 || cfg.Profiles["default"].AllowReadOutsideWorkspace {
 		t.Errorf("%+v", x)
 	}
-	out, err := YAML(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(YAML(cfg))(t)
 	again, err := load(t, string(out))
 	if err != nil || !sameConfig(cfg, again) {
 		t.Errorf("read back: %v\n%s", err, out)
@@ -152,18 +150,12 @@ func TestEgressProgram(t *testing.T) {
 
 // TestReloadOfDNSServers: new servers take no restart, another program or user of it does.
 func TestReloadOfDNSServers(t *testing.T) {
-	was, err := load(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(load(t, ""))(t)
 	for text, want := range map[string]bool{
 		"dns_servers: [192.0.2.1]": false, "egress_user: other": true, "egress_program: /p/e": true,
 		"profiles: {x: {network: own}}": true,
 	} {
-		now, err := load(t, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := must.Get(load(t, text))(t)
 		if got, err := config.RestartNeeded(was, now); err != nil || got != want {
 			t.Errorf("%s: restart %v, %v", text, got, err)
 		}
@@ -223,10 +215,7 @@ profiles:
 
 // TestSecrets: they are read, printed in the form in which they are read, and need a restart.
 func TestSecrets(t *testing.T) {
-	cfg, err := load(t, withSecrets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(load(t, withSecrets))(t)
 	s := cfg.Secrets["openai"]
 	if s.File != "/etc/chatd/secrets/openai" || s.Env != "OPENAI_API_KEY" ||
 		!s.IsFor("api.openai.com", 443) || s.Header.With("x") != "Bearer x" {
@@ -236,18 +225,12 @@ func TestSecrets(t *testing.T) {
 		len(p.AdmittedBridges()) > 0 {
 		t.Errorf("%+v", p)
 	}
-	out, err := YAML(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(YAML(cfg))(t)
 	again, err := load(t, string(out))
 	if err != nil || !sameConfig(cfg, again) {
 		t.Errorf("%v\n%s", err, out)
 	}
-	other, err := load(t, strings.ReplaceAll(withSecrets, "bot:$", "other:$"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(load(t, strings.ReplaceAll(withSecrets, "bot:$", "other:$")))(t)
 	if needed, err := config.RestartNeeded(cfg, other); err != nil || !needed {
 		t.Errorf("another header: %v, %v", needed, err)
 	}
