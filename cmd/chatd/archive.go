@@ -20,17 +20,13 @@ func archiveCommands() []*cli.Command {
 }
 
 func archiveCommand() *cli.Command {
-	return command("archive", archiveChat,
-		&cli.BoolFlag{Name: "keep", Usage: "keep the chat"},
+	return command("archive", ofChat(archiveChat),
+		boolFlag("keep", "keep the chat"),
 		&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
 	)
 }
 
-func archiveChat(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func archiveChat(c *cli.Context, id chat.ID) error {
 	how := chat.ToArchive{Keep: c.Bool("keep")}
 	var work string
 	if how.Keep && !c.Bool("yes") {
@@ -136,11 +132,11 @@ func archiveArg(c *cli.Context, arg string) (chat.ArchiveName, error) {
 
 func archivesCommand() *cli.Command {
 	return command("archives", archives,
-		&cli.StringFlag{Name: "owner", Usage: "only archives of this owner's chats"},
-		&cli.StringFlag{Name: "external-id", Usage: "only those of this external id"},
-		&cli.StringFlag{Name: "chat", Usage: "only those of this `CHAT`"},
-		&cli.BoolFlag{Name: "verify", Usage: "read them, and say which are whole"},
-		&cli.BoolFlag{Name: "remove", Usage: "remove those that are named"},
+		textFlag("owner", "only archives of this owner's chats"),
+		textFlag("external-id", "only those of this external id"),
+		textFlag("chat", "only those of this `CHAT`"),
+		boolFlag("verify", "read them, and say which are whole"),
+		boolFlag("remove", "remove those that are named"),
 	)
 }
 

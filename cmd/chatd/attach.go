@@ -20,11 +20,7 @@ import (
 // detachKey is Ctrl-\, which few programs want.
 const detachKey = 0x1c
 
-func attach(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func attach(c *cli.Context, id chat.ID) error {
 	in, ok := c.App.Reader.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return chat.Invalid("cannot attach: standard input must be a terminal; chatd screen, log and send need none")

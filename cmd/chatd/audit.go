@@ -22,11 +22,10 @@ func auditCommand() *cli.Command {
 	return command("audit", audit,
 		configFlag(),
 		stateFlag(),
-		&cli.StringFlag{Name: "chat", Usage: "only what is about this `CHAT`"},
-		&cli.StringFlag{Name: "since",
-			Usage: "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"},
+		textFlag("chat", "only what is about this `CHAT`"),
+		textFlag("since", "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"),
 		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is written"},
-		&cli.BoolFlag{Name: "verify", Usage: "check the whole log instead"},
+		boolFlag("verify", "check the whole log instead"),
 	)
 }
 

@@ -16,24 +16,23 @@ import (
 
 // chatCommands make chats, and say and change what is kept of them.
 func chatCommands() []*cli.Command {
-	plan := &cli.BoolFlag{Name: "plan", Usage: "show what its session is made of"}
-	return []*cli.Command{createCommand(), lsCommand(), command("show", show, plan), setCommand(),
+	plan := boolFlag("plan", "show what its session is made of")
+	return []*cli.Command{createCommand(), lsCommand(), command("show", ofChat(show), plan), setCommand(),
 		command("label", label), command("egress", egress)}
 }
 
 func createCommand() *cli.Command {
 	return command("create", create,
-		&cli.StringFlag{Name: "profile",
-			Usage: "the `NAME` of the policy (default: default, also called shell)"},
-		&cli.StringFlag{Name: "agent", Usage: "the `NAME` of the agent (default: main)"},
-		&cli.StringFlag{Name: "owner", Usage: "whose chat it is; for operators (default: who asks)"},
+		textFlag("profile", "the `NAME` of the policy (default: default, also called shell)"),
+		textFlag("agent", "the `NAME` of the agent (default: main)"),
+		textFlag("owner", "whose chat it is; for operators (default: who asks)"),
 		again("env", "a variable `NAME=VALUE` of its terminal and runs, no secret"),
 		again("label", "a note `KEY=VALUE`"),
-		&cli.StringSliceFlag{Name: "egress",
-			Usage: "a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"},
-		&cli.BoolFlag{Name: "asleep", Usage: "no session yet"},
-		&cli.BoolFlag{Name: "unarchive",
-			Usage: "make it of the newest archive of its conversation, if there is one and no chat"},
+		listFlag("egress",
+			"a destination `ENTRY` beyond the profile's, see chatd egress --help; may be given again"),
+		boolFlag("asleep", "no session yet"),
+		boolFlag("unarchive",
+			"make it of the newest archive of its conversation, if there is one and no chat"),
 	)
 }
 
@@ -90,11 +89,7 @@ func pairs(flag string, args []string) (map[string]string, error) {
 	return out, nil
 }
 
-func show(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func show(c *cli.Context, id chat.ID) error {
 	if c.Bool("plan") {
 		p, err := daemon(c).Plan(c.Context, id)
 		return answer(c, p, err, printer.Plan(p))
@@ -160,20 +155,17 @@ func stateLine(ch chat.Chat) string {
 }
 
 func lsCommand() *cli.Command {
-	return command("ls", ls,
-		&cli.StringFlag{Name: "label", Usage: "only chats with `KEY=VALUE`, or KEY with any value"},
-		&cli.StringFlag{Name: "profile", Usage: "only chats of this `NAME`d policy"},
-		&cli.StringFlag{Name: "owner", Usage: "only chats of this owner"},
-		&cli.StringFlag{Name: "external-id", Usage: "only the chats of this external id"},
-		&cli.BoolFlag{Name: "disk", Usage: "count what each home takes up, file by file"},
-		&cli.BoolFlag{Name: "awake", Usage: "only chats with a session; --awake=false only without"},
+	return command("ls", alone(ls),
+		textFlag("label", "only chats with `KEY=VALUE`, or KEY with any value"),
+		textFlag("profile", "only chats of this `NAME`d policy"),
+		textFlag("owner", "only chats of this owner"),
+		textFlag("external-id", "only the chats of this external id"),
+		boolFlag("disk", "count what each home takes up, file by file"),
+		boolFlag("awake", "only chats with a session; --awake=false only without"),
 	)
 }
 
 func ls(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	f := chat.Filter{Owner: c.String("owner"), Label: c.String("label"), ExternalID: c.String("external-id")}
 	if c.IsSet("awake") {
 		awake := c.Bool("awake")

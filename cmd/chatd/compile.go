@@ -30,20 +30,11 @@ func compileCommand() *cli.Command {
 
 // frontCommand is not for people: chatd-root starts it.
 func frontCommand() *cli.Command {
-	c := command("front", func(c *cli.Context) error {
-		if err := noArgs(c); err != nil {
-			return err
-		}
-		return runFront(c.Context)
-	})
+	c := command("front", alone(func(c *cli.Context) error { return runFront(c.Context) }))
 	c.Hidden = true
 	return c
 }
 
-func serveMCP(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func serveMCP(c *cli.Context, id chat.ID) error {
 	return mcp.Serve(c.Context, daemon(c), id, version, c.App.Reader, c.App.Writer)
 }

@@ -22,9 +22,9 @@ func explainCommand() *cli.Command {
 		&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules"},
 		&cli.StringFlag{Name: "op", Value: "read", Usage: "read, write, edit or bash"},
 		&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "check the paths of a shell command"},
-		&cli.StringFlag{Name: "to", Usage: "ask about HOST:PORT, with udp: in front for UDP"},
+		textFlag("to", "ask about HOST:PORT, with udp: in front for UDP"),
 		&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
-		&cli.StringFlag{Name: "cwd", Usage: "where relative paths and patterns begin (default: here)"},
+		textFlag("cwd", "where relative paths and patterns begin (default: here)"),
 	)
 }
 

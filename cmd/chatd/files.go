@@ -27,9 +27,9 @@ func filesCommand() *cli.Command {
 		&cli.Int64Flag{Name: "length", Usage: "read so many `BYTES`", DefaultText: "all"},
 		&cli.Int64Flag{Name: "line", Usage: "read from this `LINE`, counted from 1", DefaultText: "1"},
 		&cli.Int64Flag{Name: "lines", Usage: "read so many `LINES`", DefaultText: "all"},
-		&cli.StringFlag{Name: "old", Usage: "the `TEXT` to replace, which must be there exactly once"},
-		&cli.StringFlag{Name: "new", Usage: "the `TEXT` to put in its place"},
-		&cli.StringFlag{Name: "after", Usage: "list the entries after this `NAME`"},
+		textFlag("old", "the `TEXT` to replace, which must be there exactly once"),
+		textFlag("new", "the `TEXT` to put in its place"),
+		textFlag("after", "list the entries after this `NAME`"),
 		&cli.IntFlag{Name: "limit", Usage: "list at most `N` entries", DefaultText: "1000"},
 	)
 }

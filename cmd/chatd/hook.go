@@ -36,11 +36,10 @@ var hookTimeout = 20 * time.Second
 func hookCommand() *cli.Command {
 	return command("hook", hookCheck,
 		&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
-		&cli.StringFlag{Name: "chat", Usage: "the rules of this `CHAT`"},
+		textFlag("chat", "the rules of this `CHAT`"),
 		&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules of the file"},
 		&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
-		&cli.StringFlag{Name: "cwd",
-			Usage: "where relative paths begin, if the program does not say (default: here)"},
+		textFlag("cwd", "where relative paths begin, if the program does not say (default: here)"),
 	)
 }
 

@@ -19,16 +19,13 @@ import (
 // hostCommands are about the host, and the daemon as a whole.
 func hostCommands() []*cli.Command {
 	return []*cli.Command{
-		command("doctor", doctor, configFlag()), command("status", statusAction), auditCommand(),
-		command("backup", backUp), verifyCommand(), command("wall", wall, configFlag()), frontCommand(),
-		compileCommand(),
+		command("doctor", alone(doctor), configFlag()), command("status", alone(statusAction)),
+		auditCommand(), command("backup", alone(backUp)), verifyCommand(),
+		command("wall", alone(wall), configFlag()), frontCommand(), compileCommand(),
 	}
 }
 
 func doctor(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	h, err := daemon(c).Host(c.Context)
 	if noDaemon(err) {
 		h, err = doctorAlone(c)
@@ -82,9 +79,6 @@ func noDaemon(err error) bool {
 }
 
 func statusAction(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	st, err := daemon(c).Status(c.Context)
 	if err != nil {
 		return err
@@ -110,9 +104,6 @@ func statusError(st chat.Status) error {
 }
 
 func backUp(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	done := progress(c, "backing up")
 	b, err := daemon(c).Backup(c.Context)
 	done()
@@ -126,9 +117,6 @@ type wallAnswer struct {
 }
 
 func wall(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	flags, err := configFlags(c)
 	if err != nil {
 		return err

@@ -76,12 +76,11 @@ func newApp() *cli.App {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "socket", EnvVars: []string{"CHATD_SOCKET"}, Value: defaultSocket,
 				Usage: "the daemon's unix socket", TakesFile: true},
-			&cli.BoolFlag{Name: "json", Usage: "write one JSON value, for programs"},
+			boolFlag("json", "write one JSON value, for programs"),
 		},
 		Commands: slices.Concat([]*cli.Command{serveCommand()}, chatCommands(), runCommands(),
-			terminalCommands(),
-			lifeCommands(), archiveCommands(), fileCommands(), []*cli.Command{command("mcp", serveMCP)},
-			hostCommands()),
+			terminalCommands(), lifeCommands(), archiveCommands(), fileCommands(),
+			[]*cli.Command{command("mcp", ofChat(serveMCP))}, hostCommands()),
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   usageError,
 		Action:         noCommand,
@@ -116,20 +115,39 @@ func chatArg(s string) (chat.ID, error) {
 	return chat.ParseID(strings.TrimPrefix(s, chat.UserPrefix))
 }
 
-// oneChat wants CHAT as the only argument.
-func oneChat(c *cli.Context) (chat.ID, error) {
-	if c.NArg() != 1 {
-		return "", chat.Invalid("cannot %s: want one CHAT, got %d arguments", c.Command.Name, c.NArg())
+// ofChat is a command with CHAT as its only argument.
+func ofChat(do func(*cli.Context, chat.ID) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.NArg() != 1 {
+			return chat.Invalid("cannot %s: want one CHAT, got %d arguments", c.Command.Name, c.NArg())
+		}
+		id, err := chatArg(c.Args().First())
+		if err != nil {
+			return err
+		}
+		return do(c, id)
 	}
-	return chatArg(c.Args().First())
 }
 
-// noArgs wants nothing but flags.
-func noArgs(c *cli.Context) error {
-	if c.NArg() > 0 {
-		return chat.Invalid("cannot %s: unexpected argument %s", c.Command.Name, chat.Quote(c.Args().First()))
+// alone is a command with nothing but flags.
+func alone(do cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.NArg() > 0 {
+			return chat.Invalid("cannot %s: unexpected argument %s", c.Command.Name, chat.Quote(c.Args().First()))
+		}
+		return do(c)
 	}
-	return nil
+}
+
+func textFlag(name, usage string) cli.Flag { return &cli.StringFlag{Name: name, Usage: usage} }
+
+func boolFlag(name, usage string) cli.Flag { return &cli.BoolFlag{Name: name, Usage: usage} }
+
+// listFlag may be given again, or has commas.
+func listFlag(name, usage string) cli.Flag { return &cli.StringSliceFlag{Name: name, Usage: usage} }
+
+func timeFlag(name, usage, ofNone string) cli.Flag {
+	return &cli.DurationFlag{Name: name, Usage: usage, DefaultText: ofNone}
 }
 
 // flagsFirst moves flags in front of the other arguments, up to "--". The flag package stops at the

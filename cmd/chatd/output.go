@@ -39,16 +39,12 @@ func answerBy(c *cli.Context, v any, err error, people func(io.Writer) error) er
 func onChat[R any](
 	what string, ask func(*client.Client, context.Context, chat.ID) (R, error), text func(R) string,
 ) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		id, err := oneChat(c)
-		if err != nil {
-			return err
-		}
+	return ofChat(func(c *cli.Context, id chat.ID) error {
 		done := progress(c, what)
 		v, err := ask(daemon(c), c.Context, id)
 		done()
 		return answer(c, v, err, text(v))
-	}
+	})
 }
 
 // failure is why nothing was done to one of several, in --json.

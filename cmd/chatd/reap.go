@@ -21,13 +21,13 @@ func reapCommand() *cli.Command {
 	return command("reap", reap,
 		&cli.StringFlag{Name: "idle", Usage: "chats not used for this `TIME`: 30d, 2w, 24h or 90m",
 			DefaultText: "none"},
-		&cli.BoolFlag{Name: "all", Usage: "every chat you may see"},
-		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be taken, and end"},
+		boolFlag("all", "every chat you may see"),
+		boolFlag("dry-run", "print what would be taken, and end"),
 		&cli.BoolFlag{
 			Name: "yes", Aliases: []string{"y"},
 			Usage: "do not ask; take what --idle or --all names",
 		},
-		&cli.BoolFlag{Name: "archive", Usage: "archive each first, as chatd archive does"},
+		boolFlag("archive", "archive each first, as chatd archive does"),
 	)
 }
 

@@ -17,31 +17,26 @@ const timeoutExit = 124
 
 func runCommand() *cli.Command {
 	return command("run", run, append(commandFlags(),
-		&cli.StringFlag{Name: "stdin",
-			Usage: "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"},
-		&cli.BoolFlag{Name: "n", Usage: "read no standard input, as within a loop that reads its own"},
-		&cli.BoolFlag{Name: "t", Usage: "give the command a terminal of its own"},
-		&cli.BoolFlag{Name: "background", Usage: "print the run's id, and leave it running"},
-		&cli.BoolFlag{Name: "open-stdin",
-			Usage: "with --background: standard input comes later, by chatd runs --stdin"},
+		textFlag("stdin", "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"),
+		boolFlag("n", "read no standard input, as within a loop that reads its own"),
+		boolFlag("t", "give the command a terminal of its own"),
+		boolFlag("background", "print the run's id, and leave it running"),
+		boolFlag("open-stdin", "with --background: standard input comes later, by chatd runs --stdin"),
 		&cli.DurationFlag{Name: "grace",
 			Usage: "the `TIME` it may take to end after SIGTERM, before SIGKILL; at most 30s",
 			Value: chat.DefaultGrace.D()},
-		&cli.StringFlag{Name: "output-max",
-			Usage: "with --json or --background: keep `SIZE` of each stream, head and tail, as in 64KiB; 1KiB to 4MiB (default: 1MiB)"},
-		&cli.DurationFlag{Name: "timeout",
-			Usage: "end the run after this `TIME`, at most the profile's timeout_max", DefaultText: "60s"},
+		textFlag("output-max",
+			"with --json or --background: keep `SIZE` of each stream, head and tail, as in 64KiB; 1KiB to 4MiB (default: 1MiB)"),
+		timeFlag("timeout", "end the run after this `TIME`, at most the profile's timeout_max", "60s"),
 	)...)
 }
 
 // commandFlags say what is run.
 func commandFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
-		&cli.StringFlag{Name: "cwd",
-			Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
-		&cli.StringSliceFlag{Name: "env",
-			Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
+		textFlag("c", "run `SHELL-TEXT` by sh -c in place of COMMAND"),
+		textFlag("cwd", "the working `DIRECTORY` (default: the home; relative: below it)"),
+		listFlag("env", "add `NAME=VALUE` to the clean environment; may be given again"),
 	}
 }
 

@@ -14,17 +14,17 @@ import (
 
 // runCommands are about what runs in a chat, now and by the clock.
 func runCommands() []*cli.Command {
-	return []*cli.Command{runCommand(), runsCommand(), command("ps", listProcesses), scheduleCommand()}
+	return []*cli.Command{runCommand(), runsCommand(), command("ps", ofChat(listProcesses)), scheduleCommand()}
 }
 
 func runsCommand() *cli.Command {
 	return command("runs", showRuns,
-		&cli.BoolFlag{Name: "f", Usage: "follow the output until the run ends"},
-		&cli.StringFlag{Name: "cursor", Usage: "with -f: begin at this `PLACE`, as the API names it"},
-		&cli.BoolFlag{Name: "end", Usage: "end the run"},
-		&cli.StringFlag{Name: "signal",
-			Usage: "send `SIGNAL` to every process of the run: INT, TERM, HUP, QUIT, USR1, USR2 or KILL"},
-		&cli.BoolFlag{Name: "stdin", Usage: "send standard input to the run, and close its own then"},
+		boolFlag("f", "follow the output until the run ends"),
+		textFlag("cursor", "with -f: begin at this `PLACE`, as the API names it"),
+		boolFlag("end", "end the run"),
+		textFlag("signal",
+			"send `SIGNAL` to every process of the run: INT, TERM, HUP, QUIT, USR1, USR2 or KILL"),
+		boolFlag("stdin", "send standard input to the run, and close its own then"),
 	)
 }
 
@@ -95,11 +95,7 @@ func followRun(c *cli.Context, id chat.ID, run string) error {
 	return writeEnd(c, res)
 }
 
-func listProcesses(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func listProcesses(c *cli.Context, id chat.ID) error {
 	list, err := daemon(c).Processes(c.Context, id)
 	if err != nil {
 		return err
@@ -112,19 +108,14 @@ func listProcesses(c *cli.Context) error {
 
 func scheduleCommand() *cli.Command {
 	return command("schedule", scheduleAction, slices.Concat([]cli.Flag{
-		&cli.StringFlag{Name: "cron",
-			Usage: "run at `TIMES`: minute hour day-of-month month day-of-week, or @daily and so on"},
-		&cli.DurationFlag{Name: "every", Usage: "run once in this `TIME`, at least 1m", DefaultText: "none"},
-		&cli.StringFlag{Name: "at",
-			Usage: "run once at this `TIME`: RFC 3339, or without an offset in --time-zone"},
-		&cli.StringFlag{Name: "time-zone",
-			Usage: "the `ZONE` of --cron and --at, as in Europe/Berlin (default: UTC)"},
+		textFlag("cron", "run at `TIMES`: minute hour day-of-month month day-of-week, or @daily and so on"),
+		timeFlag("every", "run once in this `TIME`, at least 1m", "none"),
+		textFlag("at", "run once at this `TIME`: RFC 3339, or without an offset in --time-zone"),
+		textFlag("time-zone", "the `ZONE` of --cron and --at, as in Europe/Berlin (default: UTC)"),
 	}, commandFlags(), []cli.Flag{
-		&cli.DurationFlag{Name: "timeout",
-			Usage: "end each run after this `TIME`, at most the profile's timeout_max", DefaultText: "5m"},
-		&cli.DurationFlag{Name: "grace",
-			Usage:       "the `TIME` a run may take to end after SIGTERM, before SIGKILL; at most 30s",
-			DefaultText: "2s"},
+		timeFlag("timeout", "end each run after this `TIME`, at most the profile's timeout_max", "5m"),
+		timeFlag("grace",
+			"the `TIME` a run may take to end after SIGTERM, before SIGKILL; at most 30s", "2s"),
 	})...)
 }
 

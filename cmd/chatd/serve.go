@@ -21,17 +21,13 @@ func serveCommand() *cli.Command {
 	for _, s := range settings {
 		flags = append(flags, &cli.StringFlag{Name: s.name, Usage: s.usage})
 	}
-	return command("serve", serveAction, append(flags,
-		&cli.StringSliceFlag{Name: "allow-missing",
-			Usage: "start without this `LAYER`; may be given again, or with commas"},
-		&cli.BoolFlag{Name: "check", Usage: "check the config, print all of it, and end"},
+	return command("serve", alone(serveAction), append(flags,
+		listFlag("allow-missing", "start without this `LAYER`; may be given again, or with commas"),
+		boolFlag("check", "check the config, print all of it, and end"),
 	)...)
 }
 
 func serveAction(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	flags, err := configFlags(c)
 	if err != nil {
 		return err

@@ -25,17 +25,16 @@ func setCommand() *cli.Command {
 		flags = append(flags, &cli.StringFlag{Name: flagOf(key), Aliases: limitAliases[key],
 			Usage: "`VALUE` of limits." + key + ", as in the config, or " + ofProfile})
 	}
-	return command("set", set, append(flags,
-		&cli.StringFlag{Name: "cpu",
-			Usage: "`CPUS` that it may use, as in 0.5 or 2: cpu_quota of a cpu_period of 1s"},
-		&cli.StringFlag{Name: "profile", Usage: "the `NAME` of another policy; home and uid stay"},
+	return command("set", ofChat(set), append(flags,
+		textFlag("cpu", "`CPUS` that it may use, as in 0.5 or 2: cpu_quota of a cpu_period of 1s"),
+		textFlag("profile", "the `NAME` of another policy; home and uid stay"),
 		again("env", "a variable `NAME=VALUE`, no secret"),
 		again("env-remove", "a variable's `NAME`"),
 		again("label", "a note `KEY=VALUE`"),
 		again("label-remove", "a note's `KEY`"),
 		again("egress-add", "a destination `ENTRY`, see chatd egress --help"),
 		again("egress-remove", "a destination `ENTRY` that goes"),
-		&cli.BoolFlag{Name: "force", Usage: "set a memory_max below what it holds: cgroup v2 ends processes"},
+		boolFlag("force", "set a memory_max below what it holds: cgroup v2 ends processes"),
 	)...)
 }
 
@@ -62,11 +61,7 @@ func textsOf(c *cli.Context, flag string) []string {
 
 func flagOf(key string) string { return strings.ReplaceAll(key, "_", "-") }
 
-func set(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func set(c *cli.Context, id chat.ID) error {
 	p, err := setChanges(c)
 	if err != nil {
 		return err

@@ -14,20 +14,16 @@ import (
 )
 
 func logCommand() *cli.Command {
-	return command("log", printLog,
+	return command("log", ofChat(printLog),
 		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on as the terminal prints"},
-		&cli.BoolFlag{Name: "egress", Usage: "where the chat connected, and what was refused"},
-		&cli.BoolFlag{Name: "text", Usage: "the text that a terminal would show"},
+		boolFlag("egress", "where the chat connected, and what was refused"),
+		boolFlag("text", "the text that a terminal would show"),
 		&cli.Int64Flag{Name: "since", Usage: "from this `CURSOR` on, which --json and send --wait say",
 			Value: -1, DefaultText: "all that is kept"},
 	)
 }
 
-func printLog(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func printLog(c *cli.Context, id chat.ID) error {
 	if c.Bool("egress") {
 		return printEgressLog(c, id)
 	}
@@ -42,6 +38,7 @@ func printLog(c *cli.Context) error {
 	if !c.Bool("follow") && !c.Bool("json") && (c.Bool("text") || printer.IsTerminal(c.App.Writer)) {
 		return p.render(id, since)
 	}
+	var err error
 	if c.Bool("follow") {
 		err = daemon(c).FollowLog(c.Context, id, since, p.print)
 	} else {

@@ -31,13 +31,10 @@ func stateFlag() cli.Flag {
 }
 
 func verifyCommand() *cli.Command {
-	return command("verify", verifyAction,
+	return command("verify", alone(verifyAction),
 		configFlag(),
 		stateFlag(),
-		&cli.StringSliceFlag{
-			Name:  "under",
-			Usage: "look only at the file system mounted at `DIRECTORY`; may be repeated",
-		},
+		listFlag("under", "look only at the file system mounted at `DIRECTORY`; may be repeated"),
 		&cli.DurationFlag{
 			Name:  "for",
 			Value: time.Hour,
@@ -79,9 +76,6 @@ const (
 )
 
 func verifyAction(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	if err := needRoot("verify"); err != nil {
 		return err
 	}
