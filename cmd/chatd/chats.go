@@ -18,7 +18,8 @@ import (
 func chatCommands() []*cli.Command {
 	plan := boolFlag("plan", "show what its session is made of")
 	return []*cli.Command{createCommand(), lsCommand(), command("show", ofChat(show), plan), setCommand(),
-		command("label", label), command("egress", egress)}
+		command("label", chatAnd(1, "cannot label: want one CHAT, and KEY=VALUE or KEY-", label)),
+		command("egress", chatAnd(0, "cannot show egress: want one CHAT, and ENTRY or ENTRY-", egress))}
 }
 
 func createCommand() *cli.Command {
@@ -65,15 +66,12 @@ func create(c *cli.Context) error {
 	done := progress(c, "creating")
 	made, _, err := daemon(c).Create(c.Context, spec)
 	done()
-	if err != nil {
-		return err
-	}
 	if len(made.Ignored) > 0 {
 		fmt.Fprintf(c.App.ErrWriter,
 			"chatd: the chat is there, and stays as it is: %s not changed; see chatd set --help\n",
 			strings.Join(made.Ignored, ", "))
 	}
-	return answer(c, made, nil, string(made.ID)+"\n")
+	return answer(c, made, err, string(made.ID)+"\n")
 }
 
 // pairs reads KEY=VALUE arguments.
@@ -102,14 +100,7 @@ func show(c *cli.Context, id chat.ID) error {
 	return answer(c, ch, err, printer.Chat(ch, l, time.Now()))
 }
 
-func label(c *cli.Context) error {
-	if c.NArg() < 2 {
-		return chat.Invalid("cannot label: want one CHAT, and KEY=VALUE or KEY-")
-	}
-	id, err := chatArg(c.Args().First())
-	if err != nil {
-		return err
-	}
+func label(c *cli.Context, id chat.ID) error {
 	p, err := labelChanges(c.Args().Tail())
 	if err != nil {
 		return err

@@ -10,14 +10,7 @@ import (
 	"github.com/chatd/chatd/front/printer"
 )
 
-func egress(c *cli.Context) error {
-	if c.NArg() < 1 {
-		return chat.Invalid("cannot show egress: want one CHAT, and ENTRY or ENTRY-")
-	}
-	id, err := chatArg(c.Args().First())
-	if err != nil {
-		return err
-	}
+func egress(c *cli.Context, id chat.ID) error {
 	changes, err := each(c.Args().Tail(), parseEntry)
 	if err != nil {
 		return err

@@ -30,10 +30,7 @@ func doctor(c *cli.Context) error {
 	if noDaemon(err) {
 		h, err = doctorAlone(c)
 	}
-	if err != nil {
-		return err
-	}
-	if err := answer(c, h, nil, printer.Host(h)); err != nil {
+	if err := answer(c, h, err, printer.Host(h)); err != nil {
 		return err
 	}
 	if len(h.Missing) > 0 {
@@ -80,10 +77,7 @@ func noDaemon(err error) bool {
 
 func statusAction(c *cli.Context) error {
 	st, err := daemon(c).Status(c.Context)
-	if err != nil {
-		return err
-	}
-	if err := answer(c, st, nil, printer.Status(st, time.Now())); err != nil {
+	if err := answer(c, st, err, printer.Status(st, time.Now())); err != nil {
 		return err
 	}
 	return statusError(st)

@@ -121,12 +121,26 @@ func ofChat(do func(*cli.Context, chat.ID) error) cli.ActionFunc {
 		if c.NArg() != 1 {
 			return chat.Invalid("cannot %s: want one CHAT, got %d arguments", c.Command.Name, c.NArg())
 		}
-		id, err := chatArg(c.Args().First())
-		if err != nil {
-			return err
-		}
-		return do(c, id)
+		return firstChat(c, do)
 	}
+}
+
+// chatAnd is a command with CHAT and at least so many other arguments; wrong is the error without.
+func chatAnd(others int, wrong string, do func(*cli.Context, chat.ID) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.NArg() <= others {
+			return chat.Invalid("%s", wrong)
+		}
+		return firstChat(c, do)
+	}
+}
+
+func firstChat(c *cli.Context, do func(*cli.Context, chat.ID) error) error {
+	id, err := chatArg(c.Args().First())
+	if err != nil {
+		return err
+	}
+	return do(c, id)
 }
 
 // alone is a command with nothing but flags.

@@ -16,7 +16,7 @@ import (
 const timeoutExit = 124
 
 func runCommand() *cli.Command {
-	return command("run", run, append(commandFlags(),
+	return command("run", chatAnd(0, "cannot run: want CHAT and a command", run), append(commandFlags(),
 		textFlag("stdin", "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"),
 		boolFlag("n", "read no standard input, as within a loop that reads its own"),
 		boolFlag("t", "give the command a terminal of its own"),
@@ -40,14 +40,7 @@ func commandFlags() []cli.Flag {
 	}
 }
 
-func run(c *cli.Context) error {
-	if c.NArg() == 0 {
-		return chat.Invalid("cannot run: want CHAT and a command")
-	}
-	id, err := chatArg(c.Args().First())
-	if err != nil {
-		return err
-	}
+func run(c *cli.Context, id chat.ID) error {
 	spec, err := runSpec(c)
 	if err != nil {
 		return err

@@ -97,13 +97,10 @@ func followRun(c *cli.Context, id chat.ID, run string) error {
 
 func listProcesses(c *cli.Context, id chat.ID) error {
 	list, err := daemon(c).Processes(c.Context, id)
-	if err != nil {
-		return err
-	}
 	if list.LeftOut > 0 {
 		fmt.Fprintf(c.App.ErrWriter, "chatd: %d processes more are not listed\n", list.LeftOut)
 	}
-	return answer(c, list, nil, printer.Processes(list.Processes))
+	return answer(c, list, err, printer.Processes(list.Processes))
 }
 
 func scheduleCommand() *cli.Command {

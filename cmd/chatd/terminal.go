@@ -19,7 +19,7 @@ func terminalCommands() []*cli.Command {
 }
 
 func sendCommand() *cli.Command {
-	return command("send", send,
+	return command("send", chatAnd(0, "cannot send: want CHAT and a text", send),
 		boolFlag("no-enter", "do not press Enter after the text"),
 		listFlag("keys", "press these `KEYS`, with commas between them"),
 		boolFlag("key-by-key", "type the text a character at a time, never as a paste; at most 1000"),
@@ -36,14 +36,7 @@ func sendCommand() *cli.Command {
 	)
 }
 
-func send(c *cli.Context) error {
-	if c.NArg() == 0 {
-		return chat.Invalid("cannot send: want CHAT and a text")
-	}
-	id, err := chatArg(c.Args().First())
-	if err != nil {
-		return err
-	}
+func send(c *cli.Context, id chat.ID) (err error) {
 	words := c.Args().Tail()
 	in := chat.Input{Text: strings.Join(words, " "), Keys: c.StringSlice("keys"),
 		KeyByKey: c.Bool("key-by-key")}

@@ -84,10 +84,7 @@ func verifyAction(c *cli.Context) error {
 		return err
 	}
 	v, err := verify(c, cfg)
-	if err != nil {
-		return err
-	}
-	if err := answer(c, v, nil, straysText(v)); err != nil {
+	if err := answer(c, v, err, straysText(v)); err != nil {
 		return err
 	}
 	if len(v.Strays) > 0 {

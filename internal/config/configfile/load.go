@@ -66,13 +66,6 @@ func Rules(file string) (*filerules.Policy, error) {
 	return rulefile.Load(file, text)
 }
 
-// Defaults is the config of a host without a file.
-func Defaults() (config.Config, error) {
-	cfg, err := Compile("", nil, nil)
-	cfg.FindPrograms()
-	return cfg, err
-}
-
 // readDefaults reads the embedded defaults.
 func readDefaults() (*decoder, error) {
 	d := &decoder{begun: map[string]bool{}, Faults: config.Faults{Places: map[string]string{}}}

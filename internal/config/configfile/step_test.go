@@ -58,7 +58,7 @@ func TestStep(t *testing.T) {
 
 // TestUsual: what package config says of the defaults is what defaults.yaml says.
 func TestUsual(t *testing.T) {
-	cfg := must.Get(Defaults())(t)
+	cfg := must.Get(Compile("", nil, nil))(t)
 	if cfg.Homes != config.Homes {
 		t.Errorf("homes: %s and %s", cfg.Homes, config.Homes)
 	}
