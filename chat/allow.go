@@ -96,7 +96,7 @@ func (a Allow) OpensPort(udp bool, port uint16) bool {
 
 func allowError(s, why string) error {
 	const want = "want NAME:PORT, ADDRESS:PORT, CIDR:PORT or CIDR:LOW-HIGH, IPv6 in brackets"
-	return fmt.Errorf("cannot use egress %s: %s: %s: %w", Quote(s), why, want, ErrInvalid)
+	return Invalid("cannot use egress %s: %s: %s", Quote(s), why, want)
 }
 
 func parsePrefix(s string) (netip.Prefix, error) {

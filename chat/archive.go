@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -26,8 +25,8 @@ func ParseArchiveName(s string) (ArchiveName, error) {
 			return ArchiveName(s), nil
 		}
 	}
-	return "", fmt.Errorf("cannot use %s as the name of an archive: want a chat id and a time, as "+
-		"in 0123456789abcdef-20261125T160000Z: %w", Quote(s), ErrInvalid)
+	return "", Invalid("cannot use %s as the name of an archive: want a chat id and a time, as "+
+		"in 0123456789abcdef-20261125T160000Z", Quote(s))
 }
 
 // ID is the id of the archive's chat. The name is one that [ParseArchiveName] accepts.
@@ -108,4 +107,13 @@ type ArchiveProgress struct {
 	Bytes   int64 `json:"bytes"`
 	// Doing is packing, checking or unpacking.
 	Doing string `json:"doing"`
+}
+
+// Backup is an archive of the daemon's state: an uncompressed tar that is root's alone.
+type Backup struct {
+	Path  string    `json:"path" doc:"The archive, in the state directory. It has the install key in clear."`
+	At    time.Time `json:"at"`
+	Chats int       `json:"chats"`
+	// AuditSeq is the number of the audit log's last line in it.
+	AuditSeq uint64 `json:"audit_seq"`
 }

@@ -78,28 +78,29 @@ func (s Spec) WithDefaults(owner string) Spec {
 
 // Validate reports the first invalid field, as [ErrInvalid].
 func (s Spec) Validate() error {
-	if err := (EgressChange{Add: s.EgressAdd, Remove: s.EgressRemove}).Validate(); err != nil {
-		return err
-	}
-	if err := checkText("external_id", s.ExternalID, MaxExternalID); err != nil {
-		return err
-	}
 	if s.ExternalID == "" {
-		return fmt.Errorf("cannot use external_id: it is empty: %w", ErrInvalid)
+		return Invalid("cannot use external_id: it is empty")
 	}
-	for _, f := range []struct{ field, value string }{{"owner", s.Owner}, {"profile", s.Profile},
-		{"agent", s.Agent}} {
-		if f.value == "" {
-			continue
-		}
-		if err := CheckName(f.field, f.value); err != nil {
-			return err
-		}
+	return cmp.Or(EgressChange{Add: s.EgressAdd, Remove: s.EgressRemove}.Validate(),
+		checkText("external_id", s.ExternalID, MaxExternalID), checkOptional("owner", s.Owner),
+		checkOptional("profile", s.Profile), checkOptional("agent", s.Agent), checkOwnEnv(s.Env),
+		checkLabels(s.Labels))
+}
+
+// checkOptional is [CheckName] of a field that may be empty.
+func checkOptional(field, s string) error {
+	if s == "" {
+		return nil
 	}
-	if name, err := CheckEnv(s.Env); err != nil {
+	return CheckName(field, s)
+}
+
+// checkOwnEnv is [CheckEnv] of a chat's own variables.
+func checkOwnEnv(env map[string]string) error {
+	if name, err := CheckEnv(env); err != nil {
 		return fmt.Errorf("cannot use env%s: %w", dotted(name), err)
 	}
-	return checkLabels(s.Labels)
+	return nil
 }
 
 // dotted is the suffix that names one entry of a field in an error, as in env."PATH".
@@ -112,32 +113,34 @@ func dotted(name string) string {
 
 func checkLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return fmt.Errorf("cannot use labels: %d of them, want at most %d: %w", len(labels),
-			MaxLabels, ErrInvalid)
+		return Invalid("cannot use labels: %d of them, want at most %d", len(labels), MaxLabels)
 	}
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		if err := CheckName("labels", k); err != nil {
-			return err
-		}
-		if err := checkText("labels."+k, labels[k], MaxLabelValue); err != nil {
+		if err := checkNote(k, labels[k]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func checkNote(key, value string) error {
+	return cmp.Or(CheckName("labels", key), checkText("labels."+key, value, MaxLabelValue))
+}
+
+// Characters of names.
+const (
+	lower    = "abcdefghijklmnopqrstuvwxyz"
+	upper    = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits   = "0123456789"
+	alphabet = lower + upper + digits
+)
+
 // CheckName accepts names of profiles, agents, owners and labels: 1 to 64 of A–Z a–z 0–9 . _ - that
 // begin with a letter, a digit or an underscore.
 func CheckName(field, s string) error {
-	ok := s != "" && len(s) <= MaxName && s[0] != '-' && s[0] != '.'
-	for i := 0; ok && i < len(s); i++ {
-		c := s[i]
-		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			strings.IndexByte("._-", c) >= 0
-	}
-	if !ok {
-		return fmt.Errorf("cannot use %s %s: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -: %w",
-			field, Quote(s), MaxName, ErrInvalid)
+	if s == "" || len(s) > MaxName || s[0] == '-' || s[0] == '.' || strings.Trim(s, alphabet+"._-") != "" {
+		return Invalid("cannot use %s %s: want 1 to %d of A-Z a-z 0-9 . _ - not beginning with . or -", field,
+			Quote(s), MaxName)
 	}
 	return nil
 }
@@ -145,11 +148,11 @@ func CheckName(field, s string) error {
 func checkText(field, s string, limit int) error {
 	switch {
 	case len(s) > limit:
-		return fmt.Errorf("cannot use %s: %d bytes, want at most %d: %w", field, len(s), limit, ErrInvalid)
+		return Invalid("cannot use %s: %d bytes, want at most %d", field, len(s), limit)
 	case !utf8.ValidString(s):
-		return fmt.Errorf("cannot use %s %s: not valid UTF-8: %w", field, Quote(s), ErrInvalid)
+		return Invalid("cannot use %s %s: not valid UTF-8", field, Quote(s))
 	case strings.IndexByte(s, 0) >= 0:
-		return fmt.Errorf("cannot use %s %s: it holds a NUL: %w", field, Quote(s), ErrInvalid)
+		return Invalid("cannot use %s %s: it holds a NUL", field, Quote(s))
 	}
 	return nil
 }

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestParseID(t *testing.T) {
@@ -104,10 +107,7 @@ func FuzzQuote(f *testing.F) {
 }
 
 func TestProfile(t *testing.T) {
-	allow, err := ParseAllow("192.0.2.1:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := must.Get(ParseAllow("192.0.2.1:80"))(t)
 	good := Profile{Name: "p", Limits: DefaultLimits(), Commands: []string{"*", "ls"}}
 	if err := good.Validate(); err != nil || good.EffectiveNetwork() != NetworkNone {
 		t.Errorf("%v, %s", err, good.EffectiveNetwork())
@@ -238,5 +238,144 @@ func TestLayerNamesAreWhole(t *testing.T) {
 	}
 	if len(seen) != 16 {
 		t.Errorf("%d layers, want 16", len(seen))
+	}
+}
+
+// TestArchiveName: a name is one that chatd makes, and nothing else.
+func TestArchiveName(t *testing.T) {
+	at := time.Date(2026, 11, 25, 16, 0, 5, 9, time.FixedZone("", 3600))
+	name := NewArchiveName("0123456789abcdef", at)
+	if name != "0123456789abcdef-20261125T150005Z" || name.ID() != "0123456789abcdef" {
+		t.Errorf("the name is %s", name)
+	}
+	if got, err := ParseArchiveName(string(name)); err != nil || got != name {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, bad := range []string{
+		"", "0123456789abcdef", "0123456789abcdef-", "0123456789ABCDEF-20261125T150005Z",
+		"0123456789abcdef-20261325T150005Z", "0123456789abcdef-20261125T150005Z.json",
+		"../0123456789abcdef-20261125T150005Z", "0123456789abcdef-20261125T150005.5Z",
+		"0123456789abcdef-20261125T150005Z\n", "0123456789abcdef-20261125T150005Z-",
+	} {
+		if got, err := ParseArchiveName(bad); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q is %q, %v", bad, got, err)
+		}
+	}
+}
+
+// TestExplain: the cause that ended a run, and the limit that it reached, are stated once, with the
+// figure.
+func TestExplain(t *testing.T) {
+	for name, c := range map[string]struct {
+		res  RunResult
+		by   EndedBy
+		hits LimitHits
+		want EndedBy
+		why  []string
+	}{
+		"by itself":               {res: RunResult{Exit: 1}},
+		"a signal of its own":     {res: RunResult{Exit: -1, Signal: "SIGKILL"}},
+		"a child out of memory":   {res: RunResult{Exit: 1}, hits: LimitHits{OOMKills: 2}, want: EndedByMemory, why: []string{"2 processes", "256MiB (memory_max)"}},
+		"memory, and it went on":  {hits: LimitHits{OOMKills: 1}, why: []string{"1 process of the run"}},
+		"refused":                 {res: RunResult{Exit: 254}, hits: LimitHits{PidsRefused: 7}, why: []string{"7 forks refused", "200 processes", "pids_max"}},
+		"its time":                {res: RunResult{Exit: -1, Signal: "SIGTERM", TimedOut: true}, by: EndedBySleep, want: EndedByTimeout, why: []string{"its timeout, 5s"}},
+		"sleep":                   {res: RunResult{Exit: -1, Signal: "SIGKILL"}, by: EndedBySleep, want: EndedBySleep, why: []string{"put to sleep"}},
+		"reap, and out of memory": {res: RunResult{Exit: -1, Signal: "SIGKILL"}, by: EndedByReap, hits: LimitHits{OOMKills: 1}, want: EndedByReap, why: []string{"memory_max", "reaped"}},
+	} {
+		r := c.res
+		r.Explain(c.by, Duration(5*time.Second), c.hits, DefaultLimits())
+		all := strings.Join(r.Why, "\n")
+		missing := slices.DeleteFunc(c.why, func(w string) bool { return strings.Contains(all, w) })
+		if r.EndedBy != c.want || len(missing) > 0 || len(c.why) == 0 && len(r.Why) > 0 {
+			t.Errorf("%s: ended by %q, why %q", name, r.EndedBy, r.Why)
+		}
+		if r.OOMKilled != (c.hits.OOMKills > 0) || r.PidsRefused != c.hits.PidsRefused {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	for by := range endedWords {
+		var r RunResult
+		if r.Explain(by, 0, LimitHits{}, DefaultLimits()); len(r.Why) != 1 || r.EndedBy != by {
+			t.Errorf("%s: %+v", by, r)
+		}
+	}
+}
+
+// TestErrorText: each line states its kind once, however deep the error is wrapped.
+func TestErrorText(t *testing.T) {
+	twice := fmt.Errorf("cannot do a: %w: %w", fmt.Errorf("cannot do b: %w", ErrInvalid), ErrInvalid)
+	for _, c := range []struct {
+		err          error
+		text, reason string
+	}{
+		{ErrBusy, "busy", "busy"},
+		{fmt.Errorf("x: %w", ErrNotFound), "x: not found", "x"},
+		{twice, "cannot do a: cannot do b: invalid", "cannot do a: cannot do b"},
+		{fmt.Errorf("y: %w: %w", twice, ErrInvalid), "y: cannot do a: cannot do b: invalid", "y: cannot do a: cannot do b"},
+		{errors.Join(twice, fmt.Errorf("z: %w", ErrDenied)), "cannot do a: cannot do b: invalid\nz: denied", "cannot do a: cannot do b: invalid\nz"},
+		{errors.New("plain: text"), "plain: text", "plain: text"},
+	} {
+		if text, reason := ErrorText(c.err), ErrorReason(c.err); text != c.text || reason != c.reason {
+			t.Errorf("%v\n got %q, %q", c.err, text, reason)
+		}
+	}
+}
+
+// TestExitCodes: scripts go by the code of each kind; another error is 1.
+func TestExitCodes(t *testing.T) {
+	want := map[error]int{
+		ErrInvalid: 2, ErrDenied: 3, ErrNotFound: 4, ErrExists: 5, ErrWrongPhase: 6, ErrConflict: 7,
+		ErrUnsupported: 69, ErrBusy: 75, nil: 0, errors.New("other"): 1,
+	}
+	for kind, code := range want {
+		err := kind
+		if kind != nil {
+			err = fmt.Errorf("cannot do it: %w", kind)
+		}
+		if got := ExitCode(err); got != code {
+			t.Errorf("%v: exit %d, want %d", err, got, code)
+		}
+	}
+	for _, kind := range Kinds() {
+		if want[kind] == 0 {
+			t.Errorf("%v has no code of its own", kind)
+		}
+	}
+}
+
+// TestRunDir: where a run starts, with ~ at the head of its cwd as the home, and nowhere else.
+func TestRunDir(t *testing.T) {
+	for cwd, want := range map[string]string{
+		"": "/h/a", "b": "/h/a/b", "/tmp/x/..": "/tmp", "~": "/h/a", "~/b/c": "/h/a/b/c",
+		"~b": "/h/a/~b", "./~/b": "/h/a/~/b",
+	} {
+		if got := (RunSpec{Cwd: cwd}).Dir("/h/a"); got != want {
+			t.Errorf("%q is %s, want %s", cwd, got, want)
+		}
+	}
+}
+
+func TestWholeRunes(t *testing.T) {
+	for text, want := range map[string]int{
+		"": 0, "a": 1, "aä": 3, "a\xc3": 1, "a\xe2\x82": 1, "a\xe2\x82\xac": 4, "a\xf0\x9f\x98": 1, "\xf0\x9f\x98\x80": 4, "\xc3": 0,
+		"a\xff": 2, "\x80\x80\x80": 3, "a\xf0\x80\x80\x80\x80": 6, "a\xe2a": 3,
+	} {
+		if got := WholeRunes([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for _, c := range []struct {
+		p, dir string
+		want   bool
+	}{
+		{"/a", "/a", true}, {"/a/b", "/a", true}, {"/ab", "/a", false}, {"/a", "/a/b", false}, {"/a", "/", true}, {"/", "/", true}, {"/", "/a", false},
+		{"/a/b/c", "/a/b", true}, {"/b", "/a", false}, {"", "/a", false},
+	} {
+		if got := Within(c.p, c.dir); got != c.want {
+			t.Errorf("%q within %q: %t", c.p, c.dir, got)
+		}
 	}
 }

@@ -32,8 +32,8 @@ func (c EgressChange) Validate() error {
 		list  []Allow
 	}{{"egress_add", c.Add}, {"egress_remove", c.Remove}} {
 		if len(l.list) > MaxEgressChange {
-			return fmt.Errorf("cannot use %s: %d entries, want at most %d: %w",
-				l.field, len(l.list), MaxEgressChange, ErrInvalid)
+			return Invalid("cannot use %s: %d entries, want at most %d", l.field, len(l.list),
+				MaxEgressChange)
 		}
 	}
 	return nil
@@ -46,8 +46,8 @@ func (p Profile) CheckEgress(c EgressChange) error {
 		return err
 	}
 	if p.EffectiveNetwork() != NetworkOwn {
-		return fmt.Errorf("cannot change the egress of a chat of profile %s: its network is %s, want own: %w",
-			p.Name, p.EffectiveNetwork(), ErrInvalid)
+		return Invalid("cannot change the egress of a chat of profile %s: its network is %s, want own",
+			p.Name, p.EffectiveNetwork())
 	}
 	for i, a := range c.Add {
 		if !p.mayAdd(a) {
@@ -57,8 +57,8 @@ func (p Profile) CheckEgress(c EgressChange) error {
 	}
 	for i, a := range c.Remove {
 		if !slices.Contains(p.Egress, a) {
-			return fmt.Errorf("cannot use egress_remove[%d] %s: want an entry of the egress of profile %s: %w",
-				i, a, p.Name, ErrInvalid)
+			return Invalid("cannot use egress_remove[%d] %s: want an entry of the egress of profile %s", i, a,
+				p.Name)
 		}
 	}
 	return nil

@@ -110,21 +110,20 @@ func (e EgressEvent) Validate() error {
 	verdicts := []EgressVerdict{EgressAllowed, EgressRefused, EgressFailed}
 	switch {
 	case !slices.Contains(verdicts, e.Verdict):
-		return fmt.Errorf("cannot use verdict %s: %w", Quote(string(e.Verdict)), ErrInvalid)
+		return Invalid("cannot use verdict %s", Quote(string(e.Verdict)))
 	case !isEgressText(e.Host) || !isEgressText(e.Why):
-		return fmt.Errorf("cannot use host %s and why %s: want at most %d bytes of print each: %w",
-			Quote(e.Host), Quote(e.Why), MaxEgressText, ErrInvalid)
+		return Invalid("cannot use host %s and why %s: want at most %d bytes of print each", Quote(e.Host),
+			Quote(e.Why), MaxEgressText)
 	case e.Host != "" && e.Address != "":
-		return fmt.Errorf("cannot use a host and an address: want one of them: %w", ErrInvalid)
+		return Invalid("cannot use a host and an address: want one of them")
 	case e.Time.IsZero() || e.Until.Before(e.Time):
-		return fmt.Errorf("cannot use the time from %v to %v: %w", e.Time, e.Until, ErrInvalid)
+		return Invalid("cannot use the time from %v to %v", e.Time, e.Until)
 	case !isEgressCount(e.Count) || e.Count == 0 || !isEgressCount(e.Sent) ||
 		!isEgressCount(e.Received):
-		return fmt.Errorf("cannot use the counts %d, %d and %d: %w", e.Count, e.Sent, e.Received,
-			ErrInvalid)
+		return Invalid("cannot use the counts %d, %d and %d", e.Count, e.Sent, e.Received)
 	}
 	if a, err := netip.ParseAddr(e.Address); e.Address != "" && (err != nil || a.Zone() != "") {
-		return fmt.Errorf("cannot use address %s: %w", Quote(e.Address), ErrInvalid)
+		return Invalid("cannot use address %s", Quote(e.Address))
 	}
 	return nil
 }
@@ -145,4 +144,64 @@ func EgressText(s string) string {
 		s = strings.ToValidUTF8(s[:MaxEgressText], "")
 	}
 	return s
+}
+
+// MaxEgressOpen bounds the connections of an [EgressOpen].
+const MaxEgressOpen = 100
+
+// EgressConnection is a connection or a flow of datagrams that is carried now.
+type EgressConnection struct {
+	Since    time.Time `json:"since" doc:"When it began."`
+	Host     string    `json:"host,omitempty" doc:"The name; none for what is by address."`
+	Address  string    `json:"address,omitempty" doc:"The address; none for what is by name."`
+	Port     uint16    `json:"port" doc:"The port."`
+	UDP      bool      `json:"udp,omitempty" doc:"Whether it is datagrams."`
+	Sent     int64     `json:"sent" doc:"Bytes from the chat so far."`
+	Received int64     `json:"received" doc:"Bytes to the chat so far."`
+}
+
+// EgressOpen is what of a chat is carried now.
+type EgressOpen struct {
+	Count int `json:"count" doc:"How many there are."`
+	// Connections are all of them, or the oldest and the newest ones.
+	Connections []EgressConnection `json:"connections" doc:"By age; at most 100."`
+	Unknown     string             `json:"unknown,omitempty" doc:"Why this is not known."`
+}
+
+// NewEgressOpen is about connections in any order.
+func NewEgressOpen(all []EgressConnection) EgressOpen {
+	slices.SortFunc(all, func(a, b EgressConnection) int { return a.Since.Compare(b.Since) })
+	n := len(all)
+	if n == 0 {
+		all = []EgressConnection{} // [] in JSON
+	}
+	if n > MaxEgressOpen {
+		all = slices.Delete(all, MaxEgressOpen/2, n-MaxEgressOpen/2)
+	}
+	return EgressOpen{Count: n, Connections: all}
+}
+
+// To is where it is to: a name or an address, with the port.
+func (c EgressConnection) To() string { return c.event().To() }
+
+// event is the event of its end, were it now.
+func (c EgressConnection) event() EgressEvent {
+	return EgressEvent{Time: c.Since, Until: c.Since, Count: 1, Sent: c.Sent, Received: c.Received,
+		EgressKind: EgressKind{Verdict: EgressAllowed, Host: c.Host, Address: c.Address,
+			Port: c.Port, UDP: c.UDP}}
+}
+
+// Validate reports the first invalid field of what is known, as [ErrInvalid]; see
+// [EgressEvent.Validate].
+func (o EgressOpen) Validate() error {
+	n := len(o.Connections)
+	if n > MaxEgressOpen || o.Count < n || !isEgressCount(int64(o.Count)) || o.Unknown != "" {
+		return Invalid("cannot use %d connections of %d: want at most %d", n, o.Count, MaxEgressOpen)
+	}
+	for _, c := range o.Connections {
+		if err := c.event().Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 package chat
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // EndedBy is the cause that ended a run before its command exited by itself.
 type EndedBy string
@@ -93,14 +96,11 @@ func DiskWords(u DiskUsage, l DiskLimits) string {
 
 // roundBytes is a number of bytes in the largest binary unit of which there is one.
 func roundBytes(n uint64) string {
-	unit, rest := 0, float64(n)
+	unit, rest, digits := 0, float64(n), 0
 	for rest >= 1024 && unit < 4 {
-		rest, unit = rest/1024, unit+1
+		rest, unit, digits = rest/1024, unit+1, 1
 	}
-	if unit == 0 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("%.1f%s", rest, [...]string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
+	return fmt.Sprintf("%.*f%s", digits, rest, byteUnits[unit])
 }
 
 func plural(n uint64, what string) string {
@@ -119,5 +119,43 @@ func bytesWord(n uint64) string {
 	for n > 0 && n%1024 == 0 && unit < 4 {
 		n, unit = n/1024, unit+1
 	}
-	return fmt.Sprintf("%d%s", n, [...]string{" bytes", "KiB", "MiB", "GiB", "TiB"}[unit])
+	return fmt.Sprintf("%d%s", n, byteUnits[unit])
+}
+
+var byteUnits = [...]string{" bytes", "KiB", "MiB", "GiB", "TiB"}
+
+// MaxDenied bounds the refusals that the answer of a run has.
+const MaxDenied = 16
+
+// Denied is what the chat was refused while a run was under way: by its file rules, where the
+// kernel reports it, or by its egress. Equal ones are one.
+type Denied struct {
+	// Op is open or connect.
+	Op   string `json:"op" enum:"open,connect" doc:"What was refused."`
+	Path string `json:"path,omitempty" doc:"The file; none if the rules keep it to operators."`
+	Rule string `json:"rule,omitempty" doc:"The rule that denies it."`
+	Host string `json:"host,omitempty" doc:"The name or address."`
+	Port uint16 `json:"port,omitempty" doc:"Its port; none for a question for a name."`
+}
+
+// String is the refusal in one line.
+func (d Denied) String() string {
+	switch {
+	case d.Op == "connect" && d.Port == 0:
+		return "denied: egress refused " + QuotePath(d.Host)
+	case d.Op == "connect":
+		return fmt.Sprintf("denied: egress refused %s port %d", QuotePath(d.Host), d.Port)
+	case d.Path == "":
+		return "denied: a file, by policy"
+	}
+	return fmt.Sprintf("denied: %s %s by %s", d.Op, QuotePath(d.Path), QuotePath(d.Rule))
+}
+
+// Reasons are the sentences of Why, and a line for each of Denied.
+func (r RunResult) Reasons() []string {
+	all := slices.Clip(r.Why)
+	for _, d := range r.Denied {
+		all = append(all, d.String())
+	}
+	return all
 }

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ var ownEnvPrefixes = []string{"LD_", "BASH_", "TMUX", "CHATD_", "GLIBC_", "MALLO
 // its name.
 func CheckEnv(env map[string]string) (name string, err error) {
 	if len(env) > MaxEnv {
-		return "", fmt.Errorf("%d variables, want at most %d: %w", len(env), MaxEnv, ErrInvalid)
+		return "", Invalid("%d variables, want at most %d", len(env), MaxEnv)
 	}
 	size := 0
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -44,25 +43,19 @@ func CheckEnv(env map[string]string) (name string, err error) {
 		size += len(name) + len(env[name])
 	}
 	if size > MaxEnvBytes {
-		return "", fmt.Errorf("names and values have %d bytes, want at most %d: %w", size,
-			MaxEnvBytes, ErrInvalid)
+		return "", Invalid("names and values have %d bytes, want at most %d", size, MaxEnvBytes)
 	}
 	return "", nil
 }
 
 func checkEnvName(name string) error {
-	ok := name != "" && len(name) <= MaxEnvName && (name[0] < '0' || name[0] > '9')
-	for i := 0; ok && i < len(name); i++ {
-		c := name[i]
-		ok = c == '_' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-	}
-	if !ok {
-		return fmt.Errorf("want a name of 1 to %d letters, digits and underscores: %w",
-			MaxEnvName, ErrInvalid)
+	if name == "" || len(name) > MaxEnvName || strings.Contains(digits, name[:1]) ||
+		strings.Trim(name, alphabet+"_") != "" {
+		return Invalid("want a name of 1 to %d letters, digits and underscores", MaxEnvName)
 	}
 	own := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	if slices.Contains(ownEnv, name) || slices.ContainsFunc(ownEnvPrefixes, own) {
-		return fmt.Errorf("it is chatd's own, or changes what runs before the chat's commands: set it in ~/.bashrc, or for one run: %w", ErrInvalid)
+		return Invalid("it is chatd's own, or changes what runs before the chat's commands: set it in ~/.bashrc, or for one run")
 	}
 	return nil
 }

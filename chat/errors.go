@@ -1,7 +1,10 @@
 package chat
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"strconv"
@@ -29,6 +32,11 @@ var (
 	// ErrBusy: a bound is reached or a lock is held; repeating the request later may help.
 	ErrBusy = errors.New("busy")
 )
+
+// Invalid is an [ErrInvalid] with the text that [fmt.Errorf] makes.
+func Invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), ErrInvalid)
+}
 
 // maxQuoted bounds a caller's text in an error, in bytes.
 const maxQuoted = 64
@@ -94,6 +102,28 @@ func Show(out io.Writer, text string) error {
 	return nil
 }
 
+// Arguments parses the command line of a program that is for doing. done: it asked for help or the
+// version, which out has now.
+func Arguments(
+	flags *flag.FlagSet, args []string, out io.Writer, doing, usage, version string,
+) (done bool, err error) {
+	flags.SetOutput(io.Discard) // its program says it
+	asked := flags.Bool("version", false, "")
+	err = flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return true, Show(out, usage)
+	case err != nil:
+		return true, Invalid("cannot use the arguments: %w, see %s --help", err, flags.Name())
+	case flags.NArg() > 0:
+		return true, Invalid("cannot %s: unexpected argument %s, see %s --help", doing, Quote(flags.Arg(0)),
+			flags.Name())
+	case *asked:
+		return true, Show(out, flags.Name()+" version "+version+"\n")
+	}
+	return false, nil
+}
+
 // KindOf is the kind of an error, or nil. The text of an error without a kind is not for callers.
 func KindOf(err error) error {
 	for _, kind := range Kinds() {
@@ -128,4 +158,18 @@ func withoutKind(line string) string {
 		}
 	}
 	return line
+}
+
+// Strict reads one JSON value into v. An unknown field is an error, because it may be a restriction
+// that the reader cannot apply; so is any text after the value.
+func Strict(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("text after its end")
+	}
+	return nil
 }

@@ -85,13 +85,13 @@ func ReservedPath(p string) string {
 func checkAbsolute(p string) error {
 	switch {
 	case p == "":
-		return fmt.Errorf("it is empty: want an absolute path: %w", ErrInvalid)
+		return Invalid("it is empty: want an absolute path")
 	case strings.IndexByte(p, 0) >= 0:
-		return fmt.Errorf("%s holds a NUL: want an absolute path: %w", Quote(p), ErrInvalid)
+		return Invalid("%s holds a NUL: want an absolute path", Quote(p))
 	case !path.IsAbs(p):
-		return fmt.Errorf("%s is relative: want an absolute path: %w", Quote(p), ErrInvalid)
+		return Invalid("%s is relative: want an absolute path", Quote(p))
 	case slices.Contains(strings.Split(p, "/"), ".."):
-		return fmt.Errorf("%s holds \"..\": want the path that it leads to: %w", Quote(p), ErrInvalid)
+		return Invalid("%s holds \"..\": want the path that it leads to", Quote(p))
 	}
 	return nil
 }
@@ -104,17 +104,18 @@ func CheckSource(p string, mode Mode) error {
 	}
 	p = path.Clean(p)
 	if p == "/" {
-		return fmt.Errorf("it is the whole host: want a directory or a file of it: %w", ErrInvalid)
+		return Invalid("it is the whole host: want a directory or a file of it")
 	}
 	for _, n := range neverExposed {
 		if related(p, n.path) {
-			return fmt.Errorf("%s may not be exposed: %s: %s: want a path apart from it: %w", Quote(p),
-				n.path, n.why, ErrInvalid)
+			return Invalid("%s may not be exposed: %s: %s: want a path apart from it", Quote(p), n.path,
+				n.why)
 		}
 	}
 	for _, dir := range systemTrees {
 		if mode == ReadWrite && related(p, dir) {
-			return fmt.Errorf("%s may not be exposed rw: every user of the host runs or reads what is in %s: want mode ro: %w", Quote(p), dir, ErrInvalid)
+			return Invalid("%s may not be exposed rw: every user of the host runs or reads what is in %s: want mode ro",
+				Quote(p), dir)
 		}
 	}
 	return nil
@@ -125,13 +126,12 @@ func checkTarget(p string) error {
 	home, ok := strings.CutPrefix(p, "~/")
 	if ok {
 		if err := checkAbsolute("/" + home); err != nil {
-			return fmt.Errorf("%s: want a path below the home: %w", Quote(p), ErrInvalid)
+			return Invalid("%s: want a path below the home", Quote(p))
 		}
 		p = path.Clean("/" + home)
 		for _, dir := range []string{"tmp", "config", "cache", "state"} {
 			if own := "/" + UserEnv + "/" + dir; Within(own, p) {
-				return fmt.Errorf("%s would cover the chat's own ~%s: want a path beside it: %w",
-					Quote("~"+p), own, ErrInvalid)
+				return Invalid("%s would cover the chat's own ~%s: want a path beside it", Quote("~"+p), own)
 			}
 		}
 		return nil
@@ -141,11 +141,10 @@ func checkTarget(p string) error {
 	}
 	p = path.Clean(p)
 	if p == "/" {
-		return fmt.Errorf("it is the whole session: want a path in it: %w", ErrInvalid)
+		return Invalid("it is the whole session: want a path in it")
 	}
 	if own := ReservedPath(p); own != "" {
-		return fmt.Errorf("%s would cover chatd's own %s, or lie in it: want another target: %w", Quote(p),
-			own, ErrInvalid)
+		return Invalid("%s would cover chatd's own %s, or lie in it: want another target", Quote(p), own)
 	}
 	return nil
 }
@@ -153,7 +152,7 @@ func checkTarget(p string) error {
 // check reports the first invalid field, and its key.
 func (e Expose) check() (field string, err error) {
 	if e.Mode != ReadOnly && e.Mode != ReadWrite {
-		return ".mode", fmt.Errorf("%s: want ro or rw: %w", Quote(string(e.Mode)), ErrInvalid)
+		return ".mode", Invalid("%s: want ro or rw", Quote(string(e.Mode)))
 	}
 	if err := CheckSource(e.Source, e.Mode); err != nil {
 		return ".source", err
@@ -181,7 +180,8 @@ func CheckExposePaths(rules []Expose) (key string, err error) {
 		at := e.clean().Target
 		if first, ok := seen[at]; ok {
 			return fmt.Sprintf("expose_paths[%d]",
-				i), fmt.Errorf("target %s has a rule already, expose_paths[%d]: want one rule for each target: %w", Quote(at), first, ErrInvalid)
+					i), Invalid("target %s has a rule already, expose_paths[%d]: want one rule for each target",
+					Quote(at), first)
 		}
 		seen[at] = i
 	}
@@ -201,4 +201,62 @@ func OverrideExpose(earlier, later []Expose) []Expose {
 		out[i] = e
 	}
 	return out
+}
+
+// Within reports whether p is dir or below it. Both are clean (path.Clean). It compares text only
+// and does not resolve links.
+func Within(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
+}
+
+// Exposed is one path of the host that a session sees beyond those that every session sees. Source
+// is resolved: no part of it is a link, and no chat can replace a part. A Target in the home
+// already exists.
+type Exposed struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+	Mode   Mode   `json:"mode"`
+	// File means that Source is a regular file, not a directory.
+	File bool `json:"file,omitempty"`
+	// Exec means that programs in it may be executed even if it is read-only.
+	Exec bool `json:"exec,omitempty"`
+	// By is the profile's key that exposes it.
+	By string `json:"by"`
+}
+
+// UserEnv is the directory of a home that the XDG_ variables point into.
+const UserEnv = "runtime-user-env"
+
+// InstanceDirs are the directories that every home has, relative to it: the agent's files and
+// the directories of the XDG_ variables. Parents precede their children.
+func InstanceDirs() []string {
+	return []string{"skills", "logs", "cache", "state", UserEnv, UserEnv + "/tmp", ".config", ".cache",
+		".local", ".local/share", ".local/state"}
+}
+
+// InstanceLink is a second name of a directory of a home, both relative to the home.
+type InstanceLink struct{ Name, Dir string }
+
+// Target is the link's content: the directory relative to the link's own.
+func (l InstanceLink) Target() string {
+	return strings.Repeat("../", strings.Count(l.Name, "/")) + l.Dir
+}
+
+// InstanceLinks are the directories below [UserEnv] to which the XDG_ variables point. Each link
+// leads to the directory that programs use by default, and in which a skeleton has its files.
+func InstanceLinks() []InstanceLink {
+	return []InstanceLink{
+		{UserEnv + "/config", ".config"}, {UserEnv + "/cache", ".cache"},
+		{UserEnv + "/state", ".local/state"},
+	}
+}
+
+// throughLinks resolves the [InstanceLinks] in a path that begins with "~/".
+func throughLinks(p string) string {
+	for _, l := range InstanceLinks() {
+		if rest, ok := strings.CutPrefix(p, "~/"+l.Name+"/"); ok {
+			return path.Join("~", l.Dir, rest)
+		}
+	}
+	return p
 }

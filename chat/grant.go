@@ -33,12 +33,13 @@ func ParseGrant(pattern string, mode Mode) (Grant, error) {
 	g := Grant{Pattern: pattern, Mode: mode}
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return g, fmt.Errorf("%s: %v: want a regular expression: %w", Quote(pattern), err, ErrInvalid)
+		return g, Invalid("%s: %v: want a regular expression", Quote(pattern), err)
 	}
 	prefix, whole := literalPrefix(tree)
 	slash := strings.LastIndexByte(prefix, '/')
 	if slash < 0 || prefix[0] != '/' || !whole && slash == 0 {
-		return g, fmt.Errorf("%s has no literal beginning: want ^/DIRECTORY/ in front, or it could stand for any path: %w", Quote(pattern), ErrInvalid)
+		return g, Invalid("%s has no literal beginning: want ^/DIRECTORY/ in front, or it could stand for any path",
+			Quote(pattern))
 	}
 	if err := checkAbsolute(prefix); err != nil {
 		return g, err
@@ -85,14 +86,11 @@ func (g *Grant) check() error {
 	}
 	switch {
 	case Within(at, "/proc") && g.Path == "":
-		return fmt.Errorf("%s: below /proc a grant is one file: want ^/proc/NAME$: %w",
-			Quote(g.Pattern), ErrInvalid)
+		return Invalid("%s: below /proc a grant is one file: want ^/proc/NAME$", Quote(g.Pattern))
 	case g.Mode == ReadWrite && (Within(at, "/proc") || Within(at, "/sys")):
-		return fmt.Errorf("%s: /proc and /sys are for reading: want it in allow_read_paths: %w",
-			Quote(g.Pattern), ErrInvalid)
+		return Invalid("%s: /proc and /sys are for reading: want it in allow_read_paths", Quote(g.Pattern))
 	case at == "/proc" || at == "/sys" && g.Path != "":
-		return fmt.Errorf("%s: below /proc and /sys a grant is one file: want a file: %w",
-			Quote(g.Pattern), ErrInvalid)
+		return Invalid("%s: below /proc and /sys a grant is one file: want a file", Quote(g.Pattern))
 	case Within(at, "/sys"):
 		return nil
 	}
@@ -104,8 +102,8 @@ func (g *Grant) check() error {
 	case g.Own && g.Mode == ReadWrite && !slices.ContainsFunc(sessionsOwn[:3], func(own string) bool {
 		return Within(at, own)
 	}):
-		return fmt.Errorf("%s: what sessions have at %s is not for writing: want it in allow_read_paths: %w",
-			Quote(g.Pattern), at, ErrInvalid)
+		return Invalid("%s: what sessions have at %s is not for writing: want it in allow_read_paths",
+			Quote(g.Pattern), at)
 	case g.Own:
 		return nil
 	case g.Path != "":
@@ -119,13 +117,14 @@ func (g *Grant) check() error {
 func (g Grant) checkDir() error {
 	for _, n := range neverExposed {
 		if Within(g.Dir, n.path) {
-			return fmt.Errorf("%s may not be granted: %s: %s: want a path apart from it: %w",
-				Quote(g.Pattern), n.path, n.why, ErrInvalid)
+			return Invalid("%s may not be granted: %s: %s: want a path apart from it", Quote(g.Pattern),
+				n.path, n.why)
 		}
 	}
 	for _, dir := range systemTrees {
 		if g.Mode == ReadWrite && Within(g.Dir, dir) {
-			return fmt.Errorf("%s may not be granted for writing: every user of the host runs or reads what is in %s: want it in allow_read_paths: %w", Quote(g.Pattern), dir, ErrInvalid)
+			return Invalid("%s may not be granted for writing: every user of the host runs or reads what is in %s: want it in allow_read_paths",
+				Quote(g.Pattern), dir)
 		}
 	}
 	return nil

@@ -74,8 +74,7 @@ func (g *Guard) SetPlaces(p GuardPlaces) {
 // Check reports a preset that there is not, and what [Guard.CheckPatterns] reports.
 func (g Guard) Check() error {
 	if !slices.Contains(GuardPresets(), g.Preset) {
-		return fmt.Errorf("preset %s: want one of %v: %w", Quote(string(g.Preset)),
-			GuardPresets(), ErrInvalid)
+		return Invalid("preset %s: want one of %v", Quote(string(g.Preset)), GuardPresets())
 	}
 	return g.CheckPatterns()
 }
@@ -128,12 +127,12 @@ const maxPattern = 4096
 // Compile parses the expression; an invalid one is [ErrInvalid].
 func (p Pattern) Compile() (*regexp.Regexp, error) {
 	if p.Text == "" || len(p.Text) > maxPattern {
-		return nil, fmt.Errorf("want a regular expression (RE2) of 1 to %d bytes, got %d: %w", maxPattern,
-			len(p.Text), ErrInvalid)
+		return nil, Invalid("want a regular expression (RE2) of 1 to %d bytes, got %d", maxPattern,
+			len(p.Text))
 	}
 	re, err := regexp.Compile(p.Text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %v: want a regular expression (RE2): %w", Quote(p.Text), err, ErrInvalid)
+		return nil, Invalid("%s: %v: want a regular expression (RE2)", Quote(p.Text), err)
 	}
 	return re, nil
 }
@@ -171,3 +170,31 @@ func (p Profile) CheckTool(tool string) error {
 	}
 	return nil
 }
+
+// AgentTools are which tools the chats of one agent have, of those that their profile has. In both
+// lists [ToolReadOnly] leaves those that only read.
+type AgentTools struct {
+	// Tools are the only ones; nil is all.
+	Tools []string `json:"tools"`
+	// ToolsOff are switched off, also if Tools has them.
+	ToolsOff []string `json:"tools_off"`
+}
+
+// As is the profile as the chats of an agent have it.
+func (p Profile) As(agent string) Profile {
+	own, ok := p.Agents[agent]
+	if !ok {
+		return p
+	}
+	p.ToolsOff = slices.Concat(p.ToolsOff, own.ToolsOff)
+	for _, tool := range Tools() {
+		reads := !writes(tool) && slices.Contains(own.Tools, ToolReadOnly)
+		if own.Tools != nil && !reads && !slices.Contains(own.Tools, tool) {
+			p.ToolsOff = append(p.ToolsOff, tool)
+		}
+	}
+	return p
+}
+
+// writes reports whether a tool can write.
+func writes(tool string) bool { return tool != ToolReadFile && tool != ToolListDir }

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -73,29 +72,29 @@ func (in Input) Types() bool { return len(in.Keys) > 0 || in.Text != "" || in.En
 func (in Input) Validate() error {
 	switch {
 	case len(in.Keys) > 0 && (in.Text != "" || in.Enter):
-		return fmt.Errorf("cannot type: want text or keys, not both: %w", ErrInvalid)
+		return Invalid("cannot type: want text or keys, not both")
 	case in.Size != nil && !in.Size.isSize(MaxTerminal):
-		return fmt.Errorf("cannot set the size: %d rows and %d cols, want 1 to %d of each: %w",
-			in.Size.Rows, in.Size.Cols, MaxTerminal, ErrInvalid)
+		return Invalid("cannot set the size: %d rows and %d cols, want 1 to %d of each", in.Size.Rows,
+			in.Size.Cols, MaxTerminal)
 	case in.Size != nil && in.OnlyIf != nil:
-		return fmt.Errorf("cannot type: size has no condition: want it without only_if: %w", ErrInvalid)
+		return Invalid("cannot type: size has no condition: want it without only_if")
 	case !in.Types() && (in.Size == nil || in.Wait != nil):
-		return fmt.Errorf("cannot type: no text, no enter, no keys: %w", ErrInvalid)
+		return Invalid("cannot type: no text, no enter, no keys")
 	case len(in.Text) > MaxInput:
-		return fmt.Errorf("cannot type: %d bytes, want at most %d: %w", len(in.Text), MaxInput, ErrInvalid)
+		return Invalid("cannot type: %d bytes, want at most %d", len(in.Text), MaxInput)
 	case in.KeyByKey && utf8.RuneCountInString(in.Text) > MaxKeyByKey:
-		return fmt.Errorf("cannot type key by key: %d characters, want at most %d: %w",
-			utf8.RuneCountInString(in.Text), MaxKeyByKey, ErrInvalid)
+		return Invalid("cannot type key by key: %d characters, want at most %d",
+			utf8.RuneCountInString(in.Text), MaxKeyByKey)
 	case in.KeyByKey && in.Text == "":
-		return fmt.Errorf("cannot type key by key: want a text: %w", ErrInvalid)
+		return Invalid("cannot type key by key: want a text")
 	case strings.IndexByte(in.Text, 0) >= 0:
-		return fmt.Errorf("cannot type: text holds a NUL: %w", ErrInvalid)
+		return Invalid("cannot type: text holds a NUL")
 	case in.OnlyIf != nil && *in.OnlyIf == (OnlyIf{}):
-		return fmt.Errorf("cannot type: only_if is empty: want prompt or program: %w", ErrInvalid)
+		return Invalid("cannot type: only_if is empty: want prompt or program")
 	case in.OnlyIf != nil && in.OnlyIf.Prompt != "" && in.OnlyIf.Prompt != PromptPresent &&
 		in.OnlyIf.Prompt != PromptAbsent:
-		return fmt.Errorf("cannot type: only_if.prompt %s: want %s or %s: %w", Quote(in.OnlyIf.Prompt),
-			PromptPresent, PromptAbsent, ErrInvalid)
+		return Invalid("cannot type: only_if.prompt %s: want %s or %s", Quote(in.OnlyIf.Prompt),
+			PromptPresent, PromptAbsent)
 	case in.Wait != nil:
 		return in.Wait.Validate()
 	}
@@ -114,8 +113,7 @@ type ScreenSpec struct {
 // Validate reports an invalid number of lines, as [ErrInvalid].
 func (s ScreenSpec) Validate() error {
 	if s.History < 0 || s.History > MaxHistory {
-		return fmt.Errorf("cannot show the screen: history %d: want 0 to %d lines: %w", s.History,
-			MaxHistory, ErrInvalid)
+		return Invalid("cannot show the screen: history %d: want 0 to %d lines", s.History, MaxHistory)
 	}
 	return nil
 }

@@ -40,11 +40,11 @@ func (c LimitChange) Apply(l Limits) (Limits, error) {
 	for _, key := range slices.Sorted(maps.Keys(c)) {
 		v := c[key]
 		if !slices.Contains(known, key) {
-			return l, fmt.Errorf("cannot use limits: unknown key %s: want %s: %w", Quote(key),
-				strings.Join(known, ", "), ErrInvalid)
+			return l, Invalid("cannot use limits: unknown key %s: want %s", Quote(key),
+				strings.Join(known, ", "))
 		}
 		if len(v) > maxLimitValue || string(v) == "null" {
-			return l, fmt.Errorf("cannot use limits.%s: want a value: %w", key, ErrInvalid)
+			return l, Invalid("cannot use limits.%s: want a value", key)
 		}
 		one, err := json.Marshal(LimitChange{key: v})
 		if err == nil {
@@ -52,7 +52,7 @@ func (c LimitChange) Apply(l Limits) (Limits, error) {
 		}
 		if err != nil {
 			const want = "want a whole number, or for a time a text as in \"250ms\""
-			return l, fmt.Errorf("cannot use limits.%s %s: %s: %w", key, Quote(string(v)), want, ErrInvalid)
+			return l, Invalid("cannot use limits.%s %s: %s", key, Quote(string(v)), want)
 		}
 	}
 	return l, nil
@@ -87,8 +87,7 @@ func (c LimitChange) checkShare() error {
 	_, quota := c["cpu_quota"]
 	_, period := c["cpu_period"]
 	if quota != period {
-		return fmt.Errorf("cannot use limits.cpu_quota and cpu_period: want both, or none: %w",
-			ErrInvalid)
+		return Invalid("cannot use limits.cpu_quota and cpu_period: want both, or none")
 	}
 	return nil
 }

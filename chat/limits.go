@@ -1,8 +1,9 @@
 package chat
 
 import (
-	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -110,7 +111,7 @@ func (l Limits) Faults() (all []Fault) {
 		{"shm_size", l.ShmSize >= 1<<16, "at least 64 KiB"},
 	} {
 		if !c.ok {
-			all = append(all, Fault{"limits." + c.field, fmt.Errorf("want %s: %w", c.want, ErrInvalid)})
+			all = append(all, Fault{"limits." + c.field, Invalid("want %s", c.want)})
 		}
 	}
 	return all
@@ -169,9 +170,76 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil {
-		return fmt.Errorf("cannot use %s as a duration: want Go's form, as in 60s or 1h30m: %w",
-			Quote(string(b)), ErrInvalid)
+		return Invalid("cannot use %s as a duration: want Go's form, as in 60s or 1h30m", Quote(string(b)))
 	}
 	*d = Duration(v)
+	return nil
+}
+
+// ParseAge reads a time that has passed, or is to pass: Go's durations, with days and weeks in
+// front of them, as in 30d, 2w or 1d12h. The error is [ErrInvalid].
+func ParseAge(s string) (time.Duration, error) {
+	var sum time.Duration
+	rest := s
+	for _, unit := range []struct {
+		letter string
+		length time.Duration
+	}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}} {
+		digits, after, ok := strings.Cut(rest, unit.letter)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if err != nil {
+			return 0, notAge(s)
+		}
+		sum, rest = sum+time.Duration(n)*unit.length, after
+	}
+	if rest == "" && sum > 0 {
+		return sum, nil
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 {
+		return 0, notAge(s)
+	}
+	return sum + d, nil
+}
+
+func notAge(s string) error {
+	return Invalid("cannot use %s as a time: want 30d, 2w, 24h, 1d12h or 90m", Quote(s))
+}
+
+// Frozen says until when the processes of an awake chat stand still. They keep their memory, and
+// run no code. It is empty where they run.
+type Frozen string
+
+const (
+	// FrozenUntilUsed: it was idle for freeze_after of its profile, or its owner froze it. Its next
+	// use thaws it.
+	FrozenUntilUsed Frozen = "until_used"
+	// FrozenUntilThawed: an operator froze it, also by cgroup.freeze or systemctl freeze. It is not
+	// used, and not put to sleep for another, until an operator thaws it.
+	FrozenUntilThawed Frozen = "until_thawed"
+)
+
+// Words are for people.
+func (f Frozen) Words() string {
+	switch f {
+	case FrozenUntilUsed:
+		return "frozen until it is used"
+	case FrozenUntilThawed:
+		return "frozen until an operator thaws it"
+	}
+	return ""
+}
+
+// CheckFreezeAfter reports an invalid freeze_after of a profile whose sleep_after is sleep.
+func CheckFreezeAfter(freeze, sleep Duration) error {
+	if err := CheckSleepAfter(freeze); err != nil {
+		return err
+	}
+	if sleep != 0 && freeze >= sleep {
+		return Invalid("%s: want less than sleep_after, which is %s", freeze, sleep)
+	}
 	return nil
 }

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,25 +59,16 @@ const patchFields = "labels, env, limits, profile, egress_add or egress_remove"
 // when the patch is applied.
 func (p Patch) Validate() error {
 	if p.Labels == nil && !p.NoLabels && p.OnlyLabels() {
-		return fmt.Errorf("cannot change nothing: want %s: %w", patchFields, ErrInvalid)
+		return Invalid("cannot change nothing: want %s", patchFields)
 	}
-	if err := p.ApplyEgress(EgressChange{}).Validate(); err != nil {
-		return err
-	}
-	if p.Profile != "" {
-		if err := CheckName("profile", p.Profile); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(p.validateLabels(), p.validateEnv()); err != nil {
-		return err
-	}
-	if _, err := p.ApplyLimits(nil).Apply(DefaultLimits()); err != nil {
+	_, err := p.ApplyLimits(nil).Apply(DefaultLimits())
+	if err = cmp.Or(p.ApplyEgress(EgressChange{}).Validate(), checkOptional("profile", p.Profile),
+		errors.Join(p.validateLabels(), p.validateEnv()), err); err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Limits)) {
 		if !slices.Contains(LimitKeys(), key) {
-			return fmt.Errorf("cannot use limits: unknown key %s: %w", Quote(key), ErrInvalid)
+			return Invalid("cannot use limits: unknown key %s", Quote(key))
 		}
 	}
 	return nil
@@ -84,17 +76,16 @@ func (p Patch) Validate() error {
 
 func (p Patch) validateLabels() error {
 	if len(p.Labels) > maxPatched {
-		return fmt.Errorf("cannot use labels: %d of them in one change, want at most %d: %w", len(p.Labels),
-			maxPatched, ErrInvalid)
+		return Invalid("cannot use labels: %d of them in one change, want at most %d", len(p.Labels),
+			maxPatched)
 	}
 	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
-		if err := CheckName("labels", k); err != nil {
-			return err
-		}
+		value := ""
 		if v := p.Labels[k]; v != nil {
-			if err := checkText("labels."+k, *v, MaxLabelValue); err != nil {
-				return err
-			}
+			value = *v
+		}
+		if err := checkNote(k, value); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -102,8 +93,8 @@ func (p Patch) validateLabels() error {
 
 func (p Patch) validateEnv() error {
 	if len(p.Env) > maxPatchedEnv {
-		return fmt.Errorf("cannot use env: %d variables in one change, want at most %d: %w",
-			len(p.Env), maxPatchedEnv, ErrInvalid)
+		return Invalid("cannot use env: %d variables in one change, want at most %d", len(p.Env),
+			maxPatchedEnv)
 	}
 	for _, k := range slices.Sorted(maps.Keys(p.Env)) {
 		if err := checkEnvName(k); err != nil {
@@ -124,10 +115,7 @@ func (p Patch) Apply(labels map[string]string) (map[string]string, error) {
 // [ErrInvalid].
 func (p Patch) ApplyEnv(env map[string]string) (map[string]string, error) {
 	after := merged(env, p.NoEnv, p.Env)
-	if name, err := CheckEnv(after); err != nil {
-		return after, fmt.Errorf("cannot use env%s: %w", dotted(name), err)
-	}
-	return after, nil
+	return after, checkOwnEnv(after)
 }
 
 // ApplyLimits returns the chat's change of limits after the patch, which is not checked.
@@ -167,17 +155,17 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Profile != "" {
-		doc["profile"] = p.Profile
-	}
-	if p.EgressAdd != nil {
-		doc["egress_add"] = *p.EgressAdd
-	}
-	if p.EgressRemove != nil {
-		doc["egress_remove"] = *p.EgressRemove
-	}
-	if p.Force {
-		doc["force"] = true
+	for _, m := range []struct {
+		name  string
+		there bool
+		value any
+	}{
+		{"profile", p.Profile != "", p.Profile}, {"egress_add", p.EgressAdd != nil, p.EgressAdd},
+		{"egress_remove", p.EgressRemove != nil, p.EgressRemove}, {"force", p.Force, true},
+	} {
+		if m.there {
+			doc[m.name] = m.value
+		}
 	}
 	return json.Marshal(doc)
 }
@@ -185,8 +173,7 @@ func (p Patch) MarshalJSON() ([]byte, error) {
 func putMerge[V any](doc map[string]any, name string, none bool, set map[string]*V) error {
 	switch {
 	case none && len(set) > 0:
-		return fmt.Errorf("cannot write a change that takes all %s away and sets some: %w", name,
-			ErrInvalid)
+		return Invalid("cannot write a change that takes all %s away and sets some", name)
 	case none:
 		doc[name] = nil
 	case set != nil:

@@ -128,8 +128,7 @@ func (p Profile) Faults() (all []Fault) {
 	bad(p.validateNetwork())
 	all = append(all, p.Limits.Faults()...)
 	if p.Defaults && p.AccessFile != "" {
-		bad("defaults", fmt.Errorf("defaults beside access_file: want useDefaults in the file: %w",
-			ErrInvalid))
+		bad("defaults", Invalid("defaults beside access_file: want useDefaults in the file"))
 	}
 	bad("sleep_after", CheckSleepAfter(p.SleepAfter))
 	bad("freeze_after", CheckFreezeAfter(p.FreezeAfter, p.SleepAfter))
@@ -139,13 +138,11 @@ func (p Profile) Faults() (all []Fault) {
 	i, err := CheckBridges(p.Bridges)
 	bad(fmt.Sprintf("bridges[%d]", i), err)
 	if p.Guard.Preset != "" && !slices.Contains(GuardPresets(), p.Guard.Preset) {
-		bad("guard.preset", fmt.Errorf("%s: want one of default, picoclaw, none: %w",
-			Quote(string(p.Guard.Preset)), ErrInvalid))
+		bad("guard.preset", Invalid("%s: want one of default, picoclaw, none", Quote(string(p.Guard.Preset))))
 	}
 	for _, c := range p.Commands {
 		if c != "*" && (c == "" || strings.ContainsAny(c, "/\x00") || c == "." || c == "..") {
-			bad("commands", fmt.Errorf("command %s: want a program name without a slash, or *: %w", Quote(c),
-				ErrInvalid))
+			bad("commands", Invalid("command %s: want a program name without a slash, or *", Quote(c)))
 		}
 	}
 	for agent := range p.Agents {
@@ -160,24 +157,88 @@ func (p Profile) Faults() (all []Fault) {
 func (p Profile) validateNetwork() (key string, err error) {
 	if p.Network == NetworkShared {
 		const want = "want own, which carries connections to egress, by name too, or none"
-		return "network", fmt.Errorf("network shared is no longer there: %s: %w", want, ErrInvalid)
+		return "network", Invalid("network shared is no longer there: %s", want)
 	}
 	if !slices.Contains([]Network{"", NetworkOwn, NetworkNone}, p.Network) {
-		return "network", fmt.Errorf("network %s: want own or none: %w", Quote(string(p.Network)), ErrInvalid)
+		return "network", Invalid("network %s: want own or none", Quote(string(p.Network)))
 	}
 	all := slices.Concat(p.Egress, p.EgressMayAdd)
 	if network := p.EffectiveNetwork(); network == NetworkNone && len(p.Secrets) > 0 {
-		return "network", fmt.Errorf("network %s with secrets: want network own: %w", network, ErrInvalid)
+		return "network", Invalid("network %s with secrets: want network own", network)
 	}
 	if p.EffectiveNetwork() == NetworkNone && len(all) > 0 {
 		return "network",
-			fmt.Errorf("network none with %s in egress: nothing could reach it: want network own: %w",
-				all[0], ErrInvalid)
+			Invalid("network none with %s in egress: nothing could reach it: want network own", all[0])
 	}
 	if i := slices.IndexFunc(all, Allow.isInside); i >= 0 {
 		const why = "nothing outside has that address there, which is the chat's own or a name's"
-		return "egress", fmt.Errorf("network own with %s in egress: %s: want another: %w", all[i],
-			why, ErrInvalid)
+		return "egress", Invalid("network own with %s in egress: %s: want another", all[i], why)
 	}
 	return "", nil
+}
+
+// EveryBridge in a profile's Bridges stands for every owner.
+const EveryBridge = "*"
+
+// AdmittedBridges are the owners whose bridges may create chats in the profile. Without a list,
+// every bridge may use a profile that opens nothing, and no bridge one that opens something. Access
+// opened for one bridge's chats is not meant for another's.
+func (p Profile) AdmittedBridges() []string {
+	switch {
+	case p.Bridges != nil:
+		return p.Bridges
+	case len(p.Opens()) == 0:
+		return []string{EveryBridge}
+	}
+	return []string{}
+}
+
+// MayUse reports whether the caller may create chats in the profile. Operators may.
+func (p Profile) MayUse(c Caller) bool {
+	if c.Role == RoleOperator {
+		return true
+	}
+	bridges := p.AdmittedBridges()
+	return c.Role == RoleBridge && c.Name != "" &&
+		(slices.Contains(bridges, EveryBridge) || slices.Contains(bridges, c.Name))
+}
+
+// Opens names the keys that give the profile's chats more of the host, its kernel or the network
+// than an empty profile gives.
+func (p Profile) Opens() []string {
+	keys := []string{}
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{
+		{"egress", len(p.Egress) > 0},
+		{"egress_may_add", len(p.EgressMayAdd) > 0},
+		{"secrets", len(p.Secrets) > 0},
+		{"skeleton", p.Skeleton != ""},
+		{"expose_paths", len(p.ExposePaths) > 0},
+		{"allow_read_paths", len(p.AllowReadPaths) > 0},
+		{"allow_write_paths", len(p.AllowWritePaths) > 0},
+		{"allow_read_outside_workspace", p.AllowReadOutsideWorkspace},
+		{"allow_netlink", p.AllowNetlink},
+		{"allow_seccomp", p.AllowSeccomp},
+	} {
+		if k.set {
+			keys = append(keys, k.name)
+		}
+	}
+	return keys
+}
+
+// CheckBridges accepts names of owners, and "*" for all. On an error, at is the index of the
+// invalid name.
+func CheckBridges(names []string) (at int, err error) {
+	for i, name := range names {
+		if name == EveryBridge {
+			continue
+		}
+		if err := CheckName("owner", name); err != nil {
+			return i, fmt.Errorf("%w: want the user name of a bridge, or *", err)
+		}
+	}
+	return 0, nil
 }

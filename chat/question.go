@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -47,27 +48,21 @@ type Question struct {
 
 // Validate reports the first invalid field, as [ErrInvalid].
 func (q Question) Validate() error {
-	given := 0
-	for _, text := range []string{q.Path, q.Command, q.Host} {
-		given += min(len(text), 1)
-	}
 	switch {
-	case given != 1:
-		const want = "want exactly one of path, command and host"
-		return fmt.Errorf("cannot answer: %s: %w", want, ErrInvalid)
+	case countTrue(q.Path != "", q.Command != "", q.Host != "") != 1:
+		return Invalid("cannot answer: want exactly one of path, command and host")
 	case q.Path == "" && q.Op != "":
-		return fmt.Errorf("cannot answer: want no op beside a command or a host: %w", ErrInvalid)
+		return Invalid("cannot answer: want no op beside a command or a host")
 	case q.Host == "" && (q.Port != 0 || q.UDP):
-		return fmt.Errorf("cannot answer: want port and udp beside a host alone: %w", ErrInvalid)
+		return Invalid("cannot answer: want port and udp beside a host alone")
 	case q.Host != "":
 		return q.Destination().Validate()
 	case q.Path != "" && !slices.Contains([]string{"read", "write", "edit", "bash"}, q.Op):
-		return fmt.Errorf("cannot answer: op %s: want read, write, edit or bash: %w", Quote(q.Op), ErrInvalid)
+		return Invalid("cannot answer: op %s: want read, write, edit or bash", Quote(q.Op))
 	case len(q.Command) > MaxCommand:
-		return fmt.Errorf("cannot answer: a command of %d bytes, want at most %d: %w", len(q.Command),
-			MaxCommand, ErrInvalid)
+		return Invalid("cannot answer: a command of %d bytes, want at most %d", len(q.Command), MaxCommand)
 	case !utf8.ValidString(q.Command) || strings.IndexByte(q.Command, 0) >= 0:
-		return fmt.Errorf("cannot answer: the command is not UTF-8 without NUL: %w", ErrInvalid)
+		return Invalid("cannot answer: the command is not UTF-8 without NUL")
 	case q.Command != "":
 		return CheckNamed(q.Named)
 	}
@@ -151,17 +146,14 @@ func (s Share) Validate() error {
 		return fmt.Errorf("cannot use to: %w", err)
 	}
 	if s.ToPath == "" && strings.HasPrefix(s.Path, "/") {
-		return fmt.Errorf("cannot use to_path: it is empty, and path is absolute: %w", ErrInvalid)
+		return Invalid("cannot use to_path: it is empty, and path is absolute")
 	}
 	return checkPath("to_path", s.Target())
 }
 
 // Target is the name of the copy.
 func (s Share) Target() string {
-	if s.ToPath == "" {
-		return s.Path
-	}
-	return s.ToPath
+	return cmp.Or(s.ToPath, s.Path)
 }
 
 // Shared is a file that was copied to another chat.
@@ -176,11 +168,11 @@ type Shared struct {
 func checkPath(field, p string) error {
 	switch {
 	case p == "":
-		return fmt.Errorf("cannot use %s: it is empty: %w", field, ErrInvalid)
+		return Invalid("cannot use %s: it is empty", field)
 	case len(p) > MaxPath:
-		return fmt.Errorf("cannot use %s: %d bytes, want at most %d: %w", field, len(p), MaxPath, ErrInvalid)
+		return Invalid("cannot use %s: %d bytes, want at most %d", field, len(p), MaxPath)
 	case strings.IndexByte(p, 0) >= 0 || !utf8.ValidString(p):
-		return fmt.Errorf("cannot use %s %s: want UTF-8 without NUL: %w", field, Quote(p), ErrInvalid)
+		return Invalid("cannot use %s %s: want UTF-8 without NUL", field, Quote(p))
 	}
 	return nil
 }

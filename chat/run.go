@@ -1,7 +1,7 @@
 package chat
 
 import (
-	"fmt"
+	"cmp"
 	"path"
 	"strings"
 	"time"
@@ -57,60 +57,42 @@ type RunSpec struct {
 
 // Validate reports the first invalid field, as [ErrInvalid].
 func (r RunSpec) Validate() error {
-	if (r.Command == "") == (len(r.Argv) == 0) {
-		return fmt.Errorf("cannot run: want exactly one of command and argv: %w", ErrInvalid)
-	}
-	if len(r.Argv) > 0 && r.Argv[0] == "" {
-		return fmt.Errorf("cannot run: argv[0] is empty: %w", ErrInvalid)
-	}
 	size := len(r.Command)
 	for _, a := range r.Argv {
 		size += len(a) + 1
 	}
 	for k, v := range r.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") {
-			return fmt.Errorf("cannot run: env name %s: want a name without = and NUL: %w",
-				Quote(k), ErrInvalid)
+			return Invalid("cannot run: env name %s: want a name without = and NUL", Quote(k))
 		}
 		if strings.IndexByte(v, 0) >= 0 {
-			return fmt.Errorf("cannot run: env %s holds a NUL: %w", Quote(k), ErrInvalid)
+			return Invalid("cannot run: env %s holds a NUL", Quote(k))
 		}
 		size += len(k) + len(v) + 2
 	}
-	if r.OpenStdin && r.Stdin != "" {
-		return fmt.Errorf("cannot run: want stdin or open_stdin, not both: %w", ErrInvalid)
-	}
-	if r.TTY != nil {
-		if r.Stdin != "" {
-			return fmt.Errorf("cannot run: want stdin or tty, not both; type later, by open_stdin: %w",
-				ErrInvalid)
-		}
-		if err := r.TTY.validate(); err != nil {
-			return err
-		}
-	}
-	return r.validateSizes(size)
-}
-
-func (r RunSpec) validateSizes(size int) error {
 	switch {
+	case (r.Command == "") == (len(r.Argv) == 0):
+		return Invalid("cannot run: want exactly one of command and argv")
+	case len(r.Argv) > 0 && r.Argv[0] == "":
+		return Invalid("cannot run: argv[0] is empty")
+	case r.OpenStdin && r.Stdin != "":
+		return Invalid("cannot run: want stdin or open_stdin, not both")
+	case r.TTY != nil && r.Stdin != "":
+		return Invalid("cannot run: want stdin or tty, not both; type later, by open_stdin")
+	case r.TTY != nil && !r.TTY.isSize(MaxTTY):
+		return r.TTY.validate()
 	case strings.IndexByte(r.Command+strings.Join(r.Argv, "")+r.Cwd, 0) >= 0:
-		return fmt.Errorf("cannot run: command, argv or cwd holds a NUL: %w", ErrInvalid)
+		return Invalid("cannot run: command, argv or cwd holds a NUL")
 	case size > MaxArgs:
-		return fmt.Errorf("cannot run: command, argv and env take %d bytes, want at most %d: %w", size,
-			MaxArgs, ErrInvalid)
+		return Invalid("cannot run: command, argv and env take %d bytes, want at most %d", size, MaxArgs)
 	case len(r.Stdin) > MaxStdin:
-		return fmt.Errorf("cannot run: stdin has %d bytes, want at most %d: %w", len(r.Stdin),
-			MaxStdin, ErrInvalid)
+		return Invalid("cannot run: stdin has %d bytes, want at most %d", len(r.Stdin), MaxStdin)
 	case r.Timeout < 0 || r.Timeout > LongestTimeout:
-		return fmt.Errorf("cannot run: timeout %s: want 0s to %s: %w", r.Timeout, LongestTimeout, ErrInvalid)
+		return Invalid("cannot run: timeout %s: want 0s to %s", r.Timeout, LongestTimeout)
 	case r.Grace < 0 || r.Grace > MaxGrace:
-		return fmt.Errorf("cannot run: grace %s: want 0s to %s: %w", r.Grace, MaxGrace, ErrInvalid)
+		return Invalid("cannot run: grace %s: want 0s to %s", r.Grace, MaxGrace)
 	}
-	if err := CheckNamed(r.Named); err != nil {
-		return err
-	}
-	return CheckOutputMax(r.OutputMax)
+	return cmp.Or(CheckNamed(r.Named), CheckOutputMax(r.OutputMax))
 }
 
 // CommandLine is the argv for execve(2). A shell command is one argument of sh.
@@ -168,4 +150,68 @@ type RunResult struct {
 	CPUMS     int64 `json:"cpu_ms"`
 	// MemoryPeak is in bytes; 0 if the host does not report it.
 	MemoryPeak uint64 `json:"memory_peak"`
+}
+
+// Bounds of [RunSpec].OutputMax, in bytes of each stream.
+const (
+	// DefaultOutputMax replaces zero.
+	DefaultOutputMax = 1 << 20
+	// MinOutputMax leaves room for a line of the head, one of the tail, and the line between them.
+	MinOutputMax = 1 << 10
+	// MaxOutputMax keeps an answer with two such streams, each byte in JSON's longest escape,
+	// within what a client reads.
+	MaxOutputMax = 4 << 20
+	// MaxRunsOutput is how much output the current runs of one chat may keep in total: both streams
+	// of [MaxRuns] runs with the default.
+	MaxRunsOutput = MaxRuns * 2 * DefaultOutputMax
+)
+
+// CheckOutputMax reports an invalid OutputMax, as [ErrInvalid].
+func CheckOutputMax(n int64) error {
+	if n == 0 || n >= MinOutputMax && n <= MaxOutputMax {
+		return nil
+	}
+	return Invalid("cannot run: output_max %d: want %d to %d bytes, or 0 for %d", n, MinOutputMax,
+		MaxOutputMax, DefaultOutputMax)
+}
+
+// CheckStreamed refuses, as [ErrInvalid], the option of a run that does not apply to streamed
+// output: its caller expects a bounded answer.
+func (r RunSpec) CheckStreamed() error {
+	if r.OutputMax == 0 {
+		return nil
+	}
+	return Invalid("cannot run: output_max %d: streamed output is passed on whole, and none of it is kept; want output_max 0, or an answer in one piece, or background",
+		r.OutputMax)
+}
+
+// CheckTimeoutMax reports an invalid timeout_max of a profile.
+func CheckTimeoutMax(d Duration) error {
+	if d.D() < time.Second || d > LongestTimeout {
+		return Invalid("%s: want 1s to %s", d, LongestTimeout)
+	}
+	return nil
+}
+
+// shortestSleepAfter is more than a caller takes between two messages that belong together.
+const shortestSleepAfter = Duration(5 * time.Second)
+
+// CheckSleepAfter reports an invalid sleep_after of a profile.
+func CheckSleepAfter(d Duration) error {
+	if d != 0 && d < shortestSleepAfter {
+		return Invalid("%s: want 0, for never, or at least %s", d, shortestSleepAfter)
+	}
+	return nil
+}
+
+// RunTimeout is the timeout of a run. A wish of zero means usual, or the maximum if that is less. A
+// wish above the maximum is [ErrInvalid] and names it. If the timeout were shortened silently, a
+// run that ends early would look as if its command hung.
+func (p Profile) RunTimeout(wish, usual Duration) (time.Duration, error) {
+	limit := cmp.Or(p.TimeoutMax, MaxTimeout)
+	if wish > limit {
+		return 0, Invalid("cannot run: timeout %s: want at most %s, which is timeout_max of profile %s", wish,
+			limit, p.Name)
+	}
+	return cmp.Or(wish, min(usual, limit)).D(), nil
 }

@@ -68,8 +68,7 @@ type TTY struct {
 
 func (t TTY) validate() error {
 	if !t.isSize(MaxTTY) {
-		return fmt.Errorf("cannot run: tty of %d rows and %d cols: want 1 to %d of each: %w", t.Rows, t.Cols,
-			MaxTTY, ErrInvalid)
+		return Invalid("cannot run: tty of %d rows and %d cols: want 1 to %d of each", t.Rows, t.Cols, MaxTTY)
 	}
 	return nil
 }
@@ -97,11 +96,10 @@ func (s RunSignal) Validate() error {
 	}
 	switch {
 	case !known:
-		return fmt.Errorf("cannot send signal %s: want one of %s: %w", Quote(s.Signal),
-			strings.Join(RunSignals, ", "), ErrInvalid)
+		return Invalid("cannot send signal %s: want one of %s", Quote(s.Signal),
+			strings.Join(RunSignals, ", "))
 	case (s.Name() == "WINCH") != (s.TTY != nil):
-		return fmt.Errorf("cannot send signal %s: want tty with WINCH, and with no other: %w",
-			Quote(s.Signal), ErrInvalid)
+		return Invalid("cannot send signal %s: want tty with WINCH, and with no other", Quote(s.Signal))
 	case s.TTY != nil:
 		return s.TTY.validate()
 	}
@@ -131,7 +129,7 @@ func ParseRunCursor(s string) (RunCursor, error) {
 			return RunCursor{int64(out), int64(errs)}, nil
 		}
 	}
-	return RunCursor{}, fmt.Errorf("cannot use cursor %s: want what an answer had: %w", Quote(s), ErrInvalid)
+	return RunCursor{}, Invalid("cannot use cursor %s: want what an answer had", Quote(s))
 }
 
 // RunOutput is a piece of what a run printed.
@@ -154,4 +152,45 @@ func NoChat(id ID) error {
 // NoRun is the error about a run that is not in the chat, whether or not another chat has it.
 func NoRun(id ID, run string) error {
 	return fmt.Errorf("cannot find run %s of chat %s: %w", Quote(run), id, ErrNotFound)
+}
+
+// MaxProcesses is how many processes of a chat are listed.
+const MaxProcesses = 1024
+
+// Process is one process in a chat's session. Everything but the name is the kernel's own count.
+type Process struct {
+	// PID is the process's number as the chat sees it.
+	PID int `json:"pid"`
+	// Name is the command's name as ps(1) shows it. The process chooses it: up to 15 bytes of any
+	// kind.
+	Name  string       `json:"name"`
+	State ProcessState `json:"state"`
+	// MemoryBytes is the resident memory. Shared pages are counted for each process.
+	MemoryBytes uint64 `json:"memory_bytes"`
+	// CPU is the CPU time that its threads have taken.
+	CPU Duration `json:"cpu"`
+	// Run is the run that it belongs to; empty means the terminal's session. A file tool has a run
+	// of its own, which is not among [Runs].
+	Run string `json:"run,omitempty"`
+}
+
+// ProcessState is the scheduling state of a process.
+type ProcessState string
+
+// The states of a process.
+const (
+	ProcessRunning  ProcessState = "running"
+	ProcessSleeping ProcessState = "sleeping"
+	// ProcessBlocked: it waits in the kernel and cannot be interrupted by signals.
+	ProcessBlocked ProcessState = "blocked"
+	ProcessStopped ProcessState = "stopped"
+	// ProcessEnded: it has exited, and its parent has not waited for it (a zombie).
+	ProcessEnded ProcessState = "ended"
+)
+
+// Processes are the processes of a chat, by number.
+type Processes struct {
+	Processes []Process `json:"processes"`
+	// LeftOut counts the processes beyond [MaxProcesses].
+	LeftOut int `json:"left_out,omitempty"`
 }

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -56,29 +55,21 @@ func (s ScheduleSpec) Run() RunSpec {
 // Validate reports the first invalid field, as [ErrInvalid]. Package schedule parses
 // cron, at and time_zone.
 func (s ScheduleSpec) Validate() error {
-	set := 0
-	for _, has := range []bool{s.Cron != "", s.Every != 0, s.At != ""} {
-		if has {
-			set++
-		}
-	}
-	if set != 1 {
-		return fmt.Errorf("cannot schedule: want exactly one of cron, every and at: %w", ErrInvalid)
+	if countTrue(s.Cron != "", s.Every != 0, s.At != "") != 1 {
+		return Invalid("cannot schedule: want exactly one of cron, every and at")
 	}
 	for _, f := range []struct{ field, text string }{{"cron", s.Cron}, {"at", s.At},
 		{"time_zone", s.TimeZone}} {
 		if len(f.text) > maxWhen {
-			return fmt.Errorf("cannot schedule: %s has %d bytes, want at most %d: %w", f.field, len(f.text),
-				maxWhen, ErrInvalid)
+			return Invalid("cannot schedule: %s has %d bytes, want at most %d", f.field, len(f.text), maxWhen)
 		}
 	}
 	if s.Every != 0 && (s.Every < MinEvery || s.Every > MaxEvery || s.Every.D()%time.Second != 0) {
-		return fmt.Errorf("cannot schedule: every %s: want %s to %s, in whole seconds: %w", s.Every, MinEvery,
-			MaxEvery, ErrInvalid)
+		return Invalid("cannot schedule: every %s: want %s to %s, in whole seconds", s.Every, MinEvery,
+			MaxEvery)
 	}
 	if s.Every != 0 && s.TimeZone != "" {
-		return fmt.Errorf("cannot schedule: time_zone %s: every has none, only cron and at: %w",
-			Quote(s.TimeZone), ErrInvalid)
+		return Invalid("cannot schedule: time_zone %s: every has none, only cron and at", Quote(s.TimeZone))
 	}
 	if err := s.Run().Validate(); err != nil {
 		return err
@@ -88,10 +79,19 @@ func (s ScheduleSpec) Validate() error {
 		size += len(k) + len(v)
 	}
 	if size > MaxScheduleArgs {
-		return fmt.Errorf("cannot schedule: command, argv, cwd and env take %d bytes, want at most %d: %w",
-			size, MaxScheduleArgs, ErrInvalid)
+		return Invalid("cannot schedule: command, argv, cwd and env take %d bytes, want at most %d", size,
+			MaxScheduleArgs)
 	}
 	return nil
+}
+
+func countTrue(all ...bool) (n int) {
+	for _, one := range all {
+		if one {
+			n++
+		}
+	}
+	return n
 }
 
 // Schedule is one command that a chat runs at given times, or once.
@@ -147,3 +147,57 @@ type ScheduleResult struct {
 type Schedules struct {
 	Schedules []Schedule `json:"schedules"`
 }
+
+// NewSchedule is a schedule to be stored.
+type NewSchedule struct {
+	Spec ScheduleSpec `json:"spec"`
+	// Made is the time of its creation, and Next the first time that it is due.
+	Made time.Time `json:"made"`
+	Next time.Time `json:"next"`
+	// Named are the paths that its command names.
+	Named []NamedPath `json:"named,omitempty"`
+}
+
+// StoredSchedule is a schedule as its record has it, for the front's clock.
+type StoredSchedule struct {
+	Schedule
+	Chat  ID     `json:"chat"`
+	Owner string `json:"owner"`
+	// By is the caller who created it; its runs act for this caller.
+	By Caller `json:"by"`
+	// Taken is when chatd last handled a due time of it, and Due is that due time.
+	Taken time.Time `json:"taken,omitzero"`
+	Due   time.Time `json:"due,omitzero"`
+	// StillRunning means that a run which an earlier front started is still in progress.
+	StillRunning bool `json:"goes_on,omitempty"`
+}
+
+// DueSchedule is a schedule that has come due.
+type DueSchedule struct {
+	Chat ID     `json:"chat"`
+	ID   string `json:"id"`
+	// At is the due time, and Now the time at which chatd handles it.
+	At  time.Time `json:"at"`
+	Now time.Time `json:"now"`
+	// Next is when it is due again; zero means never.
+	Next time.Time `json:"next,omitzero"`
+	// Missed counts further due times that have passed, and Skipped those during a run of it.
+	Missed  uint64 `json:"missed,omitempty"`
+	Skipped uint64 `json:"skipped,omitempty"`
+	// GoesOn means that a run which an earlier front started is still in progress.
+	GoesOn bool `json:"goes_on,omitempty"`
+	// Named are the paths that its command names. Refused is set if the command must not run.
+	Named   []NamedPath `json:"named,omitempty"`
+	Refused *RefusedDue `json:"refused,omitempty"`
+}
+
+// RefusedDue is why a scheduled command does not run this time.
+type RefusedDue struct {
+	// Reason goes into the schedule's result.
+	Reason string `json:"said"`
+	// Denial is the guard's; nil if the guard could not check the command.
+	Denial *RunDenial `json:"denial,omitempty"`
+}
+
+// Error is r.Reason.
+func (r *RefusedDue) Error() string { return r.Reason }

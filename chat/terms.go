@@ -24,21 +24,19 @@ type NamedPath struct {
 // CheckNamed refuses invalid named paths, as [ErrInvalid].
 func CheckNamed(named []NamedPath) error {
 	if len(named) > MaxNamed {
-		return fmt.Errorf("cannot check the command: want at most %d paths, got %d: %w",
-			MaxNamed, len(named), ErrInvalid)
+		return Invalid("cannot check the command: want at most %d paths, got %d", MaxNamed, len(named))
 	}
 	size := 0
 	for _, n := range named {
 		if len(n.Text) > MaxNamedPath || strings.IndexByte(n.Text, 0) >= 0 || !path.IsAbs(n.Text) {
-			return fmt.Errorf("cannot check the command: path %s: "+
-				"want an absolute path of at most %d bytes without NUL: %w", Quote(n.Text),
-				MaxNamedPath, ErrInvalid)
+			return Invalid("cannot check the command: path %s: "+
+				"want an absolute path of at most %d bytes without NUL", Quote(n.Text), MaxNamedPath)
 		}
 		size += len(n.Text)
 	}
 	if size > MaxNamedBytes {
-		return fmt.Errorf("cannot check the command: want paths of at most %d bytes in all, got %d: %w",
-			MaxNamedBytes, size, ErrInvalid)
+		return Invalid("cannot check the command: want paths of at most %d bytes in all, got %d",
+			MaxNamedBytes, size)
 	}
 	return nil
 }
@@ -50,48 +48,12 @@ type Terms struct {
 	// ExecOff means that the profile switches [ToolExec] off, and chatd-root refuses every run.
 	ExecOff bool  `json:"exec_off,omitempty"`
 	Guard   Guard `json:"guard"`
-	// DenyPlaces and AllowPlaces are the places of the guard's custom patterns.
-	DenyPlaces  []string `json:"deny_places,omitempty"`
-	AllowPlaces []string `json:"allow_places,omitempty"`
+	// Places are those of Guard.
+	Places GuardPlaces `json:"places"`
 	// What file tools may use outside the home and the temporary directories.
 	ReadOutside bool     `json:"read_outside,omitempty"`
 	AllowRead   []string `json:"allow_read,omitempty"`
 	AllowWrite  []string `json:"allow_write,omitempty"`
-}
-
-// NewTerms returns terms with a guard whose patterns keep their places across the broker.
-func NewTerms(home string, execOff bool, g Guard) Terms {
-	return Terms{
-		Home: home, ExecOff: execOff, Guard: g,
-		DenyPlaces: patternPlaces(g.CustomDenyPatterns), AllowPlaces: patternPlaces(g.CustomAllowPatterns),
-	}
-}
-
-func patternPlaces(patterns []Pattern) []string {
-	out := make([]string, len(patterns))
-	for i, p := range patterns {
-		out[i] = p.Place
-	}
-	return out
-}
-
-// GuardWithPlaces returns the guard with the places of its patterns restored.
-func (t Terms) GuardWithPlaces() Guard {
-	g := t.Guard
-	g.CustomDenyPatterns = withPlaces(g.CustomDenyPatterns, t.DenyPlaces)
-	g.CustomAllowPatterns = withPlaces(g.CustomAllowPatterns, t.AllowPlaces)
-	return g
-}
-
-func withPlaces(patterns []Pattern, places []string) []Pattern {
-	out := make([]Pattern, len(patterns))
-	for i, p := range patterns {
-		out[i].Text = p.Text
-		if i < len(places) {
-			out[i].Place = places[i]
-		}
-	}
-	return out
 }
 
 // RunDenial is the error of a command that a guard or file rules refuse, an [ErrDenied] of one

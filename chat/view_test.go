@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestCheckExposePaths(t *testing.T) {
@@ -152,15 +154,10 @@ func TestGrantIsBound(t *testing.T) {
 		"^/x/[^/]+\\.txt": {"/x/a.txt", "/x/a.txt/", "/x/a.txts"},
 		"^/x/.*":          {"/x/a/b", "/x/a/", "/y/a"},
 	} {
-		g, err := ParseGrant(pattern, ReadOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(ParseGrant(pattern, ReadOnly))(t)
 		bound, err1 := g.Bound()
 		below, err2 := g.Below()
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err1, err2))
 		if c.matches != "" && !bound.MatchString(c.matches) || (c.below != "") != below.MatchString(c.matches+"/") && c.below != "/x/allow/" || bound.MatchString(c.not) {
 			t.Errorf("%s: matches %t, below %t, not %t", pattern, bound.MatchString(c.matches), below.MatchString(c.below), bound.MatchString(c.not))
 		}

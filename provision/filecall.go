@@ -177,11 +177,10 @@ func (rs *runner) Terms(ctx context.Context, id chat.ID) (chat.Terms, error) {
 	if err != nil {
 		return chat.Terms{}, err
 	}
-	p := rec.profile
-	terms, may := chat.NewTerms(rec.home, p.CheckTool(chat.ToolExec) != nil,
-		p.Guard), rs.mounts.toolGrants(rec)
-	terms.ReadOutside, terms.AllowRead, terms.AllowWrite = may.ReadOutside, may.AllowRead, may.AllowWrite
-	return terms, nil
+	p, may := rec.profile, rs.mounts.toolGrants(rec)
+	return chat.Terms{Home: rec.home, ExecOff: p.CheckTool(chat.ToolExec) != nil,
+		Guard: p.Guard, Places: p.Guard.Places(),
+		ReadOutside: may.ReadOutside, AllowRead: may.AllowRead, AllowWrite: may.AllowWrite}, nil
 }
 
 // RefuseRun audits the front's refusal of a run of the caller.

@@ -13,7 +13,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -67,9 +66,9 @@ func run(args []string, in io.Reader, out, errs io.Writer, uid int) int {
 	if len(args) == 1 {
 		switch args[0] {
 		case "--help", "-h", "help":
-			return said(show(out, usage), errs)
+			return said(chat.Show(out, usage), errs)
 		case "--version":
-			return said(show(out, "chatd-archive "+version+"\n"), errs)
+			return said(chat.Show(out, "chatd-archive "+version+"\n"), errs)
 		}
 	}
 	o, err := parse(args)
@@ -100,11 +99,6 @@ func said(err error, errs io.Writer) int {
 	return code
 }
 
-func show(out io.Writer, text string) error {
-	_, err := io.WriteString(out, text)
-	return err
-}
-
 // options are what the arguments say.
 type options struct {
 	verb                   string
@@ -119,8 +113,7 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	if len(args) == 0 {
-		return o, fmt.Errorf("cannot archive: no command, see chatd-archive --help: %w",
-			chat.ErrInvalid)
+		return o, chat.Invalid("cannot archive: no command, see chatd-archive --help")
 	}
 	o.verb, o.Meter = args[0], &archive.Meter{}
 	flags := flag.NewFlagSet("chatd-archive", flag.ContinueOnError)
@@ -133,30 +126,26 @@ func parse(args []string) (o options, err error) {
 	flags.Int64Var(&o.Bytes, "max-bytes", 1<<40, "")
 	flags.Int64Var(&o.FileSize, "max-file-size", 16<<40, "")
 	if err := flags.Parse(args[1:]); err != nil {
-		return o, fmt.Errorf("cannot use the arguments: %w, see chatd-archive --help: %w", err,
-			chat.ErrInvalid)
+		return o, chat.Invalid("cannot use the arguments: %w, see chatd-archive --help", err)
 	}
 	o.args = flags.Args()
 	if v, known := verbs[o.verb]; !known || len(o.args) != v.args {
-		return o, fmt.Errorf("cannot archive: %s with %d arguments, see chatd-archive --help: %w",
-			chat.Quote(o.verb), len(o.args), chat.ErrInvalid)
+		return o, chat.Invalid("cannot archive: %s with %d arguments, see chatd-archive --help",
+			chat.Quote(o.verb), len(o.args))
 	}
 	return o, nil
 }
 
 // kindOf is the exit code and the name of an error's kind, as chatd's own.
 func kindOf(err error) (code int, kind string) {
-	for _, c := range []struct {
-		err  error
-		code int
-		kind string
-	}{
-		{nil, 0, ""}, {chat.ErrInvalid, 2, "invalid"}, {chat.ErrDenied, 3, "denied"},
-		{chat.ErrExists, 5, "exists"}, {chat.ErrConflict, 8, "conflict"},
-	} {
-		if errors.Is(err, c.err) {
-			return c.code, c.kind
-		}
+	switch known := chat.KindOf(err); known {
+	case chat.ErrInvalid, chat.ErrDenied, chat.ErrExists:
+		return chat.ExitCode(known), known.Error()
+	case chat.ErrConflict:
+		return 8, known.Error()
+	}
+	if err == nil {
+		return 0, ""
 	}
 	return 1, "internal"
 }

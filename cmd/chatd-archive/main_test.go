@@ -11,6 +11,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/chatd/chatd/shims/archive"
+	"github.com/chatd/chatd/test/must"
 )
 
 // owner is any uid but root's.
@@ -25,9 +26,7 @@ func call(in []byte, uid int, args ...string) (code int, out, errs string) {
 // TestPackAndUnpack: the three commands agree on what an archive has.
 func TestPackAndUnpack(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(from, "f"), []byte("content"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(from, "f"), []byte("content"), 0o600))
 	code, stream, packed := call(nil, owner, "pack", from)
 	var s archive.Summary
 	if err := json.Unmarshal([]byte(packed), &s); code != 0 || err != nil || s.Entries != 1 {
@@ -67,9 +66,7 @@ func TestEmptyKeys(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"empty": "", "blank": " \n", "comment": "# none\n"} {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		code, out, errs := call(nil, owner, "pack", "--recipients", file, t.TempDir())
 		if code != 2 || out != "" {
 			t.Errorf("%s: %d, %q, %s", name, code, out, errs)
@@ -91,10 +88,7 @@ func TestUsage(t *testing.T) {
 
 // TestSealAndReport: seal and open agree, keys come by standard input, and a report has one last line.
 func TestSealAndReport(t *testing.T) {
-	mine, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mine := must.Get(age.GenerateX25519Identity())(t)
 	in := mine.Recipient().String() + "\n\x00what was said"
 	code, stream, errs := call([]byte(in), owner, "seal", "--recipients", "-", "--check-key", "--report")
 	var last line

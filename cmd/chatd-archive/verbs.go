@@ -86,7 +86,7 @@ func from(o *options, in *bufio.Reader) (_ string, err error) {
 // wait waits for the input: the tree stands still by then.
 func wait(_ *options, in *bufio.Reader) (string, error) {
 	if _, err := in.ReadByte(); err != nil {
-		return "", fmt.Errorf("nobody asked for it: %w: %w", err, chat.ErrInvalid)
+		return "", chat.Invalid("nobody asked for it: %w", err)
 	}
 	return "", nil
 }
@@ -106,7 +106,7 @@ func keys(name string, in *bufio.Reader, end string) (text string, err error) {
 	default:
 		var f *os.File
 		if f, err = os.Open(name); err != nil {
-			return "", fmt.Errorf("cannot read the keys: %w: %w", err, chat.ErrInvalid)
+			return "", chat.Invalid("cannot read the keys: %w", err)
 		}
 		text, err = readKeys(f)
 		err = errors.Join(err, f.Close())
@@ -115,8 +115,7 @@ func keys(name string, in *bufio.Reader, end string) (text string, err error) {
 		return "", fmt.Errorf("cannot read the keys: %w", err)
 	}
 	if strings.TrimSpace(text) == "" { // it must not mean "not encrypted"
-		return "", fmt.Errorf("cannot read the keys: %s is empty: %w", chat.Quote(name),
-			chat.ErrInvalid)
+		return "", chat.Invalid("cannot read the keys: %s is empty", chat.Quote(name))
 	}
 	return text, nil
 }
@@ -132,14 +131,14 @@ func upTo(in *bufio.Reader, end byte) (string, error) {
 	for len(text) < maxKeys {
 		b, err := in.ReadByte()
 		if err != nil {
-			return "", fmt.Errorf("no NUL follows them: %w: %w", err, chat.ErrInvalid)
+			return "", chat.Invalid("no NUL follows them: %w", err)
 		}
 		if b == end {
 			return string(text), nil
 		}
 		text = append(text, b)
 	}
-	return "", fmt.Errorf("over %d bytes: %w", maxKeys, chat.ErrInvalid)
+	return "", chat.Invalid("over %d bytes", maxKeys)
 }
 
 // inside calls act with the directory of an argument.
@@ -148,7 +147,7 @@ func (o options) inside(
 ) (s archive.Summary, err error) {
 	dir, err := os.Open(o.args[arg])
 	if err != nil {
-		return s, fmt.Errorf("cannot open the directory: %w: %w", err, chat.ErrInvalid)
+		return s, chat.Invalid("cannot open the directory: %w", err)
 	}
 	s, err = act(dir)
 	return s, errors.Join(err, dir.Close())

@@ -64,21 +64,9 @@ func run(args []string, out io.Writer, errs *os.File) int {
 
 func start(args []string, out io.Writer, errs *os.File) error {
 	flags := flag.NewFlagSet("chatd-egress", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // run says it
-	asked := flags.Bool("version", false, "")
 	idle := flags.Bool("idle-end", false, "")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return chat.Show(out, usage)
-	case err != nil:
-		return fmt.Errorf("cannot use the arguments: %w, see chatd-egress --help: %w",
-			err, chat.ErrInvalid)
-	case flags.NArg() > 0:
-		return fmt.Errorf("cannot carry: unexpected argument %s, see chatd-egress --help: %w",
-			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
-	case *asked:
-		return chat.Show(out, "chatd-egress version "+version+"\n")
+	if done, err := chat.Arguments(flags, args, out, "carry", usage, version); done || err != nil {
+		return err
 	}
 	if *idle {
 		return serve(errs, idleEnd)
@@ -145,8 +133,8 @@ func serve(errs *os.File, idleEnd time.Duration) error {
 func takeListener() (*net.UnixListener, error) {
 	kind, err := unix.GetsockoptInt(listenerFD, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_SEQPACKET {
-		return nil, fmt.Errorf("cannot carry: descriptor %d is no SOCK_SEQPACKET socket: "+
-			"chatd-egress.socket passes it: %w", listenerFD, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot carry: descriptor %d is no SOCK_SEQPACKET socket: "+
+			"chatd-egress.socket passes it", listenerFD)
 	}
 	// chatd-root learns by this which process to kill if it hangs (unix(7), SO_PEERCRED).
 	if err := unix.Listen(listenerFD, unix.SOMAXCONN); err != nil {
@@ -159,7 +147,7 @@ func takeListener() (*net.UnixListener, error) {
 	}
 	u, ok := l.(*net.UnixListener)
 	if !ok {
-		err := fmt.Errorf("cannot listen by a %T: %w", l, chat.ErrInvalid)
+		err := chat.Invalid("cannot listen by a %T", l)
 		return nil, errors.Join(err, l.Close())
 	}
 	return u, nil

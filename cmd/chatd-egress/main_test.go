@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/test/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -89,10 +90,7 @@ func TestWantsListener(t *testing.T) {
 // TestServes: it is confined, answers a connection of root alone, and ends on SIGTERM.
 func TestServes(t *testing.T) {
 	addr := &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(t.TempDir(), "s")}
-	l, err := net.ListenUnix("unixpacket", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unixpacket", addr))(t)
 	defer l.Close()
 	f, err := l.File()
 	if err != nil {
@@ -101,34 +99,21 @@ func TestServes(t *testing.T) {
 	defer f.Close()
 	cmd := other()
 	cmd.ExtraFiles = []*os.File{f}
-	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.DialUnix("unixpacket", nil, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	errs := must.Get(cmd.StderrPipe())(t)
+	must.Do(t, cmd.Start())
+	c := must.Get(net.DialUnix("unixpacket", nil, addr))(t)
 	defer c.Close()
 	answered := hello(t, c)
 	if answered != (os.Getuid() == 0) {
 		t.Errorf("answered: %v", answered)
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)))(t)
 	for _, want := range []string{"NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
 		if !strings.Contains(string(status), want) {
 			t.Errorf("want %q in\n%s", want, status)
 		}
 	}
-	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Signal(unix.SIGTERM))
 	out, _ := io.ReadAll(errs)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v, %s", err, out)

@@ -15,7 +15,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -58,23 +57,12 @@ func run(args []string, out, errs io.Writer) int {
 func start(args []string, out, errs io.Writer) error {
 	o := enforce.Options{Errs: errs}
 	flags := flag.NewFlagSet("chatd-enforce", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // run says it
 	flags.StringVar(&o.Dir, "dir", "/run/chatd/keeper", "")
 	flags.BoolVar(&o.IdleEnd, "idle-end", false, "")
 	flags.BoolVar(&o.Worker, "worker", false, "")
 	flags.BoolVar(&o.Heir, "heir", false, "")
-	asked := flags.Bool("version", false, "")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return chat.Show(out, usage)
-	case err != nil:
-		return fmt.Errorf("cannot use the arguments: %w, see chatd-enforce --help: %w", err, chat.ErrInvalid)
-	case flags.NArg() > 0:
-		return fmt.Errorf("cannot keep file rules: unexpected argument %s, see chatd-enforce --help: %w",
-			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
-	case *asked:
-		return chat.Show(out, "chatd-enforce version "+version+"\n")
+	if done, err := chat.Arguments(flags, args, out, "keep file rules", usage, version); done || err != nil {
+		return err
 	}
 	return enforce.Run(o)
 }

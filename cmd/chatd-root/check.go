@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 
@@ -50,18 +48,14 @@ func checkPolicy(ctx context.Context, a arguments, out io.Writer) error {
 	if err != nil && !errors.As(err, &refused) {
 		return err
 	}
-	b, err := json.Marshal(refused)
-	if err != nil {
-		return fmt.Errorf("cannot write what was found: %w", err)
-	}
-	return chat.Show(out, string(b)+"\n")
+	return answer(out, refused)
 }
 
 // checkView looks at this host, as far as this user may.
 func checkView(cfg config.Config, p chat.Profile) (key string, err error) {
 	err = provision.CheckView(provision.Options{
 		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB,
-		UIDs: state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
+		UIDs: state.Range(cfg.UIDs),
 	}, p)
 	var at *exposure.KeyError
 	if errors.As(err, &at) {

@@ -52,7 +52,7 @@ func (c compiler) config(ctx context.Context) (config.Config, error) {
 	}
 	cfg, err := config.ReadCompiled(out)
 	if err == nil && cfg.Sum != sum {
-		err = fmt.Errorf("cannot use %s: the config step compiled another text: %w", name, chat.ErrInvalid)
+		err = chat.Invalid("cannot use %s: the config step compiled another text", name)
 	}
 	cfg.FindPrograms()
 	return cfg, err
@@ -62,7 +62,7 @@ func (c compiler) config(ctx context.Context) (config.Config, error) {
 func (c compiler) rules(ctx context.Context, file string) (*filerules.Policy, error) {
 	text, err := config.ReadText(file)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the policy: %w", err)
 	}
 	out, err := c.step(ctx, text, filerules.MaxCompiled, config.StepRules, file)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c compiler) rules(ctx context.Context, file string) (*filerules.Policy, er
 	}
 	p, err := filerules.ReadCompiled(out)
 	if err == nil && (p.Sum != filerules.SumOf(text) || p.Name != strings.ToValidUTF8(file, "\ufffd")) {
-		err = fmt.Errorf("cannot use %s: the config step compiled another text: %w", file, chat.ErrInvalid)
+		err = chat.Invalid("cannot use %s: the config step compiled another text", file)
 	}
 	return p, err
 }
@@ -124,7 +124,7 @@ func (c compiler) step(ctx context.Context, text []byte, max int, args ...string
 	case ctx.Err() != nil:
 		err = fmt.Errorf("it was ended: %w", ctx.Err())
 	case errors.As(err, &exit) && len(answer) > 0:
-		return nil, &stepError{printable(string(answer)), exit.ExitCode()}
+		return nil, refusal(printable(string(answer)), exit.ExitCode())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot compile %s: the config step: %w", chat.Quote(args[1]), err)
@@ -158,20 +158,12 @@ func variables() []string {
 	return slices.DeleteFunc(os.Environ(), other)
 }
 
-// stepError is what a step says of a text that it refuses.
-type stepError struct {
-	text string
-	code int // the exit code
-}
-
-func (e *stepError) Error() string { return e.text }
-
-// Unwrap is the kind: all that a step refuses is the text.
-func (e *stepError) Unwrap() error {
-	if e.code == chat.ExitCode(chat.ErrInvalid) {
-		return chat.ErrInvalid
+// refusal is what a step says of a text that it refuses.
+func refusal(text string, exit int) error {
+	if exit == chat.ExitCode(chat.ErrInvalid) {
+		return chat.Invalid("%s", strings.TrimSuffix(text, ": "+chat.ErrInvalid.Error()))
 	}
-	return nil
+	return errors.New(text)
 }
 
 // printable is a text of a step for a log and a terminal.

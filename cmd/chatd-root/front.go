@@ -33,9 +33,6 @@ type front struct {
 	now      *broker.Server // of the front that runs; nil between two
 }
 
-// identity is the uid and gid of the front.
-type identity struct{ uid, gid uint32 }
-
 // newFront takes l.
 func newFront(
 	program string, l net.Listener, log *slog.Logger, opt broker.ServerOptions, user, state string,
@@ -128,7 +125,8 @@ func (f *front) once(ctx context.Context) (answered bool, err error) {
 	if err = errors.Join(err, theirs.Close()); err != nil {
 		return false, errors.Join(err, s.Close())
 	}
-	if err := f.introduce(s); err != nil {
+	f.introduced(s)
+	if err := s.Tell(f.current()); err != nil {
 		return false, errors.Join(err, s.Close(), <-exited)
 	}
 	served := make(chan error, 1)
@@ -185,12 +183,7 @@ func (f *front) current() broker.Settings {
 	return f.settings
 }
 
-// introduce tells a new front its settings.
-func (f *front) introduce(s *broker.Server) error {
-	f.introduced(s)
-	return s.Tell(f.current())
-}
-
+// introduced: s is of the front that runs, and is told what changes.
 func (f *front) introduced(s *broker.Server) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,13 +208,15 @@ func (f *front) start(ctx context.Context, control *os.File) (cmd *exec.Cmd, exi
 	go func() {
 		runtime.LockOSThread()
 		err := cmd.Start()
-		if err == nil { // not later: once it is waited for its pid may be another's
-			f.bind(cmd.Process.Pid)
-		}
-		started <- err
 		if err != nil {
+			started <- err
 			return
 		}
+		// Not later: once it is waited for its pid may be another's.
+		if err := f.bound(cmd.Process.Pid); err != nil { // RLIMIT_DATA holds it then
+			f.log.Warn("the front has no cgroup of its own", "why", err)
+		}
+		started <- nil
 		stop := context.AfterFunc(ctx, func() { f.end(cmd) })
 		exited <- cmd.Wait()
 		stop()
@@ -230,13 +225,6 @@ func (f *front) start(ctx context.Context, control *os.File) (cmd *exec.Cmd, exi
 		return nil, nil, fmt.Errorf("cannot start the front: %w", err)
 	}
 	return cmd, exited, nil
-}
-
-// bind gives a front its cgroup. RLIMIT_DATA holds one that cannot have it.
-func (f *front) bind(pid int) {
-	if err := f.bound(pid); err != nil {
-		f.log.Warn("the front has no cgroup of its own", "why", err)
-	}
 }
 
 // frontEnv is what a front may know of this process's environment.

@@ -19,7 +19,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -83,13 +82,12 @@ type arguments struct {
 	compiler
 }
 
-func parse(args []string) (a arguments, show string, err error) {
+func parse(args []string, out io.Writer) (a arguments, done bool, err error) {
 	a.verb = "serve"
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		a.verb, args = args[0], args[1:]
 	}
 	flags := flag.NewFlagSet("chatd-root", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // run says it
 	for name, to := range map[string]*string{"config": &a.file, "front": &a.front, "policy": &a.policy} {
 		flags.StringVar(to, name, "", "")
 	}
@@ -98,29 +96,16 @@ func parse(args []string) (a arguments, show string, err error) {
 		return nil
 	})
 	flags.IntVar(&a.inherit, "inherit", 0, "")
-	asked := flags.Bool("version", false, "")
-	err = flags.Parse(args)
+	done, err = chat.Arguments(flags, args, out, a.verb, usage, version)
 	a.front = cmp.Or(a.front, config.FindProgram("chatd"))
 	a.program, a.apart = a.front, a.verb != "wall"
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return a, usage, nil
-	case err != nil:
-		return a, "", fmt.Errorf("cannot use the arguments: %w, see chatd-root --help: %w", err,
-			chat.ErrInvalid)
-	case flags.NArg() > 0:
-		return a, "", fmt.Errorf("cannot %s: unexpected argument %s, see chatd-root --help: %w", a.verb,
-			chat.Quote(flags.Arg(0)), chat.ErrInvalid)
-	case *asked:
-		return a, "chatd-root version " + version + "\n", nil
-	}
-	return a, "", nil
+	return a, done, err
 }
 
 func start(ctx context.Context, args []string, out io.Writer) error {
-	a, show, err := parse(args)
-	if err != nil || show != "" {
-		return errors.Join(err, chat.Show(out, show))
+	a, done, err := parse(args, out)
+	if done || err != nil {
+		return err
 	}
 	if a.verb == "check" {
 		return check(ctx, a, out)
@@ -129,8 +114,8 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		"serve": serve, "doctor": doctor, "wall": wall,
 	}[a.verb]
 	if !known {
-		return fmt.Errorf("cannot do %s: want serve, doctor, wall or check, see chatd-root --help: %w",
-			chat.Quote(a.verb), chat.ErrInvalid)
+		return chat.Invalid("cannot do %s: want serve, doctor, wall or check, see chatd-root --help",
+			chat.Quote(a.verb))
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("cannot %s: want root, this is uid %d: %w", a.verb, os.Geteuid(), chat.ErrDenied)
@@ -156,22 +141,22 @@ func doctor(ctx context.Context, cfg config.Config, a arguments, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(h)
-	if err != nil {
+	return answer(out, h)
+}
+
+// answer writes what chatd reads.
+func answer(out io.Writer, v any) error {
+	if err := json.NewEncoder(out).Encode(v); err != nil {
 		return fmt.Errorf("cannot write what was found: %w", err)
 	}
-	return chat.Show(out, string(b)+"\n")
+	return nil
 }
 
 // wall reads nothing of the config but the uids, and writes them: at boot the rest may not be there
 // yet.
 func wall(ctx context.Context, cfg config.Config, _ arguments, out io.Writer) error {
-	if err := packetrules.RaiseAll(ctx, state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High}); err != nil {
+	if err := packetrules.RaiseAll(ctx, state.Range(cfg.UIDs)); err != nil {
 		return err
 	}
-	b, err := json.Marshal(cfg.UIDs)
-	if err != nil {
-		return fmt.Errorf("cannot write the uids: %w", err)
-	}
-	return chat.Show(out, string(b)+"\n")
+	return answer(out, cfg.UIDs)
 }

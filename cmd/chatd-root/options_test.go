@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/internal/config"
@@ -24,10 +25,7 @@ func TestProvisionOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt, err := provisionOptions(t.Context(), cfg, compilerOf(t, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := must.Get(provisionOptions(t.Context(), cfg, compilerOf(t, "")))(t)
 	for what, same := range map[string]bool{
 		"backend": opt.Backend == "cgroupfs", "audit_max": opt.AuditMax == 1<<20, "audit_keep": opt.AuditKeep == 5,
 		"max_awake": opt.MaxAwake == 9, "file_max": opt.FileMax == 8<<20, "cgroup": opt.Cgroup == "mine", "account": opt.Account == "useradd",
@@ -51,10 +49,7 @@ func TestLogLevel(t *testing.T) {
 		}
 	})
 	file := filepath.Join(t.TempDir(), "stderr")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(file))(t)
 	defer f.Close()
 	log := journal.New(f)
 	cfg := filepath.Join(t.TempDir(), "chatd.yaml")
@@ -62,10 +57,7 @@ func TestLogLevel(t *testing.T) {
 		must.Do(t, os.WriteFile(cfg, []byte(text), 0o600))
 	}
 	write("log_level: warn\n")
-	was, err := compilerOf(t, cfg).config(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(compilerOf(t, cfg).config(t.Context()))(t)
 	if _, err := provisionOptions(t.Context(), was, compilerOf(t, cfg)); err != nil {
 		t.Fatal(err)
 	}
@@ -84,5 +76,49 @@ func TestLogLevel(t *testing.T) {
 	}
 	if _, err := load(t, "log_level: loud\n"); err == nil || !bytes.Contains([]byte(err.Error()), []byte("want one of debug, info, warn, error")) {
 		t.Errorf("log_level loud: %v", err)
+	}
+}
+
+// TestCheck: check looks at the host for what a config opens, names the line, and needs no root.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name, text, flag, out, errs string
+		code                        int
+	}{
+		{"ok.yaml", "expose_paths: [{source: /usr/share, target: ~/x, mode: ro}]\n", "--config=",
+			"", "", 0},
+		{"gone.yaml", "expose_paths:\n  - {source: /none/such, mode: ro}\n", "--config=",
+			"", "gone.yaml:2: expose_paths[0].source: cannot reach", 2},
+		{"names.yaml", "operators_group: nosuchgroup\nuser: root\nbridge_group: root\n", "--config=",
+			"", `names.yaml:1: operators_group: "nosuchgroup": this host has no such group`, 2},
+		{"absent.yaml", "", "--config=", "", "cannot read the config", 2},
+		{"rules.yaml", "access: {deny: [/x]}\n", "--policy=", "[]\n", "", 0},
+		{"bad.yaml", "access:\n  mod: x\n", "--policy=", "", "bad.yaml:2: access: unknown key", 2},
+	} {
+		file := filepath.Join(dir, c.name)
+		if c.text != "" {
+			must.Do(t, os.WriteFile(file, []byte(c.text), 0o600))
+		}
+		var out, errs strings.Builder
+		code := run(t.Context(), []string{"check", "--front=" + compilerOf(t, "").program, c.flag + file}, &out, &errs)
+		if code != c.code || out.String() != c.out ||
+			!strings.Contains(errs.String(), c.errs) || (c.errs == "") != (errs.Len() == 0) {
+			t.Errorf("%s: code %d, %q, %q", c.name, code, out.String(), errs.String())
+		}
+	}
+}
+
+// TestServeChecks: a daemon does not start with a config that check refuses, and says the line.
+func TestServeChecks(t *testing.T) {
+	// Without the check it would fail at its state directory, before it makes anything.
+	cfg, err := load(t, "expose_paths:\n  - {source: /none/such, mode: ro}\n"+
+		"state: /proc/none/state\nrun: /proc/none/run\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = serve(t.Context(), cfg, arguments{front: "/none"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "chatd.yaml:2: expose_paths[0].source") {
+		t.Errorf("serve: %v", err)
 	}
 }

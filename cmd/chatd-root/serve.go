@@ -22,7 +22,6 @@ import (
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/journal"
 	"github.com/chatd/chatd/provision"
-	"github.com/chatd/chatd/state"
 )
 
 // shutdownGrace is how long requests that are under way may take when the daemon
@@ -248,34 +247,4 @@ func askSelf(ctx context.Context, socket string) (status string, err error) {
 	}
 	status, err = bufio.NewReader(io.LimitReader(c, 4096)).ReadString('\n')
 	return strings.TrimSpace(status), err
-}
-
-func provisionOptions(ctx context.Context, cfg config.Config, c compiler) (provision.Options, error) {
-	rules, err := c.allRules(ctx, cfg)
-	if err = errors.Join(err, journal.SetLevel(cfg.LogLevel)); err != nil {
-		return provision.Options{}, err
-	}
-	servers, err := dnsServers(cfg)
-	if err != nil {
-		return provision.Options{}, err
-	}
-	log := journal.New(os.Stderr)
-	egress := egressIdentity(log, cfg)
-	archives, err := archiveOptions(cfg.Archive)
-	if err != nil {
-		return provision.Options{}, err
-	}
-	return provision.Options{
-		Egress: cfg.EgressProgram, EgressUID: egress.uid, EgressGID: egress.gid, DNSServers: servers,
-		Secrets: cfg.Secrets, Archives: archives,
-		Backend: cfg.Backend, State: cfg.State, Run: cfg.Run, Homes: cfg.Homes, Userdb: cfg.UserDB,
-		Account: cfg.Account,
-		Shim:    cfg.Shim, Enforce: cfg.Enforce, Cgroup: cfg.Cgroup,
-		UIDs:     state.Range{Low: cfg.UIDs.Low, High: cfg.UIDs.High},
-		AuditMax: int64(cfg.AuditMax), AuditKeep: cfg.AuditKeep, LandlockABI: cfg.LandlockMinABI,
-		MaxAwake:       cfg.MaxAwake,
-		MaxAwakeMemory: cfg.MaxAwakeMemory, Shares: cfg.OwnerShares, FileMax: int64(cfg.FileMax),
-		Profiles:  cfg.Profiles,
-		FileRules: rules, AllowMissing: cfg.AllowMissing, Version: version, Log: log,
-	}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/chatd/chatd/front/api/apitest"
 	"github.com/chatd/chatd/front/runs"
 	"github.com/chatd/chatd/provision/listen"
+	"github.com/chatd/chatd/test/must"
 )
 
 // systemd is the other side of sd_notify(3).
@@ -28,10 +29,7 @@ type systemd struct{ *net.UnixConn }
 
 func fakeSystemd(t *testing.T) systemd {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "chatd-notify-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "chatd-notify-"))(t)
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "n"), Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
@@ -50,9 +48,7 @@ func (s systemd) hear(t *testing.T, word string) string {
 	t.Helper()
 	var all strings.Builder
 	b := make([]byte, 4096)
-	if err := s.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.SetReadDeadline(time.Now().Add(time.Minute)))
 	for {
 		n, err := s.Read(b)
 		if err != nil {
@@ -68,10 +64,7 @@ func (s systemd) hear(t *testing.T, word string) string {
 // pending is everything that was said and not heard yet: what is sent is in the socket at once.
 func (s systemd) pending(t *testing.T) string {
 	t.Helper()
-	rc, err := s.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rc := must.Get(s.SyscallConn())(t)
 	var all strings.Builder
 	b := make([]byte, 4096)
 	if err := rc.Control(func(fd uintptr) {
@@ -134,19 +127,10 @@ func (h *hanging) List(ctx context.Context, f chat.Filter) (chat.Page, error) {
 // daemonOf serves h as chatd serve does; end tells it to and returns how it ended.
 func daemonOf(t *testing.T, h *hanging, alive func(context.Context) (int, int, error), log *lines) (socket string, end func() error) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "chatd-serve-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "chatd-serve-"))(t)
 	socket = filepath.Join(dir, "s")
-	l, err := listen.Unix(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chats, err := runs.Open(t.Context(), h, runs.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(listen.Unix(socket))(t)
+	chats := must.Get(runs.Open(t.Context(), h, runs.Options{}))(t)
 	t.Cleanup(chats.Close)
 	srv := api.NewServer(api.ServerOptions{Chats: chats, Operators: []uint32{uint32(os.Getgid())}})
 	ctx, cancel := context.WithCancel(context.Background())

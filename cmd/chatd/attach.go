@@ -20,14 +20,10 @@ import (
 // detachKey is Ctrl-\, which few programs want.
 const detachKey = 0x1c
 
-func attach(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func attach(c *cli.Context, id chat.ID) error {
 	in, ok := c.App.Reader.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return fmt.Errorf("cannot attach: standard input must be a terminal; chatd screen, log and send need none: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot attach: standard input must be a terminal; chatd screen, log and send need none")
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(c.Context))
 	defer end()
@@ -48,7 +44,7 @@ func attach(c *cli.Context) error {
 	go a.serve(ctx, signals)
 	screen := termsafe.NewWriter(c.App.Writer, termsafe.Full)
 	out := streams{to: map[string]io.Writer{chat.Stdout: screen, chat.Stderr: screen}, cancel: end}
-	_, err = a.c.Attach(ctx, id, spec, out.writeRaw)
+	_, err = a.c.Attach(ctx, id, spec, out.write)
 	close(a.over)
 	fmt.Fprint(c.App.Writer, termsafe.Reset)
 	return errors.Join(restore(), out.failed, a.farewell(c, keys.left.Load(), err))
@@ -75,17 +71,6 @@ func (a *attachedRun) farewell(c *cli.Context, left bool, err error) error {
 		return err
 	}
 	return nil
-}
-
-// writeRaw is write for bytes that are safe for a terminal.
-func (s *streams) writeRaw(stream string, p []byte) {
-	w := s.to[stream]
-	if w == nil || s.failed != nil {
-		return
-	}
-	if _, s.failed = w.Write(p); s.failed != nil {
-		s.cancel()
-	}
 }
 
 // detaching reads keys up to the one that lets go.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,18 +22,17 @@ func auditCommand() *cli.Command {
 	return command("audit", audit,
 		configFlag(),
 		stateFlag(),
-		&cli.StringFlag{Name: "chat", Usage: "only what is about this `CHAT`"},
-		&cli.StringFlag{Name: "since",
-			Usage: "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"},
+		textFlag("chat", "only what is about this `CHAT`"),
+		textFlag("since", "only what is younger than this `TIME`: 90m, 7d, or 2026-11-22T09:00:00Z"),
 		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is written"},
-		&cli.BoolFlag{Name: "verify", Usage: "check the whole log instead"},
+		boolFlag("verify", "check the whole log instead"),
 	)
 }
 
 func audit(c *cli.Context) error {
 	if c.NArg() > 1 || c.NArg() == 1 && c.Args().First() != "show" {
-		return fmt.Errorf("cannot audit: unexpected argument %s: want only show, or nothing: %w",
-			chat.Quote(c.Args().Get(c.NArg()-1)), chat.ErrInvalid)
+		return chat.Invalid("cannot audit: unexpected argument %s: want only show, or nothing",
+			chat.Quote(c.Args().Get(c.NArg()-1)))
 	}
 	dir, err := auditDir(c)
 	if err != nil {
@@ -96,7 +96,8 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	}
 	d, err := chat.ParseAge(s)
 	if err != nil {
-		return now, fmt.Errorf("cannot use --since %s: want a duration, as in 90m or 7d, or a time as in 2026-11-22T09:00:00Z: %w", chat.Quote(s), chat.ErrInvalid)
+		return now, chat.Invalid("cannot use --since %s: want a duration, as in 90m or 7d, or a time as in 2026-11-22T09:00:00Z",
+			chat.Quote(s))
 	}
 	return now.Add(-d), nil
 }
@@ -107,17 +108,9 @@ func writeAuditLine(c *cli.Context, l state.AuditLine) error {
 		_, err := c.App.Writer.Write(append(l.Text, '\n'))
 		return err
 	}
-	who := l.Caller.Name
-	if who == "" {
-		who = fmt.Sprintf("uid %d", l.Caller.UID)
-	}
-	about := printer.Cell(string(l.Chat))
-	if about == "" {
-		about = "-"
-	}
+	who, about := cmp.Or(l.Caller.Name, fmt.Sprintf("uid %d", l.Caller.UID)), cmp.Or(string(l.Chat), "-")
 	_, err := fmt.Fprintf(c.App.Writer, "%s %d %s %s %s by %s%s\n", l.Time.UTC().Format(time.RFC3339),
-		l.Seq, about,
-		printer.Cell(l.Action), printer.Cell(l.Outcome), printer.Cell(who), auditDetail(l))
+		l.Seq, printer.Cell(about), printer.Cell(l.Action), printer.Cell(l.Outcome), printer.Cell(who), auditDetail(l))
 	return err
 }
 
@@ -154,7 +147,7 @@ func verifyAudit(c *cli.Context, dir string) error {
 	if broken != nil {
 		v.Error = broken.Error()
 	}
-	err := answer(c, v, nil, func(w io.Writer) error {
+	err := answerBy(c, v, nil, func(w io.Writer) error {
 		if broken != nil {
 			_, err := fmt.Fprintf(c.App.ErrWriter, "chatd: %s\n", printer.Escape(broken.Error()))
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/state"
+	"github.com/chatd/chatd/test/must"
 )
 
 // madeAudit is a state directory with two chats and a command line that would clear a
@@ -17,10 +18,7 @@ import (
 func madeAudit(t *testing.T) (dir string, a chat.ID) {
 	t.Helper()
 	dir = t.TempDir()
-	s, err := state.Open(state.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(state.Open(state.Options{Dir: dir}))(t)
 	by := state.Event{Action: "create", Outcome: "intent", Caller: chat.Caller{Name: "ada", Role: chat.RoleBridge}}
 	for _, name := range []string{"a", "b"} {
 		if _, _, err := s.EnsureBlock(chat.DefaultProfile); err != nil {
@@ -31,16 +29,12 @@ func madeAudit(t *testing.T) (dir string, a chat.ID) {
 			t.Fatal(err)
 		}
 		run := state.Event{Action: "run", Outcome: "intent", Chat: r.ID, Caller: by.Caller, Argv: []string{"printf", "a b", "\x1b[2J"}}
-		if err := s.Audit(run); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Audit(run))
 		if name == "a" {
 			a = r.ID
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close())
 	return dir, a
 }
 
@@ -85,13 +79,8 @@ func TestAudit(t *testing.T) {
 func TestAuditVerify(t *testing.T) {
 	dir, _ := madeAudit(t)
 	log := filepath.Join(dir, "audit.jsonl")
-	whole, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(log, bytes.Replace(whole, []byte("a b"), []byte("a c"), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(log))(t)
+	must.Do(t, os.WriteFile(log, bytes.Replace(whole, []byte("a b"), []byte("a c"), 1), 0o600))
 	if code, out, errOut := auditAs(t, "--verify", "--state", dir); code != 1 || out != "" || !strings.Contains(errOut, "line 4: its prev is not the hash of the line before") {
 		t.Errorf("exit %d %s%s", code, out, errOut)
 	}

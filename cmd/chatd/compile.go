@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/front/mcp"
 	"github.com/chatd/chatd/internal/config/configfile"
 )
 
@@ -25,4 +26,15 @@ func compileCommand() *cli.Command {
 	})
 	c.Hidden = true
 	return c
+}
+
+// frontCommand is not for people: chatd-root starts it.
+func frontCommand() *cli.Command {
+	c := command("front", alone(func(c *cli.Context) error { return runFront(c.Context) }))
+	c.Hidden = true
+	return c
+}
+
+func serveMCP(c *cli.Context, id chat.ID) error {
+	return mcp.Serve(c.Context, daemon(c), id, version, c.App.Reader, c.App.Writer)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -12,16 +10,8 @@ import (
 	"github.com/chatd/chatd/front/printer"
 )
 
-func egress(c *cli.Context) error {
-	if c.NArg() < 1 {
-		return fmt.Errorf("cannot show egress: want one CHAT, and ENTRY or ENTRY-: %w",
-			chat.ErrInvalid)
-	}
-	id, err := chatArg(c.Args().First())
-	if err != nil {
-		return err
-	}
-	changes, err := egressChanges(c.Args().Tail())
+func egress(c *cli.Context, id chat.ID) error {
+	changes, err := each(c.Args().Tail(), parseEntry)
 	if err != nil {
 		return err
 	}
@@ -36,7 +26,7 @@ func egress(c *cli.Context) error {
 			return err
 		}
 	}
-	return answer(c, ch, nil, func(w io.Writer) error { return printer.Egress(w, ch) })
+	return answer(c, ch, nil, printer.Egress(ch))
 }
 
 // egressEntry is one entry of the command line.
@@ -45,28 +35,11 @@ type egressEntry struct {
 	away bool
 }
 
-func egressChanges(args []string) (all []egressEntry, err error) {
-	for _, text := range args {
-		text, away := strings.CutSuffix(text, "-")
-		a, err := chat.ParseAllow(text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, egressEntry{a, away})
-	}
-	return all, nil
-}
-
-// destinations reads entries without changes.
-func destinations(texts []string) (all []chat.Allow, err error) {
-	for _, text := range texts {
-		a, err := chat.ParseAllow(text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, a)
-	}
-	return all, nil
+// parseEntry reads ENTRY, or ENTRY- for one that goes.
+func parseEntry(text string) (egressEntry, error) {
+	text, away := strings.CutSuffix(text, "-")
+	a, err := chat.ParseAllow(text)
+	return egressEntry{a, away}, err
 }
 
 // applyEgress returns the lists of the chat after the changes.

@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -21,9 +22,9 @@ func explainCommand() *cli.Command {
 		&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules"},
 		&cli.StringFlag{Name: "op", Value: "read", Usage: "read, write, edit or bash"},
 		&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "check the paths of a shell command"},
-		&cli.StringFlag{Name: "to", Usage: "ask about HOST:PORT, with udp: in front for UDP"},
+		textFlag("to", "ask about HOST:PORT, with udp: in front for UDP"),
 		&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
-		&cli.StringFlag{Name: "cwd", Usage: "where relative paths and patterns begin (default: here)"},
+		textFlag("cwd", "where relative paths and patterns begin (default: here)"),
 	)
 }
 
@@ -41,7 +42,7 @@ func explain(c *cli.Context) error {
 	if c.String("policy") == "" {
 		return explainChat(c)
 	}
-	endImmediately()
+	signal.Reset(os.Interrupt, syscall.SIGTERM) // an interrupt ends it whatever it waits for
 	policy, err := loadPolicy(c)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func explain(c *cli.Context) error {
 		return fmt.Errorf("cannot use the working directory: %w", err)
 	}
 	a, err := newExplainer(policy).ask(q)
-	return answerExplained(c, a, err, func(w io.Writer) error { return printer.Explained(w, q.Command, a) })
+	return answerExplained(c, a, err, printer.Explained(q.Command, a))
 }
 
 // loadPolicy reads --policy, and says on standard error what is probably not meant.
@@ -78,13 +79,12 @@ func loadPolicy(c *cli.Context) (*filerules.Policy, error) {
 
 func caseOfFlags(c *cli.Context) (explainCase, error) {
 	if c.IsSet("to") {
-		return explainCase{}, fmt.Errorf("cannot use --to: it goes with CHAT: %w", chat.ErrInvalid)
+		return explainCase{}, chat.Invalid("cannot use --to: it goes with CHAT")
 	}
 	q := explainCase{Agent: c.String("agent"), Home: c.String("home"), Cwd: c.String("cwd"),
 		Path: c.Args().First(), Op: c.String("op"), Command: c.String("command")}
 	if c.NArg() > 1 || (c.NArg() == 1) == c.IsSet("command") {
-		return q, fmt.Errorf("cannot explain: want one PATH or --command, got %d arguments: %w", c.NArg(),
-			chat.ErrInvalid)
+		return q, chat.Invalid("cannot explain: want one PATH or --command, got %d arguments", c.NArg())
 	}
 	if q.Command != "" {
 		q.Op = ""
@@ -102,8 +102,7 @@ func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 	var v filerules.Verdict
 	switch {
 	case q.Command != "" && (q.Path != "" || q.Op != ""):
-		return chat.Explained{}, fmt.Errorf("cannot answer: want path and op, or command, got both: %w",
-			chat.ErrInvalid)
+		return chat.Explained{}, chat.Invalid("cannot answer: want path and op, or command, got both")
 	case q.Command != "":
 		v, err = shell.CheckCommand(rs, q.Command)
 	default:
@@ -123,7 +122,68 @@ func (q explainCase) ask(rs *filerules.Ruleset) (chat.Explained, error) {
 func parseCase(line []byte) (explainCase, error) {
 	var q explainCase
 	if err := chat.Strict(line, &q); err != nil {
-		return q, fmt.Errorf("cannot read the case: %v: want {agent, home, cwd, path, op} or {agent, home, cwd, command}: %w", err, chat.ErrInvalid)
+		return q, chat.Invalid("cannot read the case: %v: want {agent, home, cwd, path, op} or {agent, home, cwd, command}",
+			err)
+	}
+	return q, nil
+}
+
+// explainChat asks the daemon about a chat: by the rules that hold for it now, and
+// by the names that links have in its view.
+func explainChat(c *cli.Context) error {
+	for _, name := range []string{"agent", "cwd"} {
+		if c.IsSet(name) {
+			return chat.Invalid("cannot use --%s: it goes with --policy", name)
+		}
+	}
+	id, err := chatArg(c.Args().First())
+	if err != nil {
+		return fmt.Errorf("cannot explain: want --policy FILE, or CHAT and PATH: %w", err)
+	}
+	q, err := questionOfFlags(c)
+	if err == nil {
+		err = q.Validate()
+	}
+	if err != nil {
+		return err
+	}
+	a, err := daemon(c).Explain(c.Context, id, q)
+	if q.Host != "" {
+		return answerExplained(c, a, err, printer.Destination(a))
+	}
+	return answerExplained(c, a, err, printer.Explained(q.Command, a))
+}
+
+// answerExplained is answer, with the exit code of a denial for what is denied.
+func answerExplained(c *cli.Context, a chat.Explained, err error, text string) error {
+	if err := answer(c, a, err, text); err != nil {
+		return err
+	}
+	if a.Verdict == "deny" || a.Guard != nil && a.Guard.Verdict == "deny" {
+		return &exitError{chat.ExitCode(chat.ErrDenied)}
+	}
+	return nil
+}
+
+// questionOfFlags is what the arguments behind CHAT and the flags ask.
+func questionOfFlags(c *cli.Context) (chat.Question, error) {
+	q := chat.Question{Path: c.Args().Get(1), Command: c.String("command")}
+	given := c.NArg() - 1
+	for _, name := range []string{"command", "to"} {
+		if c.IsSet(name) {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		const want = "want CHAT and one PATH or --command or --to"
+		return q, chat.Invalid("cannot explain: %s, got %d arguments", want, c.NArg())
+	case c.IsSet("to"):
+		to, err := chat.ParseDestination(c.String("to"))
+		q.Host, q.Port, q.UDP = to.Host, to.Port, to.UDP
+		return q, err
+	case q.Command == "":
+		q.Op = c.String("op")
 	}
 	return q, nil
 }

@@ -38,7 +38,7 @@ func newExplainer(policy *filerules.Policy) *explainer {
 // explainLines answers each line of in with a line on out, as soon as it is there.
 func explainLines(in io.Reader, out io.Writer, policy *filerules.Policy) error {
 	e := newExplainer(policy)
-	r, w := bufio.NewReaderSize(in, maxCaseLine), bufio.NewWriter(out)
+	r := bufio.NewReaderSize(in, maxCaseLine)
 	asked, bad := 0, 0
 	for {
 		line, err := readLine(r)
@@ -55,21 +55,12 @@ func explainLines(in io.Reader, out io.Writer, policy *filerules.Policy) error {
 		if asked++; err != nil {
 			bad++
 		}
-		if err := writeLine(w, a, err); err != nil {
+		if err := writeLine(out, a, err); err != nil {
 			return err
 		}
-		if r.Buffered() > 0 {
-			continue
-		}
-		if err := w.Flush(); err != nil {
-			return fmt.Errorf("cannot write the output: %w", err)
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
 	}
 	if bad > 0 {
-		return fmt.Errorf("cannot answer %d of %d cases: %w", bad, asked, chat.ErrInvalid)
+		return chat.Invalid("cannot answer %d of %d cases", bad, asked)
 	}
 	return nil
 }
@@ -127,8 +118,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = r.ReadSlice('\n')
 		}
-		return nil, fmt.Errorf("cannot read the case: want a line of at most %d bytes: %w", maxCaseLine,
-			chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the case: want a line of at most %d bytes", maxCaseLine)
 	}
 	if err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)) {
 		return nil, err

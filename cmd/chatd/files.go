@@ -27,51 +27,19 @@ func filesCommand() *cli.Command {
 		&cli.Int64Flag{Name: "length", Usage: "read so many `BYTES`", DefaultText: "all"},
 		&cli.Int64Flag{Name: "line", Usage: "read from this `LINE`, counted from 1", DefaultText: "1"},
 		&cli.Int64Flag{Name: "lines", Usage: "read so many `LINES`", DefaultText: "all"},
-		&cli.StringFlag{Name: "old", Usage: "the `TEXT` to replace, which must be there exactly once"},
-		&cli.StringFlag{Name: "new", Usage: "the `TEXT` to put in its place"},
-		&cli.StringFlag{Name: "after", Usage: "list the entries after this `NAME`"},
+		textFlag("old", "the `TEXT` to replace, which must be there exactly once"),
+		textFlag("new", "the `TEXT` to put in its place"),
+		textFlag("after", "list the entries after this `NAME`"),
 		&cli.IntFlag{Name: "limit", Usage: "list at most `N` entries", DefaultText: "1000"},
 	)
 }
 
-// fileAction is one of the command's actions: which flags it knows, and how many
-// arguments after CHAT it wants.
-type fileAction struct {
-	flags      string
-	least, max int
-	do         func(*cli.Context, chat.ID, []string) error
-}
-
-var fileActions = map[string]fileAction{
-	"read":   {"offset length line lines", 1, 1, readFile},
-	"write":  {"", 2, 2, writeFile},
-	"append": {"", 2, 2, appendFile},
-	"edit":   {"old new", 1, 1, editFile},
-	"ls":     {"after limit", 0, 1, listDir},
-}
-
 func filesTool(c *cli.Context) error {
-	name := c.Args().First()
-	action, ok := fileActions[name]
-	if !ok {
-		return fmt.Errorf("cannot do files %s: want read, write, edit, append or ls: %w", chat.Quote(name),
-			chat.ErrInvalid)
-	}
-	rest := c.Args().Tail()
-	if n := len(rest) - 1; n < action.least || n > action.max {
-		return fmt.Errorf("cannot do files %s: got %d arguments, see chatd files --help: %w", name, len(rest),
-			chat.ErrInvalid)
-	}
-	for _, f := range c.LocalFlagNames() {
-		if !strings.Contains(" "+action.flags+" json socket ", " "+f+" ") {
-			return fmt.Errorf("cannot use --%s: files %s has no such flag: %w", f, name, chat.ErrInvalid)
-		}
-	}
-	id, err := chatArg(rest[0])
-	if err != nil {
-		return err
-	}
-	return action.do(c, id, rest[1:])
+	return doAction(c, "read, write, edit, append or ls", map[string]action{
+		"read":  {"offset length line lines", 1, 1, readFile},
+		"write": {"", 2, 2, writeFile}, "append": {"", 2, 2, appendFile},
+		"edit": {"old new", 1, 1, editFile}, "ls": {"after limit", 0, 1, listDir},
+	})
 }
 
 // readFile streams; with --json it is one page.
@@ -158,15 +126,14 @@ func editFile(c *cli.Context, id chat.ID, args []string) error {
 
 // fileDone writes what was done: the tool's words, and the diff.
 func fileDone(c *cli.Context, a filewire.Answer, err error) error {
-	return answer(c, client.NewFileAnswer(a, nil), err, func(w io.Writer) error {
+	return answerBy(c, client.NewFileAnswer(a, nil), err, func(w io.Writer) error {
 		return printer.ChatText(w, a.Message+"\n"+a.Diff)
 	})
 }
 
 func share(c *cli.Context) error {
 	if c.NArg() < 3 || c.NArg() > 4 {
-		return fmt.Errorf("cannot share: want CHAT PATH TO [TO-PATH], got %d arguments: %w", c.NArg(),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot share: want CHAT PATH TO [TO-PATH], got %d arguments", c.NArg())
 	}
 	from, err := chatArg(c.Args().First())
 	if err != nil {
@@ -183,5 +150,5 @@ func share(c *cli.Context) error {
 	done := progress(c, "copying")
 	got, err := daemon(c).Share(c.Context, from, s)
 	done()
-	return answer(c, got, err, func(w io.Writer) error { return printer.Shared(w, got) })
+	return answer(c, got, err, printer.Shared(got))
 }

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -32,11 +36,10 @@ var hookTimeout = 20 * time.Second
 func hookCommand() *cli.Command {
 	return command("hook", hookCheck,
 		&cli.StringFlag{Name: "policy", Usage: "the file of rules, YAML or JSON5", TakesFile: true},
-		&cli.StringFlag{Name: "chat", Usage: "the rules of this `CHAT`"},
+		textFlag("chat", "the rules of this `CHAT`"),
 		&cli.StringFlag{Name: "agent", Value: chat.DefaultAgent, Usage: "whose rules of the file"},
 		&cli.StringFlag{Name: "home", EnvVars: []string{"HOME"}, Usage: "what ~ stands for"},
-		&cli.StringFlag{Name: "cwd",
-			Usage: "where relative paths begin, if the program does not say (default: here)"},
+		textFlag("cwd", "where relative paths begin, if the program does not say (default: here)"),
 	)
 }
 
@@ -44,10 +47,10 @@ func hookCheck(c *cli.Context) error {
 	program := c.Args().Get(1)
 	tools, known := hookTools[program]
 	if c.NArg() != 2 || c.Args().First() != "check" || !known {
-		return fmt.Errorf("cannot do hook %s: want hook check claude, gemini, pi or picoclaw: %w",
-			chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
+		return chat.Invalid("cannot do hook %s: want hook check claude, gemini, pi or picoclaw",
+			chat.Quote(strings.Join(c.Args().Slice(), " ")))
 	}
-	endImmediately()
+	signal.Reset(os.Interrupt, syscall.SIGTERM) // an interrupt ends it whatever it waits for
 	h := hook{tools: tools, out: c.App.Writer}
 	err := h.rules(c)
 	if err == nil && program == "picoclaw" {
@@ -78,7 +81,7 @@ func (h *hook) rules(c *cli.Context) (err error) {
 	}
 	switch {
 	case c.IsSet("policy") == c.IsSet("chat"):
-		return fmt.Errorf("cannot check: want --policy FILE or --chat CHAT: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot check: want --policy FILE or --chat CHAT")
 	case c.IsSet("chat"):
 		id, err := chatArg(c.String("chat"))
 		h.ask = func(q explainCase) (chat.Explained, error) {
@@ -137,24 +140,26 @@ func (h *hook) event(in io.Reader) (reason string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot read the event: %w", err)
 	}
+	return h.call(text, []string{"tool_name", "toolName"}, []string{"cwd"}, "tool_input", "input")
+}
+
+// call checks one call of a tool, which has these in its object.
+func (h *hook) call(text []byte, tool, cwd []string, args ...string) (reason string, err error) {
 	e, err := object(text)
 	if err != nil {
 		return "", err
 	}
 	call := hookCall{cwd: h.cwd}
-	for _, f := range []struct {
-		names []string
-		to    *string
-	}{{[]string{"tool_name", "toolName"}, &call.tool}, {[]string{"cwd"}, &call.cwd}} {
-		if _, err := argumentOf(e, f.names, f.to); err != nil {
-			return "", err
-		}
+	_, terr := argumentOf(e, tool, &call.tool)
+	_, cerr := argumentOf(e, cwd, &call.cwd)
+	if err := cmp.Or(terr, cerr); err != nil {
+		return "", err
 	}
-	args := e["tool_input"]
-	if args == nil {
-		args = e["input"]
+	given := e[args[0]]
+	if given == nil {
+		given = e[args[len(args)-1]]
 	}
-	if call.args, err = object(args); err != nil {
+	if call.args, err = object(given); err != nil {
 		return "", err
 	}
 	return h.check(call)
@@ -163,8 +168,8 @@ func (h *hook) event(in io.Reader) (reason string, err error) {
 // object reads a JSON object. Its keys are compared exactly, as the programs do.
 func object(text []byte) (o map[string]json.RawMessage, err error) {
 	if len(text) > maxHookInput || !utf8.Valid(text) || json.Unmarshal(text, &o) != nil || o == nil {
-		return nil, fmt.Errorf("cannot read the event: want a JSON object in UTF-8 of at most %d bytes: %w",
-			maxHookInput, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the event: want a JSON object in UTF-8 of at most %d bytes",
+			maxHookInput)
 	}
 	return o, nil
 }
@@ -180,7 +185,7 @@ func (h *hook) serve(in io.Reader) error {
 			Params json.RawMessage `json:"params"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
+			return chat.Invalid("cannot read a message: %w", err)
 		}
 		if id := string(m.ID); id == "" || id == "0" || id == "null" {
 			continue // a notification
@@ -191,7 +196,7 @@ func (h *hook) serve(in io.Reader) error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
+		return chat.Invalid("cannot read a message: %w", err)
 	}
 	return nil
 }
@@ -205,7 +210,7 @@ func (h *hook) result(method string, params []byte) any {
 	default:
 		return map[string]string{"action": "continue"}
 	}
-	reason, err := h.params(params)
+	reason, err := h.call(params, []string{"tool"}, nil, "arguments")
 	if err != nil {
 		reason = "cannot check the call: " + err.Error()
 	}
@@ -216,19 +221,4 @@ func (h *hook) result(method string, params []byte) any {
 		return map[string]string{"action": "deny_tool", "reason": reason}
 	}
 	return map[string]string{"action": "continue"}
-}
-
-func (h *hook) params(text []byte) (reason string, err error) {
-	p, err := object(text)
-	if err != nil {
-		return "", err
-	}
-	call := hookCall{cwd: h.cwd}
-	if _, err := argumentOf(p, []string{"tool"}, &call.tool); err != nil {
-		return "", err
-	}
-	if call.args, err = object(p["arguments"]); err != nil {
-		return "", err
-	}
-	return h.check(call)
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestHookHostile: what a hook cannot read, or cannot ask about, blocks the tool.
 func TestHookHostile(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(rules, []byte("access: {deny: ['**/.env']}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(rules, []byte("access: {deny: ['**/.env']}\n"), 0o600))
 	const read = `{"tool_name":"Read","cwd":"/w","tool_input":`
 	for _, text := range []string{
 		"", "null", "[]", "{", "1", `"Read"`, "{}", "\xff\xfe", `{"tool_name":1,"tool_input":{}}`,
@@ -47,10 +47,7 @@ func TestHookSilentDaemon(t *testing.T) {
 	t.Cleanup(func() { hookTimeout = old })
 	hookTimeout = time.Millisecond
 	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", socket))(t)
 	defer l.Close()
 	var out, errOut strings.Builder
 	args := []string{"chatd", "--socket", socket, "hook", "check", "claude", "--chat", strings.Repeat("a", 16)}
@@ -66,12 +63,8 @@ func TestHookSilentDaemon(t *testing.T) {
 func TestHookWays(t *testing.T) {
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yaml")
-	if err := os.WriteFile(rules, []byte("access: {deny: ['**/.env']}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(".env", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(rules, []byte("access: {deny: ['**/.env']}\n"), 0o600))
+	must.Do(t, os.Symlink(".env", filepath.Join(dir, "link")))
 	for _, path := range []string{".env", "./.env", "a/../.env", dir + "/.env", "//" + dir + "//.env", "link", "~/.env", ".env/", "/proc/self/cwd/.env"} {
 		for program, text := range map[string]string{
 			"claude": `{"tool_name":"Write","cwd":"` + dir + `","tool_input":{"content":"","file_path":"` + path + `"}}`,

@@ -86,7 +86,7 @@ type hookCall struct {
 // check returns the reason why a call is denied; empty lets the program go on.
 func (h *hook) check(call hookCall) (reason string, err error) {
 	if call.tool == "" {
-		return "", fmt.Errorf("cannot read the event: want the name of a tool: %w", chat.ErrInvalid)
+		return "", chat.Invalid("cannot read the event: want the name of a tool")
 	}
 	tool, known := h.tools[call.tool]
 	if !known {
@@ -142,8 +142,8 @@ func (call hookCall) targets(tool hookTool) (all []string, err error) {
 	pattern := func(target string) bool { return strings.ContainsAny(target, "*?[{") }
 	unclear := len(all) == 0 || slices.Contains(all, "") || tool.list && slices.ContainsFunc(all, pattern)
 	if err == nil && unclear {
-		err = fmt.Errorf("cannot check %s: want %s, without a pattern: %w",
-			chat.Quote(call.tool), tool.names[0], chat.ErrInvalid)
+		err = chat.Invalid("cannot check %s: want %s, without a pattern", chat.Quote(call.tool),
+			tool.names[0])
 	}
 	return all, err
 }
@@ -156,8 +156,8 @@ func argumentOf(o map[string]json.RawMessage, names []string, to any) (given boo
 			continue
 		}
 		if err := json.Unmarshal(raw, to); err != nil || given {
-			return false, fmt.Errorf("cannot read the event: want one value of the usual kind in %s: %w",
-				strings.Join(names, ", "), chat.ErrInvalid)
+			return false, chat.Invalid("cannot read the event: want one value of the usual kind in %s",
+				strings.Join(names, ", "))
 		}
 		given = true
 	}

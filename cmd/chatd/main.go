@@ -76,12 +76,11 @@ func newApp() *cli.App {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "socket", EnvVars: []string{"CHATD_SOCKET"}, Value: defaultSocket,
 				Usage: "the daemon's unix socket", TakesFile: true},
-			&cli.BoolFlag{Name: "json", Usage: "write one JSON value, for programs"},
+			boolFlag("json", "write one JSON value, for programs"),
 		},
 		Commands: slices.Concat([]*cli.Command{serveCommand()}, chatCommands(), runCommands(),
-			terminalCommands(),
-			lifeCommands(), archiveCommands(), fileCommands(), []*cli.Command{command("mcp", serveMCP)},
-			hostCommands()),
+			terminalCommands(), lifeCommands(), archiveCommands(), fileCommands(),
+			[]*cli.Command{command("mcp", ofChat(serveMCP))}, hostCommands()),
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   usageError,
 		Action:         noCommand,
@@ -95,15 +94,14 @@ func newApp() *cli.App {
 }
 
 func usageError(_ *cli.Context, err error, _ bool) error {
-	return fmt.Errorf("cannot use the arguments: %w: %w", err, chat.ErrInvalid)
+	return chat.Invalid("cannot use the arguments: %w", err)
 }
 
 func noCommand(c *cli.Context) error {
 	if c.NArg() == 0 {
 		return cli.ShowAppHelp(c)
 	}
-	return fmt.Errorf("cannot do %s: no such command, see chatd --help: %w", chat.Quote(c.Args().First()),
-		chat.ErrInvalid)
+	return chat.Invalid("cannot do %s: no such command, see chatd --help", chat.Quote(c.Args().First()))
 }
 
 // daemon asks the daemon at --socket.
@@ -117,22 +115,53 @@ func chatArg(s string) (chat.ID, error) {
 	return chat.ParseID(strings.TrimPrefix(s, chat.UserPrefix))
 }
 
-// oneChat wants CHAT as the only argument.
-func oneChat(c *cli.Context) (chat.ID, error) {
-	if c.NArg() != 1 {
-		return "", fmt.Errorf("cannot %s: want one CHAT, got %d arguments: %w", c.Command.Name, c.NArg(),
-			chat.ErrInvalid)
+// ofChat is a command with CHAT as its only argument.
+func ofChat(do func(*cli.Context, chat.ID) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.NArg() != 1 {
+			return chat.Invalid("cannot %s: want one CHAT, got %d arguments", c.Command.Name, c.NArg())
+		}
+		return firstChat(c, do)
 	}
-	return chatArg(c.Args().First())
 }
 
-// noArgs wants nothing but flags.
-func noArgs(c *cli.Context) error {
-	if c.NArg() > 0 {
-		return fmt.Errorf("cannot %s: unexpected argument %s: %w", c.Command.Name,
-			chat.Quote(c.Args().First()), chat.ErrInvalid)
+// chatAnd is a command with CHAT and at least so many other arguments; wrong is the error without.
+func chatAnd(others int, wrong string, do func(*cli.Context, chat.ID) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.NArg() <= others {
+			return chat.Invalid("%s", wrong)
+		}
+		return firstChat(c, do)
 	}
-	return nil
+}
+
+func firstChat(c *cli.Context, do func(*cli.Context, chat.ID) error) error {
+	id, err := chatArg(c.Args().First())
+	if err != nil {
+		return err
+	}
+	return do(c, id)
+}
+
+// alone is a command with nothing but flags.
+func alone(do cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.NArg() > 0 {
+			return chat.Invalid("cannot %s: unexpected argument %s", c.Command.Name, chat.Quote(c.Args().First()))
+		}
+		return do(c)
+	}
+}
+
+func textFlag(name, usage string) cli.Flag { return &cli.StringFlag{Name: name, Usage: usage} }
+
+func boolFlag(name, usage string) cli.Flag { return &cli.BoolFlag{Name: name, Usage: usage} }
+
+// listFlag may be given again, or has commas.
+func listFlag(name, usage string) cli.Flag { return &cli.StringSliceFlag{Name: name, Usage: usage} }
+
+func timeFlag(name, usage, ofNone string) cli.Flag {
+	return &cli.DurationFlag{Name: name, Usage: usage, DefaultText: ofNone}
 }
 
 // flagsFirst moves flags in front of the other arguments, up to "--". The flag package stops at the

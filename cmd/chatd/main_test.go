@@ -232,12 +232,12 @@ func FuzzChatArg(f *testing.F) {
 
 // Without a daemon doctor tries the walls itself.
 func TestDoctorAlone(t *testing.T) {
-	old := probeHost
-	t.Cleanup(func() { probeHost = old })
+	old := askRoot
+	t.Cleanup(func() { askRoot = old })
 	var asked configfile.Flags
-	probeHost = func(_ context.Context, f configfile.Flags) (chat.Host, error) {
+	askRoot = func(_ context.Context, _ string, f configfile.Flags, _ ...string) ([]byte, error) {
 		asked = f
-		return chat.Host{Kernel: "9.9", Missing: []chat.LayerName{chat.LayerCPU}}, nil
+		return []byte(`{"kernel": "9.9", "missing": ["cpu"]}`), nil
 	}
 	t.Setenv("CHATD_STATE", "/some/state")
 	var out, errOut strings.Builder

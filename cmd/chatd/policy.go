@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 
@@ -34,8 +33,8 @@ type checkedFault struct {
 
 func policyCheck(c *cli.Context) error {
 	if c.NArg() != 2 || c.Args().First() != "check" {
-		return fmt.Errorf("cannot do policy %s: want policy check FILE: %w",
-			chat.Quote(strings.Join(c.Args().Slice(), " ")), chat.ErrInvalid)
+		return chat.Invalid("cannot do policy %s: want policy check FILE",
+			chat.Quote(strings.Join(c.Args().Slice(), " ")))
 	}
 	file := c.Args().Get(1)
 	p, err := configfile.Rules(file)
@@ -57,7 +56,7 @@ func policyCheck(c *cli.Context) error {
 		out.Warnings = append(out.Warnings, p.Warnings...)
 		out.Agents = append(out.Agents, p.Agents()...)
 	}
-	if err := answer(c, out, nil, func(w io.Writer) error { return writeChecked(w, out) }); err != nil {
+	if err := answer(c, out, nil, checkedText(out)); err != nil {
 		return err
 	}
 	if !out.Valid {
@@ -66,14 +65,10 @@ func policyCheck(c *cli.Context) error {
 	return nil
 }
 
-// checkPlaces names the rules of a file that match too much of what sessions on this host
-// share. Its error is fs.ErrNotExist where chatd-root, which looks, is not installed. The host
-// of another system has no sessions.
-var checkPlaces = func(context.Context, string) (filerules.Faults, error) { return nil, nil }
-
-// countPlaces refuses what checkPlaces names, and warns if nobody could look.
+// countPlaces refuses the rules of a file that match too much of what sessions on this host share, and
+// warns if nobody could look.
 func countPlaces(ctx context.Context, file string) (warnings []string, err error) {
-	refused, err := checkPlaces(ctx, file)
+	refused, err := fromRoot[filerules.Faults](ctx, "check", configfile.Flags{}, "--policy="+file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return []string{unchecked("whether sessions could start, and how much of this host's /usr the rules match,")}, nil
 	}
@@ -83,14 +78,9 @@ func countPlaces(ctx context.Context, file string) (warnings []string, err error
 	return []string{}, err
 }
 
-func writeChecked(w io.Writer, out checkAnswer) error {
+func checkedText(out checkAnswer) (text string) {
 	for _, s := range out.Warnings {
-		if _, err := fmt.Fprintf(w, "warning: %s\n", printer.Cell(s)); err != nil {
-			return fmt.Errorf("cannot write the output: %w", err)
-		}
+		text += fmt.Sprintf("warning: %s\n", printer.Cell(s))
 	}
-	if _, err := fmt.Fprintf(w, "%s loads: mode %s\n", printer.Cell(out.File), out.Mode); err != nil {
-		return fmt.Errorf("cannot write the output: %w", err)
-	}
-	return nil
+	return text + fmt.Sprintf("%s loads: mode %s\n", printer.Cell(out.File), out.Mode)
 }

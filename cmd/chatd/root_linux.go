@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,19 +15,14 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/client"
-	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/internal/config"
+	"github.com/chatd/chatd/front"
 	"github.com/chatd/chatd/internal/config/configfile"
+	"github.com/chatd/chatd/landlock"
 )
-
-func init() {
-	checkHost, checkPlaces = checkHostByRoot, checkPlacesByRoot
-	probeHost, raiseWall = doctorHost, wallHost
-}
 
 // rootProgram is chatd-root, for what needs the privilege.
 func rootProgram(verb string, f configfile.Flags) (program string, args []string, err error) {
-	what := map[string]string{"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall"}[verb]
+	what := rootVerbs[verb]
 	if verb != "check" {
 		err = needRoot(what)
 	}
@@ -75,8 +69,8 @@ func inherited() ([]string, error) {
 		return nil, nil
 	}
 	if len(files) > 1 {
-		return nil, fmt.Errorf("cannot use the sockets that were handed over: got %d, want only that of "+
-			"chatd.socket: %w", len(files), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use the sockets that were handed over: got %d, want only that of "+
+			"chatd.socket", len(files))
 	}
 	fd, err := unix.Dup(int(files[0].Fd())) // which goes through execve(2), and the other does not
 	if err != nil {
@@ -85,35 +79,9 @@ func inherited() ([]string, error) {
 	return []string{fmt.Sprintf("--inherit=%d", fd)}, nil
 }
 
-// doctorHost is doctor where no daemon answers, in a network namespace where packet rules can
-// be raised and tried without touching the host's.
-func doctorHost(ctx context.Context, f configfile.Flags) (host chat.Host, err error) {
-	out, err := askRoot(ctx, "doctor", f, syscall.CLONE_NEWNET)
-	if err != nil {
-		return host, err
-	}
-	if err := json.Unmarshal(out, &host); err != nil {
-		return host, fmt.Errorf("cannot read what chatd-root found: %w", err)
-	}
-	return host, nil
-}
-
-func wallHost(ctx context.Context, f configfile.Flags) (uids config.UIDRange, err error) {
-	out, err := askRoot(ctx, "wall", f, 0)
-	if err != nil {
-		return uids, err
-	}
-	if err := json.Unmarshal(out, &uids); err != nil {
-		return uids, fmt.Errorf("cannot read what chatd-root did: %w", err)
-	}
-	return uids, nil
-}
-
-// askRoot runs chatd-root for one act, and returns what it printed. Where that is not installed,
-// the error is fs.ErrNotExist.
-func askRoot(
-	ctx context.Context, verb string, f configfile.Flags, flags uintptr, more ...string,
-) ([]byte, error) {
+// runRoot is [askRoot]. doctor has a network namespace, where packet rules can be raised and tried
+// without touching the host's.
+func runRoot(ctx context.Context, verb string, f configfile.Flags, more ...string) ([]byte, error) {
 	program, args, err := rootProgram(verb, f)
 	if err != nil {
 		return nil, err
@@ -121,7 +89,10 @@ func askRoot(
 	cmd := exec.CommandContext(ctx, program, append(args[1:], more...)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if verb == "doctor" {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	}
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -137,20 +108,63 @@ func askRoot(
 	return out, nil
 }
 
-// checkHostByRoot runs chatd-root to check what the config's profiles open of this host.
-func checkHostByRoot(ctx context.Context, f configfile.Flags) error {
-	_, err := askRoot(ctx, "check", f, 0)
+// needed are the capabilities of chatd.service and of what it starts.
+var needed = []struct {
+	name   string
+	number uint
+}{
+	{"SYS_ADMIN", unix.CAP_SYS_ADMIN}, {"NET_ADMIN", unix.CAP_NET_ADMIN}, {"SYS_PTRACE", unix.CAP_SYS_PTRACE},
+	{"DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"SYS_CHROOT", unix.CAP_SYS_CHROOT},
+	{"CHOWN", unix.CAP_CHOWN},
+	{"DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE}, {"FOWNER", unix.CAP_FOWNER}, {"KILL", unix.CAP_KILL},
+	{"SETUID", unix.CAP_SETUID}, {"SETGID", unix.CAP_SETGID}, {"NET_RAW", unix.CAP_NET_RAW},
+	{"NET_BIND_SERVICE", unix.CAP_NET_BIND_SERVICE},
+}
+
+// needCapabilities fails where no wall can be tried: without these two there is neither a namespace
+// nor a packet rule. It names all that is missing. What one of the others is for, its layer says.
+func needCapabilities(what string) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return fmt.Errorf("cannot %s: cannot read the capabilities: %w", what, err)
+	}
+	lacks := func(c uint) bool { return have[c/32].Effective&(1<<(c%32)) == 0 }
+	if !lacks(unix.CAP_SYS_ADMIN) && !lacks(unix.CAP_NET_ADMIN) {
+		return nil
+	}
+	var missing, options []string
+	for _, c := range needed {
+		if lacks(c.number) {
+			missing, options = append(missing, "CAP_"+c.name), append(options, "--cap-add="+c.name)
+		}
+	}
+	var cgroups unix.Statfs_t
+	if unix.Statfs("/sys/fs/cgroup", &cgroups) == nil && cgroups.Flags&unix.ST_RDONLY != 0 {
+		missing = append(missing,
+			"a /sys/fs/cgroup that can be written (in the container: mount -o remount,rw /sys/fs/cgroup)")
+	}
+	return fmt.Errorf("cannot %s: this process is root without %s; a container gets them by %s --security-opt=apparmor=unconfined "+
+		"--security-opt=seccomp=unconfined, or by --privileged: %w", what, strings.Join(missing, ", "),
+		strings.Join(options, " "), chat.ErrUnsupported)
+}
+
+// Bounds of the config step: bytes of memory, and seconds of the processor's time.
+const (
+	compileData = 1 << 30
+	compileCPU  = 20
+)
+
+// confineCompile gives up all but reading and writing of what is open, before a byte is read. Without
+// Landlock (Linux before 5.13) the system call filter alone refuses paths.
+func confineCompile() error {
+	for resource, max := range map[int]uint64{unix.RLIMIT_DATA: compileData, unix.RLIMIT_CPU: compileCPU} {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: max, Max: max}); err != nil {
+			return fmt.Errorf("cannot bound the config step: %w", err)
+		}
+	}
+	_, err := landlock.Restrict(landlock.Rules{}, "getrlimit", "prlimit64", "uname")
 	return err
 }
 
-// checkPlacesByRoot has chatd-root count what the rules of a file match on this host.
-func checkPlacesByRoot(ctx context.Context, file string) (refused filerules.Faults, err error) {
-	out, err := askRoot(ctx, "check", configfile.Flags{}, 0, "--policy="+file)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(out, &refused); err != nil {
-		return nil, fmt.Errorf("cannot read what chatd-root found: %w", err)
-	}
-	return refused, nil
-}
+func runFront(ctx context.Context) error { return front.Run(ctx, version) }

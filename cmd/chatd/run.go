@@ -16,37 +16,31 @@ import (
 const timeoutExit = 124
 
 func runCommand() *cli.Command {
-	return command("run", run,
-		&cli.StringFlag{Name: "c", Usage: "run `SHELL-TEXT` by sh -c in place of COMMAND"},
-		&cli.StringFlag{Name: "cwd",
-			Usage: "the working `DIRECTORY` (default: the home; relative: below it)"},
-		&cli.StringSliceFlag{Name: "env",
-			Usage: "add `NAME=VALUE` to the clean environment; may be given again"},
-		&cli.StringFlag{Name: "stdin",
-			Usage: "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"},
-		&cli.BoolFlag{Name: "n", Usage: "read no standard input, as within a loop that reads its own"},
-		&cli.BoolFlag{Name: "t", Usage: "give the command a terminal of its own"},
-		&cli.BoolFlag{Name: "background", Usage: "print the run's id, and leave it running"},
-		&cli.BoolFlag{Name: "open-stdin",
-			Usage: "with --background: standard input comes later, by chatd runs --stdin"},
+	return command("run", chatAnd(0, "cannot run: want CHAT and a command", run), append(commandFlags(),
+		textFlag("stdin", "what the command reads: this `TEXT`, or - for what chatd reads, all of it first"),
+		boolFlag("n", "read no standard input, as within a loop that reads its own"),
+		boolFlag("t", "give the command a terminal of its own"),
+		boolFlag("background", "print the run's id, and leave it running"),
+		boolFlag("open-stdin", "with --background: standard input comes later, by chatd runs --stdin"),
 		&cli.DurationFlag{Name: "grace",
 			Usage: "the `TIME` it may take to end after SIGTERM, before SIGKILL; at most 30s",
 			Value: chat.DefaultGrace.D()},
-		&cli.StringFlag{Name: "output-max",
-			Usage: "with --json or --background: keep `SIZE` of each stream, head and tail, as in 64KiB; 1KiB to 4MiB (default: 1MiB)"},
-		&cli.DurationFlag{Name: "timeout",
-			Usage: "end the run after this `TIME`, at most the profile's timeout_max", DefaultText: "60s"},
-	)
+		textFlag("output-max",
+			"with --json or --background: keep `SIZE` of each stream, head and tail, as in 64KiB; 1KiB to 4MiB (default: 1MiB)"),
+		timeFlag("timeout", "end the run after this `TIME`, at most the profile's timeout_max", "60s"),
+	)...)
 }
 
-func run(c *cli.Context) error {
-	if c.NArg() == 0 {
-		return fmt.Errorf("cannot run: want CHAT and a command: %w", chat.ErrInvalid)
+// commandFlags say what is run.
+func commandFlags() []cli.Flag {
+	return []cli.Flag{
+		textFlag("c", "run `SHELL-TEXT` by sh -c in place of COMMAND"),
+		textFlag("cwd", "the working `DIRECTORY` (default: the home; relative: below it)"),
+		listFlag("env", "add `NAME=VALUE` to the clean environment; may be given again"),
 	}
-	id, err := chatArg(c.Args().First())
-	if err != nil {
-		return err
-	}
+}
+
+func run(c *cli.Context, id chat.ID) error {
 	spec, err := runSpec(c)
 	if err != nil {
 		return err
@@ -58,10 +52,7 @@ func run(c *cli.Context) error {
 		done := progress(c, "running")
 		res, err := daemon(c).Run(c.Context, id, spec)
 		done()
-		if err != nil {
-			return err
-		}
-		return printer.JSON(c.App.Writer, res)
+		return answer(c, res, err, "")
 	}
 	return runAttached(c, id, spec)
 }
@@ -69,14 +60,7 @@ func run(c *cli.Context) error {
 // runInBackground prints the id of a run that goes on.
 func runInBackground(c *cli.Context, id chat.ID, spec chat.RunSpec) error {
 	r, err := daemon(c).StartRun(c.Context, id, spec)
-	if err != nil {
-		return err
-	}
-	if c.Bool("json") {
-		return printer.JSON(c.App.Writer, r)
-	}
-	fmt.Fprintln(c.App.Writer, printer.Escape(r.ID))
-	return nil
+	return answer(c, r, err, printer.Escape(r.ID)+"\n")
 }
 
 // streams passes a run's output on as it comes; where it cannot, the run is ended.
@@ -126,7 +110,7 @@ func outputMax(c *cli.Context) (int64, error) {
 		return 0, nil
 	}
 	if !c.Bool("json") && !c.Bool("background") {
-		return 0, fmt.Errorf("cannot use --output-max: the output is passed on as it comes, all of it; want --json or --background with it: %w", chat.ErrInvalid)
+		return 0, chat.Invalid("cannot use --output-max: the output is passed on as it comes, all of it; want --json or --background with it")
 	}
 	n, err := configfile.ParseSize(c.String("output-max"))
 	if err != nil {
@@ -167,7 +151,7 @@ func readText(r io.Reader, limit int64) (string, error) {
 		return "", fmt.Errorf("cannot read standard input: %w", err)
 	}
 	if int64(len(b)) > limit {
-		return "", fmt.Errorf("cannot read standard input: more than %d bytes: %w", limit, chat.ErrInvalid)
+		return "", chat.Invalid("cannot read standard input: more than %d bytes", limit)
 	}
 	return string(b), nil
 }

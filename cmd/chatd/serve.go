@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -21,17 +21,13 @@ func serveCommand() *cli.Command {
 	for _, s := range settings {
 		flags = append(flags, &cli.StringFlag{Name: s.name, Usage: s.usage})
 	}
-	return command("serve", serveAction, append(flags,
-		&cli.StringSliceFlag{Name: "allow-missing",
-			Usage: "start without this `LAYER`; may be given again, or with commas"},
-		&cli.BoolFlag{Name: "check", Usage: "check the config, print all of it, and end"},
+	return command("serve", alone(serveAction), append(flags,
+		listFlag("allow-missing", "start without this `LAYER`; may be given again, or with commas"),
+		boolFlag("check", "check the config, print all of it, and end"),
 	)...)
 }
 
 func serveAction(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	flags, err := configFlags(c)
 	if err != nil {
 		return err
@@ -43,19 +39,16 @@ func serveAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	err = checkHost(c.Context, flags)
+	_, err = askRoot(c.Context, "check", flags) // it looks at the host for what profiles open of it
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = fmt.Fprintf(c.App.ErrWriter, "chatd: warning: %s\n",
 			unchecked("what profiles open of this host"))
 	}
-	return answer(c, cfg, err, func(w io.Writer) error {
-		text, err := configfile.Explained(cfg)
-		if err != nil {
-			return err
-		}
-		_, err = io.WriteString(w, text)
+	if err != nil {
 		return err
-	})
+	}
+	text, err := configfile.Explained(cfg)
+	return answer(c, cfg, err, text)
 }
 
 func configFlag() cli.Flag {
@@ -84,7 +77,7 @@ func configFlags(c *cli.Context) (f configfile.Flags, err error) {
 		switch {
 		case !c.IsSet(name) || variable && value == os.Getenv("CHATD_"+strings.ToUpper(name)):
 		case value == "":
-			return f, fmt.Errorf("cannot use --%s: it is empty: %w", name, chat.ErrInvalid)
+			return f, chat.Invalid("cannot use --%s: it is empty", name)
 		default:
 			set(name, value)
 		}
@@ -109,14 +102,31 @@ func loadConfig(c *cli.Context) (config.Config, error) {
 	return configfile.Load(flags)
 }
 
-// checkHost looks at the host for what profiles open of it; the Linux side sets it. Its error
-// is fs.ErrNotExist where chatd-root, which looks, is not installed.
-var checkHost = func(context.Context, configfile.Flags) error { return nil }
+// unchecked says that only the host's part of a check is left out.
+func unchecked(what string) string {
+	return what + " is not checked: chatd-root is not installed beside chatd"
+}
+
+// rootVerbs are what chatd-root does as root, in words.
+var rootVerbs = map[string]string{
+	"serve": "serve", "doctor": "probe the layers", "wall": "raise the wall",
+}
 
 // findProgram is where chatd-root lies; tests say another place.
 var findProgram = config.FindProgram
 
-// unchecked says that only the host's part of a check is left out.
-func unchecked(what string) string {
-	return what + " is not checked: chatd-root is not installed beside chatd"
+// askRoot runs chatd-root for one act, and returns what it printed. Where that is not installed, the
+// error is fs.ErrNotExist. Tests answer themselves.
+var askRoot = runRoot
+
+// fromRoot is the value that chatd-root prints for one act.
+func fromRoot[T any](ctx context.Context, verb string, f configfile.Flags, more ...string) (v T, err error) {
+	out, err := askRoot(ctx, verb, f, more...)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(out, &v); err != nil {
+		return v, fmt.Errorf("cannot read what chatd-root found: %w", err)
+	}
+	return v, nil
 }

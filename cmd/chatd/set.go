@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -27,17 +25,16 @@ func setCommand() *cli.Command {
 		flags = append(flags, &cli.StringFlag{Name: flagOf(key), Aliases: limitAliases[key],
 			Usage: "`VALUE` of limits." + key + ", as in the config, or " + ofProfile})
 	}
-	return command("set", set, append(flags,
-		&cli.StringFlag{Name: "cpu",
-			Usage: "`CPUS` that it may use, as in 0.5 or 2: cpu_quota of a cpu_period of 1s"},
-		&cli.StringFlag{Name: "profile", Usage: "the `NAME` of another policy; home and uid stay"},
+	return command("set", ofChat(set), append(flags,
+		textFlag("cpu", "`CPUS` that it may use, as in 0.5 or 2: cpu_quota of a cpu_period of 1s"),
+		textFlag("profile", "the `NAME` of another policy; home and uid stay"),
 		again("env", "a variable `NAME=VALUE`, no secret"),
 		again("env-remove", "a variable's `NAME`"),
 		again("label", "a note `KEY=VALUE`"),
 		again("label-remove", "a note's `KEY`"),
 		again("egress-add", "a destination `ENTRY`, see chatd egress --help"),
 		again("egress-remove", "a destination `ENTRY` that goes"),
-		&cli.BoolFlag{Name: "force", Usage: "set a memory_max below what it holds: cgroup v2 ends processes"},
+		boolFlag("force", "set a memory_max below what it holds: cgroup v2 ends processes"),
 	)...)
 }
 
@@ -64,11 +61,7 @@ func textsOf(c *cli.Context, flag string) []string {
 
 func flagOf(key string) string { return strings.ReplaceAll(key, "_", "-") }
 
-func set(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func set(c *cli.Context, id chat.ID) error {
 	p, err := setChanges(c)
 	if err != nil {
 		return err
@@ -77,16 +70,14 @@ func set(c *cli.Context) error {
 		return err
 	}
 	ch, err := daemon(c).Patch(c.Context, id, p)
-	return answer(c, ch, err, func(w io.Writer) error {
-		return printer.Changed(w, *ch.Changed)
-	})
+	return answer(c, ch, err, printer.Changed(ch.Changed))
 }
 
 // setChanges reads the flags, but those of egress.
 func setChanges(c *cli.Context) (p chat.Patch, err error) {
 	p.Profile, p.Force = c.String("profile"), c.Bool("force")
 	if c.IsSet("profile") && p.Profile == "" {
-		return p, fmt.Errorf("cannot set --profile: want a name: %w", chat.ErrInvalid)
+		return p, chat.Invalid("cannot set --profile: want a name")
 	}
 	if p.Limits, err = setLimits(c); err != nil {
 		return p, err
@@ -116,19 +107,18 @@ func setLimits(c *cli.Context) (map[string]*json.RawMessage, error) {
 			texts["cpu_period"] = ofProfile
 		}
 	}
-	var limits map[string]*json.RawMessage
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	limits := map[string]*json.RawMessage{}
 	for key, text := range texts {
-		if limits == nil {
-			limits = map[string]*json.RawMessage{}
-		}
 		if limits[key] = nil; text == ofProfile {
 			continue
 		}
 		v, err := configfile.LimitValue(key, longUnit(text))
 		if err != nil || text == "" {
-			return nil, fmt.Errorf("cannot set --%s %s: want a value as in the config, or %s: %w",
-				flagOf(key),
-				chat.Quote(text), ofProfile, chat.ErrInvalid)
+			return nil, chat.Invalid("cannot set --%s %s: want a value as in the config, or %s", flagOf(key),
+				chat.Quote(text), ofProfile)
 		}
 		limits[key] = &v
 	}
@@ -149,8 +139,7 @@ func cpuQuota(cpus string) (string, error) {
 	}
 	n, err := strconv.ParseFloat(cpus, 64)
 	if err != nil || !(n >= 0.001 && n <= 1e6) {
-		return "", fmt.Errorf("cannot set --cpu %s: want a number of CPUs, as in 0.5: %w",
-			chat.Quote(cpus), chat.ErrInvalid)
+		return "", chat.Invalid("cannot set --cpu %s: want a number of CPUs, as in 0.5", chat.Quote(cpus))
 	}
 	return time.Duration(n * float64(time.Second)).String(), nil
 }
@@ -171,8 +160,7 @@ func setPairs(c *cli.Context, name string) (map[string]*string, error) {
 	}
 	for _, k := range textsOf(c, away) {
 		if _, twice := all[k]; twice || k == "" {
-			return nil, fmt.Errorf("cannot use --%s %s: want each key once: %w", away, chat.Quote(k),
-				chat.ErrInvalid)
+			return nil, chat.Invalid("cannot use --%s %s: want each key once", away, chat.Quote(k))
 		}
 		all[k] = nil
 	}
@@ -183,7 +171,7 @@ func setPairs(c *cli.Context, name string) (map[string]*string, error) {
 func setEgress(c *cli.Context, id chat.ID, p *chat.Patch) error {
 	var changes []egressEntry
 	for flag, away := range map[string]bool{"egress-add": false, "egress-remove": true} {
-		all, err := destinations(textsOf(c, flag))
+		all, err := each(textsOf(c, flag), chat.ParseAllow)
 		if err != nil {
 			return err
 		}

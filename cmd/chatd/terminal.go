@@ -15,38 +15,28 @@ import (
 // terminalCommands are about a chat's terminal.
 func terminalCommands() []*cli.Command {
 	look := &cli.BoolFlag{Name: "read-only", Aliases: []string{"r"}, Usage: "take no keys but Ctrl-\\"}
-	return []*cli.Command{sendCommand(), screenCommand(), logCommand(), command("attach", attach, look)}
+	return []*cli.Command{sendCommand(), screenCommand(), logCommand(), command("attach", ofChat(attach), look)}
 }
 
 func sendCommand() *cli.Command {
-	return command("send", send,
-		&cli.BoolFlag{Name: "no-enter", Usage: "do not press Enter after the text"},
-		&cli.StringSliceFlag{Name: "keys", Usage: "press these `KEYS`, with commas between them"},
-		&cli.BoolFlag{Name: "key-by-key",
-			Usage: "type the text a character at a time, never as a paste; at most 1000"},
-		&cli.StringSliceFlag{Name: "only-if",
-			Usage: "type only on this `CONDITION`: prompt, no-prompt or a program's name"},
-		&cli.StringFlag{Name: "size", Usage: "set the terminal's size, `COLUMNSxROWS`, first"},
+	return command("send", chatAnd(0, "cannot send: want CHAT and a text", send),
+		boolFlag("no-enter", "do not press Enter after the text"),
+		listFlag("keys", "press these `KEYS`, with commas between them"),
+		boolFlag("key-by-key", "type the text a character at a time, never as a paste; at most 1000"),
+		listFlag("only-if", "type only on this `CONDITION`: prompt, no-prompt or a program's name"),
+		textFlag("size", "set the terminal's size, `COLUMNSxROWS`, first"),
 		&cli.StringFlag{Name: "wait", Aliases: []string{"until"},
 			Usage: "wait for prompt, output, quiet or screen, `UNTIL` then"},
-		&cli.StringFlag{Name: "pattern",
-			Usage: "for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"},
-		&cli.DurationFlag{Name: "quiet", Usage: "for --wait quiet or screen: nothing printed for this `TIME`",
-			DefaultText: "1s, and 0s for screen"},
-		&cli.BoolFlag{Name: "raw", Usage: "with --wait: every byte that was printed"},
-		&cli.DurationFlag{Name: "max", Usage: "wait no longer than this `TIME`, at most 10m",
-			DefaultText: "1m"},
+		textFlag("pattern",
+			"for --wait screen: a regular `EXPRESSION` (RE2); ^ and $ are those of a line as printed, wrapped or not"),
+		timeFlag("quiet",
+			"for --wait quiet or screen: nothing printed for this `TIME`", "1s, and 0s for screen"),
+		boolFlag("raw", "with --wait: every byte that was printed"),
+		timeFlag("max", "wait no longer than this `TIME`, at most 10m", "1m"),
 	)
 }
 
-func send(c *cli.Context) error {
-	if c.NArg() == 0 {
-		return fmt.Errorf("cannot send: want CHAT and a text: %w", chat.ErrInvalid)
-	}
-	id, err := chatArg(c.Args().First())
-	if err != nil {
-		return err
-	}
+func send(c *cli.Context, id chat.ID) (err error) {
 	words := c.Args().Tail()
 	in := chat.Input{Text: strings.Join(words, " "), Keys: c.StringSlice("keys"),
 		KeyByKey: c.Bool("key-by-key")}
@@ -63,7 +53,7 @@ func send(c *cli.Context) error {
 	}
 	in.Enter = len(words) > 0 && len(in.Keys) == 0 && !c.Bool("no-enter")
 	if len(words) == 0 && len(in.Keys) == 0 && in.Size == nil {
-		return fmt.Errorf("cannot send: want a text, - or --keys: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot send: want a text, - or --keys")
 	}
 	if c.IsSet("wait") || c.IsSet("quiet") || c.IsSet("max") || c.IsSet("pattern") {
 		in.Wait = &chat.Wait{Until: c.String("wait"), Pattern: c.String("pattern"),
@@ -91,8 +81,7 @@ func sizeFlag(s string) (*chat.TTY, error) {
 		t.Rows, err = strconv.Atoi(rows)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot use --size %s: want COLUMNSxROWS, as 200x50: %w",
-			chat.Quote(s), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use --size %s: want COLUMNSxROWS, as 200x50", chat.Quote(s))
 	}
 	return t, nil
 }
@@ -111,7 +100,8 @@ func onlyIf(words []string) (*chat.OnlyIf, error) {
 		case prompt == "" && w != "" && o.Program == "":
 			o.Program = w
 		default:
-			return nil, fmt.Errorf("cannot use --only-if %s: want prompt or no-prompt once, and one program's name: %w", chat.Quote(strings.Join(words, ",")), chat.ErrInvalid)
+			return nil, chat.Invalid("cannot use --only-if %s: want prompt or no-prompt once, and one program's name",
+				chat.Quote(strings.Join(words, ",")))
 		}
 	}
 	return &o, nil
@@ -149,19 +139,15 @@ func sendAndWait(c *cli.Context, id chat.ID, in chat.Input) error {
 }
 
 func screenCommand() *cli.Command {
-	return command("screen", screen,
-		&cli.BoolFlag{Name: "styles", Usage: "with colours, bold and the like"},
+	return command("screen", ofChat(screen),
+		boolFlag("styles", "with colours, bold and the like"),
 		&cli.IntFlag{Name: "history",
 			Usage: "and this `NUMBER` of lines that were scrolled away, at most 2000"},
 	)
 }
 
-func screen(c *cli.Context) error {
-	id, err := oneChat(c)
-	if err != nil {
-		return err
-	}
+func screen(c *cli.Context, id chat.ID) error {
 	s, err := daemon(c).ScreenWith(c.Context, id,
 		chat.ScreenSpec{Styles: c.Bool("styles"), History: c.Int("history")})
-	return answer(c, s, err, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
+	return answerBy(c, s, err, func(w io.Writer) error { return printer.Screen(w, s, c.Bool("styles")) })
 }

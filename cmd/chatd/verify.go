@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -22,13 +21,6 @@ import (
 	"github.com/chatd/chatd/state"
 )
 
-// findStrays walks the local file systems; an operating system that can sets it.
-var findStrays = func(
-	context.Context, config.Config, chat.StrayRequest, func(chat.StrayLine),
-) (chat.StrayEnd, error) {
-	return chat.StrayEnd{}, fmt.Errorf("cannot verify: want Linux: %w", chat.ErrUnsupported)
-}
-
 func stateFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name:      "state",
@@ -39,13 +31,10 @@ func stateFlag() cli.Flag {
 }
 
 func verifyCommand() *cli.Command {
-	return command("verify", verifyAction,
+	return command("verify", alone(verifyAction),
 		configFlag(),
 		stateFlag(),
-		&cli.StringSliceFlag{
-			Name:  "under",
-			Usage: "look only at the file system mounted at `DIRECTORY`; may be repeated",
-		},
+		listFlag("under", "look only at the file system mounted at `DIRECTORY`; may be repeated"),
 		&cli.DurationFlag{
 			Name:  "for",
 			Value: time.Hour,
@@ -87,9 +76,6 @@ const (
 )
 
 func verifyAction(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
-		return err
-	}
 	if err := needRoot("verify"); err != nil {
 		return err
 	}
@@ -98,10 +84,7 @@ func verifyAction(c *cli.Context) error {
 		return err
 	}
 	v, err := verify(c, cfg)
-	if err != nil {
-		return err
-	}
-	if err := answer(c, v, nil, func(w io.Writer) error { return printStrays(w, v) }); err != nil {
+	if err := answer(c, v, err, straysText(v)); err != nil {
 		return err
 	}
 	if len(v.Strays) > 0 {
@@ -131,7 +114,7 @@ func verify(c *cli.Context, cfg config.Config) (v verified, err error) {
 		req.Under = append(req.Under, filepath.Clean(dir))
 	}
 	done := progress(c, "looking for files of reaped chats")
-	end, err := findStrays(c.Context, cfg, req, v.add)
+	end, err := scanStrays(c.Context, cfg, req, v.add)
 	done()
 	if err != nil {
 		return v, err
@@ -241,22 +224,18 @@ func nameChats(ctx context.Context, dir string, found map[uint32]*stray) error {
 	return err
 }
 
-func printStrays(w io.Writer, v verified) (err error) {
-	say := func(format string, args ...any) {
-		if err == nil {
-			_, err = fmt.Fprintf(w, format, args...)
-		}
-	}
+func straysText(v verified) string {
+	var b strings.Builder
 	for _, s := range v.Strays {
-		say("%d files of uid %d, of the reaped chat %s:\n  %s\n  all: %s\n", s.Files, s.UID,
+		fmt.Fprintf(&b, "%d files of uid %d, of the reaped chat %s:\n  %s\n  all: %s\n", s.Files, s.UID,
 			cmp.Or(s.Chat, "(not in the audit log)"), strings.Join(s.First, "\n  "), s.Find)
 	}
 	if v.Unnamed > 0 {
-		say("%d files of further uids\n", v.Unnamed)
+		fmt.Fprintf(&b, "%d files of further uids\n", v.Unnamed)
 	}
-	say("%d names looked at, files of %d reaped chats\n", v.Entries, len(v.Strays))
+	fmt.Fprintf(&b, "%d names looked at, files of %d reaped chats\n", v.Entries, len(v.Strays))
 	if v.Unseen > 0 {
-		say("not looked into: %d, among them\n  %s\n", v.Unseen, strings.Join(v.Why, "\n  "))
+		fmt.Fprintf(&b, "not looked into: %d, among them\n  %s\n", v.Unseen, strings.Join(v.Why, "\n  "))
 	}
-	return err
+	return b.String()
 }

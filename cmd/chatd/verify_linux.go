@@ -8,19 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
 
+	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/config"
 )
 
-func init() { findStrays = scanStrays }
-
-// scanStrays runs the mode scan of chatd-shim, as the uid of probes, which owns nothing, with
+// scanStrays walks the local file systems: it runs the mode scan of chatd-shim, as the uid of probes, which owns nothing, with
 // CAP_DAC_READ_SEARCH alone. The end of ctx ends it.
 func scanStrays(
 	ctx context.Context, cfg config.Config, req chat.StrayRequest, each func(chat.StrayLine),
@@ -76,4 +76,46 @@ func readStrays(r io.Reader, each func(chat.StrayLine)) (end chat.StrayEnd, err 
 		each(l)
 	}
 	return end, errors.Join(lines.Err(), errors.New("the walk did not end by itself"))
+}
+
+// countHomes is what the home of each chat takes up.
+func countHomes(c *cli.Context, chats []chat.Chat) (map[chat.ID]uint64, error) {
+	if err := needRoot("count homes"); err != nil {
+		return nil, err
+	}
+	defer progress(c, "counting")()
+	disk := map[chat.ID]uint64{}
+	for _, ch := range chats {
+		n, err := homeSize(ch.Home)
+		if err != nil {
+			return nil, err
+		}
+		disk[ch.ID] = n
+	}
+	return disk, nil
+}
+
+// homeSize counts the blocks of a home, each file once for each of its names. The chat may
+// change the tree meanwhile: nothing is followed out of it, and what goes away is not counted.
+func homeSize(home string) (sum uint64, err error) {
+	root, err := os.OpenRoot(home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // reaped meanwhile, or not made yet
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot count %s: %w", home, err)
+	}
+	defer root.Close()
+	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it went away, or leads out of the home
+		}
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				sum += uint64(st.Blocks) * 512
+			}
+		}
+		return nil
+	})
+	return sum, err
 }

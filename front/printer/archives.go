@@ -1,6 +1,7 @@
 package printer
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,18 +11,13 @@ import (
 )
 
 // Archives is a line for each archive.
-func Archives(w io.Writer, all []chat.Archive, now time.Time) error {
-	rows := [][]string{{
-		"NAME", "EXTERNAL-ID", "OWNER", "ARCHIVED", "SIZE", "EXPIRES", "ENCRYPTED",
-	}}
-	for _, a := range all {
-		rows = append(rows, []string{
-			string(a.Name), cut(a.ExternalID, wordWidth), a.Owner,
+func Archives(all []chat.Archive, now time.Time) string {
+	head := []string{"NAME", "EXTERNAL-ID", "OWNER", "ARCHIVED", "SIZE", "EXPIRES", "ENCRYPTED"}
+	return list(head, all, func(a chat.Archive) []string {
+		return []string{string(a.Name), cut(a.ExternalID, wordWidth), a.Owner,
 			age(now.Sub(a.ArchivedAt)) + " ago", size(uint64(a.Size)), expiry(a, now),
-			map[bool]string{true: "yes", false: "no"}[a.Encrypted],
-		})
-	}
-	return table(w, rows)
+			map[bool]string{true: "yes", false: "no"}[a.Encrypted]}
+	})
 }
 
 func expiry(a chat.Archive, now time.Time) string {
@@ -32,7 +28,7 @@ func expiry(a chat.Archive, now time.Time) string {
 }
 
 // Archived is the archive that was made of a chat.
-func Archived(w io.Writer, a chat.Archive, now time.Time) error {
+func Archived(a chat.Archive, now time.Time) string {
 	became := "reaped"
 	switch {
 	case a.Snapshot:
@@ -63,7 +59,7 @@ func Archived(w io.Writer, a chat.Archive, now time.Time) error {
 	if more := a.Left - int64(len(a.LeftNames)); more > 0 {
 		rows = append(rows, []string{"left out", grouped(more) + " more"})
 	}
-	return table(w, rows)
+	return table(rows)
 }
 
 // amount is that of a home.
@@ -81,8 +77,8 @@ func grouped(n int64) string {
 }
 
 // Verified is what a check of an archive found.
-func Verified(w io.Writer, check chat.ArchiveCheck) error {
-	return lines(w, string(check.Name)+" is whole: "+size(uint64(check.Size))+" were read")
+func Verified(check chat.ArchiveCheck) string {
+	return lines(string(check.Name) + " is whole: " + size(uint64(check.Size)) + " were read")
 }
 
 // archiveWords is how far an archive or unarchive is.
@@ -126,4 +122,33 @@ func showProgress(
 		fmt.Fprint(w, "\r\x1b[K"+words)
 	}
 	return words
+}
+
+// Progress shows on a terminal that something is under way, until the returned
+// func is called. Plain means a line without movement.
+func Progress(w io.Writer, what string, plain bool) (done func()) {
+	if !IsTerminal(w) {
+		return func() {}
+	}
+	if plain {
+		fmt.Fprintf(w, "%s …\n", what)
+		return func() {}
+	}
+	i, begin := 0, time.Now()
+	return meanwhile(100*time.Millisecond, func() {
+		fmt.Fprintf(w, "\r%c %s %s", `|/-\`[i%4], what, time.Since(begin).Truncate(time.Second))
+		i++
+	}, func() { fmt.Fprint(w, "\r\x1b[K") })
+}
+
+// meanwhile calls act at intervals until the returned function is called, and then end.
+func meanwhile(interval time.Duration, act, end func()) (done func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		chat.Every(ctx, interval, act)
+		end()
+	}()
+	return func() { stop(); <-stopped }
 }

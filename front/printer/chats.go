@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -17,22 +16,18 @@ const wordWidth = 32
 
 // Chats is a line for each chat. counted is what its home was counted to have, in place of what
 // chatd knows of all its files; nil counts nothing.
-func Chats(w io.Writer, chats []chat.Chat, counted map[chat.ID]uint64, now time.Time) error {
-	head := []string{
-		"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS", "OWNER",
-		"EXTERNAL-ID", "LABELS", "DISK",
-	}
-	rows := [][]string{head}
-	for _, ch := range chats {
+func Chats(chats []chat.Chat, counted map[chat.ID]uint64, now time.Time) string {
+	head := []string{"ID", "USER", "UID", "PROFILE", "AWAKE", "AGE", "IDLE", "MEMORY", "PIDS", "LAYERS",
+		"OWNER", "EXTERNAL-ID", "LABELS", "DISK"}
+	return list(head, chats, func(ch chat.Chat) []string {
 		disk := "-"
 		if n, ok := counted[ch.ID]; ok {
 			disk = size(n)
 		} else if ch.Disk != nil {
 			disk = fmt.Sprintf("%s %d%%", size(ch.Disk.Bytes), ch.Disk.Percent)
 		}
-		rows = append(rows, append(chatRow(ch, now), disk))
-	}
-	return table(w, rows)
+		return append(chatRow(ch, now), disk)
+	})
 }
 
 func chatRow(ch chat.Chat, now time.Time) []string {
@@ -78,7 +73,7 @@ func awakeWord(ch chat.Chat) string {
 }
 
 // Chat is everything about one chat, with what became of its connections.
-func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
+func Chat(ch chat.Chat, l chat.EgressLog, now time.Time) string {
 	rows := [][]string{
 		{"id", string(ch.ID)},
 		{"user", ch.User},
@@ -95,40 +90,29 @@ func Chat(w io.Writer, ch chat.Chat, l chat.EgressLog, now time.Time) error {
 		{"used", age(now.Sub(ch.UsedAt)) + " ago"},
 		{"limits", limitWords(ch.Limits)},
 	}
-	if len(ch.OwnLimits) > 0 {
-		rows = append(rows, []string{"own limits", strings.Join(ch.OwnLimits, ", ")})
+	add := func(there bool, name string, words func() string) {
+		if there {
+			rows = append(rows, []string{name, words()})
+		}
 	}
-	if ch.Frozen != "" {
-		rows = append(rows, []string{"frozen", strings.TrimPrefix(ch.Frozen.Words(), "frozen ")})
-	}
-	if len(ch.OldPlan) > 0 {
-		rows = append(rows, []string{"old plan", oldPlanWords(ch)})
-	}
-	if u := ch.Usage; u != nil {
-		rows = append(rows, []string{"usage", usageWords(*u)})
-	}
-	if p := ch.Archiving; p != nil {
-		rows = append(rows, []string{"archiving", archiveWords(*p)})
-	}
-	if d := ch.Disk; d != nil {
-		rows = append(rows, []string{"disk", diskWords(*d, now)})
-	}
-	for _, line := range egressLines(ch) {
-		rows = append(rows, []string{"egress", line})
-	}
-	if words := egressWords(l, now); words != "" {
-		rows = append(rows, []string{"egress", words})
+	add(len(ch.OwnLimits) > 0, "own limits", func() string { return strings.Join(ch.OwnLimits, ", ") })
+	add(ch.Frozen != "", "frozen", func() string { return strings.TrimPrefix(ch.Frozen.Words(), "frozen ") })
+	add(len(ch.OldPlan) > 0, "old plan", func() string {
+		return strings.Join(ch.OldPlan, ", ") + "; until the next wake"
+	})
+	add(ch.Usage != nil, "usage", func() string { return usageWords(*ch.Usage) })
+	add(ch.Archiving != nil, "archiving", func() string { return archiveWords(*ch.Archiving) })
+	add(ch.Disk != nil, "disk", func() string { return diskWords(*ch.Disk, now) })
+	for _, line := range append(egressLines(ch), egressWords(l, now)) {
+		add(line != "", "egress", func() string { return line })
 	}
 	for _, k := range slices.Sorted(maps.Keys(ch.Labels)) {
 		rows = append(rows, []string{"label", k + "=" + ch.Labels[k]})
 	}
-	if err := table(w, rows); err != nil || len(ch.Layers) == 0 {
-		return err
+	if len(ch.Layers) == 0 {
+		return table(rows)
 	}
-	if err := write(w, "\n"); err != nil {
-		return err
-	}
-	return layers(w, ch.Layers)
+	return table(rows) + "\n" + layers(ch.Layers)
 }
 
 func usageWords(u chat.Usage) string {
@@ -166,24 +150,15 @@ func limitWords(l chat.Limits) string {
 }
 
 // Labels is a line for each label. A key has only characters that a terminal may get.
-func Labels(w io.Writer, labels map[string]string) error {
+func Labels(labels map[string]string) (text string) {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		if err := write(w, k+"="+Cell(labels[k])+"\n"); err != nil {
-			return err
-		}
+		text += lines(k + "=" + labels[k])
 	}
-	return nil
+	return text
 }
 
 // Egress is a line for each destination of a chat, and for each that was taken away.
-func Egress(w io.Writer, ch chat.Chat) error {
-	for _, line := range egressLines(ch) {
-		if err := write(w, line+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func Egress(ch chat.Chat) string { return lines(egressLines(ch)...) }
 
 func egressLines(ch chat.Chat) (lines []string) {
 	for _, a := range ch.Egress {
@@ -200,6 +175,49 @@ func egressLines(ch chat.Chat) (lines []string) {
 }
 
 // Shared is what went from one chat to another.
-func Shared(w io.Writer, s chat.Shared) error {
-	return write(w, fmt.Sprintf("%s  %d bytes to %s\n", Cell(s.SHA256), s.Bytes, Cell(s.ToPath)))
+func Shared(s chat.Shared) string {
+	return lines(fmt.Sprintf("%s  %d bytes to %s", s.SHA256, s.Bytes, s.ToPath))
 }
+
+// Changed is a line for what holds now, one for what waits for the next wake, and one for what is
+// tried again.
+func Changed(c *chat.Changed) (lines string) {
+	if c == nil {
+		return ""
+	}
+	for _, l := range []struct {
+		when string
+		what []string
+	}{
+		{"now", c.Now}, {"at the next wake", c.NextWake},
+		{"not yet, tried again each minute", c.Retried},
+	} {
+		if len(l.what) > 0 {
+			lines += fmt.Sprintf("%s: %s\n", l.when, strings.Join(l.what, ", "))
+		}
+	}
+	if c.Why != "" {
+		lines += "why: " + Escape(c.Why) + "\n"
+	}
+	return lines
+}
+
+// Loss is a line for each chat that says what a reap of it would end and remove.
+func Loss(chats []chat.Chat, now time.Time) (text string) {
+	for _, ch := range chats {
+		words := []string{"size not known"}
+		if d := ch.Disk; d != nil {
+			words = []string{diskWords(*d, now)}
+		}
+		words = append(words, "last used "+age(now.Sub(ch.UsedAt))+" ago")
+		if len(ch.Work) > 0 {
+			words = append(words, "at work: "+WorkWords(ch))
+		}
+		text += lines(fmt.Sprintf("%s of %s, %s: %s", ch.ID, ch.Owner, chat.Quote(ch.ExternalID),
+			strings.Join(words, "; ")))
+	}
+	return text
+}
+
+// WorkWords is what a chat does now, for a line.
+func WorkWords(ch chat.Chat) string { return Cell(strings.Join(ch.Work, ", ")) }

@@ -1,9 +1,9 @@
 // Package printer writes the answers of chatd's command line: tables and lines for people, JSON for
 // programs, and the output of chats.
 //
-// Each function takes the writer and one answer, a value of package chat. A command of cmd/chatd
-// reads its flags, asks the daemon, and passes the answer on. So each text can be compared with the
-// page in testdata that a person would read.
+// Each function makes the text of one answer, a value of package chat; what has a chat's own output
+// in it takes the writer. A command of cmd/chatd reads its flags, asks the daemon, and passes the
+// answer on. So each text can be compared with the page in testdata that a person would read.
 //
 // Three kinds of text go to a terminal, and none as it came:
 //

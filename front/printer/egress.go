@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 )
 
 // EgressLog is a line for each entry of a chat's log of egress, and for what is open.
-func EgressLog(w io.Writer, l chat.EgressLog) error {
+func EgressLog(l chat.EgressLog) string {
 	rows := [][]string{{"TIME", "VERDICT", "TO", "COUNT", "SENT", "RECEIVED", "WHY"}}
 	for _, e := range l.Entries {
 		rows = append(rows, egressRow(e))
@@ -24,23 +23,21 @@ func EgressLog(w io.Writer, l chat.EgressLog) error {
 	if l.Open.Unknown != "" {
 		rows = append(rows, []string{"-", openWord, "-", "-", "-", "-", l.Open.Unknown})
 	}
-	return table(w, rows)
+	return table(rows)
 }
 
 // openWord stands in the place of a verdict for what is carried now.
 const openWord = "open"
 
 // EgressLine is the line of one entry, without a head.
-func EgressLine(w io.Writer, e chat.EgressEvent) error {
-	return egressLine(w, egressRow(e))
-}
+func EgressLine(e chat.EgressEvent) string { return egressLine(egressRow(e)) }
 
 // EgressOpenLine is the line of a connection that is open, without a head.
-func EgressOpenLine(w io.Writer, c chat.EgressConnection) error { return egressLine(w, openRow(c)) }
+func EgressOpenLine(c chat.EgressConnection) string { return egressLine(openRow(c)) }
 
-func egressLine(w io.Writer, row []string) error {
+func egressLine(row []string) string {
 	row[2] = Cell(row[2]) // its width is that of what is shown
-	return lines(w, fmt.Sprintf("%s  %-7s  %-40s  %5s  %9s  %9s  %s",
+	return lines(fmt.Sprintf("%s  %-7s  %-40s  %5s  %9s  %9s  %s",
 		row[0], row[1], row[2], row[3], row[4], row[5], row[6]))
 }
 

@@ -54,7 +54,7 @@ func ChatText(w io.Writer, s string) error {
 	if IsTerminal(w) {
 		s = Escape(s)
 	}
-	return write(w, s)
+	return Write(w, s)
 }
 
 // ChatWriter is [ChatText] for content that comes in pieces. Close writes what was kept back.
@@ -88,14 +88,14 @@ func (e *escaping) Write(p []byte) (int, error) {
 	text := append(e.left, p...)
 	end := chat.WholeRunes(text)
 	e.left = append([]byte(nil), text[end:]...)
-	return len(p), write(e.w, Escape(string(text[:end])))
+	return len(p), Write(e.w, Escape(string(text[:end])))
 }
 
 // Close writes what was kept back: its end will not come.
-func (e *escaping) Close() error { return write(e.w, Escape(string(e.left))) }
+func (e *escaping) Close() error { return Write(e.w, Escape(string(e.left))) }
 
-// write writes text in one piece.
-func write(w io.Writer, text string) error {
+// Write writes text in one piece.
+func Write(w io.Writer, text string) error {
 	_, err := io.WriteString(w, text)
 	return failed(err)
 }

@@ -1,8 +1,8 @@
 package printer
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
@@ -13,11 +13,8 @@ const denied = "deny"
 
 // Explained is what file rules say of a path, or of a shell command with what the guard says of it;
 // command is "" for a path.
-func Explained(w io.Writer, command string, a chat.Explained) error {
-	name, verdict := a.Name, a.Verdict
-	if name == "" {
-		name = command
-	}
+func Explained(command string, a chat.Explained) string {
+	name, verdict := cmp.Or(a.Name, command), a.Verdict
 	if a.Guard != nil && a.Guard.Verdict == denied {
 		verdict = denied // no run of it begins, whatever the file rules say
 	}
@@ -46,7 +43,7 @@ func Explained(w io.Writer, command string, a chat.Explained) error {
 		b.WriteString(guarded(*a.Guard))
 	}
 	b.WriteString(deniedBy(a.DeniedBy))
-	return write(w, b.String())
+	return b.String()
 }
 
 // deniedBy says what denies, the first one in front, and what opens it.
@@ -58,14 +55,14 @@ func deniedBy(all []chat.DeniedBy) (out string) {
 }
 
 // Destination is what a profile's egress says of a port of a host.
-func Destination(w io.Writer, a chat.Explained) error {
+func Destination(a chat.Explained) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", a.Verdict, Cell(a.Name))
 	if a.Rule != "" {
 		fmt.Fprintf(&b, "  entry: %s\n  place: %s\n", Cell(a.Rule), Cell(a.Place))
 	}
 	fmt.Fprintf(&b, "  why:   %s\n%s", Cell(a.Why), deniedBy(a.DeniedBy))
-	return write(w, b.String())
+	return b.String()
 }
 
 func guarded(g chat.Guarded) string {

@@ -2,7 +2,6 @@ package printer
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -14,16 +13,10 @@ import (
 const triedWidth = 64
 
 // Host is what was found when the layers of a host were tried.
-func Host(w io.Writer, h chat.Host) error {
-	err := write(w, fmt.Sprintf("chatd %s, kernel %s, backend %s, %d chats, %d awake\n\n",
-		Escape(h.Version), Escape(h.Kernel), Escape(h.Backend), h.Chats, h.Awake))
-	if err != nil {
-		return err
-	}
-	if err := layers(w, h.Layers); err != nil {
-		return err
-	}
+func Host(h chat.Host) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "chatd %s, kernel %s, backend %s, %d chats, %d awake\n\n%s", Escape(h.Version),
+		Escape(h.Kernel), Escape(h.Backend), h.Chats, h.Awake, layers(h.Layers))
 	if len(h.Allowed) > 0 {
 		fmt.Fprintf(&b, "\nallowed to be missing: %s\n", LayerNames(h.Allowed))
 	}
@@ -31,7 +24,7 @@ func Host(w io.Writer, h chat.Host) error {
 		fmt.Fprintf(&b, "broken: %s\n", Cell(text))
 	}
 	findings(&b, h.Findings)
-	return write(w, b.String())
+	return b.String()
 }
 
 func findings(b *strings.Builder, all []string) {
@@ -50,23 +43,19 @@ func LayerNames(names []chat.LayerName) string {
 }
 
 // layers is a line for each layer, and everything about those that are not on.
-func layers(w io.Writer, all []chat.Layer) error {
-	rows := [][]string{{"LAYER", "STATE", "BY", "TRIED"}}
+func layers(all []chat.Layer) string {
 	var b strings.Builder
+	b.WriteString(list([]string{"LAYER", "STATE", "BY", "TRIED"}, all, func(l chat.Layer) []string {
+		return []string{string(l.Name), string(l.State), dash(cut(l.By, triedWidth/2)),
+			dash(cut(l.Probe, triedWidth))}
+	}))
 	for _, l := range all {
-		rows = append(rows, []string{
-			string(l.Name), string(l.State), dash(cut(l.By, triedWidth/2)),
-			dash(cut(l.Probe, triedWidth)),
-		})
 		if l.State != chat.LayerOn {
 			fmt.Fprintf(&b, "\n%s is %s\n  tried: %s\n  fix:   %s\n", Escape(string(l.Name)),
 				Escape(string(l.State)), Cell(dash(l.Probe)), Cell(dash(l.Fix)))
 		}
 	}
-	if err := table(w, rows); err != nil {
-		return err
-	}
-	return write(w, b.String())
+	return b.String()
 }
 
 // weakLayers names the layers that are not on, for a cell of a table.
@@ -81,7 +70,7 @@ func weakLayers(layers []chat.Layer) string {
 }
 
 // Status is the daemon on one screen.
-func Status(w io.Writer, st chat.Status, now time.Time) error {
+func Status(st chat.Status, now time.Time) string {
 	word := "up"
 	if !st.Ready {
 		word = "NOT READY"
@@ -101,24 +90,18 @@ func Status(w io.Writer, st chat.Status, now time.Time) error {
 	for _, u := range st.Shares {
 		b.WriteString(Cell(quota.Warning(u)) + "\n")
 	}
-	if err := write(w, b.String()); err != nil {
-		return err
-	}
-	if err := table(w, diskRows(st.Disks)); err != nil {
-		return err
-	}
-	b.Reset()
+	b.WriteString(disks(st.Disks))
 	findings(&b, st.Findings)
 	for _, f := range st.Failures {
 		fmt.Fprintf(&b, "failed %s ago: %s of chat %s by %s: %s\n", age(now.Sub(f.At)),
 			Cell(f.Action), Cell(dash(string(f.Chat))), Cell(dash(f.By)), Cell(f.Error))
 	}
-	return write(w, b.String())
+	return b.String()
 }
 
-func diskRows(disks []chat.Disk) [][]string {
-	rows := [][]string{{"DISK", "OF", "FREE", "SIZE", "FREE INODES", ""}}
-	for _, d := range disks {
+func disks(all []chat.Disk) string {
+	head := []string{"DISK", "OF", "FREE", "SIZE", "FREE INODES", ""}
+	return list(head, all, func(d chat.Disk) []string {
 		inodes, note := "-", ""
 		if d.Inodes > 0 {
 			inodes = fmt.Sprintf("%d%%", 100*d.FreeInodes/d.Inodes)
@@ -126,7 +109,42 @@ func diskRows(disks []chat.Disk) [][]string {
 		if d.ReadOnly {
 			note = "read-only"
 		}
-		rows = append(rows, []string{d.Path, d.For, size(d.Free), size(d.Size), inodes, note})
+		return []string{d.Path, d.For, size(d.Free), size(d.Size), inodes, note}
+	})
+}
+
+// Plan is what a session is built of: its settings, its mounts, and what Landlock opens.
+func Plan(p chat.Plan) string {
+	mounts := list([]string{"TARGET", "TYPE", "MODE", "SOURCE", "BY"}, p.Mounts,
+		func(m chat.Mount) []string {
+			return []string{m.Target, m.Type, string(m.Mode), dash(m.Source), dash(m.By)}
+		})
+	rights := list([]string{"LANDLOCK", "PATH"}, p.Landlock, func(r chat.PathRight) []string {
+		return []string{r.Right, r.Path}
+	})
+	return table(planRows(p)) + "\n" + mounts + "\n" + rights
+}
+
+func planRows(p chat.Plan) [][]string {
+	started := "would start with this"
+	if p.StartedAt != nil {
+		started = p.StartedAt.Format("2006-01-02 15:04:05 MST")
+	}
+	rows := [][]string{
+		{"id", string(p.ID)}, {"profile", p.Profile},
+		{"user", fmt.Sprintf("%s, uid %d", p.User, p.UID)}, {"session", started},
+		{"network", string(p.Network)}, {"namespaces", strings.Join(p.Namespaces, " ")},
+		{"environment", strings.Join(p.Env, " ")},
+		{"seccomp",
+			fmt.Sprintf("%d calls refused, %d checked by their arguments (--json lists them)",
+				len(p.Seccomp), len(p.SeccompConditional))},
+		{"landlock", fmt.Sprintf("%d rules, ABI %d or later", len(p.Landlock), p.LandlockABI)},
+	}
+	if len(p.Without) > 0 {
+		rows = append(rows, []string{"without", LayerNames(p.Without)})
+	}
+	for _, n := range p.Notes {
+		rows = append(rows, []string{"note", n})
 	}
 	return rows
 }

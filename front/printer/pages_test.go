@@ -1,17 +1,17 @@
 package printer
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 var update = flag.Bool("update", false, "write the pages of testdata")
@@ -92,62 +92,58 @@ func someArchive() chat.Archive {
 }
 
 // pages are answers by the file in testdata that shows them.
-var pages = map[string]func(io.Writer) error{
-	"chats": func(w io.Writer) error {
+var pages = map[string]func() string{
+	"chats": func() string {
 		asleep := emptyChat()
 		asleep.Phase = chat.Ready
-		return Chats(w, []chat.Chat{someChat, emptyChat(), asleep}, nil, now)
+		return Chats([]chat.Chat{someChat, emptyChat(), asleep}, nil, now)
 	},
-	"chats-disk": func(w io.Writer) error {
+	"chats-disk": func() string {
 		disk := map[chat.ID]uint64{someChat.ID: 3 << 40, emptyChat().ID: 0}
-		return Chats(w, []chat.Chat{someChat, emptyChat()}, disk, now)
+		return Chats([]chat.Chat{someChat, emptyChat()}, disk, now)
 	},
-	"chats-none": func(w io.Writer) error { return Chats(w, nil, map[chat.ID]uint64{}, now) },
-	"chat":       func(w io.Writer) error { return Chat(w, someChat, someEgress, now) },
-	"chat-empty": func(w io.Writer) error { return Chat(w, emptyChat(), chat.EgressLog{}, now) },
-	"chat-archiving": func(w io.Writer) error {
+	"chats-none": func() string { return Chats(nil, map[chat.ID]uint64{}, now) },
+	"chat":       func() string { return Chat(someChat, someEgress, now) },
+	"chat-empty": func() string { return Chat(emptyChat(), chat.EgressLog{}, now) },
+	"chat-archiving": func() string {
 		ch := emptyChat()
 		ch.Archiving = &chat.ArchiveProgress{Entries: 1234567, Bytes: 3 << 29, Doing: "packing\x1b"}
-		return Chat(w, ch, chat.EgressLog{}, now)
+		return Chat(ch, chat.EgressLog{}, now)
 	},
-	"archives": func(w io.Writer) error {
+	"archives": func() string {
 		kept, expires := someArchive(), now.Add(72*time.Hour)
 		kept.Encrypted, kept.ExpiresAt, kept.ArchivedAt = true, &expires, now.Add(-time.Second)
-		return Archives(w, []chat.Archive{someArchive(), kept}, now)
+		return Archives([]chat.Archive{someArchive(), kept}, now)
 	},
-	"archives-none": func(w io.Writer) error { return Archives(w, nil, now) },
-	"archived":      func(w io.Writer) error { return Archived(w, someArchive(), now) },
-	"archived-kept": func(w io.Writer) error {
+	"archives-none": func() string { return Archives(nil, now) },
+	"archived":      func() string { return Archived(someArchive(), now) },
+	"archived-kept": func() string {
 		a, expires := someArchive(), now.Add(36*time.Hour)
 		a.Left, a.LeftNames, a.Kept, a.Encrypted, a.Sent = 0, nil, true, true, true
 		a.ExpiresAt, a.Entries, a.Bytes = &expires, 999, 0
-		return Archived(w, a, now)
+		return Archived(a, now)
 	},
-	"verified": func(w io.Writer) error {
-		err := Verified(w, chat.ArchiveCheck{Name: someArchive().Name, Size: 3 << 20})
-		return errors.Join(err, Verified(w, chat.ArchiveCheck{Name: "a\x1b[2J"}))
+	"verified": func() string {
+		return Verified(chat.ArchiveCheck{Name: someArchive().Name, Size: 3 << 20}) +
+			Verified(chat.ArchiveCheck{Name: "a\x1b[2J"})
 	},
-	"egress": func(w io.Writer) error { return EgressLog(w, someEgress) },
-	"egress-open": func(w io.Writer) error {
+	"egress": func() string { return EgressLog(someEgress) },
+	"egress-open": func() string {
 		l := someEgress
 		l.Open.Unknown = ""
-		return Chat(w, emptyChat(), l, now)
+		return Chat(emptyChat(), l, now)
 	},
-	"egress-line": func(w io.Writer) error {
+	"egress-line": func() (text string) {
 		for _, c := range someEgress.Open.Connections {
-			if err := EgressOpenLine(w, c); err != nil {
-				return err
-			}
+			text += EgressOpenLine(c)
 		}
 		for _, e := range someEgress.Entries {
-			if err := EgressLine(w, e); err != nil {
-				return err
-			}
+			text += EgressLine(e)
 		}
-		return nil
+		return text
 	},
-	"host": func(w io.Writer) error {
-		return Host(w, chat.Host{
+	"host": func() string {
+		return Host(chat.Host{
 			Kernel: "6.18\x1b[2J", Backend: "cgroup v2", Version: "1.0", Layers: someLayers,
 			Chats: 3, Awake: 1,
 			Missing: []chat.LayerName{chat.LayerEgress}, Allowed: []chat.LayerName{chat.LayerCPU,
@@ -155,12 +151,12 @@ var pages = map[string]func(io.Writer) error{
 			Broken: []string{"the config\nis bad"}, Findings: []string{"the guard is off\x07"},
 		})
 	},
-	"host-empty": func(w io.Writer) error {
-		return Host(w, chat.Host{Version: "1.0",
+	"host-empty": func() string {
+		return Host(chat.Host{Version: "1.0",
 			Layers: someLayers[:1]})
 	},
-	"status": func(w io.Writer) error {
-		return Status(w, chat.Status{
+	"status": func() string {
+		return Status(chat.Status{
 			Version: "1.0\x1b", Since: now.Add(-3 * time.Hour), Chats: 9, Awake: 4, AtWork: 2,
 			Asleep: 5,
 			Layers: someLayers[1:], Bounds: []chat.Bound{{Name: "max_awake", Used: 400, Max: 500}},
@@ -178,11 +174,11 @@ var pages = map[string]func(io.Writer) error{
 			},
 		}, now)
 	},
-	"status-ready": func(w io.Writer) error {
-		return Status(w, chat.Status{Version: "1.0", Since: now, Ready: true}, now)
+	"status-ready": func() string {
+		return Status(chat.Status{Version: "1.0", Since: now, Ready: true}, now)
 	},
-	"plan": func(w io.Writer) error {
-		return Plan(w, chat.Plan{
+	"plan": func() string {
+		return Plan(chat.Plan{
 			ID: "3bd701762fd7e5ab", Profile: "web", User: "chat-3bd701762fd7e5ab", UID: 2013274112,
 			StartedAt: &now,
 			Mounts: []chat.Mount{
@@ -198,35 +194,35 @@ var pages = map[string]func(io.Writer) error{
 			Notes: []string{"one", "two\n"},
 		})
 	},
-	"plan-asleep": func(w io.Writer) error { return Plan(w, chat.Plan{ID: "3bd701762fd7e5ab"}) },
-	"explained": func(w io.Writer) error {
-		return Explained(w, "", chat.Explained{
+	"plan-asleep": func() string { return Plan(chat.Plan{ID: "3bd701762fd7e5ab"}) },
+	"explained": func() string {
+		return Explained("", chat.Explained{
 			Verdict: "deny", Rule: "deny *.pem\x1b", Place: "rules.yaml:3", Layer: "global rules",
 			ByKernel: true,
 			KeptBy:   []string{"masks", "landlock"}, Name: "/srv/a\x1b.pem",
 		})
 	},
-	"explained-allowed": func(w io.Writer) error {
-		return Explained(w, "", chat.Explained{Verdict: "allow", Name: "/srv/a"})
+	"explained-allowed": func() string {
+		return Explained("", chat.Explained{Verdict: "allow", Name: "/srv/a"})
 	},
-	"explained-destination": func(w io.Writer) error {
-		return Destination(w, chat.Explained{
+	"explained-destination": func() string {
+		return Destination(chat.Explained{
 			Verdict: "allow", Name: "api.example.com:443", Rule: "*.example.com:443",
 			Place: "egress of profile web", Layer: "egress", Why: "it is listed\x1b",
 		})
 	},
-	"explained-unlisted": func(w io.Writer) error {
-		return Destination(w, chat.Explained{
+	"explained-unlisted": func() string {
+		return Destination(chat.Explained{
 			Verdict: "deny", Name: "udp:192.0.2.1:53", Why: "it is not listed",
 		})
 	},
-	"explained-command": func(w io.Writer) error {
-		return Explained(w, "cat a\x1b", chat.Explained{
+	"explained-command": func() string {
+		return Explained("cat a\x1b", chat.Explained{
 			Verdict: "allow", Paths: []string{"a\x1b", "b"}, Guard: &chat.Guarded{Verdict: "allow"},
 		})
 	},
-	"explained-guard": func(w io.Writer) error {
-		return Explained(w, "rm -rf /", chat.Explained{
+	"explained-guard": func() string {
+		return Explained("rm -rf /", chat.Explained{
 			Verdict: "allow", Rule: "allow **", Place: "default", Layer: "defaults",
 			Guard: &chat.Guarded{
 				Verdict: "deny", Rule: "rm", Place: "guard:1", Message: "refused\x1b",
@@ -235,51 +231,58 @@ var pages = map[string]func(io.Writer) error{
 			},
 		})
 	},
-	"schedules": func(w io.Writer) error { return Schedules(w, someSchedules()) },
-	"schedule":  func(w io.Writer) error { return Schedule(w, someSchedules()[0]) },
-	"schedule-new": func(w io.Writer) error {
+	"schedules": func() string { return Schedules(someSchedules()) },
+	"schedule": func() string {
+		return written(func(w io.Writer) error { return Schedule(w, someSchedules()[0]) })
+	},
+	"schedule-new": func() string {
 		s := someSchedules()[1]
-		if err := NewSchedule(w, s); err != nil {
-			return err
-		}
-		return Schedule(w, s)
+		return NewSchedule(s) + written(func(w io.Writer) error { return Schedule(w, s) })
 	},
-	"runs": func(w io.Writer) error { return Runs(w, someRuns()) },
-	"run": func(w io.Writer) error {
+	"runs": func() string { return Runs(someRuns()) },
+	"run": func() (text string) {
 		for _, r := range someRuns() {
-			if err := Run(w, w, r); err != nil {
-				return err
-			}
+			text += written(func(w io.Writer) error { return Run(w, w, r) })
 		}
-		return nil
+		return text
 	},
-	"run-end": func(w io.Writer) error {
+	"run-end": func() string {
+		var w strings.Builder
 		for _, r := range someRuns() {
 			if r.Result != nil {
-				RunEnd(w, *r.Result)
+				RunEnd(&w, *r.Result)
 			}
 		}
-		RunEnd(w, chat.RunResult{TimedOut: true, Signal: "SIGKILL"}) // its exit code says it
-		return nil
+		RunEnd(&w, chat.RunResult{TimedOut: true, Signal: "SIGKILL"}) // its exit code says it
+		return w.String()
 	},
-	"processes": func(w io.Writer) error {
-		return Processes(w, []chat.Process{
+	"processes": func() string {
+		return Processes([]chat.Process{
 			{PID: 1, Name: "bwrap", State: "sleeping", MemoryBytes: 1 << 20},
 			{PID: 20, Name: "a\x1b[2J", State: "running", CPU: chat.Duration(time.Minute),
 				Run: "run-1"},
 		})
 	},
-	"reap": func(w io.Writer) error {
+	"reap": func() string {
 		hostile, full := emptyChat(), someChat
 		hostile.ExternalID = "a\x1b[2J\nb"
 		hostile.Work = []string{"a run", "the program \x1b]0;x\a"}
 		full.Disk = &chat.DiskUsage{Bytes: 3 << 30, Inodes: 4321, Percent: 75}
-		return Loss(w, []chat.Chat{full, hostile}, now)
+		return Loss([]chat.Chat{full, hostile}, now)
 	},
-	"labels": func(w io.Writer) error { return Labels(w, someChat.Labels) },
-	"shared": func(w io.Writer) error {
-		return Shared(w, chat.Shared{ToPath: "/home/a\x1b", Bytes: 7, SHA256: "abc"})
+	"labels": func() string { return Labels(someChat.Labels) },
+	"shared": func() string {
+		return Shared(chat.Shared{ToPath: "/home/a\x1b", Bytes: 7, SHA256: "abc"})
 	},
+}
+
+// written is what write writes, with its error if it has one.
+func written(write func(io.Writer) error) string {
+	var b strings.Builder
+	if err := write(&b); err != nil {
+		return err.Error()
+	}
+	return b.String()
 }
 
 // someSchedules end in each of the ways that a last run can.
@@ -334,26 +337,41 @@ func someRuns() []chat.Run {
 // TestPages compares every answer with its page in testdata, byte by byte. None has a byte that a
 // terminal obeys.
 func TestPages(t *testing.T) {
-	for name, write := range pages {
-		var b bytes.Buffer
-		if err := write(&b); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		file := filepath.Join("testdata", name+".txt")
+	for name, page := range pages {
+		got, file := page(), filepath.Join("testdata", name+".txt")
 		if *update {
-			if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		want := must.Get(os.ReadFile(file))(t)
+		if got != string(want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
-		if b.String() != string(want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, b.String(), want)
+		if Escape(got) != got {
+			t.Errorf("%s: %q", name, got)
 		}
-		if Escape(b.String()) != b.String() {
-			t.Errorf("%s: %q", name, b.String())
+	}
+}
+
+// TestLimitWords: every limit is shown by its key, one that bounds nothing is not, and sizes are
+// read as such.
+func TestLimitWords(t *testing.T) {
+	l := chat.DefaultLimits()
+	const known = "swap_max 0B, pids_max 200, "
+	if words := limitWords(l); strings.Contains(words, "fsize") || !strings.Contains(words, known) {
+		t.Errorf("by default: %s", words)
+	}
+	l.FSize = 1 << 20
+	if words := limitWords(l); !strings.Contains(words, ", fsize 1.0MiB") {
+		t.Errorf("a bound: %s", words)
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[chat.Limits]()) {
+		if v := reflect.ValueOf(&l).Elem().FieldByIndex(f.Index); v.Kind() == reflect.Uint64 {
+			v.SetUint(7)
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[chat.Limits]()) {
+		if key := f.Tag.Get("yaml"); !f.Anonymous && !strings.Contains(limitWords(l), key+" ") {
+			t.Errorf("%s is not shown: %s", key, limitWords(l))
 		}
 	}
 }

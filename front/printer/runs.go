@@ -8,13 +8,10 @@ import (
 )
 
 // Runs is a line for each run.
-func Runs(w io.Writer, runs []chat.Run) error {
-	rows := [][]string{{"RUN", "STATE", "STARTED", "COMMAND"}}
-	for _, r := range runs {
-		started := r.StartedAt.Local().Format(zoned)
-		rows = append(rows, []string{r.ID, runState(r), started, r.Command})
-	}
-	return table(w, rows)
+func Runs(runs []chat.Run) string {
+	return list([]string{"RUN", "STATE", "STARTED", "COMMAND"}, runs, func(r chat.Run) []string {
+		return []string{r.ID, runState(r), r.StartedAt.Local().Format(zoned), r.Command}
+	})
 }
 
 // runState is a run's state in a few words.
@@ -74,13 +71,10 @@ func reasons(errOut io.Writer, why []string) {
 }
 
 // Processes is a line for each process of a chat.
-func Processes(w io.Writer, all []chat.Process) error {
-	rows := [][]string{{"PID", "STATE", "MEMORY", "CPU", "RUN", "NAME"}}
-	for _, p := range all {
-		rows = append(rows, []string{
-			fmt.Sprint(p.PID), string(p.State), size(p.MemoryBytes), p.CPU.String(), dash(p.Run),
-			p.Name,
-		})
-	}
-	return table(w, rows)
+func Processes(all []chat.Process) string {
+	head := []string{"PID", "STATE", "MEMORY", "CPU", "RUN", "NAME"}
+	return list(head, all, func(p chat.Process) []string {
+		return []string{fmt.Sprint(p.PID), string(p.State), size(p.MemoryBytes), p.CPU.String(),
+			dash(p.Run), p.Name}
+	})
 }

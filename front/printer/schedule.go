@@ -10,21 +10,21 @@ import (
 )
 
 // NewSchedule is the id of a schedule, and when it comes due.
-func NewSchedule(w io.Writer, s chat.Schedule) error {
-	return lines(w, fmt.Sprintf("%s  next %s", s.ID, nextWord(s)))
+func NewSchedule(s chat.Schedule) string {
+	return lines(fmt.Sprintf("%s  next %s", s.ID, nextWord(s)))
 }
 
 // Schedules is a line for each schedule.
-func Schedules(w io.Writer, all []chat.Schedule) error {
-	rows := [][]string{{"SCHEDULE", "WHEN", "NEXT", "RUNS", "SKIPPED", "MISSED", "LAST", "COMMAND"}}
-	for _, s := range all {
-		rows = append(rows, []string{
-			s.ID, whenWords(s.Spec), nextWord(s), fmt.Sprint(s.Runs), fmt.Sprint(s.Skipped),
-			fmt.Sprint(s.Missed), lastWord(s), shortened(commandWords(s.Spec)),
-		})
-	}
-	return table(w, rows)
+func Schedules(all []chat.Schedule) string {
+	head := []string{"SCHEDULE", "WHEN", "NEXT", "RUNS", "SKIPPED", "MISSED", "LAST", "COMMAND"}
+	return list(head, all, func(s chat.Schedule) []string {
+		return []string{s.ID, whenWords(s.Spec), nextWord(s), fmt.Sprint(s.Runs), fmt.Sprint(s.Skipped),
+			fmt.Sprint(s.Missed), lastWord(s), cut(commandWords(s.Spec), commandWidth)}
+	})
 }
+
+// commandWidth is how much of a command a table shows.
+const commandWidth = 41
 
 // Schedule is everything about one schedule, and the end of what its last run printed.
 func Schedule(w io.Writer, s chat.Schedule) error {
@@ -36,7 +36,7 @@ func Schedule(w io.Writer, s chat.Schedule) error {
 		"last      " + lastWord(s),
 	}
 	if s.Last == nil {
-		return lines(w, all...)
+		return Write(w, lines(all...))
 	}
 	began, due := stamp(s.Last.StartedAt), stamp(s.Last.DueAt)
 	all = append(all, fmt.Sprintf("began     %s for %s", began, due))
@@ -49,7 +49,7 @@ func Schedule(w io.Writer, s chat.Schedule) error {
 	if s.Last.Output != "" {
 		all = append(all, fmt.Sprintf("output    %d bytes, the end of them:", s.Last.OutputBytes))
 	}
-	if err := lines(w, all...); err != nil {
+	if err := Write(w, lines(all...)); err != nil {
 		return err
 	}
 	return ChatText(w, s.Last.Output)
@@ -74,15 +74,6 @@ func commandWords(s chat.ScheduleSpec) string {
 		return "-c " + s.Command
 	}
 	return strings.Join(s.Argv, " ")
-}
-
-// shortened is text for a column of a table.
-func shortened(s string) string {
-	const max = 40
-	if r := []rune(s); len(r) > max {
-		return string(r[:max]) + "…"
-	}
-	return s
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

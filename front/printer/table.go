@@ -1,36 +1,50 @@
 package printer
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf16"
 )
 
 // zoned is a local time with its zone: the log and --json are in UTC.
 const zoned = time.DateTime + " MST"
 
-// table writes rows in columns; the first row is the head.
-func table(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+// list is a table with a row for each of all.
+func list[T any](head []string, all []T, row func(T) []string) string {
+	rows := [][]string{head}
+	for _, v := range all {
+		rows = append(rows, row(v))
+	}
+	return table(rows)
+}
+
+// table is rows in columns; the first row is the head.
+func table(rows [][]string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
 			row[i] = Cell(row[i])
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
 	}
-	return failed(t.Flush())
+	_ = t.Flush() // a Builder takes all
+	return b.String()
 }
 
-// lines writes each as one line of a terminal, whatever is in it.
-func lines(w io.Writer, lines ...string) error {
+// lines is each as one line of a terminal, whatever is in it.
+func lines(lines ...string) (text string) {
 	for _, l := range lines {
-		if err := write(w, Cell(l)+"\n"); err != nil {
-			return err
-		}
+		text += Cell(l) + "\n"
 	}
-	return nil
+	return text
 }
 
 // size writes bytes for people.
@@ -68,9 +82,40 @@ func cut(s string, width int) string {
 	return string(r[:width-1]) + "…"
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
+func dash(s string) string { return cmp.Or(s, "-") }
+
+// JSON writes v as one JSON value in which no control byte is left, also not
+// the ones that encoding/json leaves (DEL, C1, bidirectional).
+func JSON(w io.Writer, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	return writeJSON(w, b, err)
+}
+
+// JSONLine is [JSON] in one line.
+func JSONLine(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	return writeJSON(w, b, err)
+}
+
+func writeJSON(w io.Writer, b []byte, err error) error {
+	if err != nil {
+		return fmt.Errorf("cannot write JSON: %w", err)
 	}
-	return s
+	return Write(w, printable(b))
+}
+
+// printable is JSON, and a newline, with everything escaped that is not printable.
+func printable(b []byte) string {
+	var out bytes.Buffer
+	for _, r := range string(b) {
+		if r == '\n' || r < 0x7f || unicode.IsPrint(r) {
+			out.WriteRune(r)
+			continue
+		}
+		for _, u := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&out, `\u%04x`, u)
+		}
+	}
+	out.WriteByte('\n')
+	return out.String()
 }

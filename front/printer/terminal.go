@@ -23,7 +23,7 @@ func Screen(w io.Writer, s chat.Screen, styles bool) error {
 		text += "\n"
 	}
 	if styles {
-		return write(w, termsafe.String(text, termsafe.Styled)+"\x1b[m")
+		return Write(w, termsafe.String(text, termsafe.Styled)+"\x1b[m")
 	}
 	return ChatText(w, text)
 }

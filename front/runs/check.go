@@ -110,7 +110,8 @@ const maxGuards = 32
 
 // of is the compiled guard for the terms.
 func (g *guards) of(t chat.Terms) (*guard.Guard, error) {
-	keys := t.GuardWithPlaces()
+	keys := t.Guard
+	keys.SetPlaces(t.Places)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.last {

@@ -57,7 +57,9 @@ func guarded(off bool, allow ...string) func(context.Context) (chat.Terms, error
 	for _, a := range allow {
 		g.CustomAllowPatterns = append(g.CustomAllowPatterns, chat.Pattern{Text: a})
 	}
-	return func(context.Context) (chat.Terms, error) { return chat.NewTerms("/home/u", off, g), nil }
+	return func(context.Context) (chat.Terms, error) {
+		return chat.Terms{Home: "/home/u", ExecOff: off, Guard: g, Places: g.Places()}, nil
+	}
 }
 
 // ways are the ways of a command to chatd-root.

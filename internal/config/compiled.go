@@ -57,11 +57,11 @@ func (cfg Config) Compiled() ([]byte, error) {
 func ReadCompiled(text []byte) (Config, error) {
 	var c compiled
 	if len(text) > MaxCompiled {
-		return Config{}, fmt.Errorf("cannot read a compiled config of %d bytes: want at most %d: %w",
-			len(text), MaxCompiled, chat.ErrInvalid)
+		return Config{}, chat.Invalid("cannot read a compiled config of %d bytes: want at most %d", len(text),
+			MaxCompiled)
 	}
 	if err := chat.Strict(text, &c); err != nil {
-		return Config{}, fmt.Errorf("cannot read the compiled config: %w: %w", err, chat.ErrInvalid)
+		return Config{}, chat.Invalid("cannot read the compiled config: %w", err)
 	}
 	cfg := c.Config
 	cfg.Sum, cfg.Places, cfg.Written = c.Sum, c.Places, c.Written
@@ -111,7 +111,7 @@ func (cfg *Config) Check(f *Faults) {
 	f.Add("socket", absolute(&cfg.Socket, cfg.Socket))
 	f.Add("uids", cfg.UIDs.check())
 	if _, ok := cfg.Profiles[chat.DefaultProfile]; !ok && !f.Faulty("profiles."+chat.DefaultProfile) {
-		f.Add("profiles."+chat.DefaultProfile, fmt.Errorf("want this profile: %w", chat.ErrInvalid))
+		f.Add("profiles."+chat.DefaultProfile, chat.Invalid("want this profile"))
 	}
 	cfg.checkMemory(f)
 }

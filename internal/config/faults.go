@@ -51,5 +51,5 @@ func faultAt(places map[string]string, key string, err error) error {
 
 // Wrong is the error of a value that is something else than wanted.
 func Wrong(text, want string) error {
-	return fmt.Errorf("%s: want %s: %w", chat.Quote(text), want, chat.ErrInvalid)
+	return chat.Invalid("%s: want %s", chat.Quote(text), want)
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/chatd/chatd/chat"
@@ -56,7 +57,7 @@ func ReadFile(file string) (name string, text []byte, err error) {
 		return name, nil, nil
 	}
 	if err != nil {
-		return name, nil, fmt.Errorf("cannot read the config: %w: %w", err, chat.ErrInvalid)
+		return name, nil, chat.Invalid("cannot read the config: %w", err)
 	}
 	return name, text, nil
 }
@@ -84,4 +85,74 @@ func ReadText(name string) ([]byte, error) {
 		err = fmt.Errorf("%s: it has more than %d bytes", chat.Quote(name), maxTextFile)
 	}
 	return text, err
+}
+
+// adoptGuard gives a profile the guard of its file of rules; only one of the two may have the keys.
+func adoptGuard(cfg Config, name string, policy *filerules.Policy) error {
+	p := cfg.Profiles[name]
+	if policy == nil || policy.Guard == nil {
+		return nil
+	}
+	if p.Guard.Place != "" {
+		return chat.Invalid("cannot use the guard of profile %s: it stands at %s and at %s: want one", name,
+			p.Guard.Place, policy.Guard.Place)
+	}
+	p.Guard = *policy.Guard
+	cfg.Profiles[name] = p
+	return nil
+}
+
+// Words formats a list of words for a message.
+func Words[S ~string](list []S) string {
+	var words []string
+	for _, w := range list {
+		words = append(words, string(w))
+	}
+	return strings.Join(words, ", ")
+}
+
+// shippedRules are the rules of a profile with defaults: they close secret names directly below the
+// home, in what the profile exposes, and in its skeleton.
+func shippedRules(p chat.Profile) (*filerules.Policy, error) {
+	var places []string
+	for _, e := range p.ExposePaths {
+		places = append(places, e.At())
+	}
+	grants, _, err := p.Grants()
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range grants {
+		if !g.Own {
+			places = append(places, cmp.Or(g.Path, g.Dir))
+		}
+	}
+	copied, err := secretsIn(p.Skeleton)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for secrets in the skeleton: %w", err)
+	}
+	return filerules.Shipped(places, copied)
+}
+
+// secretsIn are the secret names in a skeleton, as they are in a home. A directory stands for what
+// is in it.
+func secretsIn(skeleton string) (paths []string, err error) {
+	if skeleton == "" {
+		return nil, nil
+	}
+	err = fs.WalkDir(os.DirFS(skeleton), ".", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && p == ".":
+			return nil // a create says so
+		case err != nil || !filerules.IsSecret(p):
+			return err
+		case strings.Contains(p, "/"): // else it lies directly below the home
+			paths = append(paths, "~/"+p)
+		}
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return paths, err
 }

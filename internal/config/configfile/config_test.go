@@ -8,18 +8,18 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/config"
 	"github.com/chatd/chatd/internal/quota"
+	"github.com/chatd/chatd/test/must"
 )
 
 func load(t *testing.T, text string) (config.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "chatd.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	cfg, err := Load(Flags{File: file})
 	if err == nil {
 		crosses(t, cfg)
@@ -30,10 +30,7 @@ func load(t *testing.T, text string) (config.Config, error) {
 // crosses passes a config to another process, as the config step does.
 func crosses(t *testing.T, cfg config.Config) {
 	t.Helper()
-	text, err := cfg.Compiled()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(cfg.Compiled())(t)
 	read, err := config.ReadCompiled(text)
 	if err != nil {
 		t.Fatalf("the compiled config is refused: %v\n%s", err, text)
@@ -45,10 +42,7 @@ func crosses(t *testing.T, cfg config.Config) {
 }
 
 func TestDefaultsAreTheirOwnDocumentation(t *testing.T) {
-	cfg, err := load(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(load(t, ""))(t)
 	p := cfg.Profiles[chat.DefaultProfile]
 	if p.Limits != chat.DefaultLimits() || p.EffectiveNetwork() != chat.NetworkNone || len(p.Egress) > 0 || len(p.Commands) < 50 {
 		t.Errorf("default profile: %+v", p)
@@ -62,14 +56,8 @@ func TestWhatCheckPrintsReadsBackTheSame(t *testing.T) {
 	for _, text := range []string{"",
 		"egress_user: e\negress_program: /p/e\ndns_servers: ['2001:db8::1', '192.0.2.1:54']\n",
 		"profiles:\n  web:\n    egress: ['203.0.113.0/24:443', 'udp:[2001:db8::1]:53']\n    limits: {memory_max: 1GiB}\nallow_missing: [cpu]\naudit_max: 0\naudit_keep: 9\nfile_max: 2MiB\nowner_shares: {awake: 0, run_bytes: 1GiB}\n"} {
-		cfg, err := load(t, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := YAML(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(load(t, text))(t)
+		out := must.Get(YAML(cfg))(t)
 		again, err := load(t, string(out))
 		if err != nil || !sameConfig(cfg, again) {
 			t.Errorf("%v\n%+v\n%+v\n%s", err, cfg, again, out)
@@ -295,10 +283,7 @@ func FuzzConfig(f *testing.F) {
 
 // TestReadOnly: readonly in tools_off switches off every tool that can write, and no other.
 func TestReadOnly(t *testing.T) {
-	cfg, err := load(t, "profiles: {ro: {tools_off: [readonly, exec]}}\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(load(t, "profiles: {ro: {tools_off: [readonly, exec]}}\n"))(t)
 	for _, tool := range chat.Tools() {
 		reads := tool == chat.ToolReadFile || tool == chat.ToolListDir
 		if err := cfg.Profiles["ro"].CheckTool(tool); (err == nil) != reads {
@@ -405,9 +390,7 @@ func TestGuardIsNotInherited(t *testing.T) {
 // TestGuardInRules: a profile takes the guard of its file of rules; a profile with both is refused.
 func TestGuardInRules(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(rules, []byte("guard: {preset: none, custom_deny_patterns: [x]}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(rules, []byte("guard: {preset: none, custom_deny_patterns: [x]}"), 0o600))
 	cfg, err := load(t, "profiles: {x: {access_file: "+rules+"}}")
 	if err == nil {
 		_, err = cfg.Rules(Rules)
@@ -427,10 +410,7 @@ func TestGuardInRules(t *testing.T) {
 // TestDefaultRules: defaults: true gives a profile the default rules without a file, and
 // beside a file it is an error.
 func TestDefaultRules(t *testing.T) {
-	cfg, err := load(t, "profiles: {p: {defaults: true}, q: {}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(load(t, "profiles: {p: {defaults: true}, q: {}}"))(t)
 	policies, err := cfg.Rules(Rules)
 	if err != nil || policies["p"] == nil || len(policies["p"].Rules("")) != 4 || policies["q"] != nil {
 		t.Errorf("%+v, %v", policies, err)
@@ -442,10 +422,7 @@ func TestDefaultRules(t *testing.T) {
 
 // TestEveryLimit sets each limit by its key, and wants defaults.yaml to have it.
 func TestEveryLimit(t *testing.T) {
-	base, err := readDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(readDefaults())(t)
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[chat.Limits]()) {
 		if f.Anonymous {
 			continue
@@ -464,6 +441,92 @@ func TestEveryLimit(t *testing.T) {
 		}
 		if _, ok := base.Places["profiles.default.limits."+key]; !ok {
 			t.Errorf("limits.%s is not in defaults.yaml", key)
+		}
+	}
+}
+
+func loadText(t *testing.T, text string) (config.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "chatd.yaml")
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+	return Load(Flags{File: file})
+}
+
+// TestArchive: archives have a directory; a command has a user; a time after which something is
+// gone is no slip; and no chat is reaped without an archive unless its profile says so.
+func TestArchive(t *testing.T) {
+	cfg, err := loadText(t, `archive:
+  dir: /a
+  command: [/bin/keep, now]
+  user: backup
+  recipients: /r
+  identities: /i
+  expire_after: 180d
+profiles:
+  default: {reap_after: 26w}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := cfg.Archive
+	if a.Dir != "/a" || len(a.Command) != 2 || a.User != "backup" || a.Recipients != "/r" ||
+		a.Identities != "/i" || a.ExpireAfter.D() != 180*24*time.Hour ||
+		filepath.Base(a.Program) != "chatd-archive" {
+		t.Errorf("%+v", a)
+	}
+	if p := cfg.Profiles["default"]; p.ReapAfter.D() != 26*7*24*time.Hour || p.ReapWithoutArchive {
+		t.Errorf("reap_after is %s", p.ReapAfter)
+	}
+	if cfg, err := loadText(t, "profiles: {default: {reap_after: 1h, reap_without_archive: true}}\n"); err != nil ||
+		cfg.Archive != nil {
+		t.Errorf("without archives: %+v, %v", cfg.Archive, err)
+	}
+	for text, want := range map[string]string{
+		"archive: {}\n":         "archive.dir",
+		"archive: {dir: a}\n":   "1: archive.dir: \"a\": want an absolute path",
+		"archive: {dirs: /a}\n": "unknown key",
+		"archive:\n  dir: /a\n  command: [keep]\n  user: x\n":              "3: archive.command: \"keep\"",
+		"archive:\n  dir: /a\n  command: [/bin/keep]\n":                    "want archive.user too",
+		"archive:\n  dir: /a\n  user: x\n":                                 "3: archive.user: there is no command",
+		"archive:\n  dir: /a\n  expire_after: 30s\n":                       "3: archive.expire_after: \"30s\": want 0",
+		"archive:\n  dir: /a\n  recipients: r\n":                           "3: archive.recipients",
+		"profiles:\n  default:\n    reap_after: 30d\n":                     "3: profiles.default.reap_after: chats of profile default would be gone",
+		"archive: {dir: /a}\nprofiles:\n  default:\n    reap_after: 30s\n": "4: profiles.default.reap_after: \"30s\"",
+	} {
+		if _, err := loadText(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestBridges: without the key bridges, the profile's own keys decide which bridges may use it, and
+// not the paths exposed to all profiles.
+func TestBridges(t *testing.T) {
+	cfg, err := load(t, `expose_paths: [{source: /opt/go, mode: ro}]
+profiles:
+  plain: {}
+  web: {egress: ['203.0.113.5:443']}
+  adas: {egress: ['203.0.113.5:443'], bridges: [ada, bob]}
+  all: {egress: ['203.0.113.5:443'], bridges: ["*"]}
+  none: {bridges: []}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{"default": {"*"}, "plain": {"*"}, "web": {}, "adas": {"ada", "bob"}, "all": {"*"}, "none": {}} {
+		if got := cfg.Profiles[name].Bridges; got == nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if got := cfg.OperatorsOnly(); !reflect.DeepEqual(got, []string{"none", "web"}) {
+		t.Errorf("for operators alone: %q", got)
+	}
+	for text, want := range map[string]string{
+		"profiles:\n  x:\n    bridges:\n     - ada\n     - ../x\n": `chatd.yaml:5: profiles.x.bridges[1]: cannot use owner "../x"`,
+		"profiles:\n  x:\n    bridges: ada\n":                      `chatd.yaml:3:`,
+	} {
+		if _, err := load(t, text); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q\n got %v\nwant %s", text, err, want)
 		}
 	}
 }

@@ -57,14 +57,14 @@ func parse(name string, text []byte) (ast.Node, error) {
 			why = strings.Replace(why, "'@' is a reserved character",
 				"want quotes around what begins with @", 1)
 		}
-		return nil, fmt.Errorf("cannot use %s: %s: %w", where, why, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use %s: %s", where, why)
 	}
 	docs := slices.DeleteFunc(file.Docs, func(d *ast.DocumentNode) bool { return d.Body == nil })
 	switch {
 	case len(docs) == 0:
 		return nil, nil
 	case len(docs) > 1:
-		return nil, fmt.Errorf("cannot use %s: want one YAML document, got more: %w", name, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use %s: want one YAML document, got more", name)
 	}
 	return docs[0].Body, nil
 }
@@ -106,7 +106,7 @@ func (d *decoder) value(node ast.Node, v reflect.Value, key, kind string) bool {
 			return d.listText(text, v, key, kind)
 		}
 	}
-	d.Add(key, fmt.Errorf("want %s, got %s: %w", want, got, chat.ErrInvalid))
+	d.Add(key, chat.Invalid("want %s, got %s", want, got))
 	return false
 }
 
@@ -191,7 +191,7 @@ func (d *decoder) entries(n *ast.MappingNode, key string) (all []*ast.MappingVal
 		}
 		from, ok := d.anchors[strings.TrimPrefix(e.Value.String(), "*")].(*ast.MappingNode)
 		if !ok {
-			d.Add(key, fmt.Errorf("want << with an alias of keys: %w", chat.ErrInvalid))
+			d.Add(key, chat.Invalid("want << with an alias of keys"))
 			continue
 		}
 		for _, e := range d.entries(from, key) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
@@ -60,16 +61,9 @@ func Compile(name string, text []byte, set []Setting) (config.Config, error) {
 func Rules(file string) (*filerules.Policy, error) {
 	text, err := config.ReadText(file)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the policy: %w: %w", err, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the policy: %w", err)
 	}
 	return rulefile.Load(file, text)
-}
-
-// Defaults is the config of a host without a file.
-func Defaults() (config.Config, error) {
-	cfg, err := Compile("", nil, nil)
-	cfg.FindPrograms()
-	return cfg, err
 }
 
 // readDefaults reads the embedded defaults.
@@ -123,4 +117,54 @@ func (d *decoder) profile(name string) bool {
 	p.Bridges = p.AdmittedBridges() // before exposeEverywhere: that is meant for every bridge
 	d.doc.Profiles[name] = p
 	return d.AddProfile(p)
+}
+
+// commands are the names of a list with the names of its sets in their place, and without those that
+// it takes away.
+func (d *decoder) commands(key string, list []string) []string {
+	all := []string{}
+	for _, name := range list {
+		set, isSet := strings.CutPrefix(name, "@")
+		gone, isGone := strings.CutPrefix(name, "-")
+		switch names, known := d.doc.CommandSets[set]; {
+		case isSet && !known:
+			sets := config.Words(slices.Sorted(maps.Keys(d.doc.CommandSets)))
+			d.Add(key, chat.Invalid("%s: want @ and one of %s", chat.Quote(name), sets))
+		case isSet:
+			all = append(all, names...)
+		case isGone && !slices.Contains(all, gone):
+			d.Add(key, config.Wrong(name, "the name of a command that is named before it"))
+		case isGone:
+			all = slices.DeleteFunc(all, func(n string) bool { return n == gone })
+		default:
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// exposeEverywhere adds the rules for all profiles to each profile; a profile's own rule for a
+// target wins.
+func (d *decoder) exposeEverywhere() {
+	all := d.doc.ExposePaths
+	if key, err := chat.CheckExposePaths(all); err != nil || d.Faulty("expose_paths") {
+		d.Add(key, err)
+		return
+	}
+	for name, p := range d.doc.Profiles {
+		at := map[string]string{} // of a target: the key of its rule
+		note := func(prefix string, rules []chat.Expose) {
+			for i, e := range chat.OverrideExpose(nil, rules) {
+				at[e.Target] = fmt.Sprintf("%sexpose_paths[%d]", prefix, i)
+			}
+		}
+		prefix := "profiles." + name + "."
+		note("", all)
+		note(prefix, p.ExposePaths)
+		p.ExposePaths = chat.OverrideExpose(all, p.ExposePaths)
+		for i, e := range p.ExposePaths {
+			d.doc.Written[fmt.Sprintf("%sexpose_paths[%d]", prefix, i)] = at[e.Target]
+		}
+		d.doc.Profiles[name] = p
+	}
 }

@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestShippedProfiles: the default profile has the seed's limits; the two for agents have more, and
 // open nothing.
 func TestShippedProfiles(t *testing.T) {
-	cfg, err := load(t, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(load(t, ""))(t)
 	second := chat.Duration(time.Second)
 	for name, want := range map[string]chat.Limits{
 		"default":     {MemoryMax: 256 << 20, PidsMax: 200, CPUQuota: second / 4, CPUPeriod: second, ShmSize: 16 << 20, DiskLimits: chat.DiskLimits{DiskMax: 2 << 30, InodesMax: 200_000}, ProcessLimits: chat.ProcessLimits{NoFile: 1024}, IOLimits: chat.IOLimits{IOWeight: 100}},
@@ -121,14 +119,8 @@ func TestDefaultsOfAShippedName(t *testing.T) {
 		"profiles: {agent: {access_file: /etc/chatd/rules.yaml}}":        false,
 		"profiles: {agent: {commands: [sh]}, default: {defaults: true}}": true,
 	} {
-		cfg, err := load(t, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		printed, err := YAML(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(load(t, text))(t)
+		printed := must.Get(YAML(cfg))(t)
 		again, err := load(t, string(printed))
 		if err != nil || cfg.Profiles["agent"].Defaults != want || again.Profiles["agent"].Defaults != want {
 			t.Errorf("%s: defaults %t, and printed %t, want %t: %v", text, cfg.Profiles["agent"].Defaults, again.Profiles["agent"].Defaults, want, err)

@@ -3,7 +3,12 @@ package configfile
 import (
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules/rulefile"
@@ -14,8 +19,7 @@ import (
 // it. It touches nothing but in and out, and writes nothing if there is an error.
 func Step(args []string, in io.Reader, out io.Writer) error {
 	if len(args) < 2 {
-		return fmt.Errorf("cannot compile %d arguments: want what it is and its name: %w", len(args),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot compile %d arguments: want what it is and its name", len(args))
 	}
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -52,8 +56,7 @@ func compile(args []string, text []byte) ([]byte, error) {
 		}
 		return cfg.Compiled()
 	}
-	return nil, fmt.Errorf("cannot compile %s: want config, defaults or rules: %w", chat.Quote(args[0]),
-		chat.ErrInvalid)
+	return nil, chat.Invalid("cannot compile %s: want config, defaults or rules", chat.Quote(args[0]))
 }
 
 // settingsOf reads variables and settings over a file.
@@ -72,4 +75,75 @@ func settingsOf(name string, text []byte, args []string) (all []Setting, err err
 	}
 	first, err := variablesOver(name, text, variables)
 	return append(first, all...), err
+}
+
+// Setting is a value over the file: of a variable or a flag.
+type Setting struct {
+	Path  []string // the keys, from the outside in
+	Value string   // as in a file; a list is in brackets, or has commas
+	From  string   // the variable or the flag
+}
+
+// Text is KEY/KEY=VALUE, which names a key also where a profile's name has a dot.
+func (s Setting) Text() string { return strings.Join(s.Path, "/") + "=" + s.Value }
+
+// ParseSetting reads [Setting.Text].
+func ParseSetting(text string) (Setting, error) {
+	keys, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return Setting{}, config.Wrong(text, "KEY/KEY=VALUE")
+	}
+	path := strings.Split(keys, "/")
+	return Setting{path, value, config.VariablePrefix + variable(strings.Join(path, "_"))}, nil
+}
+
+// variable is a key as the names of variables have it.
+func variable(key string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' {
+			return '_'
+		}
+		return r
+	}, strings.ToUpper(key))
+}
+
+// set reads a setting over the file.
+func (d *decoder) set(s Setting) {
+	d.name, d.setting = s.From, strings.Join(s.Path, ".")
+	_, profile := d.doc.Profiles[s.Path[min(1, len(s.Path)-1)]]
+	if s.Path[0] == "profiles" && !profile {
+		d.AddUnplaced(chat.Invalid("cannot use %s: %s: the file has no such profile", s.From, d.setting))
+		return
+	}
+	var node ast.Node = textNode(s.Value)
+	for _, key := range slices.Backward(s.Path) {
+		colon := token.New(":", ":", &token.Position{})
+		node = ast.Mapping(colon, false, ast.MappingValue(colon, textNode(key), node))
+	}
+	d.value(node, reflect.ValueOf(&d.doc).Elem(), "", "")
+}
+
+func textNode(text string) *ast.StringNode {
+	return ast.String(token.New(text, text, &token.Position{}))
+}
+
+// listText reads a list from one text: YAML's in brackets, or one with commas.
+func (d *decoder) listText(text string, v reflect.Value, key, kind string) bool {
+	if !strings.HasPrefix(text, "[") {
+		var items []ast.Node
+		for item := range strings.SplitSeq(text, ",") {
+			items = append(items, textNode(strings.TrimSpace(item)))
+		}
+		d.list(items, v, key, kind)
+		return true
+	}
+	node, err := parse(d.name, []byte(text))
+	if list, ok := node.(*ast.SequenceNode); ok {
+		d.list(list.Values, v, key, kind)
+		return true
+	}
+	if d.Add(key, config.Wrong(text, "a list")); err != nil {
+		d.AddUnplaced(err)
+	}
+	return false
 }

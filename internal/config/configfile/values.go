@@ -3,7 +3,6 @@ package configfile
 import (
 	"encoding"
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"reflect"
 	"strconv"
@@ -88,6 +87,5 @@ func ParseSize(s string) (uint64, error) {
 const dnsPort = 53
 
 func unknownKey(key string) error {
-	return fmt.Errorf("unknown key %s: want a key of chatd serve --check: %w", chat.Quote(key),
-		chat.ErrInvalid)
+	return chat.Invalid("unknown key %s: want a key of chatd serve --check", chat.Quote(key))
 }

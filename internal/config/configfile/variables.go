@@ -3,7 +3,6 @@ package configfile
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"iter"
 	"reflect"
 	"slices"
@@ -50,12 +49,12 @@ func variablesOver(name string, text []byte, environ []string) (all []Setting, e
 			all = append(all, Setting{paths[0], value, name})
 		case 0:
 			errs = append(errs,
-				fmt.Errorf("cannot use %s: no key of the config has that name: did you mean %s%s?: %w",
-					chat.Quote(name), config.VariablePrefix, nearest(rest, namesOf(top)), chat.ErrInvalid))
+				chat.Invalid("cannot use %s: no key of the config has that name: did you mean %s%s?",
+					chat.Quote(name), config.VariablePrefix, nearest(rest, namesOf(top))))
 		default:
 			slices.SortFunc(paths, slices.Compare)
-			errs = append(errs, fmt.Errorf("cannot use %s: it names %s and %s: want them set in a file: %w",
-				chat.Quote(name), strings.Join(paths[0], "."), strings.Join(paths[1], "."), chat.ErrInvalid))
+			errs = append(errs, chat.Invalid("cannot use %s: it names %s and %s: want them set in a file",
+				chat.Quote(name), strings.Join(paths[0], "."), strings.Join(paths[1], ".")))
 		}
 	}
 	return all, errors.Join(errs...)
