@@ -345,7 +345,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	go func() {
 		stream, err := compress(w, "")
 		if err == nil {
-			err = writeMany(newWriter(stream, nil), files, size)
+			err = writeMany(newWriter(stream), files, size)
 		}
 		w.CloseWithError(errors.Join(err, stream.Close()))
 	}()
@@ -360,19 +360,17 @@ func TestMemoryIsBounded(t *testing.T) {
 func writeMany(w *writer, files, size int) error {
 	for i := range files {
 		e := entry{path: fmt.Sprintf("file %d", i), kind: typeFIFO, modified: time.Unix(int64(i), 0)}
-		if err := w.begin(e, nil); err != nil {
+		if err := w.add(e, nil); err != nil {
 			return err
 		}
 	}
-	if err := w.begin(entry{path: "large", kind: typeFile, size: int64(size)}, nil); err != nil {
+	zeros, err := os.Open("/dev/zero")
+	if err != nil {
 		return err
 	}
-	for b := make([]byte, 1<<20); size > 0; size -= len(b) {
-		if _, err := w.out.Write(b); err != nil {
-			return err
-		}
-	}
-	return w.end()
+	defer zeros.Close()
+	e, n := entry{path: "large", kind: typeFile, size: int64(size)}, int64(size)
+	return errors.Join(w.add(e, &content{Reader: io.LimitReader(zeros, n), size: n}), w.end())
 }
 
 // peakMemory looks at the heap while it is read from.

@@ -210,52 +210,40 @@ func (r *reader) close() error {
 	return nil
 }
 
-// extents reads the map of a sparse file.
-func (r *reader) extents(size int64) ([]extent, error) {
-	// No buffer: what follows the map is content.
-	number := func(most int64) (int64, error) {
-		var digits []byte
-		for b := make([]byte, 1); ; digits = append(digits, b[0]) {
-			if _, err := io.ReadFull(r, b); err != nil {
-				return 0, r.fault(err)
-			}
-			if b[0] == '\n' {
-				break
-			}
-			if len(digits) > 20 {
-				return 0, errDamaged("the map of a sparse file")
+// extents reads the map of a sparse file, in the one form that [sparseMap] gives it.
+func (r *reader) extents(size int64) (all []extent, err error) {
+	var raw []byte // no buffer: what follows the map is content
+	number := func(most int64) (n int64) {
+		from := len(raw)
+		for b := []byte{0}; b[0] != '\n' && err == nil && len(raw)-from < 21; raw = append(raw, b[0]) {
+			_, err = io.ReadFull(r, b)
+		}
+		if err = r.fault(err); err == nil {
+			n, err = strconv.ParseInt(string(raw[from:len(raw)-1]), 10, 64)
+			if err != nil || n < 0 || n > most {
+				err = errDamaged("the map of a sparse file")
 			}
 		}
-		n, err := strconv.ParseInt(string(digits), 10, 64)
-		if err != nil || n < 0 || n > most || strconv.FormatInt(n, 10) != string(digits) {
-			return 0, errDamaged("the map of a sparse file")
-		}
-		return n, nil
+		return n
 	}
-	count, err := number(maxExtents + 1)
+	end := int64(0)
+	for range number(maxExtents + 1) {
+		x := extent{at: number(size)}
+		x.size = number(size - x.at)
+		if err == nil && x.at < end {
+			err = errDamaged("the map of a sparse file is not in order")
+		}
+		if err != nil {
+			return nil, err
+		}
+		all, end = append(all, x), x.at+x.size
+	}
 	if err != nil {
 		return nil, err
 	}
-	all, end := []extent{}, int64(0)
-	length := int64(len(strconv.FormatInt(count, 10)) + 1)
-	for range count {
-		at, err := number(size)
-		if err != nil {
-			return nil, err
-		}
-		n, err := number(size - at)
-		if err != nil {
-			return nil, err
-		}
-		if at < end {
-			return nil, errDamaged("the map of a sparse file is not in order")
-		}
-		end = at + n
-		all = append(all, extent{at, n})
-		length += int64(len(strconv.FormatInt(at, 10)) + len(strconv.FormatInt(n, 10)) + 2)
-	}
-	pad := make([]byte, len(padding(length)))
-	if _, err := io.ReadFull(r, pad); err != nil || !zeros(pad) {
+	table := sparseMap(all)
+	rest := make([]byte, max(0, len(table)-len(raw)))
+	if _, err := io.ReadFull(r, rest); err != nil || string(raw)+string(rest) != table {
 		return nil, errDamaged("the map of a sparse file")
 	}
 	return all, nil
