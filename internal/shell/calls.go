@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
@@ -198,8 +197,7 @@ func (x *extractor) writeTo(sh *shell, w word) {
 	}
 }
 
-// isStdin reports names of what is read without a file.
-func isStdin(s string) bool {
-	return s == "-" || s == "/dev/stdin" || s == "/dev/fd/0" || s == "/proc/self/fd/0" ||
-		strings.HasPrefix(s, "-s")
+// IsStdin reports a name of what is read without a file.
+func IsStdin(s string) bool {
+	return s == "-" || s == "/dev/stdin" || s == "/dev/fd/0" || s == "/proc/self/fd/0"
 }

@@ -189,15 +189,6 @@ func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []w
 	return []word{unknown}
 }
 
-// isCall reports a script of one command without arguments.
-func isCall(list []*syntax.Stmt, name string) bool {
-	if len(list) != 1 || len(list[0].Redirs) > 0 {
-		return false
-	}
-	c, ok := list[0].Cmd.(*syntax.CallExpr)
-	return ok && len(c.Args) == 1 && c.Args[0].Lit() == name
-}
-
 // unquoted reads a literal outside quotes, whose wildcards are wildcards.
 func unquoted(sh *shell, s string, first bool) word {
 	var w word

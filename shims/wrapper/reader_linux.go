@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/shell"
 )
 
@@ -16,19 +17,14 @@ const readerTimeout = 50 * time.Millisecond
 
 // reader looks for a shell at the other end of curl's or wget's output. A shim sees its own command
 // line, and what the shell put behind it only in /proc.
-func (s shim) reader() denial {
-	if s.name != "curl" && s.name != "wget" || !s.policy.Guard.EnableDenyPatterns {
-		return denial{}
-	}
+func (s shim) reader() (none chat.RunDenial) {
 	pipe, err := os.Readlink("/proc/self/fd/1")
-	if err != nil || !strings.HasPrefix(pipe, "pipe:") {
-		return denial{}
-	}
-	if s.guard.Allows(s.argv) {
-		return denial{}
+	if s.name != "curl" && s.name != "wget" || !s.policy.Guard.EnableDenyPatterns || err != nil ||
+		!strings.HasPrefix(pipe, "pipe:") || s.guard.Allows(s.argv) {
+		return none
 	}
 	parent := cmdline(os.Getppid())
-	for end := time.Now().Add(readerTimeout); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(readerTimeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		argv := readerOf(pipe)
 		// A shell that is about to become something else still looks like its parent.
 		if argv != nil && !slices.Equal(argv, parent) {
@@ -36,15 +32,10 @@ func (s shim) reader() denial {
 			for _, a := range argv {
 				c.Args = append(c.Args, shell.Arg{Text: a})
 			}
-			if v := s.guard.Call(c); v.Denied {
-				return denial{v.Rule, v.Reason, v.Instead}
-			}
-			return denial{}
-		}
-		if time.Now().After(end) {
-			return denial{}
+			return s.guard.Call(c).RunDenial
 		}
 	}
+	return none
 }
 
 // readerOf is the command line of another process that has pipe as its input.

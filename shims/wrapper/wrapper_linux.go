@@ -36,9 +36,6 @@ func fail(errs io.Writer, err error) int {
 	return 125
 }
 
-// denial says why a program does not run; the zero value lets it.
-type denial struct{ rule, reason, instead string }
-
 // Main checks argv and becomes the program of that name, or says why not and returns
 // [plan.ExitRefused]. A program that is not there is 127, as in a shell.
 func Main(name string, argv []string) int { return runShim(name, argv, os.Stderr) }
@@ -60,53 +57,55 @@ func runShim(name string, argv []string, errs io.Writer) int {
 	if err != nil {
 		return fail(errs, err)
 	}
-	if r.rule == "" {
+	if r.Rule == "" {
 		r = s.reader()
 	}
-	if r.rule != "" {
-		fmt.Fprintf(errs, "chatd: %s refused: %s; %s (rule %s)\n", name, r.reason, r.instead, r.rule)
+	if r.Rule != "" {
+		fmt.Fprintf(errs, "chatd: %s refused: %s; %s (rule %s)\n", name, r.Reason, r.Instead, r.Rule)
 		return plan.ExitRefused
 	}
 	return s.exec(errs)
 }
 
-// check asks the guard, then what never runs here and the file rules.
-func (s shim) check() (denial, error) {
+// check asks the guard, then what never runs here and the file rules. The zero denial lets the
+// program run.
+func (s shim) check() (d chat.RunDenial, err error) {
 	v, err := s.guard.Argv(s.argv, guard.Place{Home: s.policy.Home, Cwd: s.cwd})
 	switch {
 	case errors.Is(err, chat.ErrInvalid) && !v.Denied: // too long to be gone through
 	case err != nil:
-		return denial{}, err
+		return d, err
 	case v.Denied:
-		return denial{v.Rule, v.Reason, v.Instead}, nil
+		return v.RunDenial, nil
 	}
 	if rule, never := plan.Never(s.name); never && !s.guard.Allows(s.argv) {
-		reason, instead := guard.Why(rule)
-		return denial{"never", reason, instead}, nil
+		d.Rule = "never"
+		d.Reason, d.Instead = guard.Why(rule)
+		return d, nil
 	}
 	return s.paths()
 }
 
 // paths holds the paths of the command line against the file rules.
-func (s shim) paths() (denial, error) {
+func (s shim) paths() (d chat.RunDenial, err error) {
 	if len(s.policy.Rules) == 0 {
-		return denial{}, nil
+		return d, nil
 	}
 	p, err := filerules.ReadCompiled(s.policy.Rules)
 	if err != nil {
-		return denial{}, err
+		return d, err
 	}
 	rs, err := p.For(filerules.Scope{Agent: s.policy.Agent, Home: s.policy.Home, Cwd: s.cwd,
 		Resolve: filerules.Physical})
 	if err != nil {
-		return denial{}, err
+		return d, err
 	}
 	v, err := shell.CheckArgv(rs, s.argv)
 	if err != nil || !v.Denied() {
-		return denial{}, nil // too long to be gone through; the kernel keeps to the rules
+		return d, nil // too long to be gone through; the kernel keeps to the rules
 	}
-	return denial{v.Rule.String(), "the file rules deny " + chat.Quote(v.Name),
-		"use another path, or ask an operator"}, nil
+	return chat.RunDenial{Rule: v.Rule.String(), Reason: "the file rules deny " + chat.Quote(v.Name),
+		Instead: "use another path, or ask an operator"}, nil
 }
 
 // exec becomes the program: the first of its name in PATH that is not a shim.

@@ -42,7 +42,7 @@ func TestShimChecks(t *testing.T) {
 		argv := strings.Fields(c.line)
 		s := must.Get(newShim(c.policy, argv, "/home/u"))(t)
 		d, err := s.check()
-		if d.rule != c.rule || err != nil || (c.rule == "") != (d.reason == "") || (c.rule == "") != (d.instead == "") {
+		if d.Rule != c.rule || err != nil || (c.rule == "") != (d.Reason == "") || (c.rule == "") != (d.Instead == "") {
 			t.Errorf("%s: %+v, %v, want rule %q", c.line, d, err, c.rule)
 		}
 	}
