@@ -5,10 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/chatd/chatd/internal/filewire"
@@ -101,7 +101,7 @@ func (t *temp) fill(body io.Reader, limit int64) (int64, error) {
 }
 
 func tooLarge(limit int64) error {
-	return filewire.Invalid("more than %s bytes", strconv.FormatInt(limit, 10))
+	return filewire.Invalid("more than %d bytes", limit)
 }
 
 // maxSweep bounds the names that a write looks at.
@@ -139,33 +139,26 @@ func sweepOne(dir int, name string) {
 	}
 }
 
-// sum computes the SHA-256 of the bytes that pass, if requested.
-type sum struct {
-	r io.Reader
-	h interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
-}
+// sum is the SHA-256 of what is written to it, if it is wanted.
+type sum struct{ hash.Hash }
 
-func summed(r io.Reader, wanted bool) *sum {
+func newSum(wanted bool) sum {
 	if !wanted {
-		return &sum{r: r}
+		return sum{}
 	}
-	return &sum{r: r, h: sha256.New()}
+	return sum{sha256.New()}
 }
 
-func (s *sum) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if s.h != nil {
-		_, _ = s.h.Write(p[:n]) // hash.Hash: never an error
+func (s sum) Write(p []byte) (int, error) {
+	if s.Hash == nil {
+		return len(p), nil
 	}
-	return n, err
+	return s.Hash.Write(p)
 }
 
-func (s *sum) String() string {
-	if s.h == nil {
+func (s sum) String() string {
+	if s.Hash == nil {
 		return ""
 	}
-	return hex.EncodeToString(s.h.Sum(nil))
+	return hex.EncodeToString(s.Sum(nil))
 }

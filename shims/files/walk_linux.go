@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/internal/filewire"
@@ -167,7 +168,8 @@ func (w *walker) enter(parts []string) error {
 	deepest := -1
 	for _, r := range w.t.roots {
 		for _, name := range []string{r.name, r.real} {
-			if c := components(name); len(c) > deepest && hasPrefix(parts, c) {
+			c := components(name)
+			if len(c) > deepest && len(c) <= len(parts) && slices.Equal(parts[:len(c)], c) {
 				w.base, deepest = r, len(c)
 			}
 		}
@@ -191,18 +193,6 @@ func (w *walker) leave(parts []string) error {
 	}
 	w.base, w.rest = w.t.slash, parts
 	return nil
-}
-
-func hasPrefix(parts, prefix []string) bool {
-	if len(parts) < len(prefix) {
-		return false
-	}
-	for i, c := range prefix {
-		if parts[i] != c {
-			return false
-		}
-	}
-	return true
 }
 
 // up goes back one directory; from the top of a root it leaves it.
@@ -239,10 +229,8 @@ func (w *walker) into(name string) (missing []string, err error) {
 		w.held, w.names = append(w.held, fd), append(w.names, name)
 		return nil, nil
 	case errors.Is(err, unix.ENOENT):
-		for _, c := range w.rest {
-			if c == ".." {
-				return nil, err
-			}
+		if slices.Contains(w.rest, "..") {
+			return nil, err
 		}
 		return append([]string{name}, w.rest...), nil
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):

@@ -15,36 +15,32 @@ const newMode = 0o600
 
 // WriteFile is write_file: the whole file is the content, a's or body's.
 func (t *Tools) WriteFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
-	if err := a.Validate(); err != nil {
-		return filewire.Answer{}, err
-	}
-	if a.Content != nil {
-		body = strings.NewReader(*a.Content)
-	}
-	out, err := t.write1(a, body)
-	if err != nil {
-		return filewire.Answer{}, explain(filewire.WriteFileTool, filewire.Write, t, a.Path,
-			"failed to write file", err)
-	}
-	out.Message = "File written: " + a.Path
-	return out, nil
+	return t.do(filewire.WriteFileTool, a, func() (out filewire.Answer, err error) {
+		w, err := t.beginWrite(filewire.Write, a.Path)
+		if err != nil {
+			return out, err
+		}
+		defer w.end(&err)
+		in := newSum(a.Hash)
+		n, err := w.fill(io.TeeReader(contentOf(a, body), in), t.opt.MaxBytes)
+		if err == nil {
+			err = w.replace(w.mode)
+		}
+		if err != nil {
+			return out, err
+		}
+		out, err = w.answer(n)
+		out.SHA256 = in.String()
+		return out, err
+	})
 }
 
-func (t *Tools) write1(a filewire.WriteFile, body io.Reader) (out filewire.Answer, err error) {
-	w, err := t.beginWrite(filewire.Write, a.Path)
-	if err != nil {
-		return filewire.Answer{}, err
+// contentOf is what a call writes: its argument, or the stream behind it.
+func contentOf(a filewire.WriteFile, body io.Reader) io.Reader {
+	if a.Content != nil {
+		return strings.NewReader(*a.Content)
 	}
-	defer w.end(&err)
-	in := summed(body, a.Hash)
-	n, err := w.fill(in, t.opt.MaxBytes)
-	if err != nil {
-		return filewire.Answer{}, err
-	}
-	if err := w.replace(w.mode); err != nil {
-		return filewire.Answer{}, err
-	}
-	return w.answer(n, in)
+	return body
 }
 
 // writing is a target and the file that will take its place.
@@ -87,13 +83,13 @@ func (w *writing) end(err *error) {
 	w.target().close()
 }
 
-func (w *writing) answer(n int64, in *sum) (filewire.Answer, error) {
+func (w *writing) answer(n int64) (filewire.Answer, error) {
 	st, err := w.stat()
 	if err != nil {
 		return filewire.Answer{}, err
 	}
 	out := stated(st)
-	out.Path, out.Bytes, out.Created, out.SHA256 = w.target().real, n, w.created, in.String()
+	out.Path, out.Bytes, out.Created = w.target().real, n, w.created
 	return out, nil
 }
 
