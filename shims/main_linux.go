@@ -2,11 +2,11 @@ package shims
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
@@ -51,36 +51,17 @@ func Called(args []string) string {
 	return strings.TrimPrefix(filepath.Base(args[0]), "-")
 }
 
-// options parses "--name value" and "--name=value"; a name may come more than once.
-func options(args []string, names ...string) (map[string][]string, error) {
-	got := map[string][]string{}
-	for len(args) > 0 {
-		name, value, joined := strings.Cut(args[0], "=")
-		args = args[1:]
-		known := false
-		for _, n := range names {
-			known = known || name == "--"+n
-		}
-		if !known {
-			return nil, fmt.Errorf("cannot use argument %s: %w", chat.Quote(name), chat.ErrInvalid)
-		}
-		if !joined {
-			if len(args) == 0 {
-				return nil, fmt.Errorf("cannot use argument %s: it wants a value: %w", name, chat.ErrInvalid)
-			}
-			value, args = args[0], args[1:]
-		}
-		got[name[2:]] = append(got[name[2:]], value)
+// parse reads the options of a command, which takes nothing else.
+func parse(flags *flag.FlagSet, args []string) error {
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("cannot use argument %s", chat.Quote(flags.Arg(0)))
 	}
-	return got, nil
-}
-
-// last is the last value given, or fallback.
-func last(values []string, fallback string) string {
-	if len(values) == 0 {
-		return fallback
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, chat.ErrInvalid)
 	}
-	return values[len(values)-1]
+	return nil
 }
 
 func fail(w io.Writer, err error) int {
@@ -90,19 +71,21 @@ func fail(w io.Writer, err error) int {
 
 // runProbe prints what [Probe] found as one JSON array.
 func runProbe(args []string, out, errs io.Writer) int {
-	got, err := options(args, "home", "hidden", "abstract", "pid", "locked")
-	if err != nil {
+	var spec plan.ProbeSpec
+	flags := flag.NewFlagSet("probe", flag.ContinueOnError)
+	flags.StringVar(&spec.Home, "home", os.Getenv("HOME"), "")
+	flags.StringVar(&spec.Abstract, "abstract", "", "")
+	flags.IntVar(&spec.PID, "pid", 0, "")
+	for name, to := range map[string]*[]string{"hidden": &spec.Hidden, "locked": &spec.Locked} {
+		flags.Func(name, "", func(v string) error {
+			*to = append(*to, v)
+			return nil
+		})
+	}
+	if err := parse(flags, args); err != nil {
 		return fail(errs, err)
 	}
-	pid, err := strconv.Atoi(last(got["pid"], "0"))
-	if err != nil {
-		return fail(errs, fmt.Errorf("cannot use argument --pid: %w", err))
-	}
-	layers := Probe(plan.ProbeSpec{
-		Home: last(got["home"], os.Getenv("HOME")), Hidden: got["hidden"],
-		Abstract: last(got["abstract"], ""), PID: pid, Locked: got["locked"],
-	})
-	if err := json.NewEncoder(out).Encode(layers); err != nil {
+	if err := json.NewEncoder(out).Encode(Probe(spec)); err != nil {
 		return fail(errs, fmt.Errorf("cannot print the layers: %w", err))
 	}
 	return 0

@@ -1,10 +1,10 @@
 package shims
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
@@ -13,15 +13,15 @@ import (
 // runConfine reads the plan from --plan-fd and becomes its command. An error
 // goes to stderr, and to the plan's ReportFD when the plan could be read.
 func runConfine(args []string, errs io.Writer) int {
-	got, err := options(args, "plan-fd")
-	if err != nil {
+	flags := flag.NewFlagSet("confine", flag.ContinueOnError)
+	fd := flags.Int("plan-fd", -1, "")
+	if err := parse(flags, args); err != nil {
 		return fail(errs, err)
 	}
-	fd, err := strconv.Atoi(last(got["plan-fd"], ""))
-	if err != nil || fd < 0 {
+	if *fd < 0 {
 		return fail(errs, fmt.Errorf("cannot use argument --plan-fd: want a descriptor: %w", chat.ErrInvalid))
 	}
-	file := os.NewFile(uintptr(fd), "plan")
+	file := os.NewFile(uintptr(*fd), "plan")
 	todo, err := plan.ReadPlan(file)
 	if err != nil {
 		return fail(errs, err)

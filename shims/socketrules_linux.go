@@ -22,19 +22,19 @@ const socketTypeMask = 0xf
 // it. AF_VSOCK bypasses packet filters, NETLINK_CONNECTOR reports every process of the host, and
 // the kernel charges no cgroup for data that waits in a netlink socket.
 func socketRule(netlink bool) []bpf.Instruction {
-	route := netlinkRule(netlink)
-	inet := inetRule()
-	out := []bpf.Instruction{
-		argument(0),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: uint8(5 + len(route) + len(inet))},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: 3},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: uint8(3 + len(route))},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: uint8(2 + len(route))},
-		refuseWith(unix.EPERM),
-	}
-	out = append(out, route...)
-	out = append(out, bpf.Jump{Skip: uint32(len(inet))})
-	return append(out, inet...)
+	return slices.Concat(
+		oneOf(0, unix.EPERM, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK),
+		when(0, unix.AF_NETLINK, netlinkRule(netlink)),
+		when(0, unix.AF_INET, inetRule()),
+		when(0, unix.AF_INET6, inetRule()))
+}
+
+// when runs body for one value of an argument.
+func when(arg, value uint32, body []bpf.Instruction) []bpf.Instruction {
+	return append([]bpf.Instruction{
+		argument(arg),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: value, SkipTrue: uint8(len(body))},
+	}, body...)
 }
 
 // netlinkRule refuses NETLINK_ROUTE as a kernel without netlink does. getaddrinfo(3) still
@@ -49,10 +49,10 @@ func netlinkRule(open bool) []bpf.Instruction {
 
 // inetRule refuses MPTCP as a kernel without it does: programs then take TCP.
 func inetRule() []bpf.Instruction {
-	out := anyOf(2, unix.EPROTONOSUPPORT, unix.IPPROTO_MPTCP)
-	out = append(out, oneOf(2, unix.EPERM, netProtocols...)...)
 	kind := oneOf(1, unix.EPERM, netTypes...)
-	return append(append(out, kind[0], bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketTypeMask}), kind[1:]...)
+	return slices.Concat(anyOf(2, unix.EPROTONOSUPPORT, unix.IPPROTO_MPTCP),
+		oneOf(2, unix.EPERM, netProtocols...),
+		slices.Insert(kind, 1, bpf.Instruction(bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketTypeMask})))
 }
 
 // optionsOfLevel are the options of one level of setsockopt(2).
@@ -125,9 +125,7 @@ func optionRule(netlink bool) []bpf.Instruction {
 			// TCP_FASTOPEN_CONNECT makes connect(2) wait for data, see MSG_FASTOPEN.
 			body = append(anyOf(2, unix.EOPNOTSUPP, unix.TCP_FASTOPEN_CONNECT), body...)
 		}
-		out = append(out, argument(1),
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: l.level, SkipTrue: uint8(len(body))})
-		out = append(out, body...)
+		out = append(out, when(1, l.level, body)...)
 	}
 	return out
 }
@@ -138,11 +136,7 @@ func filterRules(open bool) []bpf.Instruction {
 	if open {
 		return nil
 	}
-	mode := anyOf(1, unix.EINVAL, unix.SECCOMP_MODE_FILTER)
-	prctl := append([]bpf.Instruction{
-		argument(0),
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: uint8(len(mode))},
-	}, mode...)
-	return append(rule(unix.SYS_PRCTL, prctl),
+	mode := when(0, unix.PR_SET_SECCOMP, anyOf(1, unix.EINVAL, unix.SECCOMP_MODE_FILTER))
+	return append(rule(unix.SYS_PRCTL, mode),
 		rule(unix.SYS_SECCOMP, anyOf(0, unix.EINVAL, unix.SECCOMP_SET_MODE_FILTER))...)
 }

@@ -38,9 +38,9 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// Targets are the targets of links by their names in the request. The tool is a process of the
+// targets are the targets of links by their names in the request. The tool is a process of the
 // chat, so its report cannot be trusted.
-func Targets(names []string, all []Link) (map[string]Link, error) {
+func targets(names []string, all []Link) (map[string]Link, error) {
 	real := map[string]Link{}
 	for _, l := range all {
 		switch {
@@ -68,7 +68,7 @@ func ReadTargets(r io.Reader, names []string) (map[string]Link, error) {
 		case err != nil:
 			return nil, err
 		case s.Links == nil:
-			return Targets(names, links)
+			return targets(names, links)
 		}
 		for _, l := range s.Links {
 			size += len(l.To) + linkSize
