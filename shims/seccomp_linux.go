@@ -2,6 +2,7 @@ package shims
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/chatd/chatd/internal/plan"
@@ -19,35 +20,29 @@ import (
 func filter(may plan.Openings) ([]bpf.RawInstruction, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a system call filter: %w", err)
+		return nil, err
 	}
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
 		{Action: seccomp.ActionErrno | seccomp.Action(unix.EPERM), Names: known(plan.RefusedCalls, info)},
 	}}
 	list, err := policy.Assemble()
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a system call filter: %w", err)
+		return nil, err
 	}
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: archOffset, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(info.ID), SkipTrue: 1},
 		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS},
 	}
-	raw, err := bpf.Assemble(append(append(program, argumentRules(info.SyscallNames, may)...), list...))
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a system call filter: %w", err)
-	}
-	return raw, nil
+	return bpf.Assemble(slices.Concat(program, argumentRules(info.SyscallNames, may), list))
 }
 
+// known are the calls that this architecture has.
 func known(names []string, info *arch.Info) []string {
-	var out []string
-	for _, n := range names {
-		if _, ok := info.SyscallNames[n]; ok {
-			out = append(out, n)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		_, ok := info.SyscallNames[n]
+		return !ok
+	})
 }
 
 // loadFilter loads the filter for the calling thread, whose exec keeps it. It needs
@@ -55,7 +50,7 @@ func known(names []string, info *arch.Info) []string {
 func loadFilter(may plan.Openings) error {
 	raw, err := filter(may)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot make a system call filter: %w", err)
 	}
 	code := make([]unix.SockFilter, len(raw))
 	for i, r := range raw {

@@ -33,8 +33,8 @@ func TestWorkIsLinear(t *testing.T) {
 			}
 			args[i][0].Text = "kill"
 		}
-		once := made(func() { g.Call(shell.Call{Args: args[0], Home: "/h", Cwd: "/h"}) })
-		twice := made(func() { g.Call(shell.Call{Args: args[1], Home: "/h", Cwd: "/h"}) })
+		once := made(func() { g.Call(&shell.Call{Args: args[0], Home: "/h", Cwd: "/h"}) })
+		twice := made(func() { g.Call(&shell.Call{Args: args[1], Home: "/h", Cwd: "/h"}) })
 		if twice > 3*once {
 			t.Errorf("50,000 words %s make %d bytes, 100,000 make %d", piece, once, twice)
 		}

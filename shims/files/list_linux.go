@@ -49,11 +49,7 @@ func (p *place) openList() (*os.File, unix.Stat_t, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	err = unix.Fstat(fd, &st)
-	if err == nil {
-		err = checkName(fd, p.real)
-	}
-	if err != nil {
+	if err = errors.Join(unix.Fstat(fd, &st), checkName(fd, p.real)); err != nil {
 		unix.Close(fd)
 		return nil, st, err
 	}
@@ -72,12 +68,17 @@ func list1(d *os.File, after string, limit int, out *filewire.Answer, begin file
 	w := begin(*out)
 	var lines strings.Builder
 	for _, name := range names {
-		kind, err := entryKind(int(d.Fd()), name)
+		var st unix.Stat_t
+		err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) {
 			continue // it has been removed meanwhile
 		}
 		if err != nil {
 			return err
+		}
+		kind := "FILE: "
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			kind = "DIR:  "
 		}
 		out.Entries++
 		lines.WriteString(kind + printable(name) + "\n")
@@ -85,17 +86,6 @@ func list1(d *os.File, after string, limit int, out *filewire.Answer, begin file
 	n, err := io.WriteString(w, lines.String())
 	out.Bytes = int64(n)
 	return err
-}
-
-func entryKind(dir int, name string) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return "", err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return "DIR:  ", nil
-	}
-	return "FILE: ", nil
 }
 
 // firstNames are the first n names after one, sorted.

@@ -132,15 +132,19 @@ func (w *walker) walk(folded string) (*place, error) {
 	for len(w.rest) > 0 {
 		name := w.rest[0]
 		w.rest = w.rest[1:]
-		var err error
-		switch {
-		case name == "..":
-			err = w.up()
-		case len(w.rest) == 0:
-			var done bool
-			if done, err = w.last(name); done {
-				return w.place(folded, name, nil), nil
+		if name == ".." {
+			if err := w.up(); err != nil {
+				return nil, err
 			}
+			continue
+		}
+		target, err := readlink(w.dir(), name)
+		switch {
+		case err == nil:
+			err = w.follow(target)
+		case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT): // not: it is no link
+		case len(w.rest) == 0:
+			return w.place(folded, name, nil), nil
 		default:
 			var missing []string
 			if missing, err = w.into(name); missing != nil {
@@ -209,39 +213,19 @@ func (w *walker) up() error {
 	return w.enter(append(components(to), w.rest...))
 }
 
-// last handles the last component; done unless it is a link.
-func (w *walker) last(name string) (done bool, err error) {
-	target, err := readlink(w.dir(), name)
-	switch {
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	return false, w.follow(target)
-}
-
-// into opens a directory on the way. It returns the components that are missing from here on.
+// into opens a directory on the way, which was no link a moment ago. It returns the components that
+// are missing from here on.
 func (w *walker) into(name string) (missing []string, err error) {
 	fd, err := openat(w.dir(), name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	switch {
 	case err == nil:
 		w.held, w.names = append(w.held, fd), append(w.names, name)
-		return nil, nil
-	case errors.Is(err, unix.ENOENT):
-		if slices.Contains(w.rest, "..") {
-			return nil, err
-		}
+	case errors.Is(err, unix.ENOENT) && !slices.Contains(w.rest, ".."):
 		return append([]string{name}, w.rest...), nil
-	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		target, e := readlink(w.dir(), name)
-		if errors.Is(e, unix.EINVAL) {
-			return nil, unix.ENOTDIR
+	case errors.Is(err, unix.ENOTDIR):
+		if _, e := readlink(w.dir(), name); e == nil {
+			err = errMoved
 		}
-		if e != nil {
-			return nil, e
-		}
-		return nil, w.follow(target)
 	}
 	return nil, err
 }

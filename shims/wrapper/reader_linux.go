@@ -32,7 +32,7 @@ func (s shim) reader() (none chat.RunDenial) {
 			for _, a := range argv {
 				c.Args = append(c.Args, shell.Arg{Text: a})
 			}
-			return s.guard.Call(c).RunDenial
+			return s.guard.Call(&c).RunDenial
 		}
 	}
 	return none
