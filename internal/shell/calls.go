@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"fmt"
 	"path"
 	"slices"
 
@@ -121,8 +120,7 @@ func (x *extractor) emit(sh *shell, args []word) {
 		return
 	}
 	if len(x.calls) == maxFound {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d commands in it: %w", maxFound,
-			chat.ErrInvalid)
+		x.tooFar = tooMuch("at most %d commands in it", maxFound)
 		return
 	}
 	c := Call{Home: sh.home, Cwd: sh.cwd, From: sh.from, Uses: x.scope.uses, Writes: x.scope.writes,

@@ -74,8 +74,7 @@ func (x *extractor) add(sh *shell, w word) {
 		return
 	}
 	if len(x.found) == maxFound || len(f.Text) > chat.MaxNamedPath {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d paths of at most %d bytes: %w",
-			maxFound, chat.MaxNamedPath, chat.ErrInvalid)
+		x.tooFar = tooMuch("at most %d paths of at most %d bytes", maxFound, chat.MaxNamedPath)
 		return
 	}
 	if !x.spendBytes(len(f.Text)) ||
@@ -91,21 +90,16 @@ func newExtractor() *extractor { return &extractor{seen: map[chat.NamedPath]bool
 // script goes through a script; what comes before a mistake in it is gone through too,
 // as a shell would.
 func (x *extractor) script(sh *shell, text string) error {
-	if x.depth == maxScripts {
-		return fmt.Errorf("cannot check the command: want at most %d scripts within each other: %w",
-			maxScripts, chat.ErrInvalid)
-	}
-	if len(text) > maxCommand || strings.IndexByte(text, 0) >= 0 {
-		return fmt.Errorf("cannot check the command: want at most %d bytes and no NUL: %w", maxCommand,
-			chat.ErrInvalid)
-	}
-	if strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen {
-		return fmt.Errorf("cannot check the command: want at most %d of ( { ` in it: %w", maxOpen,
-			chat.ErrInvalid)
-	}
-	if x.read += len(text); x.read > maxScript {
-		return fmt.Errorf("cannot check the command: want scripts of at most %d bytes in all: %w", maxScript,
-			chat.ErrInvalid)
+	x.read += len(text)
+	switch {
+	case x.depth == maxScripts:
+		return tooMuch("at most %d scripts within each other", maxScripts)
+	case len(text) > maxCommand || strings.IndexByte(text, 0) >= 0:
+		return tooMuch("at most %d bytes and no NUL", maxCommand)
+	case strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen:
+		return tooMuch("at most %d of ( { ` in it", maxOpen)
+	case x.read > maxScript:
+		return tooMuch("scripts of at most %d bytes in all", maxScript)
 	}
 	x.depth++
 	defer func() { x.depth-- }()

@@ -1,11 +1,6 @@
 package shell
 
-import (
-	"fmt"
-	"strings"
-
-	"github.com/chatd/chatd/chat"
-)
+import "strings"
 
 // row is what the parts of a word so far stand for: each of heads, with tail behind it.
 // Parts that stand for one text are gathered in tail: put behind the heads one by one,
@@ -54,8 +49,7 @@ func (x *extractor) atMost(list []word) []word {
 	if len(list) <= maxWords {
 		return list
 	}
-	x.tooFar = fmt.Errorf("cannot check the command: want words that stand for at most %d: %w", maxWords,
-		chat.ErrInvalid)
+	x.tooFar = tooMuch("words that stand for at most %d", maxWords)
 	return list[:maxWords]
 }
 

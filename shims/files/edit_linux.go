@@ -79,8 +79,7 @@ func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out file
 	if err != nil {
 		return out, err
 	}
-	tmp.locked = f
-	w := writing{temp: tmp, mode: st.Mode & 0o777}
+	tmp.locked, tmp.mode = f, st.Mode&0o777
 	defer tmp.drop()
 	rest := r.off + int64(len(r.old))
 	n, err := tmp.fill(io.MultiReader(io.NewSectionReader(f, 0, r.off), strings.NewReader(string(r.new)),
@@ -89,12 +88,12 @@ func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out file
 		err = p.unchanged(f, st)
 	}
 	if err == nil {
-		err = tmp.replace(w.mode)
+		err = tmp.replace()
 	}
 	if err != nil {
 		return out, err
 	}
-	out, err = w.answer(n)
+	out, err = tmp.answer(n)
 	out.Offset, out.Diff, out.DiffOmitted = r.off, diff, omitted
 	return out, err
 }

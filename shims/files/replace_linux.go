@@ -9,15 +9,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// replace replaces the target by the file, with mode. It syncs the content, renames, and then syncs
+// replace replaces the target by the file. It syncs the content, renames, and then syncs
 // the directory, so that a power cut leaves the old file or the new.
-func (t *temp) replace(mode uint32) error {
+func (t *temp) replace() error {
 	failpoint("temp.filled")
 	if t.over != nil {
 		return t.overwrite()
 	}
 	fd := int(t.f.Fd())
-	if err := unix.Fchmod(fd, mode); err != nil {
+	if err := unix.Fchmod(fd, t.mode); err != nil {
 		return err
 	}
 	if err := fsync(t.f); err != nil {

@@ -14,20 +14,6 @@ import (
 // impossible if the target is a mount point, here (a rename over it is EBUSY) or in the session. It is
 // then gathered in the workspace, and written over the old.
 
-// stageAt is the place where new content is gathered: beside the target, or in the workspace.
-func (p *place) stageAt() (*place, error) {
-	if p.staged != nil {
-		return p.staged, nil
-	}
-	beside, err := p.mayReplace()
-	if p.staged = p; err == nil && !beside {
-		home := p.t.roots[0]
-		p.staged = &place{t: p.t, op: p.op, folded: home.real, real: path.Join(home.real, p.name),
-			dir: home.fd, dirs: home.real, name: p.name}
-	}
-	return p.staged, err
-}
-
 // mayReplace reports whether a file beside the target may take its name. A file that the rules open
 // to programs within a closed or a read-only directory is a mount point in the session, which would
 // keep the old one.
@@ -43,14 +29,20 @@ func (p *place) mayReplace() (bool, error) {
 	return p.t.opt.Check("bash", beside) == nil && p.t.opt.Check(filewire.Write, beside) == nil, nil
 }
 
-// stage creates the file in which new content is gathered.
+// stage creates the file in which new content is gathered: beside the target, or in the workspace.
 func (p *place) stage() (*temp, error) {
-	at, err := p.stageAt()
+	beside, err := p.mayReplace()
 	if err != nil {
 		return nil, err
 	}
+	if beside {
+		return p.createTemp()
+	}
+	home := p.t.roots[0]
+	at := &place{t: p.t, op: p.op, folded: home.real, real: path.Join(home.real, p.name),
+		dir: home.fd, dirs: home.real, name: p.name}
 	t, err := at.createTemp()
-	if err == nil && at != p {
+	if err == nil {
 		t.over = p
 	}
 	return t, err

@@ -29,8 +29,10 @@ type temp struct {
 	name string
 	// over is the target if no name beside it can replace it; locked is its file, if the caller
 	// holds its lock.
-	over   *place
-	locked *os.File
+	over    *place
+	locked  *os.File
+	mode    uint32 // that the target gets
+	created bool   // the target was not there
 }
 
 // tempName are the names that belong to the tools: PicoClaw's .tmp-{pid}-{timestamp}.
@@ -50,7 +52,7 @@ func (p *place) createTemp() (*temp, error) {
 			return nil, err
 		}
 		failpoint("temp.made")
-		t := &temp{p: p, f: os.NewFile(uintptr(fd), p.dirs+"/"+name), name: name}
+		t := &temp{p: p, f: os.NewFile(uintptr(fd), p.dirs+"/"+name), name: name, mode: newMode}
 		kept, err := t.keep()
 		if kept && err == nil {
 			return t, nil

@@ -30,7 +30,6 @@ type place struct {
 	missing []string
 	held    []int
 	made    []madeDir
-	staged  *place // where new content is gathered, once decided
 }
 
 // madeDir is a directory that this call made.
