@@ -27,25 +27,6 @@ func speak(w io.WriteCloser, r io.Reader, req filewire.Request, x filewire.Excha
 	return filewire.Speak(w, r, x)
 }
 
-// exchange is a request through both ends of the wire, with what x says.
-func (w world) exchange(t testing.TB, tool filewire.Tool, args interface{ Validate() error }, x filewire.Exchange) (filewire.Answer, error) {
-	t.Helper()
-	req := must.Get(filewire.NewRequest(tool, args))(t)
-	inR, inW := pipe(t)
-	outR, outW := pipe(t)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = w.Serve(inR, outW)
-		inR.Close()
-		outW.Close()
-	}()
-	a, err := speak(inW, outR, req, x)
-	outR.Close()
-	<-served
-	return a, err
-}
-
 // TestChecked: both names are checked before anything is opened, made or sent for.
 func TestChecked(t *testing.T) {
 	var asked []string
@@ -219,12 +200,9 @@ func (w world) resolved(t *testing.T, names []string) map[string]string {
 	t.Helper()
 	req := must.Get(filewire.NewRequest(filewire.ResolveTool, filewire.Resolve{}))(t)
 	req.Links = names
-	inR, inW := pipe(t)
-	outR, outW := pipe(t)
-	served := make(chan error, 1)
-	go func() { served <- errors.Join(w.Serve(inR, outW), outW.Close()) }()
-	must.Do(t, filewire.Send(inW, req))
-	all, err := filewire.ReadTargets(outR, names)
+	in, out, served := w.serve(t)
+	must.Do(t, filewire.Send(in, req))
+	all, err := filewire.ReadTargets(out, names)
 	must.Do(t, errors.Join(err, <-served))
 	got := map[string]string{}
 	for name, l := range all {

@@ -96,25 +96,25 @@ func (d *cutDisk) loop() (string, *os.File) {
 	control := d.node + "/control"
 	_ = unix.Mknod(control, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))) // it may be there
 	c, err := os.OpenFile(control, os.O_RDWR, 0)
-	sure(err)
+	check(err)
 	defer c.Close()
 	image, err := os.OpenFile(d.image, os.O_RDWR, 0)
-	sure(err)
+	check(err)
 	defer image.Close()
 	for {
 		n, err := unix.IoctlRetInt(int(c.Fd()), unix.LOOP_CTL_GET_FREE)
-		sure(err)
+		check(err)
 		name := d.node + "/loop" + strconv.Itoa(n)
 		_ = unix.Mknod(name, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(n))))
 		f, err := os.OpenFile(name, os.O_RDWR, 0)
-		sure(err)
+		check(err)
 		err = unix.IoctlLoopConfigure(int(f.Fd()), &unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}})
 		if err == nil {
 			return name, f
 		}
 		f.Close()
 		if !errors.Is(err, unix.EBUSY) { // somebody took it first
-			sure(err)
+			check(err)
 		}
 	}
 }
@@ -122,9 +122,9 @@ func (d *cutDisk) loop() (string, *os.File) {
 func (d *cutDisk) mount() {
 	name, f := d.loop()
 	defer f.Close()
-	sure(unix.Mount(name, d.at, "ext4", unix.MS_NOATIME, ""))
+	check(unix.Mount(name, d.at, "ext4", unix.MS_NOATIME, ""))
 	if err := os.Mkdir(d.home(), 0o700); err == nil { // as durable as a home is by then
-		sure(syncTree(d.at))
+		check(syncTree(d.at))
 	}
 }
 
@@ -138,17 +138,17 @@ func syncTree(dir string) error {
 	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
-func (d *cutDisk) unmount() { sure(unix.Unmount(d.at, 0)) }
+func (d *cutDisk) unmount() { check(unix.Unmount(d.at, 0)) }
 
 // cut ends all reading and writing at once, and forgets what is in memory.
 func (d *cutDisk) cut() {
 	f, err := os.Open(d.at)
-	sure(err)
+	check(err)
 	defer f.Close()
 	noLogFlush := uint32(2)
 	const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN, linux/fs/ext4/ext4.h
 	if _, _, no := unix.Syscall(unix.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&noLogFlush))); no != 0 {
-		sure(no)
+		check(no)
 	}
 }
 
@@ -158,7 +158,7 @@ func cutText(n int) string { return strings.Repeat(fmt.Sprintf("%07d\n", n), 100
 // write replaces each file over and over, and makes new ones, until the power goes.
 func (d *cutDisk) write(last []int) {
 	tools, err := Open(filewire.Options{Workspace: d.home()})
-	sure(err)
+	check(err)
 	var wg sync.WaitGroup
 	for i := range last {
 		wg.Go(func() {
@@ -174,7 +174,7 @@ func (d *cutDisk) write(last []int) {
 	time.Sleep(time.Duration(20+rand.IntN(150)) * time.Millisecond)
 	d.cut()
 	wg.Wait()
-	sure(tools.Close())
+	check(tools.Close())
 	d.unmount()
 }
 
@@ -195,10 +195,10 @@ func (d *cutDisk) check(last []int) (broken int) {
 	left, _ := filepath.Glob(d.home() + "/dir/.tmp-*")
 	d.left += len(left)
 	tools, err := Open(filewire.Options{Workspace: d.home()})
-	sure(err)
+	check(err)
 	text := "x"
 	_, err = tools.WriteFile(filewire.WriteFile{Path: "dir/next", Content: &text}, nil)
-	sure(errors.Join(err, tools.Close()))
+	check(errors.Join(err, tools.Close()))
 	if left, _ := filepath.Glob(d.home() + "/dir/.tmp-*"); len(left) > 0 {
 		broken++
 		fmt.Printf("after the next write there are %v\n", left)
@@ -213,9 +213,9 @@ func (d *cutDisk) unsynced() (broken int) {
 	for _, synced := range []bool{true, false} {
 		d.mount()
 		tools, err := Open(filewire.Options{Workspace: d.home()})
-		sure(err)
+		check(err)
 		_, err = tools.WriteFile(filewire.WriteFile{Path: "control", Content: &want[0]}, nil)
-		sure(err)
+		check(err)
 		fsync = func(f *os.File) error {
 			if synced {
 				return f.Sync()
@@ -223,11 +223,11 @@ func (d *cutDisk) unsynced() (broken int) {
 			return nil
 		}
 		_, err = tools.WriteFile(filewire.WriteFile{Path: "control", Content: &want[1]}, nil)
-		sure(err)
+		check(err)
 		fsync = (*os.File).Sync
 		other, err := os.Create(d.at + "/other") // has the journal written, and no content of others
-		sure(err)
-		sure(errors.Join(other.Sync(), other.Close(), tools.Close()))
+		check(err)
+		check(errors.Join(other.Sync(), other.Close(), tools.Close()))
 		d.cut()
 		d.unmount()
 		d.mount()
@@ -240,10 +240,4 @@ func (d *cutDisk) unsynced() (broken int) {
 		fmt.Printf("%s syncs: whole is %t, %d bytes, %v\n", map[bool]string{true: "with", false: "without"}[synced], whole, len(b), err)
 	}
 	return broken
-}
-
-func sure(err error) {
-	if err != nil {
-		panic(err)
-	}
 }

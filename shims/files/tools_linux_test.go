@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -124,6 +125,24 @@ func (w world) edit(path, old, new string) (filewire.Answer, error) {
 	return w.EditFile(filewire.EditFile{Path: path, OldText: old, NewText: new})
 }
 
+// each calls every tool on a path.
+func (w world) each(path, old string) map[filewire.Tool]error {
+	return map[filewire.Tool]error{
+		filewire.ReadFileTool:   expect.Err(w.read(filewire.ReadFile{Path: path})),
+		filewire.WriteFileTool:  expect.Err(w.write(path, "x")),
+		filewire.AppendFileTool: expect.Err(w.append(path, "x")),
+		filewire.EditFileTool:   expect.Err(w.edit(path, old, "x")),
+		filewire.ListDirTool:    expect.Err(w.list(filewire.ListDir{Path: path})),
+	}
+}
+
+// has wants these names and no others in the workspace.
+func (w world) has(t testing.TB, names ...string) {
+	t.Helper()
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, names), "left %v, want %v", got, names)
+}
+
 // wantDenied wants a denial by rule, and the words that the caller gets.
 func wantDenied(t *testing.T, err error, rule, message string) {
 	t.Helper()
@@ -210,8 +229,7 @@ func TestArguments(t *testing.T) {
 	expect.True(t, strings.Contains(err.Error(), `"f": content is missing`), "%v", err)
 	expect.Is(t, expect.Err(w.write("long", strings.Repeat("x", filewire.MaxText+1))), chat.ErrInvalid,
 		"content of more than MaxText")
-	got := ls(t, w.home)
-	expect.True(t, len(got) == 0, "refused, and yet there is %v", got)
+	w.has(t)
 	expect.Is(t, expect.Err(w.write(strings.Repeat("x", 300), "x")), chat.ErrInvalid,
 		"a name of 300 bytes")
 }
@@ -258,26 +276,20 @@ func TestNotRegular(t *testing.T) {
 	for path, what := range map[string]string{"fifo": "FIFO", "link": "FIFO", "socket": "socket", "/dev/null": "device",
 		"/dev/tty": "device", "dir": "directory", ".": "directory", "/": "directory"} {
 		atOnce(t, func() {
-			_, _, e1 := w.read(filewire.ReadFile{Path: path})
-			_, e2 := w.write(path, "x")
-			_, e3 := w.edit(path, "x", "y")
-			_, e4 := w.append(path, "x")
-			for i, err := range []error{e1, e2, e3, e4} {
-				if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "it is a "+what+", not a regular file") {
-					t.Errorf("tool %d on %s: %v", i, path, err)
+			for tool, err := range w.each(path, "x") {
+				says := "it is a " + what + ", not a regular file"
+				if tool == filewire.ListDirTool {
+					says = ""
 				}
+				if what == "directory" && says == "" {
+					continue
+				}
+				expect.True(t, errors.Is(err, chat.ErrInvalid) && strings.Contains(err.Error(), says),
+					"%s on %s: %v", tool, path, err)
 			}
 		})
-		if what == "directory" {
-			continue
-		}
-		atOnce(t, func() {
-			expect.Is(t, expect.Err(w.list(filewire.ListDir{Path: path})), chat.ErrInvalid,
-				"list_dir of %s", path)
-		})
 	}
-	got := ls(t, w.home)
-	expect.True(t, slices.Equal(got, []string{"dir", "fifo", "link", "socket"}), "left %v", got)
+	w.has(t, "dir", "fifo", "link", "socket")
 }
 
 // TestOpenFiles: no tool leaves a descriptor open, whatever came of it.
@@ -298,8 +310,8 @@ func TestOpenFiles(t *testing.T) {
 			w.edit(p, "two", "one")
 			w.list(filewire.ListDir{Path: p})
 			w.append(p, "")
-			w.WriteFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
-			w.AppendFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
+			w.WriteFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader, 1))
+			w.AppendFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader, 1))
 		}
 	}
 	for range 20 {
@@ -313,9 +325,7 @@ func TestOpenFiles(t *testing.T) {
 	expect.True(t, after <= before, "%d descriptors before, %d after", before, after)
 }
 
-type failingReader struct{}
-
-func (failingReader) Read([]byte) (int, error) { return 0, errors.New("the sender went away") }
+var failingReader = iotest.ErrReader(errors.New("the sender went away"))
 
 // childMain is a process that a test started; mode says what for.
 func childMain(mode string) {
@@ -330,6 +340,19 @@ func childMain(mode string) {
 		powerCutChild()
 	case "append":
 		appendChild()
+	}
+}
+
+// childWorld is the workspace that a child works in.
+func childWorld() world {
+	tools, err := Open(filewire.Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
+	check(err)
+	return world{Tools: tools}
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
 	}
 }
 
