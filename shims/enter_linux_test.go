@@ -88,9 +88,7 @@ func TestMoveToLeaf(t *testing.T) {
 	expect.True(t, err == nil && len(bytes.TrimSpace(procs)) == 0,
 		"left in the unit's own cgroup: %q %v", procs, err)
 	for _, c := range company {
-		if unix.Kill(c.Process.Pid, 0) == nil {
-			t.Errorf("process %d of the unit lives on", c.Process.Pid)
-		}
+		expect.True(t, unix.Kill(c.Process.Pid, 0) != nil, "process %d of the unit lives on", c.Process.Pid)
 	}
 }
 

@@ -29,13 +29,15 @@ func (f *finding) expect(ok bool, format string, args ...any) {
 
 func (f *finding) layer(name chat.LayerName, fix string) chat.Layer {
 	held, broken := strings.Join(f.held, "; "), "NOT HELD: "+strings.Join(f.broken, "; ")
-	l := chat.Layer{Name: name, State: chat.LayerWeaker, By: f.by, Probe: held, Fix: fix, At: time.Now().UTC()}
+	l := chat.Layer{Name: name, By: f.by, Probe: held, Fix: fix, At: time.Now().UTC()}
 	switch {
-	case len(f.broken) == 0 && !f.weaker:
+	case len(f.broken) == 0 && f.weaker:
+		l.State = chat.LayerWeaker
+	case len(f.broken) == 0:
 		l.State, l.Fix = chat.LayerOn, ""
-	case len(f.broken) > 0 && len(f.held) > 0:
-		l.Probe = broken + "; held: " + held
-	case len(f.broken) > 0:
+	case len(f.held) > 0:
+		l.State, l.Probe = chat.LayerWeaker, broken+"; held: "+held
+	default:
 		l.State, l.By, l.Probe = chat.LayerOff, "", broken
 	}
 	return l

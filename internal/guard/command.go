@@ -186,13 +186,15 @@ func writesDevice(k *command) bool {
 	return slices.ContainsFunc(targets, func(a shell.Arg) bool { return device(k.path(a.Text)) })
 }
 
+var set = shell.Set
+
 var (
-	shells    = shell.Set(shell.Shells)
-	copiers   = shell.Set("cp mv install ln")
-	writers   = shell.Set("tee shred truncate wipefs blkdiscard")
-	languages = shell.Set("python python2 python3 perl ruby node php lua")
-	fetchers  = shell.Set("curl wget fetch aria2c http https lynx ftp nc ncat netcat socat")
-	decoders  = shell.Set("base64 base32 basenc xxd uudecode rev tr openssl")
+	shells    = set(shell.Shells)
+	copiers   = set("cp mv install ln")
+	writers   = set("tee shred truncate wipefs blkdiscard")
+	languages = set("python python2 python3 perl ruby node php lua")
+	fetchers  = set("curl wget fetch aria2c http https lynx ftp nc ncat netcat socat")
+	decoders  = set("base64 base32 basenc xxd uudecode rev tr openssl")
 	// signalOption is a signal by name, as -HUP or -SIGUSR1.
 	signalOption = regexp.MustCompile(`^-[A-Z][A-Z]+[0-9]*([+-][0-9]+)?$`)
 	setModes     = regexp.MustCompile(`^([2-7][0-7]{3}|[0-7][2-7][0-7]{3}|[augo]*[+=][rwxXt]*s[rwxXst]*)$`)

@@ -220,7 +220,7 @@ func Line(args []shell.Arg) string {
 }
 
 // safePaths are the devices that every program may use.
-var safePaths = shell.Set(`/dev/null /dev/zero /dev/random /dev/urandom /dev/stdin /dev/stdout /dev/stderr`)
+var safePaths = set(`/dev/null /dev/zero /dev/random /dev/urandom /dev/stdin /dev/stdout /dev/stderr`)
 
 // inside reports whether p is dir or below it.
 func inside(p, dir string) bool { return chat.Within(p, path.Clean(dir)) }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/shell"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var home = Place{Home: "/home/u", Cwd: "/home/u"}
@@ -22,10 +24,7 @@ func patterns(list ...string) []chat.Pattern {
 
 func mustNew(t testing.TB, cfg chat.Guard) *Guard {
 	t.Helper()
-	g, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(New(cfg))(t)
 	return g
 }
 
@@ -37,9 +36,7 @@ func preset(p chat.GuardPreset) chat.Guard {
 func denies(t testing.TB, g *Guard, command string) string {
 	t.Helper()
 	v, err := g.Command(command, home)
-	if err != nil {
-		t.Errorf("%s: %v", command, err)
-	}
+	expect.True(t, err == nil, "%s: %v", command, err)
 	return v.Rule
 }
 
@@ -124,9 +121,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, r := range rules {
 		for _, p := range r.presets {
-			if !seen[string(p)+" "+r.name] {
-				t.Errorf("%s: no case for rule %s", p, r.name)
-			}
+			expect.True(t, seen[string(p)+" "+r.name], "%s: no case for rule %s", p, r.name)
 		}
 	}
 }
@@ -176,9 +171,7 @@ func TestCustom(t *testing.T) {
 		}
 	}
 	v, _ := g.Command("ls; frob", home)
-	if v.Place != "chatd.yaml:7" || v.Message != MessagePattern || v.Command != "frob" {
-		t.Errorf("%+v", v)
-	}
+	expect.True(t, v.Place == "chatd.yaml:7" && v.Message == MessagePattern && v.Command == "frob", "%+v", v)
 }
 
 // TestWorkspace is the seed's examples and their neighbours.
@@ -240,9 +233,7 @@ func TestArgv(t *testing.T) {
 		{[]string{"echo", "$(sudo ls)"}, ""}, {[]string{"git", "commit", "-m", "sudo rm -rf /"}, ""}, {[]string{"rm", "-rf", "*"}, ""}, // no shell: a file of this name
 	} {
 		v, err := g.Argv(c.argv, home)
-		if v.Rule != c.want || err != nil {
-			t.Errorf("%q: %+v, %v, want %q", c.argv, v, err, c.want)
-		}
+		expect.True(t, v.Rule == c.want && err == nil, "%q: %+v, %v, want %q", c.argv, v, err, c.want)
 	}
 }
 
@@ -282,14 +273,10 @@ func TestLine(t *testing.T) {
 
 // TestSpec: the spec has a row for every rule of both presets.
 func TestSpec(t *testing.T) {
-	spec, err := os.ReadFile("../../specs/0004-running-commands.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(os.ReadFile("../../specs/0004-running-commands.md"))(t)
 	for _, r := range rules {
-		if !strings.Contains(string(spec), "| `"+r.name+"` |") {
-			t.Errorf("specs/0004-running-commands.md has no row for rule %s", r.name)
-		}
+		expect.True(t, strings.Contains(string(spec), "| `"+r.name+"` |"),
+			"specs/0004-running-commands.md has no row for rule %s", r.name)
 	}
 }
 

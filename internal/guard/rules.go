@@ -54,60 +54,61 @@ var rules = slices.Concat(ownRules, picoclawRules)
 var ownRules = []rule{
 	{"fork-bomb", both, noBomb, orLoop, nil, func(k *command) bool { return k.uses(shell.UseForkBomb) }},
 	{"write-to-device", byDefault, noDisks, orFiles, nil, writesDevice},
-	{"rm-recursive-whole", byDefault, noWhole, orName, shell.Set("rm rmdir unlink srm wipe"),
+	{"rm-recursive-whole", byDefault, noWhole, orName, set("rm rmdir unlink srm wipe"),
 		func(k *command) bool {
 			return k.has("", "no-preserve-root") || k.has("rR", "recursive") &&
 				slices.ContainsFunc(k.operands, k.whole)
 		}},
-	{"find-delete-outside", byDefault, noWhole, orName, shell.Set("find"), findDeletes},
-	{"chmod-whole", byDefault, noWhole, orName, shell.Set("chmod chown chgrp setfacl chattr"),
+	{"find-delete-outside", byDefault, noWhole, orName, set("find"), findDeletes},
+	{"chmod-whole", byDefault, noWhole, orName, set("chmod chown chgrp setfacl chattr"),
 		func(k *command) bool {
 			return k.has("R", "recursive") && len(k.operands) > 1 &&
 				slices.ContainsFunc(k.operands[1:], k.namesOutside)
 		}},
-	{"chmod-set-id", byDefault, noMode, orOther, shell.Set("chmod"), func(k *command) bool {
+	{"chmod-set-id", byDefault, noMode, orOther, set("chmod"), func(k *command) bool {
 		return len(k.operands) > 0 && setModes.MatchString(k.operands[0].Text)
 	}},
 	{"format", byDefault, noDisks, orFiles,
-		shell.Set("mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard losetup cryptsetup swapon swapoff pvcreate vgremove lvremove"), func(k *command) bool { return len(k.args) > 0 }},
-	{"power", both, noPower, orExit, shell.Set("shutdown reboot poweroff halt telinit"), nil},
-	{"power", byDefault, noPower, orExit, shell.Set("init systemctl"), func(k *command) bool {
+		set(`mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard losetup cryptsetup
+			swapon swapoff pvcreate vgremove lvremove`), func(k *command) bool { return len(k.args) > 0 }},
+	{"power", both, noPower, orExit, set("shutdown reboot poweroff halt telinit"), nil},
+	{"power", byDefault, noPower, orExit, set("init systemctl"), func(k *command) bool {
 		return k.first("0", "6", "reboot", "poweroff", "halt", "kexec", "suspend", "hibernate", "rescue",
 			"emergency")
 	}},
-	{"privileges", byDefault, noRoot, orAsk, shell.Set("sudo su doas pkexec runuser newgrp"), nil},
+	{"privileges", byDefault, noRoot, orAsk, set("sudo su doas pkexec runuser newgrp"), nil},
 	{"accounts", byDefault, noAccounts, orChatd,
-		shell.Set("passwd chsh chfn useradd userdel usermod adduser deluser groupadd chpasswd visudo"), nil},
-	{"mounts", byDefault, noMounts, orHome, shell.Set("mount umount fusermount fusermount3 pivot_root"),
+		set("passwd chsh chfn useradd userdel usermod adduser deluser groupadd chpasswd visudo"), nil},
+	{"mounts", byDefault, noMounts, orHome, set("mount umount fusermount fusermount3 pivot_root"),
 		func(k *command) bool {
 			return len(k.args) > 0 &&
 				!(k.name == "mount" && strings.Trim(k.short, "lv") == "" && len(k.long)+len(k.operands) == 0)
 		}},
-	{"services", byDefault, noServices, orStart, shell.Set("systemctl service loginctl"), func(k *command) bool {
+	{"services", byDefault, noServices, orStart, set("systemctl service loginctl"), func(k *command) bool {
 		return !k.first(readingServices...) && len(k.args) > 0
 	}},
-	{"later", byDefault, noLater, orLater, shell.Set("crontab at batch systemd-run"), nil},
-	{"kernel", byDefault, noKernel, orKernel, shell.Set("insmod modprobe rmmod kexec"), nil},
-	{"kernel", byDefault, noKernel, orKernel, shell.Set("sysctl"), func(k *command) bool {
+	{"later", byDefault, noLater, orLater, set("crontab at batch systemd-run"), nil},
+	{"kernel", byDefault, noKernel, orKernel, set("insmod modprobe rmmod kexec"), nil},
+	{"kernel", byDefault, noKernel, orKernel, set("sysctl"), func(k *command) bool {
 		return k.has("wp", "write", "load", "system") ||
 			anyText(k.operands, func(s string) bool { return strings.Contains(s, "=") })
 	}},
 	{"firewall", byDefault, noFirewall, orAllow,
-		shell.Set("iptables ip6tables iptables-restore ip6tables-restore nft ufw firewall-cmd"), nil},
+		set("iptables ip6tables iptables-restore ip6tables-restore nft ufw firewall-cmd"), nil},
 	{"containers", byDefault, noBoxes, orPlain,
-		shell.Set("docker podman nerdctl ctr lxc-start chroot nsenter unshare bwrap systemd-nspawn"), nil},
+		set("docker podman nerdctl ctr lxc-start chroot nsenter unshare bwrap systemd-nspawn"), nil},
 	{"packages", byDefault, noSystem, orLocal,
-		shell.Set("apt apt-get aptitude yum dnf zypper apk pacman snap flatpak"), changesPackages},
-	{"packages", byDefault, noSystem, orLocal, shell.Set("dpkg rpm"), func(k *command) bool {
+		set("apt apt-get aptitude yum dnf zypper apk pacman snap flatpak"), changesPackages},
+	{"packages", byDefault, noSystem, orLocal, set("dpkg rpm"), func(k *command) bool {
 		return !(k.name == "rpm" && k.has("qV", "query", "verify")) &&
 			k.has("irPUeF", "install", "remove", "purge", "unpack", "configure", "erase", "upgrade")
 	}},
-	{"kill-everything", byDefault, noKillAll, orPid, shell.Set("kill"), func(k *command) bool {
+	{"kill-everything", byDefault, noKillAll, orPid, set("kill"), func(k *command) bool {
 		n := len(k.args)
 		return n > 0 && k.args[0].Text != "-0" &&
 			(k.args[n-1].Text == "-1" && n > 1 || k.verb("1", "-1"))
 	}},
-	{"kill-everything", byDefault, noKillAll, orPid, shell.Set("pkill killall killall5"), func(k *command) bool {
+	{"kill-everything", byDefault, noKillAll, orPid, set("pkill killall killall5"), func(k *command) bool {
 		return k.name == "killall5" || k.has("uU", "user", "euid", "uid") ||
 			k.verb(".", ".*", "", "^", "tmux", "bwrap")
 	}},
@@ -169,7 +170,9 @@ var picoclawRules = []rule{
 	listed("wget-sh", shell.Shells, func(k *command) bool { return slices.Contains(k.From, "wget") }),
 	listed("pipe-to-shell", shell.Shells, func(k *command) bool { return len(k.From) > 0 }),
 	listed("sudo", "sudo", nil),
-	listed("chmod-octal", "chmod", func(k *command) bool { return anyText(k.operands, octalModes.MatchString) }),
+	listed("chmod-octal", "chmod", func(k *command) bool {
+		return anyText(k.operands, octalModes.MatchString)
+	}),
 	listed("chown", "chown", nil),
 	listed("pkill", "pkill", nil),
 	listed("killall", "killall", nil),
@@ -195,7 +198,7 @@ var picoclawRules = []rule{
 func listed(name, programs string, match func(*command) bool) rule {
 	r := rule{name, picoclaw, "PicoClaw's list has it", "ask an operator", nil, match}
 	if programs != "" {
-		r.programs = shell.Set(programs)
+		r.programs = set(programs)
 	}
 	return r
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestWorkIsLinear: a word of twice as many parts makes twice as much. Parts that are put
@@ -29,9 +31,8 @@ func TestWorkIsLinear(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			made[i] = after.TotalAlloc - before.TotalAlloc
 		}
-		if made[1] > 3*made[0] {
-			t.Errorf("%s%s…: 4,000 parts make %d bytes, 8,000 make %d", c.head, c.part, made[0], made[1])
-		}
+		expect.True(t, made[1] <= 3*made[0],
+			"%s%s…: 4,000 parts make %d bytes, 8,000 make %d", c.head, c.part, made[0], made[1])
 	}
 }
 
@@ -53,21 +54,17 @@ func TestValuesAreBounded(t *testing.T) {
 func TestPipelines(t *testing.T) {
 	x := newExtractor()
 	x.gather = true
-	if err := x.script(newShell("/home/u", "/home/u"), strings.Repeat("a|", 5000)+"b|c"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.script(newShell("/home/u", "/home/u"), strings.Repeat("a|", 5000)+"b|c"))
 	last := x.calls[len(x.calls)-1]
-	if len(x.ran) != 3 || strings.Join(last.From, " ") != "a b" {
-		t.Errorf("%q ran, the last reads from %q", x.ran, last.From)
-	}
+	expect.True(t, len(x.ran) == 3 && strings.Join(last.From, " ") == "a b",
+		"%q ran, the last reads from %q", x.ran, last.From)
 	var many strings.Builder
 	for i := range 3000 {
 		fmt.Fprintf(&many, "p%d|", i)
 	}
 	w, err := Calls(many.String()+"sh", "/home/u", "/home/u")
-	if err != nil || len(w.Calls[3000].From) != maxNames || w.Calls[3000].From[0] != "p0" {
-		t.Errorf("%d names, %v", len(w.Calls[3000].From), err)
-	}
+	expect.True(t, err == nil && len(w.Calls[3000].From) == maxNames && w.Calls[3000].From[0] == "p0",
+		"%d names, %v", len(w.Calls[3000].From), err)
 	w, err = Calls("a $(b|c $(d)) `e`|f $(g)", "/home/u", "/home/u")
 	got := ""
 	for _, c := range w.Calls {

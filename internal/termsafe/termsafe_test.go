@@ -3,6 +3,8 @@ package termsafe
 import (
 	"bytes"
 	"errors"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"regexp"
 	"strings"
 	"testing"
@@ -101,18 +103,15 @@ func TestPieces(t *testing.T) {
 				t.Fatal(n, err)
 			}
 		}
-		if out.String() != want {
-			t.Errorf("cut at %d: %q, want %q", i, out.String(), want)
-		}
+		expect.True(t, out.String() == want, "cut at %d: %q, want %q", i, out.String(), want)
 	}
 }
 
 // TestResetUndoesEachMode looks for a mode that could be left behind.
 func TestResetUndoesEachMode(t *testing.T) {
 	for _, m := range modes {
-		if !strings.Contains(Reset, "\x1b[?"+m+"l") && !strings.Contains(Reset, "\x1b[?"+m+"h") {
-			t.Errorf("Reset leaves mode %s", m)
-		}
+		expect.True(t, strings.Contains(Reset, "\x1b[?"+m+"l") || strings.Contains(Reset, "\x1b[?"+m+"h"),
+			"Reset leaves mode %s", m)
 	}
 	if got := String(Reset, Full); got != strings.ReplaceAll(Reset, "\x18", "") {
 		t.Errorf("Reset has what is not on the list: %q", got)
@@ -147,12 +146,10 @@ func FuzzWriter(f *testing.F) {
 			_, _ = w.Write(in[at:])
 			got := out.String()
 			whole := String(string(in), level)
-			if !strings.HasPrefix(whole, got) || len(whole)-len(got) > len("\ufffd") {
-				t.Fatalf("in two pieces %q, in one %q", got, whole)
-			}
-			if !utf8.ValidString(got) || !harmless.MatchString(got) {
-				t.Fatalf("level %d let %q through", level, got)
-			}
+			must.True(t, strings.HasPrefix(whole, got) && len(whole)-len(got) <= len("\ufffd"),
+				"in two pieces %q, in one %q", got, whole)
+			must.True(t, utf8.ValidString(got) && harmless.MatchString(got),
+				"level %d let %q through", level, got)
 			if level < Full && strings.ContainsAny(got, "\r\b\v\f\x0e\x0f") || level == Plain && strings.ContainsRune(got, esc) {
 				t.Fatalf("level %d let %q through", level, got)
 			}

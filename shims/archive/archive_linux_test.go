@@ -180,9 +180,7 @@ func attributesOf(t *testing.T, path string) (says string) {
 func same(t *testing.T, want, got map[string]string) {
 	t.Helper()
 	for name, says := range want {
-		if got[name] != says {
-			t.Errorf("%.80q is\n%.300s, want\n%.300s", name, got[name], says)
-		}
+		expect.True(t, got[name] == says, "%.80q is\n%.300s, want\n%.300s", name, got[name], says)
 	}
 	for name := range got {
 		expect.True(t, want[name] != "", "%.80q is new", name)
@@ -352,9 +350,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	peak := &peakMemory{Reader: r}
 	s := must.Get(Check(peak, "", wide))(t)
 	expect.True(t, s.Entries == int64(files)+1 && s.Bytes == size, "%+v", s)
-	if peak.most > most {
-		t.Errorf("%d bytes of heap, want at most %d", peak.most, most)
-	}
+	expect.True(t, peak.most <= most, "%d bytes of heap, want at most %d", peak.most, most)
 }
 
 func writeMany(w *writer, files, size int) error {

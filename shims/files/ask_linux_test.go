@@ -60,9 +60,8 @@ func TestChecked(t *testing.T) {
 		body := &unread{}
 		args := filewire.WriteFile{Path: "new/dir/f", Stream: true}
 		_, err := w.exchange(t, tool, args, filewire.Exchange{Body: body})
-		if !errors.Is(err, chat.ErrDenied) || body.reads > 0 || len(ls(t, w.home)) != 2 {
-			t.Errorf("%s: %v after %d reads, left %v", tool, err, body.reads, ls(t, w.home))
-		}
+		expect.True(t, errors.Is(err, chat.ErrDenied) && body.reads <= 0 && len(ls(t, w.home)) == 2,
+			"%s: %v after %d reads, left %v", tool, err, body.reads, ls(t, w.home))
 	}
 }
 
@@ -159,9 +158,7 @@ func TestHostileMessages(t *testing.T) {
 			x := filewire.Exchange{Body: &unread{}, Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 10}
 			req := filewire.Request{Tool: filewire.ReadFileTool}
 			a, err := speak(discard{}, strings.NewReader(said), req, x)
-			if err == nil || got.Len() > 0 {
-				t.Errorf("%s: %+v, %v, %d bytes", name, a, err, got.Len())
-			}
+			expect.True(t, err != nil && got.Len() <= 0, "%s: %+v, %v, %d bytes", name, a, err, got.Len())
 		})
 	}
 }

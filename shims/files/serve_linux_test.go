@@ -127,9 +127,7 @@ func TestSenderGone(t *testing.T) {
 		expect.True(t, err != nil && strings.Contains(err.Error(), "the sender went away"),
 			"%s: %v", tool, err)
 	}
-	if cat(t, w.home+"/f") != "old" || len(ls(t, w.home)) != 1 {
-		t.Errorf("left %v", ls(t, w.home))
-	}
+	expect.True(t, cat(t, w.home+"/f") == "old" && len(ls(t, w.home)) == 1, "left %v", ls(t, w.home))
 }
 
 // TestReaderGone: a reader that goes away while a file is sent ends the tool.
@@ -194,9 +192,7 @@ func TestHostileAnswers(t *testing.T) {
 			_, w := pipe(t)
 			var got bytes.Buffer
 			a, err := speak(w, strings.NewReader(answer), req, filewire.Exchange{Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 10})
-			if err == nil || got.Len() > 10 {
-				t.Errorf("%s: %+v, %d bytes", name, a, got.Len())
-			}
+			expect.True(t, err != nil && got.Len() <= 10, "%s: %+v, %d bytes", name, a, got.Len())
 		})
 	}
 	long := fmt.Sprintf(`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"%s","denial":{"op":"read","path":"%[1]s","rule":"%[1]s"}}}`+"\n", strings.Repeat("x", 100_000))
@@ -226,9 +222,7 @@ func TestHugeFile(t *testing.T) {
 			out := must.Get(cmd.Output())(t)
 			kb := must.Get(strconv.Atoi(strings.TrimSpace(string(out))))(t)
 			t.Logf("%d MiB at most, %s", kb>>10, time.Since(begun).Round(time.Millisecond))
-			if kb > 64<<10 {
-				t.Errorf("%d KiB were needed for %d MiB", kb, size>>20)
-			}
+			expect.True(t, kb <= 64<<10, "%d KiB were needed for %d MiB", kb, size>>20)
 		})
 	}
 }

@@ -51,8 +51,7 @@ const secret = "the secret of another chat\n"
 
 func newWorld(t testing.TB, change ...func(*filewire.Options)) world {
 	t.Helper()
-	top, err := filepath.EvalSymlinks(t.TempDir())
-	must.Do(t, err)
+	top := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	w := world{home: top + "/home", tmp: top + "/tmp", out: top + "/outside"}
 	for _, d := range []string{w.home, w.tmp, w.out} {
 		must.Do(t, os.Mkdir(d, 0o700))
@@ -62,9 +61,7 @@ func newWorld(t testing.TB, change ...func(*filewire.Options)) world {
 	for _, c := range change {
 		c(&opt)
 	}
-	if w.Tools, err = Open(opt); err != nil {
-		t.Fatal(err)
-	}
+	w.Tools = must.Get(Open(opt))(t)
 	t.Cleanup(func() { expect.NoError(t, w.Close()) })
 	return w
 }
@@ -148,9 +145,8 @@ func wantDenied(t *testing.T, err error, rule, message string) {
 	t.Helper()
 	var d *filewire.Denial
 	must.True(t, errors.As(err, &d) && errors.Is(err, chat.ErrDenied), "got %v, want a denial", err)
-	if d.Rule != rule || err.Error() != message {
-		t.Fatalf("denied by %q with %q, want %q with %q", d.Rule, err, rule, message)
-	}
+	must.True(t, d.Rule == rule && err.Error() == message,
+		"denied by %q with %q, want %q with %q", d.Rule, err, rule, message)
 	must.True(t, d.Path != "" && d.Op != "" && d.Tool != "",
 		"the denial %+v does not say what was denied", d)
 }

@@ -50,9 +50,8 @@ func TestRestrict(t *testing.T) {
 			wantDenied(t, err, filewire.RuleWorkspace, message)
 		}
 	}
-	if cat(t, w.out+"/secret") != secret || len(ls(t, w.out)) != 1 || len(ls(t, w.home)) != 8 {
-		t.Errorf("something was written: %v, %v", ls(t, w.out), ls(t, w.home))
-	}
+	expect.True(t, cat(t, w.out+"/secret") == secret && len(ls(t, w.out)) == 1 && len(ls(t, w.home)) == 8,
+		"something was written: %v, %v", ls(t, w.out), ls(t, w.home))
 }
 
 // TestLinksInside: links that stay inside are followed and never replaced,
@@ -344,14 +343,12 @@ func TestRace(t *testing.T) {
 			stop()
 			t.Logf("%d calls, %d did their work, %d swaps", n.Load(), done.Load(), swaps.Load())
 			expect.True(t, done.Load() != 0, "no call got through: nothing was tried")
-			if cat(t, w.out+"/secret") != secret || len(ls(t, w.out)) != 2 {
-				t.Errorf("a tool got out: %v, %q", ls(t, w.out), cat(t, w.out+"/secret"))
-			}
+			expect.True(t, cat(t, w.out+"/secret") == secret && len(ls(t, w.out)) == 2,
+				"a tool got out: %v, %q", ls(t, w.out), cat(t, w.out+"/secret"))
 			a, errA := os.Readlink(w.home + c.inside)
 			b, errB := os.Readlink(w.home + c.trap)
-			if (errA == nil) == (errB == nil) || a+b != w.out+c.target || len(ls(t, w.home)) != 2 {
-				t.Errorf("the link was replaced, or something left: %v", ls(t, w.home))
-			}
+			expect.True(t, (errA == nil) != (errB == nil) && a+b == w.out+c.target && len(ls(t, w.home)) == 2,
+				"the link was replaced, or something left: %v", ls(t, w.home))
 		})
 	}
 }
@@ -361,9 +358,8 @@ func (w world) raceOnce(t *testing.T, p string) (done int) {
 	got, _, err := w.read(filewire.ReadFile{Path: p})
 	expect.True(t, !strings.Contains(got, "another chat"), "read_file got out: %q, %v", got, err)
 	entries, _, e1 := w.list(filewire.ListDir{Path: path.Dir(p)})
-	if e1 == nil && path.Dir(p) != "." && strings.Contains(entries, "only-outside") {
-		t.Errorf("list_dir got out: %q", entries)
-	}
+	expect.True(t, e1 != nil || path.Dir(p) == "." || !strings.Contains(entries, "only-outside"),
+		"list_dir got out: %q", entries)
 	_, e2 := w.write(p, "inside\n")
 	_, e3 := w.append(p, "more\n")
 	_, e4 := w.edit(p, "inside", "inside")

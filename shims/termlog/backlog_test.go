@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestBacklog compares with a slice that forgets at its front.
@@ -23,9 +24,8 @@ func TestBacklog(t *testing.T) {
 		if n := len(want) - 100; n > 0 {
 			want, lost = want[n:], lost+int64(n)
 		}
-		if b.lost != lost || !bytes.Equal(want, b.Bytes()) {
-			t.Fatalf("after %d pieces: %d lost, %v there; want %d, %v", i, b.lost, b.Bytes(), lost, want)
-		}
+		must.True(t, b.lost == lost && bytes.Equal(want, b.Bytes()),
+			"after %d pieces: %d lost, %v there; want %d, %v", i, b.lost, b.Bytes(), lost, want)
 		n := rnd.IntN(b.Len() + 1)
 		b.take(n)
 		want = want[n:]
