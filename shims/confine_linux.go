@@ -47,7 +47,7 @@ func confine(p plan.Plan) error {
 		{"reset signals", false, resetSignals},
 		{"set limits", false, func() error { return setLimits(p) }},
 		{"drop privileges", p.LeavesOut(chat.LayerPrivileges), dropPrivileges},
-		{"enter the working directory", false, func() error { return enterDir(p.Dir) }},
+		{"", false, func() error { return enterDir(p.Dir) }},
 		{"enforce Landlock", p.LeavesOut(chat.LayerLandlock), func() (err error) {
 			report.Landlock, err = landlock.Enforce(p.Landlock, p.MinABI, false)
 			return err
@@ -59,9 +59,8 @@ func confine(p plan.Plan) error {
 			continue
 		}
 		err := step.do()
-		var dir *dirError
-		if errors.As(err, &dir) {
-			return err // the caller named the directory; the walls are in place
+		if err != nil && step.name == "" {
+			return err // the caller named the directory: no wall is broken
 		}
 		if err != nil {
 			return fmt.Errorf("cannot confine: cannot %s: %w", step.name, err)
@@ -70,22 +69,10 @@ func confine(p plan.Plan) error {
 	return tell(p.ReportFD, report)
 }
 
-// dirError is the error of a working directory that the chat cannot enter.
-type dirError struct {
-	dir string
-	err error
-}
-
-func (e *dirError) Error() string {
-	return fmt.Sprintf("cannot enter %s: %v: want a directory that the chat sees and may enter",
-		chat.Quote(e.dir), e.err)
-}
-
-func (e *dirError) Unwrap() error { return e.err }
-
 func enterDir(dir string) error {
 	if err := unix.Chdir(dir); err != nil {
-		return &dirError{dir, err}
+		return fmt.Errorf("cannot enter %s: %w: want a directory that the chat sees and may enter",
+			chat.Quote(dir), err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // maxFiles bounds what one message may carry (SCM_MAX_FD is 253).
@@ -85,19 +86,13 @@ func receiveFiles() ([]*os.File, error) {
 		return nil, fmt.Errorf("cannot receive the files: got %q: %w", buf[:max(n, 0)],
 			errors.Join(err, chat.ErrInvalid))
 	}
-	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	fds, err := sys.Rights(oob[:oobn])
 	if err != nil {
 		return nil, fmt.Errorf("cannot receive the files: %w", err)
 	}
 	var files []*os.File
-	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			return nil, fmt.Errorf("cannot receive the files: %w", err)
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
+	for _, fd := range fds {
+		files = append(files, os.NewFile(uintptr(fd), "received"))
 	}
 	if len(files) < 3 {
 		return nil, fmt.Errorf("cannot receive the files: %d came: %w", len(files), chat.ErrInvalid)

@@ -32,7 +32,7 @@ func Main(args []string) int {
 		case "enter":
 			return runEnter(args[2:], os.Stderr)
 		case "filetool":
-			return fileTool(args[2:])
+			return runFileTool(args[2:], os.Stdin, os.Stdout, os.Stderr)
 		case "pty":
 			return runPTY(args[2:], os.Stderr)
 		case "probe":
