@@ -332,9 +332,8 @@ func TestDeniedIsLeftOut(t *testing.T) {
 	const doc = "/usr/share/doc"
 	granted := v
 	v.Denied = []string{"/data/secret", "/data/in/deep/secret", "/whole", doc, v.Home + "/x", "/tmp/x"}
-	if got, want := v.LeftOut(), []string{"/data/secret", "/data/in/deep/secret", "/whole", doc}; !slices.Equal(got, want) {
-		t.Errorf("left out are %q, want %q", got, want)
-	}
+	got, want := v.LeftOut(), []string{"/data/secret", "/data/in/deep/secret", "/whole", doc}
+	expect.True(t, slices.Equal(got, want), "left out are %q, want %q", got, want)
 	open := v
 	open.Without = []chat.LayerName{chat.LayerLandlock}
 	for _, c := range []struct{ do, path, want string }{

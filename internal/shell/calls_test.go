@@ -94,17 +94,15 @@ func TestCalls(t *testing.T) {
 		{"", ""},
 	} {
 		w, err := Calls(c.command, "/home/u", "/home/u")
-		if got := calls(w); got != c.want || err != nil {
-			t.Errorf("%s\n got %q, %v\nwant %q", c.command, got, err, c.want)
-		}
+		got := calls(w)
+		expect.True(t, got == c.want && err == nil, "%s\n got %q, %v\nwant %q", c.command, got, err, c.want)
 	}
 }
 
 func TestCallsOf(t *testing.T) {
 	w, err := CallsOf([]string{"env", "A=b", "sh", "-c", "rm '$x'"}, "/home/u", "/home/u")
-	if got := calls(w); got != "env A=b sh -c rm '$x' | sh -c rm '$x' | rm $x" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
+	got := calls(w)
+	expect.True(t, got == "env A=b sh -c rm '$x' | sh -c rm '$x' | rm $x" && err == nil, "%q, %v", got, err)
 }
 
 // TestCallPaths: the name of a program is no path that it touches, unless it is one too.

@@ -57,10 +57,8 @@ func TestWorkIsBounded(t *testing.T) {
 			"%.30q: %d words, %d bytes", c.command, words, bytes)
 	}
 	argv := strings.Fields(strings.Repeat("xargs ", 5000))
-	if _, err := CallsOf(argv, "/home/u", "/home/u"); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a program's arguments: %v", err)
-	}
-	if _, err := CheckArgv(rs, argv); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a program's arguments: %v", err)
-	}
+	_, err := CallsOf(argv, "/home/u", "/home/u")
+	expect.True(t, errors.Is(err, chat.ErrInvalid), "a program's arguments: %v", err)
+	_, err = CheckArgv(rs, argv)
+	expect.True(t, errors.Is(err, chat.ErrInvalid), "a program's arguments: %v", err)
 }

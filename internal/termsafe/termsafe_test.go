@@ -76,18 +76,16 @@ func TestFull(t *testing.T) {
 		"a\x1b]0;\x9b31m\x9d0;\x90q\x18b":               "ab",
 		"a\x1b]52;c;" + strings.Repeat("\u2733", 1<<16): "a", // never ended
 	} {
-		if got := String(in, Full); got != want {
-			t.Errorf("%.60q came through as %.60q, want %q", in, got, want)
-		}
+		got := String(in, Full)
+		expect.True(t, got == want, "%.60q came through as %.60q, want %q", in, got, want)
 	}
 }
 
 func TestLevels(t *testing.T) {
 	in := "a\x1b[1mb\x1b[2Jc\r\x1b7d\n\te\x1b[?25lf\x1b]0;x\ag\b"
 	for level, want := range map[Level]string{Plain: "abcd\n\tefg", Styled: "a\x1b[1mbcd\n\tefg"} {
-		if got := String(in, level); got != want {
-			t.Errorf("level %d: %q, want %q", level, got, want)
-		}
+		got := String(in, level)
+		expect.True(t, got == want, "level %d: %q, want %q", level, got, want)
 	}
 }
 
@@ -113,9 +111,8 @@ func TestResetUndoesEachMode(t *testing.T) {
 		expect.True(t, strings.Contains(Reset, "\x1b[?"+m+"l") || strings.Contains(Reset, "\x1b[?"+m+"h"),
 			"Reset leaves mode %s", m)
 	}
-	if got := String(Reset, Full); got != strings.ReplaceAll(Reset, "\x18", "") {
-		t.Errorf("Reset has what is not on the list: %q", got)
-	}
+	got := String(Reset, Full)
+	expect.True(t, got == strings.ReplaceAll(Reset, "\x18", ""), "Reset has what is not on the list: %q", got)
 }
 
 type brokenWriter struct{}
@@ -153,9 +150,8 @@ func FuzzWriter(f *testing.F) {
 			if level < Full && strings.ContainsAny(got, "\r\b\v\f\x0e\x0f") || level == Plain && strings.ContainsRune(got, esc) {
 				t.Fatalf("level %d let %q through", level, got)
 			}
-			if again := String(got, level); again != got {
-				t.Fatalf("%q is not what it says a second time: %q", got, again)
-			}
+			again := String(got, level)
+			must.True(t, again == got, "%q is not what it says a second time: %q", got, again)
 		}
 	})
 }

@@ -38,9 +38,8 @@ func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (strin
 	head := must.Get(json.Marshal(tool))(t)
 	line := `{"tool":` + string(head) + `,"parameters":` + strings.ReplaceAll(string(parameters), "\n", " ") + "}\n"
 	var out, got bytes.Buffer
-	if err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out); err != nil {
-		t.Fatalf("Serve: %v", err)
-	}
+	err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out)
+	must.True(t, err == nil, "Serve: %v", err)
 	x := filewire.Exchange{
 		Body: strings.NewReader(""), Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 1 << 20,
 	}

@@ -35,9 +35,8 @@ func (w world) exchange(t testing.TB, tool filewire.Tool, args interface{ Valida
 	in, out, served := w.serve(t)
 	a, err := speak(in, out, req, x)
 	out.Close()
-	if e := <-served; e != nil && err == nil {
-		t.Errorf("Serve: %v", e)
-	}
+	e := <-served
+	expect.True(t, e == nil || err != nil, "Serve: %v", e)
 	return a, err
 }
 

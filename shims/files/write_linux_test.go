@@ -117,12 +117,10 @@ func TestCutOff(t *testing.T) {
 		},
 	} {
 		for _, path := range []string{"f", "new/dir/f", "created"} {
-			if a, err := w.WriteFile(filewire.WriteFile{Path: path, Stream: true}, body()); err == nil {
-				t.Errorf("%s: write_file said %+v", name, a)
-			}
-			if a, err := w.AppendFile(filewire.WriteFile{Path: path, Stream: true}, body()); err == nil {
-				t.Errorf("%s: append_file said %+v", name, a)
-			}
+			a, err := w.WriteFile(filewire.WriteFile{Path: path, Stream: true}, body())
+			expect.True(t, err != nil, "%s: write_file said %+v", name, a)
+			a, err = w.AppendFile(filewire.WriteFile{Path: path, Stream: true}, body())
+			expect.True(t, err != nil, "%s: append_file said %+v", name, a)
 		}
 		w.has(t, "f")
 		expect.Equal(t, cat(t, w.home+"/f"), "old", "%s: the file has", name)
@@ -403,9 +401,8 @@ func TestReplace(t *testing.T) {
 				}
 				writer.end(&err)
 				expect.True(t, (name == "file" || name == "nothing") == (err == nil), "rename: %v", err)
-				if after := modeOf(t, w.home+"/f").String(); before != "nothing" && after != before {
-					t.Errorf("%s became %s", before, after)
-				}
+				after := modeOf(t, w.home+"/f").String()
+				expect.True(t, before == "nothing" || after == before, "%s became %s", before, after)
 				w.has(t, "f")
 			})
 		}

@@ -86,8 +86,7 @@ func TestRunShim(t *testing.T) {
 		t.Errorf("rm of nothing: %d, %q", code, out)
 	}
 	if _, err := exec.LookPath("/usr/bin/npm"); err != nil {
-		if out, code := call("npm"); code != 127 || strings.Count(out, "\n") != 1 {
-			t.Errorf("what is not there: %d, %q", code, out)
-		}
+		out, code := call("npm")
+		expect.True(t, code == 127 && strings.Count(out, "\n") == 1, "what is not there: %d, %q", code, out)
 	}
 }
