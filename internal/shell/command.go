@@ -136,7 +136,11 @@ func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
 	case *syntax.CallExpr:
 		x.call(sh, c)
 	case *syntax.BinaryCmd:
-		x.binary(sh, c)
+		if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
+			x.pipe(sh, c)
+		} else {
+			x.stmts(sh, []*syntax.Stmt{c.X, c.Y})
+		}
 	case *syntax.Block:
 		x.stmts(sh, c.Stmts)
 	case *syntax.Subshell:
@@ -174,16 +178,6 @@ func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
 	}
 }
 
-// binary goes through a list or a pipeline, whose parts are shells of their own.
-func (x *extractor) binary(sh *shell, c *syntax.BinaryCmd) {
-	if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
-		x.pipe(sh, c)
-		return
-	}
-	x.stmt(sh, c.X)
-	x.stmt(sh, c.Y)
-}
-
 func (x *extractor) loop(sh *shell, c *syntax.ForClause) {
 	if iter, ok := c.Loop.(*syntax.WordIter); ok {
 		var all []word
@@ -206,21 +200,18 @@ func (x *extractor) inner(sh *shell, n syntax.Node) {
 		switch n := n.(type) {
 		case *syntax.CmdSubst:
 			x.stmts(x.sub(sh), n.Stmts)
-			return false
 		case *syntax.ProcSubst:
 			x.stmts(x.sub(sh), n.Stmts)
-			return false
+		default:
+			return true
 		}
-		return true
+		return false
 	})
 }
 
 // assign takes the value of an assignment; keep says that the shell knows it from then on.
 func (x *extractor) assign(sh *shell, a *syntax.Assign, keep bool) {
-	var values []word
-	if a.Value != nil {
-		values = x.words(sh, a.Value, false)
-	}
+	values := x.words(sh, a.Value, false)
 	if a.Array != nil {
 		for _, e := range a.Array.Elems {
 			if e.Value != nil {
@@ -251,8 +242,7 @@ func (x *extractor) test(sh *shell, e syntax.TestExpr) {
 			return
 		}
 		for _, w := range x.words(sh, w, false) {
-			if op := e.Op.String(); op != "-z" && op != "-n" && op != "-v" && op != "-o" &&
-				op != "-t" && op != "!" {
+			if !textTests[e.Op.String()] {
 				x.add(sh, w)
 			}
 		}

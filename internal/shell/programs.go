@@ -118,5 +118,8 @@ const Shells = "sh bash dash ash zsh ksh rbash mksh"
 
 var shells = Set(Shells)
 
+// textTests are the operators of [[ ]] that are followed by no file.
+var textTests = Set("-z -n -v -o -t !")
+
 // fileTests are the operators of test that are followed by a file.
 const fileTests = "abcdefghkprstuwxGLNOS"

@@ -133,7 +133,7 @@ func (p *place) createEmpty() (dir *os.File, err error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	return dir, errors.Join(unix.Fchmod(fd, newMode), unix.Close(fd))
+	return dir, unix.Close(fd)
 }
 
 // spool holds content until it is complete, so that no lock is held during a slow caller's upload:

@@ -171,7 +171,8 @@ func (p *place) sameFile(f *os.File, st *unix.Stat_t) error {
 	return err
 }
 
-// newDirMode is the mode of missing directories that are created.
+// newDirMode is the mode of missing directories that are created. The tool's umask takes nothing from
+// it, nor from newMode: see enterView in package shims.
 const newDirMode = 0o700
 
 // makeDirs creates the missing directories and enters them.
@@ -182,8 +183,7 @@ func (p *place) makeDirs() error {
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
-		isNew := err == nil
-		if isNew {
+		if err == nil {
 			p.made = append(p.made, madeDir{p.dir, name})
 			if err := syncDir(p.dir); err != nil {
 				return err
@@ -198,23 +198,8 @@ func (p *place) makeDirs() error {
 		}
 		p.held = append(p.held, fd)
 		p.dir, p.dirs, p.missing = fd, path.Join(p.dirs, name), p.missing[1:]
-		if isNew {
-			if err := pastUmask(fd); err != nil {
-				return err
-			}
-		}
 	}
 	return checkName(p.dir, p.dirs)
-}
-
-// pastUmask gives a new directory its mode if the umask reduced it. fchmod(2) does not accept an
-// O_PATH descriptor.
-func pastUmask(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o777 == newDirMode {
-		return err
-	}
-	return unix.Chmod(fdName(fd), newDirMode)
 }
 
 // unmake removes the directories that this call created, if they are empty.

@@ -17,10 +17,7 @@ func (t *temp) replace() error {
 		return t.overwrite()
 	}
 	fd := int(t.f.Fd())
-	if err := unix.Fchmod(fd, t.mode); err != nil {
-		return err
-	}
-	if err := fsync(t.f); err != nil {
+	if err := errors.Join(unix.Fchmod(fd, t.mode), fsync(t.f)); err != nil {
 		return err
 	}
 	failpoint("temp.synced")
@@ -29,10 +26,10 @@ func (t *temp) replace() error {
 		return err
 	}
 	defer dir.Close()
-	if err := t.stillThere(fd); err != nil {
-		return err
+	if err = t.stillThere(fd); err == nil {
+		err = t.rename()
 	}
-	if err := t.rename(); err != nil {
+	if err != nil {
 		return err
 	}
 	failpoint("renamed")

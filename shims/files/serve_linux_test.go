@@ -85,7 +85,7 @@ func TestServeFailures(t *testing.T) {
 	w := newWorld(t, func(o *filewire.Options) {
 		o.Check = func(op filewire.Op, name string) *filewire.Denial {
 			if strings.HasSuffix(name, ".env") {
-				return &filewire.Denial{Rule: "**/.env", Place: "defaults", Layer: "access"}
+				return &filewire.Denial{Op: op, Path: name, Rule: "**/.env", Place: "defaults", Layer: "access"}
 			}
 			return nil
 		}

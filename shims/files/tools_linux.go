@@ -117,16 +117,8 @@ func (t *Tools) check(op filewire.Op, name string) error {
 	if t.opt.Check == nil {
 		return nil
 	}
-	d := t.opt.Check(op, name)
-	if d == nil {
-		return nil
+	if d := t.opt.Check(op, name); d != nil {
+		return d
 	}
-	out := *d
-	if out.Op == "" {
-		out.Op = op
-	}
-	if out.Path == "" {
-		out.Path = name
-	}
-	return &out
+	return nil
 }

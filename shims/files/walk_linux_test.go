@@ -172,7 +172,7 @@ func TestCheck(t *testing.T) {
 		o.Check = func(op filewire.Op, name string) *filewire.Denial {
 			asked = append(asked, string(op)+" "+name)
 			if strings.Contains(name, "denied") && op != filewire.Read || strings.Contains(name, "unread") && op == filewire.Read {
-				return &filewire.Denial{Rule: "**/denied", Place: "policy.yaml:3", Layer: "access", Message: "no: " + path.Base(name)}
+				return &filewire.Denial{Op: op, Path: name, Rule: "**/denied", Place: "policy.yaml:3", Layer: "access", Message: "no: " + path.Base(name)}
 			}
 			return nil
 		}

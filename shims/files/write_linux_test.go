@@ -32,11 +32,11 @@ func modeOf(t *testing.T, name string) os.FileMode {
 	return fi.Mode()
 }
 
-// TestModes: 0600 for a new file and 0700 for a new directory whatever the umask
-// says, and an existing file keeps its permission bits, but no set-id bit.
+// TestModes: 0600 for a new file and 0700 for a new directory by the tool's umask and
+// without one, and an existing file keeps its permission bits, but no set-id bit.
 func TestModes(t *testing.T) {
 	w := newWorld(t)
-	defer syscall.Umask(syscall.Umask(0o277))
+	defer syscall.Umask(syscall.Umask(0o077))
 	must.Get(w.write("new/dir/file", "x"))(t)
 	must.Get(w.append("appended", "x"))(t)
 	syscall.Umask(0)
