@@ -40,7 +40,7 @@ type packer struct {
 	to   tree
 	at   descent
 	path string // of the directory that is packed
-	// buf is for what the kernel says of names and attributes: XATTR_LIST_MAX and XATTR_SIZE_MAX.
+	// buf is for what the kernel says of names, links and attributes: XATTR_LIST_MAX, XATTR_SIZE_MAX.
 	buf    [64 << 10]byte
 	s      Summary
 	linked map[inode]*linkedFile
@@ -161,8 +161,9 @@ func (p *packer) one(name, path string) error {
 		e.kind = typeFile
 		err = p.fileOrLink(name, e, &st)
 	case kind == unix.S_IFLNK:
-		e.kind = typeSymlink
-		if e.target, err = readlink(p.at.fd(), name); err == nil {
+		var n int
+		if n, err = unix.Readlinkat(p.at.fd(), name, p.buf[:]); err == nil {
+			e.kind, e.target = typeSymlink, string(p.buf[:n])
 			err = p.add(e, nil)
 		}
 	case kind == unix.S_IFIFO:
@@ -175,12 +176,6 @@ func (p *packer) one(name, path string) error {
 		return cannotRead(path, err)
 	}
 	return nil
-}
-
-func readlink(dir int, name string) (string, error) {
-	b := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(dir, name, b)
-	return string(b[:max(0, n)]), err
 }
 
 // add counts and passes on an entry.

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -30,12 +31,8 @@ type root struct {
 // Open opens the roots. It must be called as the chat, in the chat's view.
 func Open(opt filewire.Options) (*Tools, error) {
 	t := &Tools{opt: opt}
-	if t.opt.MaxBytes == 0 {
-		t.opt.MaxBytes = filewire.DefaultMaxBytes
-	}
-	if t.opt.LockWait == 0 {
-		t.opt.LockWait = filewire.DefaultLockWait
-	}
+	t.opt.MaxBytes = cmp.Or(opt.MaxBytes, filewire.DefaultMaxBytes)
+	t.opt.LockWait = cmp.Or(opt.LockWait, filewire.DefaultLockWait)
 	if err := t.open(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
