@@ -61,7 +61,7 @@ func (r *reader) next() (entry, error) {
 		return entry{}, r.end(raw)
 	}
 	size := parseOctal(raw[124:135])
-	if raw[156] != typeRecords || size < 0 || size > maxHeader {
+	if raw[156] != typeRecords || size > maxHeader {
 		return entry{}, errDamaged("an entry begins without records, or with too many")
 	}
 	rest := make([]byte, size+int64(len(padding(size)))+blockSize)
@@ -69,14 +69,14 @@ func (r *reader) next() (entry, error) {
 		return entry{}, err
 	}
 	e, err := decode(rest[:size], rest[len(rest)-blockSize:])
-	if err != nil {
-		return entry{}, err
-	}
-	if err := e.check(); err != nil {
-		return entry{}, err
+	if err == nil {
+		err = e.check()
 	}
 	// One form for each entry: no second reading of the same bytes, no field that is not checked.
-	again, err := e.header()
+	var again []byte
+	if err == nil {
+		again, err = e.header()
+	}
 	if err != nil {
 		return entry{}, err
 	}
@@ -109,9 +109,8 @@ func zeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
 // decode reads the parts of an entry that its header writes; next compares the rest.
 func decode(records, block []byte) (entry, error) {
-	e := entry{kind: block[156], mode: uint32(max(0, parseOctal(block[100:107])))}
-	e.uid, e.stored = uint32(max(0, parseOctal(block[108:115]))), parseOctal(block[124:135])
-	e.size = e.stored
+	e := entry{kind: block[156], mode: uint32(parseOctal(block[100:107])),
+		uid: uint32(parseOctal(block[108:115])), stored: parseOctal(block[124:135])}
 	var err error
 	for len(records) > 0 && err == nil {
 		var key, value string
@@ -119,13 +118,10 @@ func decode(records, block []byte) (entry, error) {
 			err = e.set(key, value)
 		}
 	}
-	if err == nil && e.sparse && e.size < 0 {
-		err = errors.New("a sparse file without a size")
-	}
 	if err != nil {
 		return entry{}, errDamaged("a header: " + err.Error())
 	}
-	if e.stored > 0 && !e.sparse {
+	if !e.sparse {
 		e.size = e.stored
 	}
 	return e, nil
@@ -176,12 +172,9 @@ func (e *entry) set(key, value string) (err error) {
 	return err
 }
 
-// parseOctal is -1 for what is not an octal number.
+// parseOctal is 0 for what is not an octal number, which no header says in that way.
 func parseOctal(b []byte) int64 {
-	n, err := strconv.ParseUint(string(b), 8, 63)
-	if err != nil {
-		return -1
-	}
+	n, _ := strconv.ParseUint(string(b), 8, 63)
 	return int64(n)
 }
 

@@ -46,10 +46,7 @@ func TestPowerCut(t *testing.T) {
 const cutRounds, cutWriters = 12, 4
 
 func powerCutChild() {
-	d, err := newCutDisk(os.Getenv("CHATD_FILES_DIR"))
-	if err != nil {
-		panic(err)
-	}
+	d := newCutDisk(os.Getenv("CHATD_FILES_DIR"))
 	last := make([]int, cutWriters)
 	broken := 0
 	for range cutRounds {
@@ -73,22 +70,18 @@ type cutDisk struct {
 	left            int
 }
 
-func newCutDisk(dir string) (d *cutDisk, err error) {
-	d = &cutDisk{at: dir + "/mnt", node: dir + "/dev", image: dir + "/image"}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(os.Mkdir(d.at, 0o700), os.Mkdir(d.node, 0o700), os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, 64<<20)); err != nil {
-		return nil, err
-	}
+func newCutDisk(dir string) *cutDisk {
+	d := &cutDisk{at: dir + "/mnt", node: dir + "/dev", image: dir + "/image"}
+	check(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	check(errors.Join(os.Mkdir(d.at, 0o700), os.Mkdir(d.node, 0o700)))
+	check(errors.Join(os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, 64<<20)))
 	// A /dev of its own: a bare root may have no loop devices, or be mounted without devices.
-	if err := unix.Mount("tmpfs", d.node, "tmpfs", 0, "size=1m"); err != nil {
-		return nil, err
+	check(unix.Mount("tmpfs", d.node, "tmpfs", 0, "size=1m"))
+	out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput()
+	if err != nil {
+		panic(fmt.Sprintf("mkfs.ext4: %v: %s", err, out))
 	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("mkfs.ext4: %w: %s", err, out)
-	}
-	return d, nil
+	return d
 }
 
 // loop gives the image a loop device, which goes when the file system is unmounted.
@@ -124,19 +117,13 @@ func (d *cutDisk) mount() {
 	defer f.Close()
 	check(unix.Mount(name, d.at, "ext4", unix.MS_NOATIME, ""))
 	if err := os.Mkdir(d.home(), 0o700); err == nil { // as durable as a home is by then
-		check(syncTree(d.at))
+		f, err := os.Open(d.at)
+		check(err)
+		check(errors.Join(unix.Syncfs(int(f.Fd())), f.Close()))
 	}
 }
 
 func (d *cutDisk) home() string { return d.at + "/home" }
-
-func syncTree(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
-}
 
 func (d *cutDisk) unmount() { check(unix.Unmount(d.at, 0)) }
 
