@@ -18,6 +18,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // runPTY is "chatd-shim pty ROWS COLS -- COMMAND…". It exits as the command does: with its
@@ -136,13 +137,10 @@ func exitAs(err error) int {
 
 // unread returns how many bytes wait in the terminal.
 func unread(master *os.File) (n int) {
-	rc, err := master.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	if err := rc.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); err != nil {
-		return 0
-	}
+	_ = sys.OnDescriptor(master, func(fd int) (err error) { // without a terminal nothing waits
+		n, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
+		return err
+	})
 	return n
 }
 
