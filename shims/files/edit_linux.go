@@ -49,24 +49,19 @@ func (t *Tools) edit1(a filewire.EditFile) (out filewire.Answer, err error) {
 	return p.replaceText(f, st, r)
 }
 
-// callerError is an error whose message the tool's caller gets unchanged.
-type callerError struct{ message string }
-
-func (a *callerError) Error() string { return a.message }
-func (a *callerError) Unwrap() error { return chat.ErrInvalid }
-
 // theOnly is where old is in the file, if it is there once.
 func theOnly(f *os.File, size int64, old string) (int64, error) {
 	off, n, err := search(io.NewSectionReader(f, 0, size), []byte(old))
 	switch {
 	case err != nil:
-		return 0, err
 	case n == 0:
-		return 0, &callerError{"old_text not found in file. Make sure it matches exactly"}
+		err = &filewire.Failure{Kind: "invalid",
+			Message: "old_text not found in file. Make sure it matches exactly"}
 	case n > 1:
-		return 0, &callerError{fmt.Sprintf("old_text appears %d times. Please provide more context to make it unique", n)}
+		err = &filewire.Failure{Kind: "invalid", Message: fmt.Sprintf("old_text appears %d times. "+
+			"Please provide more context to make it unique", n)}
 	}
-	return off, nil
+	return off, err
 }
 
 // replaceText writes the edited file beside the target and puts it in place.

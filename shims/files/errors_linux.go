@@ -44,8 +44,8 @@ func (t *Tools) explain(tool filewire.Tool, args filewire.Args, err error) error
 		d.Tool = tool
 		return d
 	}
-	if a, ok := errors.AsType[*callerError](err); ok {
-		return a
+	if f, ok := errors.AsType[*filewire.Failure](err); ok {
+		return f
 	}
 	name, op, _ := args.Named()
 	failed := messages[tool].failed
@@ -55,19 +55,13 @@ func (t *Tools) explain(tool filewire.Tool, args filewire.Args, err error) error
 			Place: errnoName(err), Layer: filewire.RuleKernel,
 			Message: failed + ": access denied"}
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%s: file not found%w", failed, silentError{chat.ErrNotFound})
+		return &filewire.Failure{Kind: "not_found", Message: failed + ": file not found"}
 	}
 	if kind := kindOf(err); kind != nil && !errors.Is(err, kind) {
 		return fmt.Errorf("%s: cannot use %s: %w: %w", failed, chat.Quote(name), err, kind)
 	}
 	return fmt.Errorf("%s: cannot use %s: %w", failed, chat.Quote(name), err)
 }
-
-// silentError carries an error's kind without its text, for messages that are fixed.
-type silentError struct{ err error }
-
-func (silentError) Error() string   { return "" }
-func (s silentError) Unwrap() error { return s.err }
 
 func errnoName(err error) string {
 	no, _ := errors.AsType[unix.Errno](err)
