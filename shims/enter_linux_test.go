@@ -3,6 +3,7 @@ package shims
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/plan"
+	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
@@ -88,9 +90,7 @@ func TestMoveToLeaf(t *testing.T) {
 	expect.True(t, err == nil && len(bytes.TrimSpace(procs)) == 0,
 		"left in the unit's own cgroup: %q %v", procs, err)
 	for _, c := range company {
-		if unix.Kill(c.Process.Pid, 0) == nil {
-			t.Errorf("process %d of the unit lives on", c.Process.Pid)
-		}
+		expect.True(t, unix.Kill(c.Process.Pid, 0) != nil, "process %d of the unit lives on", c.Process.Pid)
 	}
 }
 
@@ -151,20 +151,11 @@ func fakeSystemd(t *testing.T) <-chan string {
 				return
 			}
 			said <- string(buf[:n])
-			closeRights(oob[:oobn])
+			fds, err := sys.Rights(oob[:oobn])
+			expect.NoError(t, errors.Join(err, sys.CloseAll(fds)))
 		}
 	}()
 	return said
-}
-
-func closeRights(oob []byte) {
-	messages, _ := unix.ParseSocketControlMessage(oob)
-	for _, m := range messages {
-		fds, _ := unix.ParseUnixRights(&m)
-		for _, fd := range fds {
-			_ = unix.Close(fd)
-		}
-	}
 }
 
 func TestNotifyMain(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 
 	"github.com/chatd/chatd/chat"
@@ -17,11 +16,13 @@ import (
 
 // runFileTool serves one request of the file tools and ends. chatd-root starts it in namespaces of
 // its own, as root; it becomes the chat, in a small view, before it reads the request. The two
-// pipes are its only way to chatd.
+// pipes are its only way to chatd. A closed pipe and a file beyond RLIMIT_FSIZE are errors to it: Go's
+// SIGPIPE and SIGXFSZ would kill it before it could undo what it began.
 func runFileTool(args []string, in io.Reader, out, errs io.Writer) int {
 	if len(args) > 0 {
 		return fail(errs, fmt.Errorf("cannot use argument %s: %w", chat.Quote(args[0]), chat.ErrInvalid))
 	}
+	signal.Ignore(unix.SIGPIPE, unix.SIGXFSZ)
 	if err := serveFileTool(in, out); err != nil {
 		return fail(errs, err)
 	}
@@ -49,11 +50,4 @@ func serveFileTool(in io.Reader, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, tools.Close()) }()
 	return tools.Serve(r, out)
-}
-
-// fileTool is the tool on the standard streams. A closed pipe and a file beyond RLIMIT_FSIZE
-// are errors to it: Go's SIGPIPE and SIGXFSZ would kill it before it could undo what it began.
-func fileTool(args []string) int {
-	signal.Ignore(unix.SIGPIPE, unix.SIGXFSZ)
-	return runFileTool(args, os.Stdin, os.Stdout, os.Stderr)
 }

@@ -47,11 +47,8 @@ func connectAbstract(name string) error {
 	if err != nil {
 		return err
 	}
-	err = unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name})
-	if closeErr := unix.Close(fd); err == nil {
-		err = closeErr
-	}
-	return err
+	defer unix.Close(fd)
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name})
 }
 
 // probeSeccomp makes calls that the filter must refuse in a way the kernel

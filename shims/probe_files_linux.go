@@ -3,6 +3,7 @@ package shims
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,15 +45,17 @@ func homeFix(home string) string {
 	return "chown the home to the chat and chmod it 0700"
 }
 
-// refusesMkdir expects mkdir(2) to fail in dir, and removes the directory if it does not.
-func refusesMkdir(f *finding, dir string) {
+// refusesMkdir expects mkdir(2) to fail in dir, with one of some errors if there are any, and removes
+// the directory if it does not.
+func refusesMkdir(f *finding, dir string, with ...error) {
 	p := filepath.Join(dir, probeName)
 	err := unix.Mkdir(p, 0o700)
+	f.expect(err != nil && err != unix.EEXIST && (len(with) == 0 || slices.Contains(with, err)),
+		"mkdir %s: %s", p, outcome(err))
 	if err == nil {
-		f.expect(false, "mkdir %s: done, rmdir: %s", p, outcome(unix.Rmdir(p)))
-		return
+		err = unix.Rmdir(p)
+		f.expect(err == nil, "rmdir %s: %s", p, outcome(err))
 	}
-	f.expect(err != unix.EEXIST, "mkdir %s: %v", p, err)
 }
 
 func probeTmp() *finding {
@@ -84,12 +87,12 @@ func probeProc(outside int, counters bool) *finding {
 	own, others := 0, 0
 	for _, e := range entries {
 		var st unix.Stat_t
-		if _, err := strconv.Atoi(e.Name()); err != nil || unix.Stat("/proc/"+e.Name(), &st) != nil {
-			continue
-		}
-		if int(st.Uid) == os.Getuid() {
+		_, err := strconv.Atoi(e.Name())
+		switch {
+		case err != nil || unix.Stat("/proc/"+e.Name(), &st) != nil:
+		case int(st.Uid) == os.Getuid():
 			own++
-		} else {
+		default:
 			others++
 		}
 	}
@@ -119,13 +122,7 @@ func probeMounts(s plan.ProbeSpec) *finding {
 		f.expect(err == unix.ENOENT || err == unix.ENOTDIR, "stat %s: %s", p, outcome(err))
 	}
 	for _, dir := range []string{"/", "/usr", "/etc", "/dev", "/run", plan.InsideDir} {
-		p := filepath.Join(dir, probeName)
-		err := unix.Mkdir(p, 0o700)
-		f.expect(err == unix.EROFS, "mkdir %s: %s", p, outcome(err))
-		if err == nil {
-			err = unix.Rmdir(p)
-			f.expect(err == nil, "rmdir %s: %s", p, outcome(err))
-		}
+		refusesMkdir(f, dir, unix.EROFS)
 	}
 	for _, p := range s.Locked {
 		err := lockHere(p)
@@ -180,18 +177,18 @@ func probeCounters(f *finding) {
 // open a file of its own in /proc for writing.
 func probeLandlock() *finding {
 	f := &finding{by: "Landlock ABI " + strconv.Itoa(landlock.ABI()), weaker: landlock.ABI() < 2}
-	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		f.expect(false, "list /: done, close: %s", outcome(unix.Close(fd)))
-	} else {
-		f.expect(err == unix.EACCES, "list /: %v", err)
-	}
-	const own = "/proc/self/oom_score_adj"
-	fd, err = unix.Open(own, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		f.expect(false, "open %s to write: done, close: %s", own, outcome(unix.Close(fd)))
-	} else {
-		f.expect(err == unix.EACCES, "open %s to write: %v", own, err)
+	for _, try := range []struct {
+		what, name string
+		flags      int
+	}{
+		{"list /", "/", unix.O_RDONLY | unix.O_DIRECTORY},
+		{"open " + oomFile + " to write", oomFile, unix.O_WRONLY},
+	} {
+		fd, err := unix.Open(try.name, try.flags|unix.O_CLOEXEC, 0)
+		f.expect(err == unix.EACCES, "%s: %s", try.what, outcome(err))
+		if err == nil {
+			unix.Close(fd)
+		}
 	}
 	return f
 }

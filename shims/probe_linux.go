@@ -28,20 +28,17 @@ func (f *finding) expect(ok bool, format string, args ...any) {
 }
 
 func (f *finding) layer(name chat.LayerName, fix string) chat.Layer {
-	l := chat.Layer{Name: name, State: chat.LayerOn, By: f.by, At: time.Now().UTC()}
+	held, broken := strings.Join(f.held, "; "), "NOT HELD: "+strings.Join(f.broken, "; ")
+	l := chat.Layer{Name: name, By: f.by, Probe: held, Fix: fix, At: time.Now().UTC()}
 	switch {
-	case len(f.broken) > 0:
-		l.State, l.By, l.Fix = chat.LayerOff, "", fix
-		l.Probe = "NOT HELD: " + strings.Join(f.broken, "; ")
-		if len(f.held) > 0 {
-			l.State, l.By = chat.LayerWeaker, f.by
-			l.Probe += "; held: " + strings.Join(f.held, "; ")
-		}
-	case f.weaker:
-		l.State, l.Fix = chat.LayerWeaker, fix
-		l.Probe = strings.Join(f.held, "; ")
+	case len(f.broken) == 0 && f.weaker:
+		l.State = chat.LayerWeaker
+	case len(f.broken) == 0:
+		l.State, l.Fix = chat.LayerOn, ""
+	case len(f.held) > 0:
+		l.State, l.Probe = chat.LayerWeaker, broken+"; held: "+held
 	default:
-		l.Probe = strings.Join(f.held, "; ")
+		l.State, l.By, l.Probe = chat.LayerOff, "", broken
 	}
 	return l
 }

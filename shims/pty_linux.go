@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/stream"
+	"github.com/chatd/chatd/internal/sys"
 )
 
 // runPTY is "chatd-shim pty ROWS COLS -- COMMAND…". It exits as the command does: with its
@@ -70,12 +70,13 @@ func lookPath(name string, env []string) (string, error) {
 // for a descendant that still holds the terminal.
 func relay(cmd *exec.Cmd, master *os.File) int {
 	go func() { _ = input(os.Stdin, master) }()
-	var printed sync.WaitGroup
-	printed.Go(func() { _, _ = io.Copy(os.Stdout, master) }) // EIO ends it: the terminal is closed
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		_, _ = io.Copy(os.Stdout, master) // EIO ends it: the terminal is closed
+	}()
 	err := cmd.Wait()
-	out := make(chan struct{})
-	go func() { defer close(out); printed.Wait() }()
-	drain(master, out)
+	drain(master, printed)
 	return exitAs(err)
 }
 
@@ -117,15 +118,15 @@ func take(kind byte, body []byte, master *os.File) error {
 
 // exitAs exits with the command's code, or by its signal.
 func exitAs(err error) int {
-	var exit *exec.ExitError
 	if err == nil {
 		return 0
 	}
-	if !errors.As(err, &exit) {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
 		return 125
 	}
-	ws, ok := exit.Sys().(syscall.WaitStatus)
-	if !ok || !ws.Signaled() {
+	ws := exit.Sys().(syscall.WaitStatus)
+	if !ws.Signaled() {
 		return exit.ExitCode()
 	}
 	signal.Reset(ws.Signal())
@@ -136,26 +137,20 @@ func exitAs(err error) int {
 
 // unread returns how many bytes wait in the terminal.
 func unread(master *os.File) (n int) {
-	rc, err := master.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	if err := rc.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); err != nil {
-		return 0
-	}
+	_ = sys.OnDescriptor(master, func(fd int) (err error) { // without a terminal nothing waits
+		n, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
+		return err
+	})
 	return n
 }
 
 // drain waits until the output is written, or until no more comes for a moment.
 func drain(master *os.File, out <-chan struct{}) {
-	for {
+	for waiting := 1; waiting > 0; waiting = unread(master) {
 		select {
 		case <-out:
 			return
 		case <-time.After(100 * time.Millisecond):
-		}
-		if unread(master) == 0 {
-			return
 		}
 	}
 }

@@ -42,9 +42,8 @@ func TestSession(t *testing.T) {
 			eventually(t, "the socket", func() bool { return strings.Contains(run("ls", plan.InsideRun), "tmux.sock") })
 			client("new-session", "-d", "-s", "main", "-x", "120", "-y", "40")
 			one := make([]byte, 8)
-			if n, err := fifo.Read(one); err != nil || string(one[:n]) != "." {
-				t.Fatalf("fifo gave %q, %v", one[:n], err)
-			}
+			n, err := fifo.Read(one)
+			must.True(t, err == nil && string(one[:n]) == ".", "fifo gave %q, %v", one[:n], err)
 			client("send-keys", "-t", "main", "echo here $((6*7)) $USER; sudo id; tty", "Enter")
 			eventually(t, "the answer on the screen", func() bool {
 				s := client("capture-pane", "-p", "-t", "main")
@@ -70,9 +69,8 @@ func joinedIsConfined(t *testing.T, v plan.View, initPID int) {
 	t.Logf("joined: bounding set %x", s.CapBnd)
 	for attack, want := range map[string]string{"whiteout /tmp/w": "EPERM", "write /proc/self/oom_score_adj": "EACCES", "list /": "EACCES", "stat /sys/kernel": "ENOENT"} {
 		argv := append([]string{v.Home + "/attack"}, strings.Fields(attack)...)
-		if out, _, _ := join(t, v, initPID, v.Plan(v.Home, 1, argv, nil)).wait(t); out != want {
-			t.Errorf("joined: %s: %s, want %s", attack, out, want)
-		}
+		out, _, _ := join(t, v, initPID, v.Plan(v.Home, 1, argv, nil)).wait(t)
+		expect.True(t, out == want, "joined: %s: %s, want %s", attack, out, want)
 	}
 }
 

@@ -22,19 +22,19 @@ const socketTypeMask = 0xf
 // it. AF_VSOCK bypasses packet filters, NETLINK_CONNECTOR reports every process of the host, and
 // the kernel charges no cgroup for data that waits in a netlink socket.
 func socketRule(netlink bool) []bpf.Instruction {
-	route := netlinkRule(netlink)
-	inet := inetRule()
-	out := []bpf.Instruction{
-		argument(0),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: uint8(5 + len(route) + len(inet))},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: 3},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: uint8(3 + len(route))},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: uint8(2 + len(route))},
-		refuseWith(unix.EPERM),
-	}
-	out = append(out, route...)
-	out = append(out, bpf.Jump{Skip: uint32(len(inet))})
-	return append(out, inet...)
+	return slices.Concat(
+		oneOf(0, unix.EPERM, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK),
+		when(0, unix.AF_NETLINK, netlinkRule(netlink)),
+		when(0, unix.AF_INET, inetRule()),
+		when(0, unix.AF_INET6, inetRule()))
+}
+
+// when runs body for one value of an argument.
+func when(arg, value uint32, body []bpf.Instruction) []bpf.Instruction {
+	return append([]bpf.Instruction{
+		argument(arg),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: value, SkipTrue: uint8(len(body))},
+	}, body...)
 }
 
 // netlinkRule refuses NETLINK_ROUTE as a kernel without netlink does. getaddrinfo(3) still
@@ -49,10 +49,10 @@ func netlinkRule(open bool) []bpf.Instruction {
 
 // inetRule refuses MPTCP as a kernel without it does: programs then take TCP.
 func inetRule() []bpf.Instruction {
-	out := anyOf(2, unix.EPROTONOSUPPORT, unix.IPPROTO_MPTCP)
-	out = append(out, oneOf(2, unix.EPERM, netProtocols...)...)
 	kind := oneOf(1, unix.EPERM, netTypes...)
-	return append(append(out, kind[0], bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketTypeMask}), kind[1:]...)
+	return slices.Concat(anyOf(2, unix.EPROTONOSUPPORT, unix.IPPROTO_MPTCP),
+		oneOf(2, unix.EPERM, netProtocols...),
+		slices.Insert(kind, 1, bpf.Instruction(bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketTypeMask})))
 }
 
 // optionsOfLevel are the options of one level of setsockopt(2).
@@ -75,35 +75,29 @@ type optionsOfLevel struct {
 var socketOptions = []optionsOfLevel{
 	{unix.SOL_SOCKET, []uint32{unix.SO_SNDBUF, unix.SO_RCVBUF}, []uint32{
 		unix.SO_REUSEADDR, unix.SO_DONTROUTE, unix.SO_BROADCAST, unix.SO_KEEPALIVE, unix.SO_OOBINLINE,
-		unix.SO_PRIORITY,
-		unix.SO_LINGER, unix.SO_REUSEPORT, unix.SO_PASSCRED, unix.SO_RCVLOWAT, unix.SO_SNDLOWAT,
-		unix.SO_RCVTIMEO,
-		unix.SO_SNDTIMEO, unix.SO_RCVTIMEO_NEW, unix.SO_SNDTIMEO_NEW, unix.SO_BINDTODEVICE, unix.SO_PASSSEC,
-		unix.SO_PEEK_OFF, unix.SO_RXQ_OVFL, unix.SO_INCOMING_CPU, unix.SO_PASSPIDFD,
+		unix.SO_PRIORITY, unix.SO_LINGER, unix.SO_REUSEPORT, unix.SO_PASSCRED, unix.SO_RCVLOWAT,
+		unix.SO_SNDLOWAT, unix.SO_RCVTIMEO, unix.SO_SNDTIMEO, unix.SO_RCVTIMEO_NEW, unix.SO_SNDTIMEO_NEW,
+		unix.SO_BINDTODEVICE, unix.SO_PASSSEC, unix.SO_PEEK_OFF, unix.SO_RXQ_OVFL, unix.SO_INCOMING_CPU,
+		unix.SO_PASSPIDFD,
 	}},
 	{unix.IPPROTO_TCP, nil, []uint32{
 		unix.TCP_NODELAY, unix.TCP_MAXSEG, unix.TCP_CORK, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL,
-		unix.TCP_KEEPCNT,
-		unix.TCP_SYNCNT, unix.TCP_LINGER2, unix.TCP_DEFER_ACCEPT, unix.TCP_WINDOW_CLAMP, unix.TCP_QUICKACK,
-		unix.TCP_CONGESTION, unix.TCP_USER_TIMEOUT, unix.TCP_NOTSENT_LOWAT, unix.TCP_INQ,
+		unix.TCP_KEEPCNT, unix.TCP_SYNCNT, unix.TCP_LINGER2, unix.TCP_DEFER_ACCEPT, unix.TCP_WINDOW_CLAMP,
+		unix.TCP_QUICKACK, unix.TCP_CONGESTION, unix.TCP_USER_TIMEOUT, unix.TCP_NOTSENT_LOWAT,
+		unix.TCP_INQ,
 	}},
 	{unix.IPPROTO_IP, []uint32{unix.IP_RECVERR}, []uint32{
 		unix.IP_TOS, unix.IP_TTL, unix.IP_PKTINFO, unix.IP_MTU_DISCOVER, unix.IP_RECVTTL, unix.IP_RECVTOS,
-		unix.IP_FREEBIND,
-		unix.IP_RECVORIGDSTADDR, unix.IP_MINTTL, unix.IP_BIND_ADDRESS_NO_PORT, unix.IP_RECVFRAGSIZE,
-		unix.IP_MULTICAST_IF,
-		unix.IP_MULTICAST_TTL, unix.IP_MULTICAST_LOOP, unix.IP_MULTICAST_ALL, unix.IP_UNICAST_IF,
-		unix.IP_LOCAL_PORT_RANGE,
+		unix.IP_FREEBIND, unix.IP_RECVORIGDSTADDR, unix.IP_MINTTL, unix.IP_BIND_ADDRESS_NO_PORT,
+		unix.IP_RECVFRAGSIZE, unix.IP_MULTICAST_IF, unix.IP_MULTICAST_TTL, unix.IP_MULTICAST_LOOP,
+		unix.IP_MULTICAST_ALL, unix.IP_UNICAST_IF, unix.IP_LOCAL_PORT_RANGE,
 	}},
 	{unix.IPPROTO_IPV6, []uint32{unix.IPV6_RECVERR}, []uint32{
 		unix.IPV6_V6ONLY, unix.IPV6_UNICAST_HOPS, unix.IPV6_MULTICAST_IF, unix.IPV6_MULTICAST_HOPS,
-		unix.IPV6_MULTICAST_LOOP,
-		unix.IPV6_MULTICAST_ALL, unix.IPV6_MTU_DISCOVER, unix.IPV6_MTU, unix.IPV6_RECVPKTINFO,
-		unix.IPV6_RECVHOPLIMIT,
-		unix.IPV6_RECVTCLASS, unix.IPV6_TCLASS, unix.IPV6_DONTFRAG, unix.IPV6_RECVPATHMTU,
-		unix.IPV6_AUTOFLOWLABEL,
-		unix.IPV6_ADDR_PREFERENCES, unix.IPV6_RECVORIGDSTADDR, unix.IPV6_RECVFRAGSIZE, unix.IPV6_FREEBIND,
-		unix.IPV6_UNICAST_IF,
+		unix.IPV6_MULTICAST_LOOP, unix.IPV6_MULTICAST_ALL, unix.IPV6_MTU_DISCOVER, unix.IPV6_MTU,
+		unix.IPV6_RECVPKTINFO, unix.IPV6_RECVHOPLIMIT, unix.IPV6_RECVTCLASS, unix.IPV6_TCLASS,
+		unix.IPV6_DONTFRAG, unix.IPV6_RECVPATHMTU, unix.IPV6_AUTOFLOWLABEL, unix.IPV6_ADDR_PREFERENCES,
+		unix.IPV6_RECVORIGDSTADDR, unix.IPV6_RECVFRAGSIZE, unix.IPV6_FREEBIND, unix.IPV6_UNICAST_IF,
 	}},
 	{unix.IPPROTO_UDP, nil, []uint32{unix.UDP_SEGMENT, unix.UDP_GRO}},
 }
@@ -125,9 +119,7 @@ func optionRule(netlink bool) []bpf.Instruction {
 			// TCP_FASTOPEN_CONNECT makes connect(2) wait for data, see MSG_FASTOPEN.
 			body = append(anyOf(2, unix.EOPNOTSUPP, unix.TCP_FASTOPEN_CONNECT), body...)
 		}
-		out = append(out, argument(1),
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: l.level, SkipTrue: uint8(len(body))})
-		out = append(out, body...)
+		out = append(out, when(1, l.level, body)...)
 	}
 	return out
 }
@@ -138,11 +130,7 @@ func filterRules(open bool) []bpf.Instruction {
 	if open {
 		return nil
 	}
-	mode := anyOf(1, unix.EINVAL, unix.SECCOMP_MODE_FILTER)
-	prctl := append([]bpf.Instruction{
-		argument(0),
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: uint8(len(mode))},
-	}, mode...)
-	return append(rule(unix.SYS_PRCTL, prctl),
+	mode := when(0, unix.PR_SET_SECCOMP, anyOf(1, unix.EINVAL, unix.SECCOMP_MODE_FILTER))
+	return append(rule(unix.SYS_PRCTL, mode),
 		rule(unix.SYS_SECCOMP, anyOf(0, unix.EINVAL, unix.SECCOMP_SET_MODE_FILTER))...)
 }

@@ -119,11 +119,7 @@ func makePlace(name string, file bool) error {
 	if !file {
 		return os.MkdirAll(name, 0o755)
 	}
-	err := os.MkdirAll(filepath.Dir(name), 0o755)
-	if err == nil {
-		err = os.WriteFile(name, nil, 0o444)
-	}
-	return err
+	return errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, nil, 0o444))
 }
 
 // enterStage makes the stage the root and leaves the host's tree (pivot_root(2)).

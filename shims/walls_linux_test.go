@@ -48,18 +48,22 @@ func TestWallsStopAttacks(t *testing.T) {
 		{"nor is a data file", "", []string{"chmod", "/etc/passwd"}, "EROFS", ""},
 	}...) {
 		t.Run(c.name, func(t *testing.T) {
-			argv := append([]string{v.Home + "/attack"}, c.attack...)
-			got, _, _ := runIn(t, v, argv...)
-			expect.True(t, got == c.want, "with every wall: %s, want %s", got, c.want)
+			expect.Equal(t, attacked(t, v, c.attack...), c.want, "with every wall")
 			if c.wall == "" {
 				return
 			}
 			open := v
 			open.Without = []chat.LayerName{c.wall}
-			got, _, _ = runIn(t, open, argv...)
-			expect.True(t, got == c.without, "without %s: %s, want %s", c.wall, got, c.without)
+			expect.Equal(t, attacked(t, open, c.attack...), c.without, "without %s", c.wall)
 		})
 	}
+}
+
+// attacked is how the kernel answers an attack from within.
+func attacked(t *testing.T, v plan.View, attack ...string) string {
+	t.Helper()
+	out, _, _ := runIn(t, v, append([]string{v.Home + "/attack"}, attack...)...)
+	return out
 }
 
 // wallAttack is one attack with the wall that stops it, and what the kernel
@@ -233,17 +237,16 @@ func TestOpened(t *testing.T) {
 		{call(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0), "EFAULT"},
 		{call(unix.SYS_BPF, 99, 0, 0), "EPERM"},
 	} {
-		got, _, _ := runIn(t, v, append([]string{v.Home + "/attack"}, c.attack...)...)
-		expect.True(t, got == c.want, "%v: %s, want %s", c.attack, got, c.want)
+		expect.Equal(t, attacked(t, v, c.attack...), c.want, "%v", c.attack)
 	}
 }
 
 func TestForeignArchitectureIsKilled(t *testing.T) {
 	need(t, runtime.GOARCH == "amd64", "amd64: the attack is in its machine code")
 	v := newView(t)
-	with, _, _ := runIn(t, v, v.Home+"/attack", "foreign", "/tmp")
+	with := attacked(t, v, "foreign", "/tmp")
 	v.Without = []chat.LayerName{chat.LayerSeccomp}
-	without, _, _ := runIn(t, v, v.Home+"/attack", "foreign", "/tmp")
+	without := attacked(t, v, "foreign", "/tmp")
 	if without == "segmentation fault" && with == without {
 		t.Log("NOT PROVED: this kernel has no calls of i386")
 		return
@@ -332,9 +335,8 @@ func TestDeniedIsLeftOut(t *testing.T) {
 	const doc = "/usr/share/doc"
 	granted := v
 	v.Denied = []string{"/data/secret", "/data/in/deep/secret", "/whole", doc, v.Home + "/x", "/tmp/x"}
-	if got, want := v.LeftOut(), []string{"/data/secret", "/data/in/deep/secret", "/whole", doc}; !slices.Equal(got, want) {
-		t.Errorf("left out are %q, want %q", got, want)
-	}
+	got, want := v.LeftOut(), []string{"/data/secret", "/data/in/deep/secret", "/whole", doc}
+	expect.True(t, slices.Equal(got, want), "left out are %q, want %q", got, want)
 	open := v
 	open.Without = []chat.LayerName{chat.LayerLandlock}
 	for _, c := range []struct{ do, path, want string }{
@@ -347,8 +349,7 @@ func TestDeniedIsLeftOut(t *testing.T) {
 			v    plan.View
 			want string
 		}{"denied": {v, c.want}, "not denied": {granted, "ok"}, "without Landlock": {open, "ok"}} {
-			got, _, _ := runIn(t, tt.v, v.Home+"/attack", c.do, c.path)
-			expect.True(t, got == tt.want, "%s: %s %s: %s, want %s", name, c.do, c.path, got, tt.want)
+			expect.Equal(t, attacked(t, tt.v, c.do, c.path), tt.want, "%s: %s %s", name, c.do, c.path)
 		}
 	}
 }
@@ -380,9 +381,7 @@ func TestMasked(t *testing.T) {
 	for _, c := range []struct{ do, path, want string }{
 		{"read", "/keys/k", "EACCES"}, {"list", "/keys", "EACCES"}, {"read", "/note", "EACCES"}, {"read", "/open", "ok"},
 	} {
-		got, _, _ := runIn(t, masked, v.Home+"/attack", c.do, v.Home+c.path)
-		expect.True(t, got == c.want, "%s %s: %s, want %s", c.do, c.path, got, c.want)
-		got, _, _ = runIn(t, v, v.Home+"/attack", c.do, v.Home+c.path)
-		expect.True(t, got == "ok", "without masks: %s %s: %s", c.do, c.path, got)
+		expect.Equal(t, attacked(t, masked, c.do, v.Home+c.path), c.want, "%s %s", c.do, c.path)
+		expect.Equal(t, attacked(t, v, c.do, v.Home+c.path), "ok", "without masks: %s %s", c.do, c.path)
 	}
 }

@@ -50,18 +50,19 @@ func (a *Answer) Check() error {
 		len(a.DiffOmitted) > MaxMessage || a.Size < 0 || a.Bytes < 0 || a.Offset < 0 {
 		return errors.New("cannot use the answer: a field of it is out of all bounds")
 	}
-	if a.Failure == nil {
+	f := a.Failure
+	if f == nil {
 		return nil
 	}
-	if d := a.Failure.Denial; d != nil {
+	f.Message = strings.ToValidUTF8(cut(f.Message, MaxMessage), "")
+	if d := f.Denial; d != nil {
 		d.Path, d.Rule, d.Place = cut(d.Path, MaxPath), cut(d.Rule, MaxPath), cut(d.Place, MaxPath)
 		d.Message, d.Layer = strings.ToValidUTF8(cut(d.Message, MaxMessage), ""), cut(d.Layer, MaxMessage)
+		if f.Kind != "denied" {
+			return fmt.Errorf("cannot use the answer: a denial of kind %s", chat.Quote(f.Kind))
+		}
 	}
-	a.Failure.Message = strings.ToValidUTF8(cut(a.Failure.Message, MaxMessage), "")
-	if a.Failure.Denial != nil && a.Failure.Kind != "denied" {
-		return fmt.Errorf("cannot use the answer: a denial of kind %s", chat.Quote(a.Failure.Kind))
-	}
-	return a.Failure
+	return f
 }
 
 // Begin receives a tool's first answer, known before the content, and returns the writer of the
@@ -94,14 +95,14 @@ const (
 
 // Error is the message.
 func (d *Denial) Error() string {
-	switch {
-	case d.Message != "":
+	if d.Message != "" {
 		return d.Message
-	case d.Place != "":
-		return fmt.Sprintf("access denied: %s of %s by rule %s (%s)", d.Op, chat.Quote(d.Path),
-			chat.Quote(d.Rule), d.Place)
 	}
-	return fmt.Sprintf("access denied: %s of %s by rule %s", d.Op, chat.Quote(d.Path), chat.Quote(d.Rule))
+	text := fmt.Sprintf("access denied: %s of %s by rule %s", d.Op, chat.Quote(d.Path), chat.Quote(d.Rule))
+	if d.Place != "" {
+		text += " (" + d.Place + ")"
+	}
+	return text
 }
 
 // Unwrap is [chat.ErrDenied].

@@ -1,6 +1,7 @@
 package filewire
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -90,11 +91,8 @@ type Resolve struct{}
 // Validate is nil.
 func (Resolve) Validate() error { return nil }
 
-// Validate reports the first invalid argument, as [chat.ErrInvalid].
+// Validate reports an invalid argument, as [chat.ErrInvalid].
 func (a ReadFile) Validate() error {
-	if err := checkPath(a.Path); err != nil {
-		return err
-	}
 	switch {
 	case a.Offset < 0 || a.Length < 0 || a.Line < 0 || a.Lines < 0:
 		return Invalid("cannot read: offset, length, line and lines may not be negative")
@@ -105,14 +103,11 @@ func (a ReadFile) Validate() error {
 	case a.Length > MaxPage && !a.Stream:
 		return Invalid("cannot read: length %d, want at most %d or a stream", a.Length, MaxPage)
 	}
-	return nil
+	return checkPath(a.Path)
 }
 
-// Validate reports the first invalid argument, as [chat.ErrInvalid].
+// Validate reports an invalid argument, as [chat.ErrInvalid].
 func (a WriteFile) Validate() error {
-	if err := checkPath(a.Path); err != nil {
-		return err
-	}
 	switch {
 	case a.Content == nil && !a.Stream:
 		return Invalid("cannot write %s: content is missing: want the text to write; \"\" makes an empty file", chat.Quote(a.Path))
@@ -120,23 +115,20 @@ func (a WriteFile) Validate() error {
 		return Invalid("cannot write %s: it has content, and a stream follows: want one of them",
 			chat.Quote(a.Path))
 	case a.Stream:
-		return nil
+		return checkPath(a.Path)
 	}
-	return checkTexts("content", *a.Content)
+	return cmp.Or(checkPath(a.Path), checkTexts("content", *a.Content))
 }
 
-// Validate reports the first invalid argument, as [chat.ErrInvalid].
+// Validate reports an invalid argument, as [chat.ErrInvalid].
 func (a EditFile) Validate() error {
-	if err := checkPath(a.Path); err != nil {
-		return err
-	}
 	if a.OldText == "" {
 		return Invalid("cannot edit: old_text is empty")
 	}
-	return checkTexts("old_text and new_text", a.OldText, a.NewText)
+	return cmp.Or(checkPath(a.Path), checkTexts("old_text and new_text", a.OldText, a.NewText))
 }
 
-// Validate reports the first invalid argument, as [chat.ErrInvalid].
+// Validate reports an invalid argument, as [chat.ErrInvalid].
 func (a ListDir) Validate() error {
 	if a.Limit < 0 || a.Limit > MaxEntries {
 		return Invalid("cannot list: limit %d, want 0 to %d", a.Limit, MaxEntries)

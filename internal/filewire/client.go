@@ -36,12 +36,10 @@ func Speak(w io.WriteCloser, r io.Reader, x Exchange) (Answer, error) {
 	case sent = <-c.sent:
 	default:
 	}
-	var body *BodyError
-	var f *Failure
-	switch {
-	case errors.As(sent, &body):
+	if body, ok := errors.AsType[*BodyError](sent); ok {
 		return a, errors.Join(body, err)
-	case err == nil || errors.As(err, &f):
+	}
+	if _, failed := errors.AsType[*Failure](err); failed || err == nil {
 		return a, err // a tool that answers early need not read the rest
 	}
 	return a, errors.Join(sent, err)

@@ -38,44 +38,34 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// Targets are the targets of links by their names in the request. The tool is a process of the
-// chat, so its report cannot be trusted.
-func Targets(names []string, all []Link) (map[string]Link, error) {
-	real := map[string]Link{}
-	for _, l := range all {
-		switch {
-		case l.N < 0 || l.N >= len(names) || real[names[l.N]].To != "":
-			return nil, fmt.Errorf("cannot use the answer: it tells of link %d, which was not asked for", l.N)
-		case !slices.Contains([]string{"", "r", "w", "rw"}, l.No), !path.IsAbs(l.To) ||
-			len(l.To) > 2*MaxPath || strings.IndexByte(l.To, 0) >= 0:
-			return nil, fmt.Errorf("cannot use the answer: a link leads to %s", chat.Quote(l.To))
-		}
-		l.To = path.Clean(l.To)
-		real[names[l.N]] = l
-	}
-	return real, nil
-}
-
-// ReadTargets reads the answer of [ResolveTool] about names.
+// ReadTargets reads the answer of [ResolveTool] about names: where links lead, by those. The tool is a
+// process of the chat, so its report cannot be trusted.
 func ReadTargets(r io.Reader, names []string) (map[string]Link, error) {
-	in, links, size := bufio.NewReaderSize(r, 64<<10), []Link{}, 0
+	in, real, size := bufio.NewReaderSize(r, 64<<10), map[string]Link{}, 0
 	for {
 		s, err := readMessage(in)
 		if err == nil && s.Links == nil {
-			err = s.Answer.Check()
-		}
-		switch {
-		case err != nil:
-			return nil, err
-		case s.Links == nil:
-			return Targets(names, links)
+			return real, s.Answer.Check()
 		}
 		for _, l := range s.Links {
-			size += len(l.To) + linkSize
+			switch size += len(l.To) + linkSize; {
+			case size > MaxLinkReport:
+				err = fmt.Errorf("cannot use the answer: over %d bytes of links", MaxLinkReport)
+			case l.N < 0 || l.N >= len(names) || real[names[l.N]].To != "":
+				err = fmt.Errorf("cannot use the answer: it tells of link %d, which was not asked for", l.N)
+			case !slices.Contains([]string{"", "r", "w", "rw"}, l.No), !path.IsAbs(l.To) ||
+				len(l.To) > 2*MaxPath || strings.IndexByte(l.To, 0) >= 0:
+				err = fmt.Errorf("cannot use the answer: a link leads to %s", chat.Quote(l.To))
+			default:
+				l.To = path.Clean(l.To)
+				real[names[l.N]] = l
+			}
+			if err != nil {
+				break
+			}
 		}
-		if size > MaxLinkReport {
-			return nil, fmt.Errorf("cannot use the answer: over %d bytes of links", MaxLinkReport)
+		if err != nil {
+			return nil, err
 		}
-		links = append(links, s.Links...)
 	}
 }

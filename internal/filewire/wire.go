@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -144,18 +146,11 @@ func surrogate(data []byte) int {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0
 	}
-	n := 0
-	for _, c := range data[2:6] {
-		d := bytes.IndexByte([]byte("0123456789abcdef"), c|0x20)
-		if d < 0 || c < '0' {
-			return 0
-		}
-		n = n<<4 | d
-	}
-	if n < 0xD800 || n > 0xDFFF {
+	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	if err != nil || n < 0xD800 || n > 0xDFFF {
 		return 0
 	}
-	return n
+	return int(n)
 }
 
 // ChunkWriter writes content as chunks.
@@ -167,8 +162,7 @@ func NewChunkWriter(w io.Writer) ChunkWriter { return ChunkWriter{w} }
 // Write writes p as chunks of at most maxChunk.
 func (c ChunkWriter) Write(p []byte) (int, error) {
 	done := 0
-	for len(p) > 0 {
-		part := p[:min(len(p), maxChunk)]
+	for part := range slices.Chunk(p, maxChunk) {
 		if err := c.length(len(part)); err != nil {
 			return done, err
 		}
@@ -177,17 +171,11 @@ func (c ChunkWriter) Write(p []byte) (int, error) {
 		if err != nil {
 			return done, err
 		}
-		p = p[len(part):]
 	}
 	return done, nil
 }
 
-func (c ChunkWriter) length(n int) error {
-	var head [4]byte
-	binary.BigEndian.PutUint32(head[:], uint32(n))
-	_, err := c.w.Write(head[:])
-	return err
-}
+func (c ChunkWriter) length(n int) error { return binary.Write(c.w, binary.BigEndian, uint32(n)) }
 
 // End writes the zero that ends the content.
 func (c ChunkWriter) End() error { return c.length(0) }
@@ -204,21 +192,15 @@ type chunkReader struct {
 func NewChunkReader(r *bufio.Reader) io.Reader { return &chunkReader{r: r} }
 
 func (c *chunkReader) Read(p []byte) (int, error) {
+	if c.left == 0 && c.err == nil && len(p) > 0 {
+		c.err = c.next()
+	}
 	if len(p) == 0 || c.err != nil {
 		return 0, c.err
 	}
-	if c.left == 0 {
-		if c.err = c.next(); c.err != nil {
-			return 0, c.err
-		}
-	}
 	n, err := c.r.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	c.err = err
-	return n, err
+	c.left, c.err = c.left-n, NoEOF(err)
+	return n, c.err
 }
 
 // errChunk means that the sender violates the protocol.
@@ -236,14 +218,10 @@ func CutOff(err error) error {
 }
 
 func (c *chunkReader) next() error {
-	var head [4]byte
-	if _, err := io.ReadFull(c.r, head[:]); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
+	var n uint32
+	if err := binary.Read(c.r, binary.BigEndian, &n); err != nil {
+		return NoEOF(err)
 	}
-	n := binary.BigEndian.Uint32(head[:])
 	if n == 0 {
 		return io.EOF
 	}

@@ -79,8 +79,6 @@ func (k *command) has(letters string, long ...string) bool {
 	})
 }
 
-// verb reports one of some words among the operands.
-
 // asksHelp reports that k prints its help or version and does nothing else, as programs of GNU do.
 func (k *command) asksHelp() bool {
 	return len(k.args) == 1 && (k.args[0].Text == "--help" || k.args[0].Text == "--version")
@@ -89,8 +87,9 @@ func (k *command) asksHelp() bool {
 // signals reports a program that takes a signal for an option.
 func (k *command) signals() bool { return k.name == "pkill" || k.name == "killall" }
 
+// verb reports one of some words among the operands.
 func (k *command) verb(words ...string) bool {
-	return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return slices.Contains(words, a.Text) })
+	return anyText(k.operands, func(s string) bool { return slices.Contains(words, s) })
 }
 
 // first is the first operand that a program with verbs has, as install of apt -y install.
@@ -117,15 +116,12 @@ func (k *command) git() string {
 	return ""
 }
 
-// value is what an operand name=value has.
-func (k *command) value(name string) (string, bool) {
-	for _, a := range k.operands {
-		if v, ok := strings.CutPrefix(a.Text, name+"="); ok {
-			return v, true
-		}
-	}
-	return "", false
+// anyText reports an argument whose text is of a kind.
+func anyText(args []shell.Arg, is func(string) bool) bool {
+	return slices.ContainsFunc(args, func(a shell.Arg) bool { return is(a.Text) })
 }
+
+func (k *command) uses(what shell.Use) bool { return k.Uses&what != 0 }
 
 func (k *command) path(s string) string { return filerules.Fold(k.Home, k.Cwd, s) }
 
@@ -145,6 +141,8 @@ func (k *command) outside(p string) bool {
 	return !inside(p, k.Home) && !slices.ContainsFunc(own, func(dir string) bool { return inside(p, dir) })
 }
 
+func (k *command) namesOutside(a shell.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) }
+
 // whole reports an operand that is the home, everything in it, or outside.
 func (k *command) whole(a shell.Arg) bool {
 	if a.Unknown {
@@ -163,13 +161,8 @@ func device(p string) bool {
 	if !strings.HasPrefix(p, "/dev/") || safePaths[p] {
 		return false
 	}
-	for _, ok := range []string{"/dev/tty", "/dev/pts/", "/dev/ptmx", "/dev/fd/", "/dev/shm/", "/dev/full",
-		"/dev/tcp/", "/dev/udp/"} {
-		if strings.HasPrefix(p, ok) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]string{"/dev/tty", "/dev/pts/", "/dev/ptmx", "/dev/fd/", "/dev/shm/",
+		"/dev/full", "/dev/tcp/", "/dev/udp/"}, func(ok string) bool { return strings.HasPrefix(p, ok) })
 }
 
 // writesDevice reports a command that writes to a device.
@@ -177,8 +170,11 @@ func writesDevice(k *command) bool {
 	if slices.ContainsFunc(k.Writes, func(a shell.Arg) bool { return device(a.Text) }) {
 		return true
 	}
-	if to, ok := k.value("of"); ok && k.name == "dd" {
-		return device(k.path(to))
+	if k.name == "dd" {
+		return anyText(k.operands, func(s string) bool {
+			to, ok := strings.CutPrefix(s, "of=")
+			return ok && device(k.path(to))
+		})
 	}
 	targets := k.operands
 	switch n := len(targets); {
@@ -190,8 +186,10 @@ func writesDevice(k *command) bool {
 	return slices.ContainsFunc(targets, func(a shell.Arg) bool { return device(k.path(a.Text)) })
 }
 
+var set = shell.Set
+
 var (
-	shells    = set("sh bash dash ash zsh ksh rbash mksh")
+	shells    = set(shell.Shells)
 	copiers   = set("cp mv install ln")
 	writers   = set("tee shred truncate wipefs blkdiscard")
 	languages = set("python python2 python3 perl ruby node php lua")
@@ -200,6 +198,7 @@ var (
 	// signalOption is a signal by name, as -HUP or -SIGUSR1.
 	signalOption = regexp.MustCompile(`^-[A-Z][A-Z]+[0-9]*([+-][0-9]+)?$`)
 	setModes     = regexp.MustCompile(`^([2-7][0-7]{3}|[0-7][2-7][0-7]{3}|[augo]*[+=][rwxXt]*s[rwxXst]*)$`)
+	killSignal   = regexp.MustCompile(`^(-9|-KILL|-SIGKILL|9|KILL|SIGKILL|-s9|-sKILL|-n9)$`)
 	octalModes   = regexp.MustCompile(`^[0-7]{3,4}$`)
 )
 
@@ -215,7 +214,7 @@ func (k *command) code(from map[string]bool) bool {
 		return any(k.Within) && slices.ContainsFunc(k.args, func(a shell.Arg) bool { return a.Pattern != "" })
 	case k.name == "source" || k.name == ".":
 		return len(k.args) > 0 &&
-			(any(k.Within) && k.args[0].Pattern != "" || any(k.From) && stdin(k.args[0].Text))
+			(any(k.Within) && k.args[0].Pattern != "" || any(k.From) && shell.IsStdin(k.args[0].Text))
 	case !isShell && !isLanguage:
 		return false
 	case isShell && strings.Contains(k.short, "s"), len(k.operands) == 0 && k.short == "" ||
@@ -225,19 +224,6 @@ func (k *command) code(from map[string]bool) bool {
 		return false
 	}
 	first := k.operands[0]
-	return any(k.From) && stdin(first.Text) && !strings.Contains(k.short, "c") || any(k.Within) &&
+	return any(k.From) && shell.IsStdin(first.Text) && !strings.Contains(k.short, "c") || any(k.Within) &&
 		first.Pattern != ""
-}
-
-func stdin(s string) bool {
-	return s == "-" || s == "/dev/stdin" || s == "/dev/fd/0" || s == "/proc/self/fd/0"
-}
-
-// set is the words of s.
-func set(s string) map[string]bool {
-	m := map[string]bool{}
-	for name := range strings.FieldsSeq(s) {
-		m[name] = true
-	}
-	return m
 }

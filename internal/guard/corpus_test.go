@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // corpus reads the lines of a file of testdata, with its columns.
 func corpus(t testing.TB, name string) (lines [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/" + name))(t)
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSuffix(line, "\n"); line != "" && line[0] != '#' {
 			lines = append(lines, strings.Split(strings.ReplaceAll(line, "␤", "\n"), "\t"))
@@ -28,13 +27,10 @@ func TestHarmless(t *testing.T) {
 	g := mustNew(t, chat.DefaultGuard())
 	for _, name := range []string{"harmless.txt", "published.txt"} {
 		lines := corpus(t, name)
-		if len(lines) < 200 {
-			t.Errorf("%s: %d commands, want at least 200", name, len(lines))
-		}
+		expect.True(t, len(lines) >= 200, "%s: %d commands, want at least 200", name, len(lines))
 		for _, l := range lines {
-			if v, err := g.Command(l[1], home); v.Denied || err != nil {
-				t.Errorf("%s: %+v, %v", l[1], v, err)
-			}
+			v, err := g.Command(l[1], home)
+			expect.True(t, !v.Denied && err == nil, "%s: %+v, %v", l[1], v, err)
 		}
 	}
 }
@@ -45,18 +41,12 @@ func TestBypasses(t *testing.T) {
 	g := mustNew(t, chat.Guard{Preset: chat.GuardPicoClaw, EnableDenyPatterns: true, RestrictToWorkspace: true})
 	fill := strings.NewReplacer("{secret}", "/srv/outside/secret", "{target}", "/srv/outside/target", "{note}", "/srv/homes/0123456789abcdef/note", "{pid}", "77", "{port}", "8000")
 	seen, lines := 0, corpus(t, "bypasses.txt")
-	if len(lines) < 150 {
-		t.Errorf("%d commands, want at least 150", len(lines))
-	}
+	expect.True(t, len(lines) >= 150, "%d commands, want at least 150", len(lines))
 	for _, l := range lines {
 		v, err := g.Command(fill.Replace(l[2]), home)
-		if err != nil {
-			t.Errorf("%s: %v", l[2], err)
-		}
+		expect.True(t, err == nil, "%s: %v", l[2], err)
 		got := map[bool]string{true: "seen", false: "missed"}[v.Denied]
-		if got != l[1] {
-			t.Errorf("%s: %s by %q, the corpus says %s", l[2], got, v.Rule, l[1])
-		}
+		expect.True(t, got == l[1], "%s: %s by %q, the corpus says %s", l[2], got, v.Rule, l[1])
 		if v.Denied {
 			seen++
 		}

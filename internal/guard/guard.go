@@ -60,26 +60,16 @@ func (v Verdict) Err() error {
 }
 
 // New compiles the keys of a profile.
-func New(cfg chat.Guard) (*Guard, error) {
-	g := &Guard{restrict: cfg.RestrictToWorkspace}
+func New(cfg chat.Guard) (g *Guard, err error) {
+	g = &Guard{restrict: cfg.RestrictToWorkspace}
 	if !cfg.EnableDenyPatterns {
 		return g, nil
 	}
-	for _, list := range []struct {
-		name   string
-		from   []chat.Pattern
-		to     *[]pattern
-		anchor bool
-	}{
-		{"custom_allow_patterns", cfg.CustomAllowPatterns, &g.allow, true}, {"custom_deny_patterns",
-			cfg.CustomDenyPatterns, &g.deny, false}} {
-		for i, p := range list.from {
-			re, err := compile(p.Text, list.anchor)
-			if err != nil {
-				return nil, fmt.Errorf("cannot use %s[%d]: %w", list.name, i, err)
-			}
-			*list.to = append(*list.to, pattern{p, re})
-		}
+	if g.allow, err = compile("custom_allow_patterns", cfg.CustomAllowPatterns, true); err != nil {
+		return nil, err
+	}
+	if g.deny, err = compile("custom_deny_patterns", cfg.CustomDenyPatterns, false); err != nil {
+		return nil, err
 	}
 	for i := range rules {
 		if slices.Contains(rules[i].presets, cfg.Preset) {
@@ -92,13 +82,19 @@ func New(cfg chat.Guard) (*Guard, error) {
 	return g, nil
 }
 
-// compile reads a pattern; an anchored one must match from end to end.
-func compile(text string, anchored bool) (*regexp.Regexp, error) {
-	re, err := chat.Pattern{Text: text}.Compile()
-	if err == nil && anchored {
-		re, err = regexp.Compile(`\A(?:` + text + `)\z`)
+// compile reads the patterns of a key; anchored ones must match from end to end.
+func compile(key string, list []chat.Pattern, anchored bool) (all []pattern, err error) {
+	for i, p := range list {
+		re, err := p.Compile()
+		if err == nil && anchored {
+			re, err = regexp.Compile(`\A(?:` + p.Text + `)\z`)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot use %s[%d]: %w", key, i, err)
+		}
+		all = append(all, pattern{p, re})
 	}
-	return re, err
+	return all, nil
 }
 
 // Place is the home and the working directory of a command; both are absolute.
@@ -153,7 +149,7 @@ func (g *Guard) walk(w shell.Walk, at Place, err error) (Verdict, error) {
 		if looks += g.looks(&w.Calls[i]); looks > maxLooks {
 			return Verdict{}, fmt.Errorf("cannot check the command: want at most %d bytes, times patterns and programs, in its commands: %w", maxLooks, chat.ErrInvalid)
 		}
-		if v := g.call(&w.Calls[i]); v.Denied {
+		if v := g.Call(&w.Calls[i]); v.Denied {
 			return v, nil
 		}
 	}
@@ -169,9 +165,6 @@ func (g *Guard) walk(w shell.Walk, at Place, err error) (Verdict, error) {
 	return Verdict{}, err
 }
 
-// Call checks one simple command.
-func (g *Guard) Call(c shell.Call) Verdict { return g.call(&c) }
-
 // Allows reports a custom allow pattern for a command line.
 func (g *Guard) Allows(argv []string) bool {
 	args := make([]shell.Arg, len(argv))
@@ -181,8 +174,8 @@ func (g *Guard) Allows(argv []string) bool {
 	return matches(g.allow, Line(args)) != nil
 }
 
-// call checks one simple command.
-func (g *Guard) call(c *shell.Call) Verdict {
+// Call checks one simple command.
+func (g *Guard) Call(c *shell.Call) Verdict {
 	line := Line(c.Args)
 	if matches(g.allow, line) != nil {
 		return Verdict{}
@@ -207,37 +200,27 @@ func (g *Guard) call(c *shell.Call) Verdict {
 }
 
 func matches(list []pattern, line string) *pattern {
-	for i := range list {
-		if line != "" && list[i].re.MatchString(line) {
-			return &list[i]
-		}
+	i := slices.IndexFunc(list, func(p pattern) bool { return line != "" && p.re.MatchString(line) })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &list[i]
 }
 
 // Line is a simple command in one line, as patterns see it.
 func Line(args []shell.Arg) string {
-	var b strings.Builder
+	words := make([]string, len(args))
 	for i, a := range args {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
+		words[i] = a.Text
 		if a.Text == "" || strings.ContainsAny(a.Text, " \t\n\r'\"") {
-			b.WriteString("'" + strings.ReplaceAll(a.Text, "'", `'\''`) + "'")
-			continue
+			words[i] = "'" + strings.ReplaceAll(a.Text, "'", `'\''`) + "'"
 		}
-		b.WriteString(a.Text)
 	}
-	return b.String()
+	return strings.Join(words, " ")
 }
 
 // safePaths are the devices that every program may use.
-var safePaths = map[string]bool{
-	"/dev/null": true, "/dev/zero": true, "/dev/random": true, "/dev/urandom": true,
-	"/dev/stdin": true, "/dev/stdout": true, "/dev/stderr": true,
-}
+var safePaths = set(`/dev/null /dev/zero /dev/random /dev/urandom /dev/stdin /dev/stdout /dev/stderr`)
 
 // inside reports whether p is dir or below it.
-func inside(p, dir string) bool {
-	return chat.Within(p, path.Clean(dir))
-}
+func inside(p, dir string) bool { return chat.Within(p, path.Clean(dir)) }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/shell"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var home = Place{Home: "/home/u", Cwd: "/home/u"}
@@ -22,10 +24,7 @@ func patterns(list ...string) []chat.Pattern {
 
 func mustNew(t testing.TB, cfg chat.Guard) *Guard {
 	t.Helper()
-	g, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(New(cfg))(t)
 	return g
 }
 
@@ -37,9 +36,7 @@ func preset(p chat.GuardPreset) chat.Guard {
 func denies(t testing.TB, g *Guard, command string) string {
 	t.Helper()
 	v, err := g.Command(command, home)
-	if err != nil {
-		t.Errorf("%s: %v", command, err)
-	}
+	expect.True(t, err == nil, "%s: %v", command, err)
 	return v.Rule
 }
 
@@ -112,21 +109,17 @@ func TestRules(t *testing.T) {
 		g := mustNew(t, preset(c.preset))
 		seen[string(c.preset)+" "+c.rule] = true
 		for _, command := range c.deny {
-			if got := denies(t, g, command); got != c.rule {
-				t.Errorf("%s: %s: denied by %q, want %q", c.preset, command, got, c.rule)
-			}
+			got := denies(t, g, command)
+			expect.True(t, got == c.rule, "%s: %s: denied by %q, want %q", c.preset, command, got, c.rule)
 		}
 		for _, command := range c.permit {
-			if got := denies(t, g, command); got != "" {
-				t.Errorf("%s: %s: denied by %q, want none", c.preset, command, got)
-			}
+			got := denies(t, g, command)
+			expect.True(t, got == "", "%s: %s: denied by %q, want none", c.preset, command, got)
 		}
 	}
 	for _, r := range rules {
 		for _, p := range r.presets {
-			if !seen[string(p)+" "+r.name] {
-				t.Errorf("%s: no case for rule %s", p, r.name)
-			}
+			expect.True(t, seen[string(p)+" "+r.name], "%s: no case for rule %s", p, r.name)
 		}
 	}
 }
@@ -144,12 +137,10 @@ func TestRoads(t *testing.T) {
 	} {
 		command := strings.ReplaceAll(strings.ReplaceAll(road, "%%", "\x00"), "%", "rm -rf /srv/x")
 		command = strings.ReplaceAll(command, "\x00", "%")
-		if got := denies(t, g, command); got != "rm-recursive-whole" {
-			t.Errorf("%s: denied by %q", command, got)
-		}
-		if got := denies(t, g, strings.ReplaceAll(command, "/srv/x", "x")); got != "" {
-			t.Errorf("%s with a file of its own: denied by %q", road, got)
-		}
+		got := denies(t, g, command)
+		expect.True(t, got == "rm-recursive-whole", "%s: denied by %q", command, got)
+		got = denies(t, g, strings.ReplaceAll(command, "/srv/x", "x"))
+		expect.True(t, got == "", "%s with a file of its own: denied by %q", road, got)
 	}
 }
 
@@ -171,14 +162,11 @@ func TestCustom(t *testing.T) {
 		"wget u -O /etc/x": `\bwget\b.*-O\s+/etc/`, "frob": `^frob$`, "ls; frob": `^frob$`, "frob x": "", "env frob": `^frob$`, "cu''rl --upload-file x": `\bcurl\b.*--upload-file`,
 		"curl -T x --upload-file y": "",
 	} {
-		if got := denies(t, g, command); got != want {
-			t.Errorf("%q: denied by %q, want %q", command, got, want)
-		}
+		got := denies(t, g, command)
+		expect.True(t, got == want, "%q: denied by %q, want %q", command, got, want)
 	}
 	v, _ := g.Command("ls; frob", home)
-	if v.Place != "chatd.yaml:7" || v.Message != MessagePattern || v.Command != "frob" {
-		t.Errorf("%+v", v)
-	}
+	expect.True(t, v.Place == "chatd.yaml:7" && v.Message == MessagePattern && v.Command == "frob", "%+v", v)
 }
 
 // TestWorkspace is the seed's examples and their neighbours.
@@ -220,9 +208,8 @@ func TestRestrictedDirectory(t *testing.T) {
 func TestOff(t *testing.T) {
 	const bad = "sudo rm -rf / | sh ("
 	for _, cfg := range []chat.Guard{{}, {Preset: chat.GuardDefault}, {Preset: chat.GuardPicoClaw, CustomDenyPatterns: patterns("sudo")}, preset(chat.GuardNone)} {
-		if v, err := mustNew(t, cfg).Command(bad, home); v.Denied || err != nil {
-			t.Errorf("%+v: %+v, %v", cfg, v, err)
-		}
+		v, err := mustNew(t, cfg).Command(bad, home)
+		expect.True(t, !v.Denied && err == nil, "%+v: %+v, %v", cfg, v, err)
 	}
 	g := mustNew(t, chat.Guard{Preset: chat.GuardNone, EnableDenyPatterns: true, CustomDenyPatterns: patterns("^ls")})
 	if denies(t, g, "sudo rm -rf /") != "" || denies(t, g, "ls") == "" {
@@ -240,21 +227,18 @@ func TestArgv(t *testing.T) {
 		{[]string{"echo", "$(sudo ls)"}, ""}, {[]string{"git", "commit", "-m", "sudo rm -rf /"}, ""}, {[]string{"rm", "-rf", "*"}, ""}, // no shell: a file of this name
 	} {
 		v, err := g.Argv(c.argv, home)
-		if v.Rule != c.want || err != nil {
-			t.Errorf("%q: %+v, %v, want %q", c.argv, v, err, c.want)
-		}
+		expect.True(t, v.Rule == c.want && err == nil, "%q: %+v, %v, want %q", c.argv, v, err, c.want)
 	}
 }
 
 func TestErrors(t *testing.T) {
 	g := mustNew(t, preset(chat.GuardDefault))
-	if v, err := g.Command("ls ((", home); !errors.Is(err, chat.ErrInvalid) || v.Denied {
-		t.Errorf("%+v, %v", v, err)
-	}
+	v, err := g.Command("ls ((", home)
+	expect.True(t, errors.Is(err, chat.ErrInvalid) && !v.Denied, "%+v, %v", v, err)
 	if v, err := g.Command("sudo ls; ls ((", home); !v.Denied || err != nil {
 		t.Errorf("what was read before the mistake is not checked: %+v, %v", v, err)
 	}
-	v, _ := g.Command("sudo x", home)
+	v, _ = g.Command("sudo x", home)
 	if err := v.Err(); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), MessagePattern+": rule privileges in \"sudo x\": ") || !strings.HasPrefix(err.Error(), "cannot run: ") {
 		t.Error(err)
 	}
@@ -267,9 +251,8 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%.20q: %v", bad, err)
 			}
 		}
-		if _, err := (chat.Pattern{Text: bad}).Compile(); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%.20q: %v", bad, err)
-		}
+		_, err := (chat.Pattern{Text: bad}).Compile()
+		expect.True(t, errors.Is(err, chat.ErrInvalid), "%.20q: %v", bad, err)
 	}
 }
 
@@ -282,14 +265,10 @@ func TestLine(t *testing.T) {
 
 // TestSpec: the spec has a row for every rule of both presets.
 func TestSpec(t *testing.T) {
-	spec, err := os.ReadFile("../../specs/0004-running-commands.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spec := must.Get(os.ReadFile("../../specs/0004-running-commands.md"))(t)
 	for _, r := range rules {
-		if !strings.Contains(string(spec), "| `"+r.name+"` |") {
-			t.Errorf("specs/0004-running-commands.md has no row for rule %s", r.name)
-		}
+		expect.True(t, strings.Contains(string(spec), "| `"+r.name+"` |"),
+			"specs/0004-running-commands.md has no row for rule %s", r.name)
 	}
 }
 
@@ -318,9 +297,8 @@ func FuzzGuard(f *testing.F) {
 			if v.Denied && (v.Rule == "" || v.Message == "" || v.Command == "") {
 				t.Errorf("%q: %+v", command, v)
 			}
-			if again, _ := g.Command(command, home); again != v {
-				t.Errorf("%q: %+v, then %+v", command, v, again)
-			}
+			again, _ := g.Command(command, home)
+			expect.True(t, again == v, "%q: %+v, then %+v", command, v, again)
 			if before, err := g.Command("git push\n"+command, home); v.Denied && err == nil && before != v {
 				t.Errorf("%q: %+v, behind an allowed command %+v", command, v, before)
 			}

@@ -46,14 +46,13 @@ const (
 	noFirewall, orAllow = "where packets may go is set by the profile", "ask an operator to allow the address"
 	noBomb, orLoop      = "it starts itself without end", "start the programs that you need one by one"
 	noMode, orOther     = "a set-id bit gains nothing here", "leave the bit out"
-	listed, orAskListed = "PicoClaw's list has it", "ask an operator"
 )
 
 // rules of every preset, in the order in which they are asked.
 var rules = slices.Concat(ownRules, picoclawRules)
 
 var ownRules = []rule{
-	{"fork-bomb", both, noBomb, orLoop, nil, func(k *command) bool { return k.Uses&shell.UseForkBomb != 0 }},
+	{"fork-bomb", both, noBomb, orLoop, nil, func(k *command) bool { return k.uses(shell.UseForkBomb) }},
 	{"write-to-device", byDefault, noDisks, orFiles, nil, writesDevice},
 	{"rm-recursive-whole", byDefault, noWhole, orName, set("rm rmdir unlink srm wipe"),
 		func(k *command) bool {
@@ -63,14 +62,15 @@ var ownRules = []rule{
 	{"find-delete-outside", byDefault, noWhole, orName, set("find"), findDeletes},
 	{"chmod-whole", byDefault, noWhole, orName, set("chmod chown chgrp setfacl chattr"),
 		func(k *command) bool {
-			return k.has("R", "recursive") && len(k.operands) > 1 && slices.ContainsFunc(k.operands[1:],
-				func(a shell.Arg) bool { return !a.Unknown && k.outside(k.path(a.Text)) })
+			return k.has("R", "recursive") && len(k.operands) > 1 &&
+				slices.ContainsFunc(k.operands[1:], k.namesOutside)
 		}},
 	{"chmod-set-id", byDefault, noMode, orOther, set("chmod"), func(k *command) bool {
 		return len(k.operands) > 0 && setModes.MatchString(k.operands[0].Text)
 	}},
 	{"format", byDefault, noDisks, orFiles,
-		set("mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard losetup cryptsetup swapon swapoff pvcreate vgremove lvremove"), func(k *command) bool { return len(k.args) > 0 }},
+		set(`mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard losetup cryptsetup
+			swapon swapoff pvcreate vgremove lvremove`), func(k *command) bool { return len(k.args) > 0 }},
 	{"power", both, noPower, orExit, set("shutdown reboot poweroff halt telinit"), nil},
 	{"power", byDefault, noPower, orExit, set("init systemctl"), func(k *command) bool {
 		return k.first("0", "6", "reboot", "poweroff", "halt", "kexec", "suspend", "hibernate", "rescue",
@@ -90,7 +90,8 @@ var ownRules = []rule{
 	{"later", byDefault, noLater, orLater, set("crontab at batch systemd-run"), nil},
 	{"kernel", byDefault, noKernel, orKernel, set("insmod modprobe rmmod kexec"), nil},
 	{"kernel", byDefault, noKernel, orKernel, set("sysctl"), func(k *command) bool {
-		return k.has("wp", "write", "load", "system") || anyAssigned(k)
+		return k.has("wp", "write", "load", "system") ||
+			anyText(k.operands, func(s string) bool { return strings.Contains(s, "=") })
 	}},
 	{"firewall", byDefault, noFirewall, orAllow,
 		set("iptables ip6tables iptables-restore ip6tables-restore nft ufw firewall-cmd"), nil},
@@ -105,9 +106,7 @@ var ownRules = []rule{
 	{"kill-everything", byDefault, noKillAll, orPid, set("kill"), func(k *command) bool {
 		n := len(k.args)
 		return n > 0 && k.args[0].Text != "-0" &&
-			(k.args[n-1].Text == "-1" && n > 1 || slices.ContainsFunc(k.operands, func(a shell.Arg) bool {
-				return a.Text == "1" || a.Text == "-1"
-			}))
+			(k.args[n-1].Text == "-1" && n > 1 || k.verb("1", "-1"))
 	}},
 	{"kill-everything", byDefault, noKillAll, orPid, set("pkill killall killall5"), func(k *command) bool {
 		return k.name == "killall5" || k.has("uU", "user", "euid", "uid") ||
@@ -123,19 +122,14 @@ var readingServices = strings.Fields(`cat help is-active is-enabled is-failed li
 
 // findDeletes reports find with -delete that starts outside.
 func findDeletes(k *command) bool {
-	if !slices.ContainsFunc(k.args, func(a shell.Arg) bool { return a.Text == "-delete" }) {
+	first := slices.IndexFunc(k.args, func(a shell.Arg) bool { return strings.HasPrefix(a.Text, "-") })
+	if !anyText(k.args, func(s string) bool { return s == "-delete" }) {
 		return false
 	}
-	from := k.args
-	if i := slices.IndexFunc(from, func(a shell.Arg) bool { return strings.HasPrefix(a.Text, "-") }); i >= 0 {
-		from = from[:i]
-	}
-	if len(from) == 0 {
+	if first == 0 {
 		return k.outside(k.path("."))
 	}
-	return slices.ContainsFunc(from, func(a shell.Arg) bool {
-		return !a.Unknown && k.outside(k.path(a.Text))
-	})
+	return slices.ContainsFunc(k.args[:first], k.namesOutside)
 }
 
 func changesPackages(k *command) bool {
@@ -151,98 +145,62 @@ func changesPackages(k *command) bool {
 // ownTree reports whether apt is given lists and caches of its own: Dir::State and the like, by an
 // option or a file of settings (apt.conf(5)).
 func (k *command) ownTree() bool {
-	return k.has("c", "config-file") || slices.ContainsFunc(k.args, func(a shell.Arg) bool {
-		return strings.HasPrefix(strings.TrimPrefix(a.Text, "-o"), "Dir")
+	return k.has("c", "config-file") || anyText(k.args, func(s string) bool {
+		return strings.HasPrefix(strings.TrimPrefix(s, "-o"), "Dir")
 	})
-}
-
-func anyAssigned(k *command) bool {
-	return slices.ContainsFunc(k.operands, func(a shell.Arg) bool { return strings.Contains(a.Text, "=") })
 }
 
 // picoclawRules are the deny patterns of PicoClaw's exec tool, in its order, as rules
 // about words; specs/0004-running-commands.md says what each one means here.
 var picoclawRules = []rule{
-	{"rm-rf", picoclaw, listed, orAskListed, set("rm"), func(k *command) bool {
-		return k.has("rRf", "recursive", "force")
-	}},
-	{"del", picoclaw, listed, orAskListed, set("del"), func(k *command) bool {
-		return slashOption(k, "/f", "/q")
-	}},
-	{"rmdir-s", picoclaw, listed, orAskListed, set("rmdir rd"), func(k *command) bool {
-		return slashOption(k, "/s")
-	}},
-	{"format", picoclaw, listed, orAskListed, set("format mkfs diskpart"), func(k *command) bool {
-		return len(k.args) > 0
-	}},
-	{"dd-if", picoclaw, listed, orAskListed, set("dd"), func(k *command) bool {
-		_, ok := k.value("if")
-		return ok
-	}},
-	{"write-to-disk", picoclaw, listed, orAskListed, nil, writesDevice},
-	{"command-substitution", picoclaw, listed, orAskListed, nil, func(k *command) bool {
-		return k.Uses&shell.UseSubstitution != 0 && k.Uses&shell.UseBackquotes == 0
-	}},
-	{"variable-expansion", picoclaw, listed, orAskListed, nil, func(k *command) bool {
-		return k.Uses&shell.UseBraces != 0
-	}},
-	{"backticks", picoclaw, listed, orAskListed, nil, func(k *command) bool {
-		return k.Uses&shell.UseBackquotes != 0
-	}},
-	{"curl-sh", picoclaw, listed, orAskListed, shells, func(k *command) bool {
-		return slices.Contains(k.From, "curl")
-	}},
-	{"wget-sh", picoclaw, listed, orAskListed, shells, func(k *command) bool {
-		return slices.Contains(k.From, "wget")
-	}},
-	{"pipe-to-shell", picoclaw, listed, orAskListed, shells, func(k *command) bool {
-		return len(k.From) > 0
-	}},
-	{"sudo", picoclaw, listed, orAskListed, set("sudo"), nil},
-	{"chmod-octal", picoclaw, listed, orAskListed, set("chmod"), func(k *command) bool {
-		return slices.ContainsFunc(k.operands, func(a shell.Arg) bool {
-			return octalModes.MatchString(a.Text)
-		})
-	}},
-	{"chown", picoclaw, listed, orAskListed, set("chown"), nil},
-	{"pkill", picoclaw, listed, orAskListed, set("pkill"), nil},
-	{"killall", picoclaw, listed, orAskListed, set("killall"), nil},
-	{"kill-9", picoclaw, listed, orAskListed, set("kill"), func(k *command) bool {
-		return slices.ContainsFunc(k.args, func(a shell.Arg) bool {
-			return slices.Contains([]string{"-9", "-KILL", "-SIGKILL", "9", "KILL", "SIGKILL", "-s9",
-				"-sKILL", "-n9"}, a.Text)
-		})
-	}},
-	{"ssh", picoclaw, listed, orAskListed, set("ssh"), func(k *command) bool {
-		return slices.ContainsFunc(k.operands, func(a shell.Arg) bool {
-			return strings.Contains(a.Text, "@")
-		}) || k.has("l")
-	}},
-	{"apt", picoclaw, listed, orAskListed, set("apt apt-get"), func(k *command) bool {
-		return k.first("install", "remove", "purge")
-	}},
-	{"yum", picoclaw, listed, orAskListed, set("yum"), func(k *command) bool {
-		return k.first("install", "remove")
-	}},
-	{"dnf", picoclaw, listed, orAskListed, set("dnf"), func(k *command) bool {
-		return k.first("install", "remove")
-	}},
-	{"npm-global", picoclaw, listed, orAskListed, set("npm"), func(k *command) bool {
+	listed("rm-rf", "rm", func(k *command) bool { return k.has("rRf", "recursive", "force") }),
+	listed("del", "del", func(k *command) bool { return slashOption(k, "/f", "/q") }),
+	listed("rmdir-s", "rmdir rd", func(k *command) bool { return slashOption(k, "/s") }),
+	listed("format", "format mkfs diskpart", func(k *command) bool { return len(k.args) > 0 }),
+	listed("dd-if", "dd", func(k *command) bool {
+		return anyText(k.operands, func(s string) bool { return strings.HasPrefix(s, "if=") })
+	}),
+	listed("write-to-disk", "", writesDevice),
+	listed("command-substitution", "", func(k *command) bool {
+		return k.uses(shell.UseSubstitution) && !k.uses(shell.UseBackquotes)
+	}),
+	listed("variable-expansion", "", func(k *command) bool { return k.uses(shell.UseBraces) }),
+	listed("backticks", "", func(k *command) bool { return k.uses(shell.UseBackquotes) }),
+	listed("curl-sh", shell.Shells, func(k *command) bool { return slices.Contains(k.From, "curl") }),
+	listed("wget-sh", shell.Shells, func(k *command) bool { return slices.Contains(k.From, "wget") }),
+	listed("pipe-to-shell", shell.Shells, func(k *command) bool { return len(k.From) > 0 }),
+	listed("sudo", "sudo", nil),
+	listed("chmod-octal", "chmod", func(k *command) bool {
+		return anyText(k.operands, octalModes.MatchString)
+	}),
+	listed("chown", "chown", nil),
+	listed("pkill", "pkill", nil),
+	listed("killall", "killall", nil),
+	listed("kill-9", "kill", func(k *command) bool { return anyText(k.args, killSignal.MatchString) }),
+	listed("ssh", "ssh", func(k *command) bool {
+		return k.has("l") || anyText(k.operands, func(s string) bool { return strings.Contains(s, "@") })
+	}),
+	listed("apt", "apt apt-get", func(k *command) bool { return k.first("install", "remove", "purge") }),
+	listed("yum", "yum", func(k *command) bool { return k.first("install", "remove") }),
+	listed("dnf", "dnf", func(k *command) bool { return k.first("install", "remove") }),
+	listed("npm-global", "npm", func(k *command) bool {
 		return k.first("install", "i", "add") && k.has("g", "global")
-	}},
-	{"pip-user", picoclaw, listed, orAskListed, set("pip pip3"), func(k *command) bool {
-		return k.first("install") && k.has("", "user")
-	}},
-	{"docker-run", picoclaw, listed, orAskListed, set("docker"), func(k *command) bool {
-		return k.docker("run")
-	}},
-	{"docker-exec", picoclaw, listed, orAskListed, set("docker"), func(k *command) bool {
-		return k.docker("exec")
-	}},
-	{"git-push", picoclaw, listed, orAskListed, set("git"), func(k *command) bool {
-		verb := k.git()
-		return verb == "push" || verb == "force" || verb == "send-pack"
-	}},
+	}),
+	listed("pip-user", "pip pip3", func(k *command) bool { return k.first("install") && k.has("", "user") }),
+	listed("docker-run", "docker", func(k *command) bool { return k.docker("run") }),
+	listed("docker-exec", "docker", func(k *command) bool { return k.docker("exec") }),
+	listed("git-push", "git", func(k *command) bool {
+		return slices.Contains([]string{"push", "force", "send-pack"}, k.git())
+	}),
+}
+
+// listed is a rule of PicoClaw's list about programs, or about every command.
+func listed(name, programs string, match func(*command) bool) rule {
+	r := rule{name, picoclaw, "PicoClaw's list has it", "ask an operator", nil, match}
+	if programs != "" {
+		r.programs = set(programs)
+	}
+	return r
 }
 
 // Why returns why a rule refuses and what to do instead, for callers that already know that it
@@ -257,7 +215,5 @@ func Why(name string) (reason, instead string) {
 }
 
 func slashOption(k *command, options ...string) bool {
-	return slices.ContainsFunc(k.args, func(a shell.Arg) bool {
-		return slices.Contains(options, strings.ToLower(a.Text))
-	})
+	return anyText(k.args, func(s string) bool { return slices.Contains(options, strings.ToLower(s)) })
 }

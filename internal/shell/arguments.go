@@ -22,49 +22,35 @@ type arguments struct {
 func (x *extractor) operands(sh *shell, name string, args []word) {
 	a := arguments{x: x, begun: sh, sh: sh, name: name, isFile: filePrograms[name], text: firstIsText[name],
 		looks: name == "git" && looks(args)}
+	ended := false
 	for i := 0; i < len(args); i++ {
-		w := args[i]
-		if w.plain() == "--" {
-			a.rest(args[i+1:])
-			return
-		}
-		if !isOption(w) {
-			if a.text || name == "tar" && i == 0 && !strings.Contains(w.text, "/") {
-				a.text = false
-				continue
+		switch w := args[i]; {
+		case !ended && w.plain() == "--":
+			ended = true
+		case !ended && isOption(w):
+			if a.option(w, first(args[i+1:])) {
+				i++
 			}
+		case a.text || name == "tar" && i == 0 && !strings.Contains(w.text, "/"):
+			a.text = false
+		default:
 			a.operand(w)
-			continue
-		}
-		var next word
-		if i+1 < len(args) {
-			next = args[i+1]
-		}
-		if a.option(w, next) {
-			i++
 		}
 	}
 }
 
-// rest are the operands behind --.
-func (a *arguments) rest(args []word) {
-	for _, w := range args {
-		if !a.text {
-			a.operand(w)
-		}
-		a.text = false
+// first is the first of some words, or none.
+func first(args []word) (w word) {
+	if len(args) > 0 {
+		w = args[0]
 	}
+	return w
 }
 
 // option goes through an option, and reports whether next is its value.
 func (a *arguments) option(w, next word) (took bool) {
 	l := letter(w)
-	if dir, took, ok := valueOf(w, next, baseOptions[a.name]); ok {
-		a.base(dir)
-		return took
-	}
-	if value, took, ok := valueOf(w, next, fileOptions[a.name]); ok {
-		a.file(value)
+	if took, ok := a.valued(w, next); ok {
 		return took
 	}
 	long, _, glued := strings.Cut(w.plain(), "=")
@@ -82,6 +68,17 @@ func (a *arguments) option(w, next word) (took bool) {
 		a.x.option(a.sh, w)
 	}
 	return false
+}
+
+// valued goes through an option for a directory to work in or for a file, if w is one.
+func (a *arguments) valued(w, next word) (took, ok bool) {
+	value, took, ok := valueOf(w, next, baseOptions[a.name])
+	if ok {
+		a.base(value)
+	} else if value, took, ok = valueOf(w, next, fileOptions[a.name]); ok {
+		a.file(value)
+	}
+	return took, ok
 }
 
 // base has what follows lie below dir.

@@ -1,10 +1,8 @@
 package shell
 
 import (
-	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
@@ -122,8 +120,7 @@ func (x *extractor) emit(sh *shell, args []word) {
 		return
 	}
 	if len(x.calls) == maxFound {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d commands in it: %w", maxFound,
-			chat.ErrInvalid)
+		x.tooFar = tooMuch("at most %d commands in it", maxFound)
 		return
 	}
 	c := Call{Home: sh.home, Cwd: sh.cwd, From: sh.from, Uses: x.scope.uses, Writes: x.scope.writes,
@@ -198,8 +195,7 @@ func (x *extractor) writeTo(sh *shell, w word) {
 	}
 }
 
-// isStdin reports names of what is read without a file.
-func isStdin(s string) bool {
-	return s == "-" || s == "/dev/stdin" || s == "/dev/fd/0" || s == "/proc/self/fd/0" ||
-		strings.HasPrefix(s, "-s")
+// IsStdin reports a name of what is read without a file.
+func IsStdin(s string) bool {
+	return s == "-" || s == "/dev/stdin" || s == "/dev/fd/0" || s == "/proc/self/fd/0"
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // calls writes what was found in one line: the words of each simple command, where
@@ -92,17 +94,15 @@ func TestCalls(t *testing.T) {
 		{"", ""},
 	} {
 		w, err := Calls(c.command, "/home/u", "/home/u")
-		if got := calls(w); got != c.want || err != nil {
-			t.Errorf("%s\n got %q, %v\nwant %q", c.command, got, err, c.want)
-		}
+		got := calls(w)
+		expect.True(t, got == c.want && err == nil, "%s\n got %q, %v\nwant %q", c.command, got, err, c.want)
 	}
 }
 
 func TestCallsOf(t *testing.T) {
 	w, err := CallsOf([]string{"env", "A=b", "sh", "-c", "rm '$x'"}, "/home/u", "/home/u")
-	if got := calls(w); got != "env A=b sh -c rm '$x' | sh -c rm '$x' | rm $x" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
+	got := calls(w)
+	expect.True(t, got == "env A=b sh -c rm '$x' | sh -c rm '$x' | rm $x" && err == nil, "%q, %v", got, err)
 }
 
 // TestCallPaths: the name of a program is no path that it touches, unless it is one too.
@@ -132,9 +132,7 @@ func TestCallBounds(t *testing.T) {
 		if want == "" && err != nil || want != "" && (!errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.30q: %v, want %s", command, err, want)
 		}
-		if len(w.Calls) > maxFound {
-			t.Errorf("%.30q: %d calls", command, len(w.Calls))
-		}
+		expect.True(t, len(w.Calls) <= maxFound, "%.30q: %d calls", command, len(w.Calls))
 	}
 }
 
@@ -149,19 +147,14 @@ func FuzzCalls(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, command string) {
 		w, err := Calls(command, "/home/u", "/home/u/w")
-		if err != nil && !errors.Is(err, chat.ErrInvalid) {
-			t.Fatalf("%q: %v", command, err)
-		}
+		must.True(t, err == nil || errors.Is(err, chat.ErrInvalid), "%q: %v", command, err)
 		for _, c := range w.Calls {
 			for _, a := range append(slices.Clone(c.Args), c.Writes...) {
-				if strings.IndexByte(a.Text, 0) >= 0 {
-					t.Errorf("%q: the word %q has a NUL", command, a.Text)
-				}
+				expect.True(t, strings.IndexByte(a.Text, 0) < 0, "%q: the word %q has a NUL", command, a.Text)
 			}
 		}
 		again, _ := Calls(command, "/home/u", "/home/u/w")
-		if calls(w) != calls(again) || !slices.Equal(w.Paths, again.Paths) {
-			t.Errorf("%q: %s, then %s", command, calls(w), calls(again))
-		}
+		expect.True(t, calls(w) == calls(again) && slices.Equal(w.Paths, again.Paths),
+			"%q: %s, then %s", command, calls(w), calls(again))
 	})
 }

@@ -74,8 +74,7 @@ func (x *extractor) add(sh *shell, w word) {
 		return
 	}
 	if len(x.found) == maxFound || len(f.Text) > chat.MaxNamedPath {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d paths of at most %d bytes: %w",
-			maxFound, chat.MaxNamedPath, chat.ErrInvalid)
+		x.tooFar = tooMuch("at most %d paths of at most %d bytes", maxFound, chat.MaxNamedPath)
 		return
 	}
 	if !x.spendBytes(len(f.Text)) ||
@@ -91,21 +90,16 @@ func newExtractor() *extractor { return &extractor{seen: map[chat.NamedPath]bool
 // script goes through a script; what comes before a mistake in it is gone through too,
 // as a shell would.
 func (x *extractor) script(sh *shell, text string) error {
-	if x.depth == maxScripts {
-		return fmt.Errorf("cannot check the command: want at most %d scripts within each other: %w",
-			maxScripts, chat.ErrInvalid)
-	}
-	if len(text) > maxCommand || strings.IndexByte(text, 0) >= 0 {
-		return fmt.Errorf("cannot check the command: want at most %d bytes and no NUL: %w", maxCommand,
-			chat.ErrInvalid)
-	}
-	if strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen {
-		return fmt.Errorf("cannot check the command: want at most %d of ( { ` in it: %w", maxOpen,
-			chat.ErrInvalid)
-	}
-	if x.read += len(text); x.read > maxScript {
-		return fmt.Errorf("cannot check the command: want scripts of at most %d bytes in all: %w", maxScript,
-			chat.ErrInvalid)
+	x.read += len(text)
+	switch {
+	case x.depth == maxScripts:
+		return tooMuch("at most %d scripts within each other", maxScripts)
+	case len(text) > maxCommand || strings.IndexByte(text, 0) >= 0:
+		return tooMuch("at most %d bytes and no NUL", maxCommand)
+	case strings.Count(text, "(")+strings.Count(text, "{")+strings.Count(text, "`") > maxOpen:
+		return tooMuch("at most %d of ( { ` in it", maxOpen)
+	case x.read > maxScript:
+		return tooMuch("scripts of at most %d bytes in all", maxScript)
 	}
 	x.depth++
 	defer func() { x.depth-- }()
@@ -142,7 +136,11 @@ func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
 	case *syntax.CallExpr:
 		x.call(sh, c)
 	case *syntax.BinaryCmd:
-		x.binary(sh, c)
+		if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
+			x.pipe(sh, c)
+		} else {
+			x.stmts(sh, []*syntax.Stmt{c.X, c.Y})
+		}
 	case *syntax.Block:
 		x.stmts(sh, c.Stmts)
 	case *syntax.Subshell:
@@ -180,16 +178,6 @@ func (x *extractor) stmt(sh *shell, s *syntax.Stmt) {
 	}
 }
 
-// binary goes through a list or a pipeline, whose parts are shells of their own.
-func (x *extractor) binary(sh *shell, c *syntax.BinaryCmd) {
-	if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
-		x.pipe(sh, c)
-		return
-	}
-	x.stmt(sh, c.X)
-	x.stmt(sh, c.Y)
-}
-
 func (x *extractor) loop(sh *shell, c *syntax.ForClause) {
 	if iter, ok := c.Loop.(*syntax.WordIter); ok {
 		var all []word
@@ -212,21 +200,18 @@ func (x *extractor) inner(sh *shell, n syntax.Node) {
 		switch n := n.(type) {
 		case *syntax.CmdSubst:
 			x.stmts(x.sub(sh), n.Stmts)
-			return false
 		case *syntax.ProcSubst:
 			x.stmts(x.sub(sh), n.Stmts)
-			return false
+		default:
+			return true
 		}
-		return true
+		return false
 	})
 }
 
 // assign takes the value of an assignment; keep says that the shell knows it from then on.
 func (x *extractor) assign(sh *shell, a *syntax.Assign, keep bool) {
-	var values []word
-	if a.Value != nil {
-		values = x.words(sh, a.Value, false)
-	}
+	values := x.words(sh, a.Value, false)
 	if a.Array != nil {
 		for _, e := range a.Array.Elems {
 			if e.Value != nil {
@@ -257,8 +242,7 @@ func (x *extractor) test(sh *shell, e syntax.TestExpr) {
 			return
 		}
 		for _, w := range x.words(sh, w, false) {
-			if op := e.Op.String(); op != "-z" && op != "-n" && op != "-v" && op != "-o" &&
-				op != "-t" && op != "!" {
+			if !textTests[e.Op.String()] {
 				x.add(sh, w)
 			}
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // commands are the paths that are found in each command, with home /home/u and cwd /home/u/w.
@@ -93,18 +95,14 @@ func TestCommands(t *testing.T) {
 		}
 		slices.Sort(want)
 		got := slices.Sorted(slices.Values(v.Paths))
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %s\n got %q, %v\nwant %q", c.says, c.command, got, err, want)
-		}
+		expect.True(t, err == nil && slices.Equal(got, want),
+			"%s: %s\n got %q, %v\nwant %q", c.says, c.command, got, err, want)
 	}
 }
 
 // TestNames: which words of a command are files, and which only look so.
 func TestNames(t *testing.T) {
-	text, err := os.ReadFile("testdata/names.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/names.txt"))(t)
 	rs, lines := ruleset(t, "", "/home/u", "/home/u/w"), 0
 	for line := range strings.Lines(string(text)) {
 		command, paths, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -115,25 +113,18 @@ func TestNames(t *testing.T) {
 		v, err := CheckCommand(rs, command)
 		got, want := slices.Sorted(slices.Values(v.Paths)), strings.Fields(paths)
 		slices.Sort(want)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s\n got %q, %v\nwant %q", command, got, err, want)
-		}
+		expect.True(t, err == nil && slices.Equal(got, want),
+			"%s\n got %q, %v\nwant %q", command, got, err, want)
 	}
-	if lines < 100 {
-		t.Errorf("only %d lines", lines)
-	}
+	expect.True(t, lines >= 100, "only %d lines", lines)
 }
 
 func ruleset(t testing.TB, text, home, cwd string) *filerules.Ruleset {
 	t.Helper()
 	p, err := rulefile.Load("p.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	rs, err := p.For(filerules.Scope{Home: home, Cwd: cwd})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return rs
 }
 
@@ -211,9 +202,7 @@ func TestCheckCommand(t *testing.T) {
 				t.Errorf("%s: %+v, %v", command, v, err)
 			}
 		}
-		if got != want {
-			t.Errorf("%q: %s, %v, want %s", command, got, err, want)
-		}
+		expect.True(t, got == want, "%q: %s, %v, want %s", command, got, err, want)
 	}
 }
 
@@ -229,24 +218,19 @@ func TestStartedIn(t *testing.T) {
 			t.Errorf("%s: %+v, %+v, %v, %v, want %q", dir, v, w, err, errArgv, want)
 		}
 	}
-	if v, err := CheckArgv(rs, []string{"cat", "~/keys/k"}); err != nil || v.Denied() {
-		t.Errorf("a ~ that nobody expands: %+v, %v", v, err)
-	}
+	v, err := CheckArgv(rs, []string{"cat", "~/keys/k"})
+	expect.True(t, err == nil && !v.Denied(), "a ~ that nobody expands: %+v, %v", v, err)
 }
 
 // TestLinks: a path of a command is checked by both of its names, and .. is followed through
 // links before it is folded away.
 func TestLinks(t *testing.T) {
 	p, err := rulefile.Load("p.yaml", []byte("access: {useDefaults: false, deny: [/real]}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	leads := map[string]string{"/home/u/link": "/real/x", "/home/u/a/../b": "/real/b"}
 	resolve := func(p string) string { return cmp.Or(leads[p], filepath.Clean(p)) }
 	rs, err := p.For(filerules.Scope{Home: "/home/u", Resolve: resolve})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for command, want := range map[string]string{
 		"cat link": "/real/x", "cat a/../b": "/real/b", "cat ~/link": "/real/x", "cat b": "",
 	} {
@@ -310,9 +294,8 @@ func FuzzCommand(f *testing.F) {
 		}
 		denied := v.Denied()
 		for _, p := range v.Paths {
-			if p != filepath.Clean(p) || !filepath.IsAbs(p) {
-				t.Errorf("%q: path %q is not folded", command, p)
-			}
+			expect.True(t, p == filepath.Clean(p) && filepath.IsAbs(p),
+				"%q: path %q is not folded", command, p)
 			if w, err := rs.Check(p, filerules.Bash); err != nil && len(p) <= filerules.MaxPath || err == nil && w.Denied() && !denied && !strings.ContainsAny(p, "*?[") {
 				t.Errorf("%q is allowed and has %q, which is denied: %v", command, p, err)
 			}

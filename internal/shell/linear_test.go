@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestWorkIsLinear: a word of twice as many parts makes twice as much. Parts that are put
@@ -23,15 +25,13 @@ func TestWorkIsLinear(t *testing.T) {
 			command := c.head + strings.Repeat(c.part, n) + c.tail
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			if _, err := Calls(command, "/home/u", "/home/u"); err != nil {
-				t.Fatalf("%.20q: %v", command, err)
-			}
+			_, err := Calls(command, "/home/u", "/home/u")
+			must.True(t, err == nil, "%.20q: %v", command, err)
 			runtime.ReadMemStats(&after)
 			made[i] = after.TotalAlloc - before.TotalAlloc
 		}
-		if made[1] > 3*made[0] {
-			t.Errorf("%s%s…: 4,000 parts make %d bytes, 8,000 make %d", c.head, c.part, made[0], made[1])
-		}
+		expect.True(t, made[1] <= 3*made[0],
+			"%s%s…: 4,000 parts make %d bytes, 8,000 make %d", c.head, c.part, made[0], made[1])
 	}
 }
 
@@ -53,29 +53,24 @@ func TestValuesAreBounded(t *testing.T) {
 func TestPipelines(t *testing.T) {
 	x := newExtractor()
 	x.gather = true
-	if err := x.script(newShell("/home/u", "/home/u"), strings.Repeat("a|", 5000)+"b|c"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.script(newShell("/home/u", "/home/u"), strings.Repeat("a|", 5000)+"b|c"))
 	last := x.calls[len(x.calls)-1]
-	if len(x.ran) != 3 || strings.Join(last.From, " ") != "a b" {
-		t.Errorf("%q ran, the last reads from %q", x.ran, last.From)
-	}
+	expect.True(t, len(x.ran) == 3 && strings.Join(last.From, " ") == "a b",
+		"%q ran, the last reads from %q", x.ran, last.From)
 	var many strings.Builder
 	for i := range 3000 {
 		fmt.Fprintf(&many, "p%d|", i)
 	}
 	w, err := Calls(many.String()+"sh", "/home/u", "/home/u")
-	if err != nil || len(w.Calls[3000].From) != maxNames || w.Calls[3000].From[0] != "p0" {
-		t.Errorf("%d names, %v", len(w.Calls[3000].From), err)
-	}
+	expect.True(t, err == nil && len(w.Calls[3000].From) == maxNames && w.Calls[3000].From[0] == "p0",
+		"%d names, %v", len(w.Calls[3000].From), err)
 	w, err = Calls("a $(b|c $(d)) `e`|f $(g)", "/home/u", "/home/u")
 	got := ""
 	for _, c := range w.Calls {
 		got += fmt.Sprintf("%s%s%s", c.Args[0].Text, c.From, c.Within)
 	}
-	if want := "b[][]d[b][]c[b][d]e[][]a[][b d c e]g[b d c e a][]f[b d c e a][g]"; got != want || err != nil {
-		t.Errorf("%s, %v, want %s", got, err, want)
-	}
+	want := "b[][]d[b][]c[b][d]e[][]a[][b d c e]g[b d c e a][]f[b d c e a][g]"
+	expect.True(t, got == want && err == nil, "%s, %v, want %s", got, err, want)
 }
 
 // TestStepsAreBounded: words with wildcards, and names that repeat what rules look for, are
@@ -102,7 +97,6 @@ func TestStepsAreBounded(t *testing.T) {
 			t.Errorf("%.20q: %s, %v, want %s", command, v.Effect, err, want)
 		}
 	}
-	if v, err := CheckCommand(rs, "cat /x.k5-x /"+strings.Repeat(names.String(), 10)); err != nil || !v.Denied() {
-		t.Errorf("what is denied before is denied: %+v, %v", v, err)
-	}
+	v, err := CheckCommand(rs, "cat /x.k5-x /"+strings.Repeat(names.String(), 10))
+	expect.True(t, err == nil && v.Denied(), "what is denied before is denied: %+v, %v", v, err)
 }

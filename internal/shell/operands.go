@@ -21,24 +21,28 @@ func (x *extractor) run(sh *shell, args []word) {
 		x.program(sh, args[0])
 	}
 	name, rest := path.Base(args[0].plain()), args[1:]
-	skip, wrapper := wrappers[name]
-	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld.so") {
-		wrapper = true
+	if wrappers[name] || strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld.so") {
+		x.wrapped(sh, name, rest)
+		return
 	}
-	switch {
-	case wrapper:
-		x.wrapped(sh, name, rest, skip)
-	case shells[name]:
+	if shells[name] {
 		x.shellArgs(sh, rest)
-	case name == "eval" || name == "alias" || name == "trap":
-		x.later(sh, name, rest)
-	case name == "cd" || name == "pushd" || name == "chdir":
+		return
+	}
+	switch name {
+	case "eval":
+		x.eval(sh, rest)
+	case "alias":
+		x.alias(sh, rest)
+	case "trap":
+		x.trap(sh, rest)
+	case "cd", "pushd", "chdir":
 		x.cd(sh, rest)
-	case name == "find":
+	case "find":
 		x.find(sh, rest)
-	case name == "test" || name == "[":
+	case "test", "[":
 		x.testArgs(sh, rest)
-	case textPrograms[name]:
+	case "echo", "printf":
 		x.texts(sh, rest)
 		x.output = output(sh, name, rest)
 	default:
@@ -60,25 +64,18 @@ func (x *extractor) texts(sh *shell, args []word) {
 
 // maybe takes a word for a path if it looks like one.
 func (x *extractor) maybe(sh *shell, w word) {
-	s := w.text
-	if strings.HasPrefix(s, "file://") {
-		w.text, s = s[len("file://"):], s[len("file://"):]
-	}
-	if strings.HasPrefix(s, "@") {
-		w.text, s = s[1:], s[1:]
-	}
+	w.text = strings.TrimPrefix(strings.TrimPrefix(w.text, "file://"), "@")
 	if value, ok := assigned(w); ok {
-		value.text = strings.TrimPrefix(value.text, "@") // curl -F name=@file
-		w, s = value, value.text
+		w = value
+		w.text = strings.TrimPrefix(w.text, "@") // curl -F name=@file
 	}
-	if looksLikePath(s) {
+	if looksLikePath(w.text) {
 		x.add(sh, w)
 	}
 }
 
 func looksLikePath(s string) bool {
-	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "./") ||
-		strings.HasPrefix(s, "../") {
+	if explicit(s) {
 		return true
 	}
 	if strings.ContainsAny(s, " \t\n") {
@@ -118,15 +115,16 @@ func (x *extractor) option(sh *shell, w word) {
 		}
 		return
 	}
+	value := ""
+	if len(w.text) > 2 && w.text[1] != '-' {
+		value = w.text[2:]
+	}
 	for _, o := range gluedOptions {
-		if value, ok := strings.CutPrefix(w.text, o); ok {
-			x.maybe(sh, word{value, w.glob, true})
-			return
+		if long, ok := strings.CutPrefix(w.text, o); ok {
+			value = long
 		}
 	}
-	if len(w.text) > 2 && w.text[1] != '-' {
-		x.maybe(sh, word{w.text[2:], w.glob, true})
-	}
+	x.maybe(sh, word{value, w.glob, true})
 }
 
 func isOption(w word) bool { return len(w.text) > 1 && w.text[0] == '-' }
@@ -204,13 +202,14 @@ func (x *extractor) inFound(args, from []word) []word {
 }
 
 func (x *extractor) testArgs(sh *shell, args []word) {
-	for i := 0; i < len(args); i++ {
-		if s := args[i].plain(); len(s) == 2 && s[0] == '-' && strings.IndexByte(fileTests, s[1]) >= 0 &&
-			i+1 < len(args) {
-			i++
-			x.add(sh, args[i])
-			continue
+	isFile := false
+	for _, w := range args {
+		if isFile {
+			x.add(sh, w)
+		} else {
+			x.maybe(sh, w)
 		}
-		x.maybe(sh, args[i])
+		s := w.plain()
+		isFile = !isFile && len(s) == 2 && s[0] == '-' && strings.IndexByte(fileTests, s[1]) >= 0
 	}
 }

@@ -68,9 +68,6 @@ func (x *extractor) outputOf(s *syntax.Stmt) *string {
 func (x *extractor) substituted(sh *shell, c *syntax.CmdSubst, split bool) word {
 	x.output = nil
 	x.stmts(x.sub(sh), c.Stmts)
-	if isCall(c.Stmts, "pwd") {
-		return known(sh.cwd)
-	}
 	if len(c.Stmts) != 1 || len(c.Stmts[0].Redirs) > 0 {
 		return unknown
 	}
@@ -113,10 +110,12 @@ func output(sh *shell, name string, args []word) *string {
 		}
 		said = format(text[0], text[1:])
 	case "cat":
-		if len(text) > 0 && !isStdin(text[0]) {
+		if len(text) > 0 && !IsStdin(text[0]) && !strings.HasPrefix(text[0], "-s") {
 			return nil
 		}
 		return sh.stdin
+	case "pwd":
+		said = sh.cwd
 	case "base64":
 		return decoded(sh, text)
 	default:

@@ -1,14 +1,12 @@
 package shell
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 
-	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
 )
 
@@ -70,8 +68,7 @@ func (w word) list() []word {
 // arg is what one argument stands for after braces are written out.
 func (x *extractor) arg(sh *shell, w *syntax.Word) []word {
 	if braces := countBraces(w); braces > maxBraces {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d braces in a word, got %d: %w",
-			maxBraces, braces, chat.ErrInvalid)
+		x.tooFar = tooMuch("at most %d braces in a word, got %d", maxBraces, braces)
 		return nil
 	} else if braces > 0 {
 		syntax.SplitBraces(w)
@@ -187,15 +184,6 @@ func (x *extractor) part(sh *shell, part syntax.WordPart, first, split bool) []w
 	}
 	x.inner(sh, part)
 	return []word{unknown}
-}
-
-// isCall reports a script of one command without arguments.
-func isCall(list []*syntax.Stmt, name string) bool {
-	if len(list) != 1 || len(list[0].Redirs) > 0 {
-		return false
-	}
-	c, ok := list[0].Cmd.(*syntax.CallExpr)
-	return ok && len(c.Args) == 1 && c.Args[0].Lit() == name
 }
 
 // unquoted reads a literal outside quotes, whose wildcards are wildcards.

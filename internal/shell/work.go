@@ -23,10 +23,14 @@ type spending struct{ args, copies, bytes, joined, looks, found int }
 // spend adds n to a count, and records in tooFar that it exceeds its bound.
 func (x *extractor) spend(on *int, n, max int, what string) bool {
 	if *on += n; *on > max && x.tooFar == nil {
-		x.tooFar = fmt.Errorf("cannot check the command: want at most %d %s in it: %w", max, what,
-			chat.ErrInvalid)
+		x.tooFar = tooMuch("at most %d %s in it", max, what)
 	}
 	return *on <= max
+}
+
+// tooMuch is the error of a text that goes past a bound.
+func tooMuch(want string, args ...any) error {
+	return fmt.Errorf("cannot check the command: want "+want+": %w", append(args, chat.ErrInvalid)...)
 }
 
 // spendWords is spend for the words of a command.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 // variables is a script that sets this many.
@@ -52,15 +53,12 @@ func TestWorkIsBounded(t *testing.T) {
 				bytes += len(a.Text)
 			}
 		}
-		if words > maxArgs || bytes > maxBytes {
-			t.Errorf("%.30q: %d words, %d bytes", c.command, words, bytes)
-		}
+		expect.True(t, words <= maxArgs && bytes <= maxBytes,
+			"%.30q: %d words, %d bytes", c.command, words, bytes)
 	}
 	argv := strings.Fields(strings.Repeat("xargs ", 5000))
-	if _, err := CallsOf(argv, "/home/u", "/home/u"); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a program's arguments: %v", err)
-	}
-	if _, err := CheckArgv(rs, argv); !errors.Is(err, chat.ErrInvalid) {
-		t.Errorf("a program's arguments: %v", err)
-	}
+	_, err := CallsOf(argv, "/home/u", "/home/u")
+	expect.True(t, errors.Is(err, chat.ErrInvalid), "a program's arguments: %v", err)
+	_, err = CheckArgv(rs, argv)
+	expect.True(t, errors.Is(err, chat.ErrInvalid), "a program's arguments: %v", err)
 }

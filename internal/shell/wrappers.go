@@ -5,86 +5,81 @@ import (
 	"strings"
 )
 
-// later goes through what eval, alias and trap take for a script.
-func (x *extractor) later(sh *shell, name string, args []word) {
-	switch name {
-	case "eval":
-		x.eval(sh, args)
-	case "alias":
-		for _, w := range args {
-			if value, ok := assigned(w); ok {
-				x.nested(x.sub(sh), value.plain())
-			}
+// alias goes through the commands that alias gives names.
+func (x *extractor) alias(sh *shell, args []word) {
+	for _, w := range args {
+		if value, ok := assigned(w); ok {
+			x.nested(x.sub(sh), value.plain())
 		}
-	case "trap":
-		for len(args) > 0 && args[0].plain() == "--" {
-			args = args[1:]
-		}
-		if len(args) > 1 && args[0].plain() != "-" {
-			x.nested(x.sub(sh), args[0].plain())
-		}
+	}
+}
+
+// trap goes through the command that trap runs later.
+func (x *extractor) trap(sh *shell, args []word) {
+	for len(args) > 0 && args[0].plain() == "--" {
+		args = args[1:]
+	}
+	if len(args) > 1 && args[0].plain() != "-" {
+		x.nested(x.sub(sh), args[0].plain())
 	}
 }
 
 // wrapped runs what stands behind the wrapper's own options and operands.
-func (x *extractor) wrapped(sh *shell, name string, args []word, skip int) {
+func (x *extractor) wrapped(sh *shell, name string, args []word) {
+	a := arguments{x: x, begun: sh, sh: sh, name: name}
+	skip := 0
+	if secondIsCommand[name] {
+		skip = 1
+	}
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		_, isAssigned := assigned(w)
-		l := letter(w)
 		switch {
 		case w.plain() == "--":
-		case x.scriptOption(sh, name, args[i:]):
-			if !strings.Contains(w.text, "=") {
-				i++
-			}
-		case isOption(w) && baseOptions[name]+fileOptions[name] != "" && x.wrapperOption(&sh, name, args, &i):
 		case isOption(w):
-			x.option(sh, w)
-			if name == "command" && (l == 'v' || l == 'V') {
+			if l := letter(w); name == "command" && (l == 'v' || l == 'V') {
 				skip = len(args) // it only looks for them
 			}
-			if takesValue(name, w) && i+1 < len(args) {
+			if a.wrapperOption(w, first(args[i+1:])) {
 				i++
-				x.maybe(sh, args[i])
 			}
 		case isAssigned && skip == 0:
-			x.maybe(sh, w)
+			x.maybe(a.sh, w)
 		case skip > 0:
 			skip--
-			x.maybe(sh, w)
+			x.maybe(a.sh, w)
 		case name == "watch":
-			x.eval(sh, args[i:])
+			x.eval(a.sh, args[i:])
 			return
 		case name == "xargs" && sh.stdin != nil:
-			x.run(sh, append(slices.Clip(args[i:]), known(*sh.stdin).unquote().fields()...))
+			x.run(a.sh, append(slices.Clip(args[i:]), known(*sh.stdin).unquote().fields()...))
 			return
 		default:
-			x.run(sh, args[i:])
+			x.run(a.sh, args[i:])
 			return
 		}
 	}
 }
 
-// wrapperOption goes through an option of a wrapper that has a directory to work in, or a
-// file, and steps over its value.
-func (x *extractor) wrapperOption(sh **shell, name string, args []word, i *int) bool {
-	var next word
-	if *i+1 < len(args) {
-		next = args[*i+1]
+// wrapperOption goes through an option of a wrapper, and reports whether next is its value: a script,
+// as of env -S and su -c, a directory to work in, a file, or something else.
+func (a *arguments) wrapperOption(w, next word) (took bool) {
+	option, script, joined := strings.Cut(w.plain(), "=")
+	if slices.Contains(strings.Fields(commandOptions[a.name]), option) {
+		if !joined {
+			script = next.plain()
+		}
+		a.x.nested(a.x.sub(a.sh), script)
+		return !joined
 	}
-	a := arguments{x: x, begun: *sh, sh: *sh, name: name}
-	value, took, ok := valueOf(args[*i], next, baseOptions[name])
-	if ok {
-		a.base(value)
-		*sh = a.sh
-	} else if value, took, ok = valueOf(args[*i], next, fileOptions[name]); ok {
-		a.file(value)
+	if took, ok := a.valued(w, next); ok {
+		return took
 	}
-	if took {
-		*i++
+	a.x.option(a.sh, w)
+	if took = takesValue(a.name, w); took {
+		a.x.maybe(a.sh, next)
 	}
-	return ok
+	return took
 }
 
 // takesValue reports an option of a wrapper that is followed by its value.
@@ -96,43 +91,23 @@ func takesValue(name string, w word) bool {
 	return l != 0 && strings.IndexByte(valueOptions[name], l) >= 0
 }
 
-// scriptOption goes through the script that an option of a wrapper has, as env -S
-// and su -c do.
-func (x *extractor) scriptOption(sh *shell, name string, args []word) bool {
-	s := args[0].plain()
-	long, value, joined := strings.Cut(s, "=")
-	for _, o := range strings.Fields(commandOptions[name]) {
-		switch {
-		case s == o && len(args) > 1:
-			x.nested(x.sub(sh), args[1].plain())
-			return true
-		case joined && long == o:
-			x.nested(x.sub(sh), value)
-			return true
-		}
-	}
-	return false
-}
-
 // shellArgs goes through the script of -c, or takes the script's file.
 func (x *extractor) shellArgs(sh *shell, args []word) {
 	script := false
 	for i, w := range args {
 		switch {
-		case !script && isStdin(w.plain()):
+		case !script && (IsStdin(w.plain()) || strings.HasPrefix(w.plain(), "-s")):
 		case isOption(w):
 			script = script || letter(w) != 0 && strings.Contains(w.plain(), "c")
 			x.option(sh, w)
-		case script:
-			inner := x.sub(sh)
-			inner.positional(args[i+1:])
-			x.nested(inner, w.plain())
-			for _, w := range args[i+1:] {
-				x.maybe(sh, w)
-			}
-			return
 		default:
-			x.add(sh, w)
+			if script {
+				inner := x.sub(sh)
+				inner.positional(args[i+1:])
+				x.nested(inner, w.plain())
+			} else {
+				x.add(sh, w)
+			}
 			for _, w := range args[i+1:] {
 				x.maybe(sh, w)
 			}
@@ -154,12 +129,9 @@ func (x *extractor) nested(sh *shell, text string) {
 }
 
 func (x *extractor) eval(sh *shell, args []word) {
-	var text strings.Builder
+	text := make([]string, len(args))
 	for i, w := range args {
-		if i > 0 {
-			text.WriteByte(' ')
-		}
-		text.WriteString(w.plain())
+		text[i] = w.plain()
 	}
-	x.nested(sh, text.String())
+	x.nested(sh, strings.Join(text, " "))
 }

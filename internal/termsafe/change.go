@@ -86,12 +86,10 @@ func (g *grid) second(on bool) {
 // number is the parameter i, or what stands for it if it is left out.
 func number(params string, i, missing int) int {
 	words := strings.Split(strings.TrimPrefix(params, "?"), ";")
-	if i >= len(words) || words[i] == "" {
-		return missing
+	if i < len(words) {
+		if n, err := strconv.Atoi(words[i]); err == nil {
+			return n
+		}
 	}
-	n, err := strconv.Atoi(words[i])
-	if err != nil {
-		return missing
-	}
-	return n
+	return missing
 }

@@ -1,6 +1,7 @@
 package termsafe
 
 import (
+	"github.com/chatd/chatd/test/expect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -39,14 +40,12 @@ func TestRender(t *testing.T) {
 		"\x1b7a\x1b8b\x1b[sc\x1b[ud":                           "bd",
 		"":                                                     "",
 	} {
-		if got := Render([]byte(in), 4, 10); got != want {
-			t.Errorf("%q is %q, want %q", in, got, want)
-		}
+		got := Render([]byte(in), 4, 10)
+		expect.True(t, got == want, "%q is %q, want %q", in, got, want)
 	}
 	many := strings.Repeat("\x1b[999Cx\r\n", 1<<17)
-	if got := Render([]byte(many), 40, 1000); len(got) > maxRendered || !strings.HasSuffix(got, " x") {
-		t.Errorf("%d bytes", len(got))
-	}
+	got := Render([]byte(many), 40, 1000)
+	expect.True(t, len(got) <= maxRendered && strings.HasSuffix(got, " x"), "%d bytes", len(got))
 }
 
 // FuzzRender: whatever comes, it is text of bounded size, and the same again.

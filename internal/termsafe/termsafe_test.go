@@ -3,6 +3,8 @@ package termsafe
 import (
 	"bytes"
 	"errors"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 	"regexp"
 	"strings"
 	"testing"
@@ -74,18 +76,16 @@ func TestFull(t *testing.T) {
 		"a\x1b]0;\x9b31m\x9d0;\x90q\x18b":               "ab",
 		"a\x1b]52;c;" + strings.Repeat("\u2733", 1<<16): "a", // never ended
 	} {
-		if got := String(in, Full); got != want {
-			t.Errorf("%.60q came through as %.60q, want %q", in, got, want)
-		}
+		got := String(in, Full)
+		expect.True(t, got == want, "%.60q came through as %.60q, want %q", in, got, want)
 	}
 }
 
 func TestLevels(t *testing.T) {
 	in := "a\x1b[1mb\x1b[2Jc\r\x1b7d\n\te\x1b[?25lf\x1b]0;x\ag\b"
 	for level, want := range map[Level]string{Plain: "abcd\n\tefg", Styled: "a\x1b[1mbcd\n\tefg"} {
-		if got := String(in, level); got != want {
-			t.Errorf("level %d: %q, want %q", level, got, want)
-		}
+		got := String(in, level)
+		expect.True(t, got == want, "level %d: %q, want %q", level, got, want)
 	}
 }
 
@@ -101,22 +101,18 @@ func TestPieces(t *testing.T) {
 				t.Fatal(n, err)
 			}
 		}
-		if out.String() != want {
-			t.Errorf("cut at %d: %q, want %q", i, out.String(), want)
-		}
+		expect.True(t, out.String() == want, "cut at %d: %q, want %q", i, out.String(), want)
 	}
 }
 
 // TestResetUndoesEachMode looks for a mode that could be left behind.
 func TestResetUndoesEachMode(t *testing.T) {
 	for _, m := range modes {
-		if !strings.Contains(Reset, "\x1b[?"+m+"l") && !strings.Contains(Reset, "\x1b[?"+m+"h") {
-			t.Errorf("Reset leaves mode %s", m)
-		}
+		expect.True(t, strings.Contains(Reset, "\x1b[?"+m+"l") || strings.Contains(Reset, "\x1b[?"+m+"h"),
+			"Reset leaves mode %s", m)
 	}
-	if got := String(Reset, Full); got != strings.ReplaceAll(Reset, "\x18", "") {
-		t.Errorf("Reset has what is not on the list: %q", got)
-	}
+	got := String(Reset, Full)
+	expect.True(t, got == strings.ReplaceAll(Reset, "\x18", ""), "Reset has what is not on the list: %q", got)
 }
 
 type brokenWriter struct{}
@@ -147,18 +143,15 @@ func FuzzWriter(f *testing.F) {
 			_, _ = w.Write(in[at:])
 			got := out.String()
 			whole := String(string(in), level)
-			if !strings.HasPrefix(whole, got) || len(whole)-len(got) > len("\ufffd") {
-				t.Fatalf("in two pieces %q, in one %q", got, whole)
-			}
-			if !utf8.ValidString(got) || !harmless.MatchString(got) {
-				t.Fatalf("level %d let %q through", level, got)
-			}
+			must.True(t, strings.HasPrefix(whole, got) && len(whole)-len(got) <= len("\ufffd"),
+				"in two pieces %q, in one %q", got, whole)
+			must.True(t, utf8.ValidString(got) && harmless.MatchString(got),
+				"level %d let %q through", level, got)
 			if level < Full && strings.ContainsAny(got, "\r\b\v\f\x0e\x0f") || level == Plain && strings.ContainsRune(got, esc) {
 				t.Fatalf("level %d let %q through", level, got)
 			}
-			if again := String(got, level); again != got {
-				t.Fatalf("%q is not what it says a second time: %q", got, again)
-			}
+			again := String(got, level)
+			must.True(t, again == got, "%q is not what it says a second time: %q", got, again)
 		}
 	})
 }

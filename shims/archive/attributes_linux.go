@@ -11,40 +11,18 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// listAttributes names the extended attributes of the user namespace.
-func listAttributes(f *os.File) (names []string, err error) {
-	n, err := unix.Flistxattr(int(f.Fd()), nil)
-	if errors.Is(err, unix.ENOTSUP) || err == nil && n == 0 {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, 64<<10) // the kernel's XATTR_LIST_MAX
-	if n, err = unix.Flistxattr(int(f.Fd()), b); err != nil {
-		return nil, err
-	}
-	for name := range strings.SplitSeq(string(b[:n]), "\x00") {
-		if strings.HasPrefix(name, "user.") {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
-
 // attributes are the extended attributes that users may set.
-func (p *packer) attributes(f *os.File, path string) (map[string]string, error) {
-	names, err := listAttributes(f)
-	if err != nil {
+func (p *packer) attributes(f *os.File, path string) (all map[string]string, err error) {
+	n, err := unix.Flistxattr(int(f.Fd()), p.buf[:])
+	if err != nil && !errors.Is(err, unix.ENOTSUP) {
 		return nil, fmt.Errorf("cannot read its attributes: %w", err)
 	}
-	var all map[string]string
-	held, value := 0, []byte(nil)
-	for _, name := range names {
-		if value == nil {
-			value = make([]byte, 64<<10) // the kernel's XATTR_SIZE_MAX
+	held := 0
+	for name := range strings.SplitSeq(string(p.buf[:max(0, n)]), "\x00") {
+		if !strings.HasPrefix(name, "user.") {
+			continue
 		}
-		n, err := unix.Fgetxattr(int(f.Fd()), name, value)
+		n, err := unix.Fgetxattr(int(f.Fd()), name, p.buf[:])
 		if err != nil {
 			return nil, fmt.Errorf("cannot read its attribute %s: %w", chat.Quote(name), err)
 		}
@@ -55,7 +33,7 @@ func (p *packer) attributes(f *os.File, path string) (map[string]string, error) 
 		if all == nil {
 			all = map[string]string{}
 		}
-		all[name] = string(value[:n])
+		all[name] = string(p.buf[:n])
 	}
 	return all, nil
 }

@@ -166,9 +166,7 @@ func TestDeepMemory(t *testing.T) {
 	heap := &liveHeap{Reader: r}
 	s, err := Unpack(openDirectory(t, to), heap, "", wide)
 	expect.True(t, err == nil && s.Entries == levels, "%+v, %v", s, err)
-	if heap.most == 0 || heap.most > most {
-		t.Errorf("%d bytes of heap, want at most %d", heap.most, most)
-	}
+	expect.True(t, heap.most != 0 && heap.most <= most, "%d bytes of heap, want at most %d", heap.most, most)
 }
 
 // TestAttackMovedDirectory: a directory that is moved elsewhere while it is read leads to no other

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/chatd/chatd/chat"
 )
 
 // maxOpen is how many directories of a path are open simultaneously: a chat may have 64 descriptors,
@@ -84,8 +82,6 @@ func (l *level) open(at int, name string, flags int) error {
 	l.dir = os.NewFile(uintptr(fd), l.name)
 	return nil
 }
-
-func changed() error { return fmt.Errorf("it changed while it was read: %w", chat.ErrConflict) }
 
 func (l *level) close() (err error) {
 	if l.changed {

@@ -120,27 +120,21 @@ const (
 // block is one header block (ustar, POSIX.1-1988).
 func (e entry) block(name string, kind byte, size int64, target string) []byte {
 	b := make([]byte, blockSize)
-	octal := func(at, digits int, n, most int64) {
+	number := func(n, most int64) int64 {
 		if n < 0 || n > most {
-			n = 0 // its pax record has it
+			return 0 // its pax record has it
 		}
-		copy(b[at:], fmt.Sprintf("%0*o", digits, n))
+		return n
 	}
 	copy(b, name)
-	octal(100, 7, int64(e.mode), maxOctal7)
-	octal(108, 7, int64(e.uid), maxOctal7)
-	octal(116, 7, int64(e.uid), maxOctal7)
-	octal(124, 11, size, maxOctal11)
-	octal(136, 11, e.modified.Unix(), maxOctal11)
-	b[156] = kind
-	copy(b[157:], target)
+	uid := number(int64(e.uid), maxOctal7)
+	copy(b[100:], fmt.Sprintf("%07o\x00%07o\x00%07o\x00%011o\x00%011o\x00        %c%s", e.mode, uid, uid,
+		number(size, maxOctal11), number(e.modified.Unix(), maxOctal11), kind, target))
 	copy(b[257:], "ustar\x0000")
-	octal(329, 7, 0, maxOctal7)
-	octal(337, 7, 0, maxOctal7)
-	copy(b[148:], "        ")
-	sum := int64(0)
+	copy(b[329:], "0000000\x000000000\x00")
+	sum := 0
 	for _, c := range b {
-		sum += int64(c)
+		sum += int(c)
 	}
 	copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
 	return b

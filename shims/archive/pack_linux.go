@@ -20,7 +20,7 @@ func Pack(dir *os.File, out io.Writer, recipients string, meter *Meter) (s Summa
 	if err != nil {
 		return s, err
 	}
-	to := newWriter(stream, meter)
+	to := newWriter(stream)
 	p := newPacker(to, meter)
 	if err := p.tree(dir); err != nil {
 		return p.s, err
@@ -32,25 +32,16 @@ func Pack(dir *os.File, out io.Writer, recipients string, meter *Meter) (s Summa
 	return p.s, nil
 }
 
-// output takes what a packer finds: a [writer] or a [cloner].
-type output interface {
-	// begin takes an entry; of a sparse file the pieces too.
-	begin(e entry, sparse []extent) error
-	// content takes the content of the file that was begun, and returns how much that is.
-	content(f *os.File, pieces []extent) (int64, error)
-	// leave ends the directory that was begun last and not left.
-	leave() error
-}
-
-func newPacker(to output, meter *Meter) *packer {
+func newPacker(to tree, meter *Meter) *packer {
 	return &packer{to: to, linked: map[inode]*linkedFile{}, meter: meter}
 }
 
 type packer struct {
-	to     output
-	at     descent
-	path   string        // of the directory that is packed
-	names  [8 << 10]byte // of it, as they are read
+	to   tree
+	at   descent
+	path string // of the directory that is packed
+	// buf is for what the kernel says of names, links and attributes: XATTR_LIST_MAX, XATTR_SIZE_MAX.
+	buf    [64 << 10]byte
 	s      Summary
 	linked map[inode]*linkedFile
 	held   int // bytes of paths in linked
@@ -96,14 +87,14 @@ func (p *packer) next() (string, error) {
 		if l.at, err = unix.Seek(fd, 0, io.SeekCurrent); err != nil {
 			return "", err
 		}
-		n, err := unix.ReadDirent(fd, p.names[:])
+		n, err := unix.ReadDirent(fd, p.buf[:8<<10])
 		if err != nil {
 			return "", err
 		}
 		if n <= 0 {
 			return "", io.EOF
 		}
-		_, _, l.names = unix.ParseDirent(p.names[:n], -1, nil)
+		_, _, l.names = unix.ParseDirent(p.buf[:n], -1, nil)
 	}
 	name := l.names[0]
 	l.names = l.names[1:]
@@ -170,13 +161,14 @@ func (p *packer) one(name, path string) error {
 		e.kind = typeFile
 		err = p.fileOrLink(name, e, &st)
 	case kind == unix.S_IFLNK:
-		e.kind = typeSymlink
-		if e.target, err = readlink(p.at.fd(), name); err == nil {
-			err = p.header(e, nil)
+		var n int
+		if n, err = unix.Readlinkat(p.at.fd(), name, p.buf[:]); err == nil {
+			e.kind, e.target = typeSymlink, string(p.buf[:n])
+			err = p.add(e, nil)
 		}
 	case kind == unix.S_IFIFO:
 		e.kind = typeFIFO
-		err = p.header(e, nil)
+		err = p.add(e, nil)
 	default:
 		p.s.leave(path, "a socket or device")
 	}
@@ -186,17 +178,14 @@ func (p *packer) one(name, path string) error {
 	return nil
 }
 
-func readlink(dir int, name string) (string, error) {
-	b := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(dir, name, b)
-	return string(b[:max(0, n)]), err
-}
-
-// header counts and writes an entry without its content.
-func (p *packer) header(e entry, sparse []extent) error {
+// add counts and passes on an entry.
+func (p *packer) add(e entry, c *content) error {
 	p.s.Entries++
 	p.meter.entry()
-	return p.to.begin(e, sparse)
+	if c != nil {
+		p.s.Bytes += c.size
+	}
+	return p.to.add(e, c)
 }
 
 // subdirectory writes the entry of a directory, and goes on in it.
@@ -210,7 +199,7 @@ func (p *packer) subdirectory(name string, e entry, st *unix.Stat_t) error {
 		return err
 	}
 	p.path = e.path
-	return p.header(e, nil)
+	return p.add(e, nil)
 }
 
 // fileOrLink writes a file, or a hard link to one that was written.
@@ -222,8 +211,8 @@ func (p *packer) fileOrLink(name string, e entry, st *unix.Stat_t) error {
 				p.held -= len(first.path)
 				delete(p.linked, id)
 			}
-			e.kind, e.target, e.size = typeHardLink, first.path, 0
-			return p.header(e, nil)
+			e.kind, e.target = typeHardLink, first.path
+			return p.add(e, nil)
 		}
 		if p.held+len(e.path) > maxLinked {
 			p.s.Copied++
@@ -241,23 +230,19 @@ func (p *packer) file(name string, e entry, st *unix.Stat_t) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.close()) }()
-	f := opened.dir
 	e.size = st.Size
-	if e.attrs, err = p.attributes(f, e.path); err != nil {
+	if e.attrs, err = p.attributes(opened.dir, e.path); err != nil {
 		return err
 	}
-	pieces, sparse, err := extents(f, e.size)
-	if err != nil {
+	c := &content{file: opened.dir}
+	if c.pieces, e.sparse, err = extents(c.file, e.size); err != nil {
 		return err
 	}
-	var table []extent
-	if sparse {
-		table = pieces
+	var all []io.Reader
+	for _, x := range c.pieces {
+		c.size += x.size
+		all = append(all, io.NewSectionReader(c.file, x.at, x.size))
 	}
-	if err := p.header(e, table); err != nil {
-		return err
-	}
-	n, err := p.to.content(f, pieces)
-	p.s.Bytes += n
-	return err
+	c.Reader = io.TeeReader(io.MultiReader(all...), p.meter)
+	return p.add(e, c)
 }

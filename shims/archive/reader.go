@@ -61,7 +61,7 @@ func (r *reader) next() (entry, error) {
 		return entry{}, r.end(raw)
 	}
 	size := parseOctal(raw[124:135])
-	if raw[156] != typeRecords || size < 0 || size > maxHeader {
+	if raw[156] != typeRecords || size > maxHeader {
 		return entry{}, errDamaged("an entry begins without records, or with too many")
 	}
 	rest := make([]byte, size+int64(len(padding(size)))+blockSize)
@@ -69,14 +69,14 @@ func (r *reader) next() (entry, error) {
 		return entry{}, err
 	}
 	e, err := decode(rest[:size], rest[len(rest)-blockSize:])
-	if err != nil {
-		return entry{}, err
-	}
-	if err := e.check(); err != nil {
-		return entry{}, err
+	if err == nil {
+		err = e.check()
 	}
 	// One form for each entry: no second reading of the same bytes, no field that is not checked.
-	again, err := e.header()
+	var again []byte
+	if err == nil {
+		again, err = e.header()
+	}
 	if err != nil {
 		return entry{}, err
 	}
@@ -109,9 +109,8 @@ func zeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
 // decode reads the parts of an entry that its header writes; next compares the rest.
 func decode(records, block []byte) (entry, error) {
-	e := entry{kind: block[156], mode: uint32(max(0, parseOctal(block[100:107])))}
-	e.uid, e.stored = uint32(max(0, parseOctal(block[108:115]))), parseOctal(block[124:135])
-	e.size = e.stored
+	e := entry{kind: block[156], mode: uint32(parseOctal(block[100:107])),
+		uid: uint32(parseOctal(block[108:115])), stored: parseOctal(block[124:135])}
 	var err error
 	for len(records) > 0 && err == nil {
 		var key, value string
@@ -119,13 +118,10 @@ func decode(records, block []byte) (entry, error) {
 			err = e.set(key, value)
 		}
 	}
-	if err == nil && e.sparse && e.size < 0 {
-		err = errors.New("a sparse file without a size")
-	}
 	if err != nil {
 		return entry{}, errDamaged("a header: " + err.Error())
 	}
-	if e.stored > 0 && !e.sparse {
+	if !e.sparse {
 		e.size = e.stored
 	}
 	return e, nil
@@ -176,12 +172,9 @@ func (e *entry) set(key, value string) (err error) {
 	return err
 }
 
-// parseOctal is -1 for what is not an octal number.
+// parseOctal is 0 for what is not an octal number, which no header says in that way.
 func parseOctal(b []byte) int64 {
-	n, err := strconv.ParseUint(string(b), 8, 63)
-	if err != nil {
-		return -1
-	}
+	n, _ := strconv.ParseUint(string(b), 8, 63)
 	return int64(n)
 }
 
@@ -210,52 +203,40 @@ func (r *reader) close() error {
 	return nil
 }
 
-// extents reads the map of a sparse file.
-func (r *reader) extents(size int64) ([]extent, error) {
-	// No buffer: what follows the map is content.
-	number := func(most int64) (int64, error) {
-		var digits []byte
-		for b := make([]byte, 1); ; digits = append(digits, b[0]) {
-			if _, err := io.ReadFull(r, b); err != nil {
-				return 0, r.fault(err)
-			}
-			if b[0] == '\n' {
-				break
-			}
-			if len(digits) > 20 {
-				return 0, errDamaged("the map of a sparse file")
+// extents reads the map of a sparse file, in the one form that [sparseMap] gives it.
+func (r *reader) extents(size int64) (all []extent, err error) {
+	var raw []byte // no buffer: what follows the map is content
+	number := func(most int64) (n int64) {
+		from := len(raw)
+		for b := []byte{0}; b[0] != '\n' && err == nil && len(raw)-from < 21; raw = append(raw, b[0]) {
+			_, err = io.ReadFull(r, b)
+		}
+		if err = r.fault(err); err == nil {
+			n, err = strconv.ParseInt(string(raw[from:len(raw)-1]), 10, 64)
+			if err != nil || n < 0 || n > most {
+				err = errDamaged("the map of a sparse file")
 			}
 		}
-		n, err := strconv.ParseInt(string(digits), 10, 64)
-		if err != nil || n < 0 || n > most || strconv.FormatInt(n, 10) != string(digits) {
-			return 0, errDamaged("the map of a sparse file")
-		}
-		return n, nil
+		return n
 	}
-	count, err := number(maxExtents + 1)
+	end := int64(0)
+	for range number(maxExtents + 1) {
+		x := extent{at: number(size)}
+		x.size = number(size - x.at)
+		if err == nil && x.at < end {
+			err = errDamaged("the map of a sparse file is not in order")
+		}
+		if err != nil {
+			return nil, err
+		}
+		all, end = append(all, x), x.at+x.size
+	}
 	if err != nil {
 		return nil, err
 	}
-	all, end := []extent{}, int64(0)
-	length := int64(len(strconv.FormatInt(count, 10)) + 1)
-	for range count {
-		at, err := number(size)
-		if err != nil {
-			return nil, err
-		}
-		n, err := number(size - at)
-		if err != nil {
-			return nil, err
-		}
-		if at < end {
-			return nil, errDamaged("the map of a sparse file is not in order")
-		}
-		end = at + n
-		all = append(all, extent{at, n})
-		length += int64(len(strconv.FormatInt(at, 10)) + len(strconv.FormatInt(n, 10)) + 2)
-	}
-	pad := make([]byte, len(padding(length)))
-	if _, err := io.ReadFull(r, pad); err != nil || !zeros(pad) {
+	table := sparseMap(all)
+	rest := make([]byte, max(0, len(table)-len(raw)))
+	if _, err := io.ReadFull(r, rest); err != nil || string(raw)+string(rest) != table {
 		return nil, errDamaged("the map of a sparse file")
 	}
 	return all, nil

@@ -19,13 +19,18 @@ func Seal(in io.Reader, out io.Writer, recipients string) (s Summary, err error)
 	if err != nil {
 		return s, err
 	}
-	sum := sha256.New()
-	s.Bytes, err = io.Copy(io.MultiWriter(stream, sum), in)
+	s, err = copySummed(stream, in)
 	if err = errors.Join(err, stream.Close()); err != nil {
 		return s, fmt.Errorf("cannot seal: %w", err)
 	}
-	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return s, nil
+}
+
+func copySummed(out io.Writer, in io.Reader) (s Summary, err error) {
+	sum := sha256.New()
+	s.Bytes, err = io.Copy(io.MultiWriter(out, sum), in)
+	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return s, err
 }
 
 // Open writes what was sealed, at most max bytes.
@@ -35,8 +40,7 @@ func Open(in io.Reader, out io.Writer, identities string, max int64) (s Summary,
 		return s, err
 	}
 	defer func() { err = errors.Join(err, plain.Close()) }()
-	sum := sha256.New()
-	s.Bytes, err = io.Copy(io.MultiWriter(out, sum), io.LimitReader(plain, max+1))
+	s, err = copySummed(out, io.LimitReader(plain, max+1))
 	switch {
 	case err != nil:
 		return s, fmt.Errorf("cannot open what was sealed: %w: %w", err, chat.ErrInvalid)
@@ -44,7 +48,6 @@ func Open(in io.Reader, out io.Writer, identities string, max int64) (s Summary,
 		return s, fmt.Errorf("cannot open what was sealed: more than %d bytes: %w", max,
 			chat.ErrInvalid)
 	}
-	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return s, nil
 }
 

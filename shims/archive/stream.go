@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync/atomic"
 
@@ -80,15 +81,6 @@ func (s *Summary) count(e entry, most Limits) error {
 	return nil
 }
 
-// grow takes n bytes of content.
-func (s *Summary) grow(n int64, most Limits) error {
-	if n > most.Bytes-s.Bytes {
-		return fmt.Errorf("cannot unpack: more than %d bytes: %w", most.Bytes, chat.ErrInvalid)
-	}
-	s.Bytes += n
-	return nil
-}
-
 // windowSize bounds what a reader of the stream holds.
 const windowSize = 4 << 20
 
@@ -150,15 +142,21 @@ func Check(in io.Reader, identities string, most Limits) (Summary, error) {
 	return read(in, identities, most, nothing{})
 }
 
-// tree is what read writes to.
+// tree is what is made of the entries that a packer finds or a stream has: an archive, a directory,
+// or nothing.
 type tree interface {
-	// enter is called for a directory; leave is called for the last one that was entered.
-	enter(e entry) error
+	// add is called for each entry after its directory; c is nil for all but regular files.
+	add(e entry, c *content) error
+	// leave is called for the directory that was added last and not left.
 	leave() error
-	// file gets the content of a regular file: pieces by their extents.
-	file(e entry, pieces []extent, content io.Reader) error
-	// other is called for links and FIFOs.
-	other(e entry) error
+}
+
+// content is that of a regular file: its pieces, one after another.
+type content struct {
+	io.Reader
+	pieces []extent
+	size   int64    // of the pieces together
+	file   *os.File // from which they are read; nil in a stream
 }
 
 // read reads a stream into to. Entries must follow their directories.
@@ -178,16 +176,17 @@ func readTar(plain io.Reader, most Limits, to tree) (s Summary, err error) {
 		e, err := r.next()
 		if errors.Is(err, io.EOF) {
 			break
-		} else if err != nil {
-			return s, err
 		}
-		if err := s.count(e, most); err != nil {
-			return s, err
+		if err == nil {
+			err = s.count(e, most)
 		}
-		if open, err = descend(open, e, to); err != nil {
-			return s, err
+		if err == nil {
+			open, err = descend(open, e, to)
 		}
-		if err := readEntry(r, e, &s, most, to); err != nil {
+		if err == nil {
+			err = s.readEntry(r, e, most, to)
+		}
+		if err != nil {
 			return s, err
 		}
 		if e.kind == typeDirectory {
@@ -216,34 +215,29 @@ func descend(open string, e entry, to tree) (string, error) {
 	return open, nil
 }
 
-func readEntry(r *reader, e entry, s *Summary, most Limits, to tree) error {
-	switch e.kind {
-	case typeDirectory:
-		return to.enter(e)
-	case typeFile:
-	default:
-		return to.other(e)
+func (s *Summary) readEntry(r *reader, e entry, most Limits, to tree) (err error) {
+	if e.kind != typeFile {
+		return to.add(e, nil)
 	}
-	pieces := []extent{{0, e.size}}
+	c := &content{Reader: io.TeeReader(r, most.Meter), pieces: []extent{{0, e.size}}}
 	if e.sparse {
-		var err error
-		if pieces, err = r.extents(e.size); err != nil {
+		if c.pieces, err = r.extents(e.size); err != nil {
 			return err
 		}
 	}
-	var sum int64
-	for _, p := range pieces {
-		if sum += p.size; sum < 0 {
+	for _, p := range c.pieces {
+		if c.size += p.size; c.size < 0 {
 			return errDamaged("the map of a sparse file")
 		}
 	}
-	if sum != r.left {
+	if c.size != r.left {
 		return errDamaged(chat.Quote(e.path) + " has another size than its map")
 	}
-	if err := s.grow(sum, most); err != nil {
-		return err
+	if c.size > most.Bytes-s.Bytes {
+		return fmt.Errorf("cannot unpack: more than %d bytes: %w", most.Bytes, chat.ErrInvalid)
 	}
-	if err := to.file(e, pieces, io.TeeReader(r, most.Meter)); err != nil {
+	s.Bytes += c.size
+	if err := to.add(e, c); err != nil {
 		return err
 	}
 	return r.close()
@@ -252,11 +246,11 @@ func readEntry(r *reader, e entry, s *Summary, most Limits, to tree) error {
 // nothing is the tree of a Check.
 type nothing struct{}
 
-func (nothing) enter(entry) error { return nil }
-func (nothing) leave() error      { return nil }
-func (nothing) other(entry) error { return nil }
+func (nothing) leave() error { return nil }
 
-func (nothing) file(_ entry, _ []extent, content io.Reader) error {
-	_, err := io.Copy(io.Discard, content)
+func (nothing) add(_ entry, c *content) (err error) {
+	if c != nil {
+		_, err = io.Copy(io.Discard, c)
+	}
 	return err
 }

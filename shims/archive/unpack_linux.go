@@ -15,11 +15,10 @@ import (
 // Unpack makes the tree of a stream in dir, which must be empty, and makes it durable. After an
 // error part of the tree may be there.
 func Unpack(dir *os.File, in io.Reader, identities string, most Limits) (Summary, error) {
-	if _, err := dir.Readdirnames(1); !errors.Is(err, io.EOF) {
-		return Summary{}, errors.Join(
-			fmt.Errorf("cannot unpack: the directory is not empty: %w", chat.ErrExists), err)
+	u, err := newUnpacker(dir)
+	if err != nil {
+		return Summary{}, fmt.Errorf("cannot unpack: %w", err)
 	}
-	u := &unpacker{newDescent(dir)}
 	s, err := read(in, identities, most, u)
 	err = errors.Join(err, u.leaveAll())
 	if err != nil {
@@ -31,8 +30,29 @@ func Unpack(dir *os.File, in io.Reader, identities string, most Limits) (Summary
 	return s, nil
 }
 
-// unpacker makes each entry by its one name in the directory that is open.
+// Clone makes in to, which must be empty and on the same file system, the tree that an [Unpack] of
+// a [Pack] of dir would make. The two share the content of their files (ioctl_ficlone(2)), which
+// neither sees of the other after that: the time it takes depends on how many files there are. It
+// leaves out what Pack does. After an error part of the tree may be there. meter may be nil.
+func Clone(dir, to *os.File, meter *Meter) (Summary, error) {
+	u, err := newUnpacker(to)
+	if err != nil {
+		return Summary{}, fmt.Errorf("cannot clone: %w", err)
+	}
+	p := newPacker(u, meter)
+	err = p.tree(dir)
+	return p.s, errors.Join(err, u.leaveAll())
+}
+
+// unpacker is the tree that makes each entry by its one name in the directory that is open.
 type unpacker struct{ descent }
+
+func newUnpacker(dir *os.File) (*unpacker, error) {
+	if _, err := dir.Readdirnames(1); !errors.Is(err, io.EOF) {
+		return nil, errors.Join(fmt.Errorf("the directory is not empty: %w", chat.ErrExists), err)
+	}
+	return &unpacker{newDescent(dir)}, nil
+}
 
 func cannotMake(e entry, err error) error {
 	if err == nil {
@@ -41,21 +61,42 @@ func cannotMake(e entry, err error) error {
 	return fmt.Errorf("cannot unpack %s: %w", chat.Quote(e.path), err)
 }
 
+func (u *unpacker) add(e entry, c *content) (err error) {
+	switch e.kind {
+	case typeDirectory:
+		return cannotMake(e, u.enter(e))
+	case typeHardLink:
+		return cannotMake(e, u.hardLink(e))
+	case typeFile:
+		err = u.file(e, c)
+	case typeSymlink:
+		err = unix.Symlinkat(e.target, u.fd(), e.name())
+	case typeFIFO:
+		if err = unix.Mkfifoat(u.fd(), e.name(), 0o600); err == nil {
+			err = unix.Fchmodat(u.fd(), e.name(), e.mode, 0)
+		}
+	}
+	if err == nil {
+		err = u.setTime(e)
+	}
+	return cannotMake(e, err)
+}
+
 func (u *unpacker) enter(e entry) error {
 	if err := unix.Mkdirat(u.fd(), e.name(), 0o700); err != nil {
-		return cannotMake(e, err)
+		return err
 	}
 	st, err := u.stat(e.name())
 	if err != nil {
-		return cannotMake(e, err)
+		return err
 	}
 	l, err := u.open(strings.Clone(e.name()), &st)
 	if err != nil {
-		return cannotMake(e, err)
+		return err
 	}
 	l.mode, l.changed, l.modified = e.mode, true, e.modified
 	u.down(l)
-	return cannotMake(e, setAttributes(l.dir, e))
+	return setAttributes(l.dir, e)
 }
 
 // leave gives a directory its mode and time, which making its entries would have changed.
@@ -86,37 +127,36 @@ func (u *unpacker) setTime(e entry) error {
 	return unix.UtimesNanoAt(u.fd(), e.name(), []unix.Timespec{omit, at}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-func (u *unpacker) file(e entry, pieces []extent, content io.Reader) error {
-	return u.make(e, func(f *os.File) error { return fill(f, e, pieces, content) })
-}
-
-// make makes a file, and calls fill for its content.
-func (u *unpacker) make(e entry, fill func(*os.File) error) error {
+func (u *unpacker) file(e entry, c *content) error {
 	fd, err := unix.Openat(u.fd(), e.name(),
 		unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return cannotMake(e, err)
+		return err
 	}
 	f := os.NewFile(uintptr(fd), e.name())
-	if err = fill(f); err == nil {
+	if err = fill(f, e, c); err == nil {
 		err = setAttributes(f, e)
 	}
 	if err == nil {
 		err = unix.Fchmod(fd, e.mode) // last: a mode without the right to write closes the attributes
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = u.setTime(e)
-	}
-	return cannotMake(e, err)
+	return errors.Join(err, f.Close())
 }
 
-// fill writes the pieces, and leaves holes between them.
-func fill(f *os.File, e entry, pieces []extent, content io.Reader) error {
-	for _, x := range pieces {
+// fill shares the content of a file, or writes that of a stream with holes between the pieces.
+func fill(f *os.File, e entry, c *content) error {
+	if c.file != nil {
+		err := unix.IoctlFileClone(int(f.Fd()), int(c.file.Fd()))
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			err = fmt.Errorf("the file system has no reflinks: %w: %w", err, chat.ErrUnsupported)
+		}
+		return err
+	}
+	for _, x := range c.pieces {
 		if _, err := f.Seek(x.at, io.SeekStart); err != nil {
 			return err
 		}
-		if _, err := io.CopyN(f, content, x.size); err != nil {
+		if _, err := io.CopyN(f, c, x.size); err != nil {
 			return err
 		}
 	}
@@ -124,24 +164,6 @@ func fill(f *os.File, e entry, pieces []extent, content io.Reader) error {
 		return f.Truncate(e.size)
 	}
 	return nil
-}
-
-func (u *unpacker) other(e entry) error {
-	var err error
-	switch e.kind {
-	case typeSymlink:
-		err = unix.Symlinkat(e.target, u.fd(), e.name())
-	case typeFIFO:
-		if err = unix.Mkfifoat(u.fd(), e.name(), 0o600); err == nil {
-			err = unix.Fchmodat(u.fd(), e.name(), e.mode, 0)
-		}
-	default:
-		return cannotMake(e, u.hardLink(e))
-	}
-	if err == nil {
-		err = u.setTime(e)
-	}
-	return cannotMake(e, err)
 }
 
 // hardLink links to a file of this tree. It walks there by directories alone.

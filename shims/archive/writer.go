@@ -5,33 +5,30 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 	"strings"
+
+	"github.com/chatd/chatd/chat"
 )
 
-// writer writes a tar archive.
+// writer is the tree that writes a tar archive.
 type writer struct {
-	out   io.Writer
-	sum   hash.Hash // of what was written
-	meter *Meter
+	out io.Writer
+	sum hash.Hash // of what was written
 }
 
-func newWriter(out io.Writer, meter *Meter) *writer {
+func newWriter(out io.Writer) *writer {
 	sum := sha256.New()
-	return &writer{out: io.MultiWriter(out, sum), sum: sum, meter: meter}
+	return &writer{io.MultiWriter(out, sum), sum}
 }
 
-// begin writes the header of an entry, and the map of a sparse file.
-func (w *writer) begin(e entry, sparse []extent) error {
+// add writes the header of an entry, the map of a sparse file, and the content in whole blocks.
+func (w *writer) add(e entry, c *content) error {
 	var table string
-	if sparse != nil {
-		table = sparseMap(sparse)
-		e.sparse, e.stored = true, int64(len(table))
-		for _, x := range sparse {
-			e.stored += x.size
+	if e.stored = 0; c != nil {
+		if e.sparse {
+			table = sparseMap(c.pieces)
 		}
-	} else {
-		e.stored = e.size
+		e.stored = int64(len(table)) + c.size
 	}
 	if err := e.check(); err != nil {
 		return err
@@ -40,9 +37,20 @@ func (w *writer) begin(e entry, sparse []extent) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.out.Write(append(header, table...))
+	if _, err = w.out.Write(append(header, table...)); err != nil || c == nil {
+		return err
+	}
+	n, err := io.Copy(w.out, c)
+	if err == nil && n != c.size {
+		err = changed()
+	}
+	if err == nil {
+		_, err = w.out.Write(padding(n))
+	}
 	return err
 }
+
+func changed() error { return fmt.Errorf("it changed while it was read: %w", chat.ErrConflict) }
 
 // sparseMap is the map of GNU tar's form 1.0, in whole blocks.
 func sparseMap(all []extent) string {
@@ -53,27 +61,6 @@ func sparseMap(all []extent) string {
 	}
 	out.Write(padding(int64(out.Len())))
 	return out.String()
-}
-
-// content writes the pieces of a file, filled to whole blocks.
-func (w *writer) content(f *os.File, pieces []extent) (stored int64, err error) {
-	to := io.MultiWriter(w.out, w.meter)
-	for _, x := range pieces {
-		n, err := io.Copy(to, io.NewSectionReader(f, x.at, x.size))
-		if err == nil && n != x.size {
-			err = changed()
-		}
-		if stored += n; err != nil {
-			return stored, err
-		}
-	}
-	return stored, w.finish(stored)
-}
-
-// finish fills the content of n bytes to whole blocks.
-func (w *writer) finish(n int64) error {
-	_, err := w.out.Write(padding(n))
-	return err
 }
 
 // leave writes nothing: what follows names its directory.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/chatd/chatd/internal/filewire"
 
@@ -16,33 +15,24 @@ import (
 // AppendFile is append_file: it adds the content at the end, whole or not at all, and never between
 // the pieces of another append.
 func (t *Tools) AppendFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
-	if err := a.Validate(); err != nil {
-		return filewire.Answer{}, err
-	}
-	if a.Content != nil {
-		body = strings.NewReader(*a.Content)
-	}
-	var out filewire.Answer
-	in := summed(body, a.Hash)
-	// The spool keeps what was read of body, in case the path has to be walked again.
-	s := &spool{}
-	err := again(func() (err error) {
-		out, err = t.append1(a.Path, in, s)
-		return err
+	return t.do(filewire.AppendFileTool, a, func() (out filewire.Answer, err error) {
+		in := newSum(a.Hash)
+		body := io.TeeReader(contentOf(a, body), in)
+		// The spool keeps what was read of body, in case the path has to be walked again.
+		s := &spool{}
+		err = again(func() (err error) {
+			out, err = t.append1(a.Path, body, s)
+			return err
+		})
+		out.SHA256 = in.String()
+		return out, errors.Join(err, s.close())
 	})
-	err = errors.Join(err, s.close())
-	if err != nil {
-		return filewire.Answer{}, explain(filewire.AppendFileTool, filewire.Write, t, a.Path,
-			"failed to append to file", err)
-	}
-	out.Message, out.SHA256 = "Appended to "+a.Path, in.String()
-	return out, nil
 }
 
 func (t *Tools) append1(name string, body io.Reader, s *spool) (out filewire.Answer, err error) {
 	p, err := t.find(filewire.Write, name)
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
 	defer p.close()
 	defer func() {
@@ -50,14 +40,14 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out filewire.Ans
 			p.unmake()
 		}
 	}()
-	if _, _, err := p.writable(); err != nil {
-		return filewire.Answer{}, err
+	if _, _, err = p.writable(); err == nil {
+		err = p.makeDirs()
 	}
-	if err := p.makeDirs(); err != nil {
-		return filewire.Answer{}, err
+	if err == nil {
+		err = s.fill(p, body)
 	}
-	if err := s.fill(p, body); err != nil {
-		return filewire.Answer{}, err
+	if err != nil {
+		return out, err
 	}
 	return p.appendAll(s)
 }
@@ -66,7 +56,7 @@ func (t *Tools) append1(name string, body io.Reader, s *spool) (out filewire.Ans
 func (p *place) appendAll(s *spool) (out filewire.Answer, err error) {
 	dir, err := p.createEmpty()
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
 	created := dir != nil
 	if created {
@@ -74,10 +64,10 @@ func (p *place) appendAll(s *spool) (out filewire.Answer, err error) {
 	}
 	f, st, err := p.openLocked(unix.O_WRONLY | unix.O_APPEND)
 	if errors.Is(err, unix.ENOENT) {
-		return filewire.Answer{}, errMoved // it existed, or was created, a moment ago
+		return out, errMoved // it existed, or was created, a moment ago
 	}
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
 	defer f.Close()
 	defer func() {
@@ -86,16 +76,15 @@ func (p *place) appendAll(s *spool) (out filewire.Answer, err error) {
 		}
 	}()
 	at := st.Size
-	if err := p.appendLocked(f, at, s); err != nil {
-		return filewire.Answer{}, err
+	err = p.appendLocked(f, at, s)
+	if err == nil && created {
+		err = fsync(dir)
 	}
-	if created {
-		if err := fsync(dir); err != nil {
-			return filewire.Answer{}, err
-		}
+	if err == nil {
+		err = unix.Fstat(int(f.Fd()), &st)
 	}
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return filewire.Answer{}, err
+	if err != nil {
+		return out, err
 	}
 	out = stated(st)
 	out.Path, out.Offset, out.Bytes, out.Created = p.real, at, s.size, created
@@ -144,7 +133,7 @@ func (p *place) createEmpty() (dir *os.File, err error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	return dir, errors.Join(unix.Fchmod(fd, newMode), unix.Close(fd))
+	return dir, unix.Close(fd)
 }
 
 // spool holds content until it is complete, so that no lock is held during a slow caller's upload:

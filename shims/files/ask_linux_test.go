@@ -27,25 +27,6 @@ func speak(w io.WriteCloser, r io.Reader, req filewire.Request, x filewire.Excha
 	return filewire.Speak(w, r, x)
 }
 
-// exchange is a request through both ends of the wire, with what x says.
-func (w world) exchange(t testing.TB, tool filewire.Tool, args interface{ Validate() error }, x filewire.Exchange) (filewire.Answer, error) {
-	t.Helper()
-	req := must.Get(filewire.NewRequest(tool, args))(t)
-	inR, inW := pipe(t)
-	outR, outW := pipe(t)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = w.Serve(inR, outW)
-		inR.Close()
-		outW.Close()
-	}()
-	a, err := speak(inW, outR, req, x)
-	outR.Close()
-	<-served
-	return a, err
-}
-
 // TestChecked: both names are checked before anything is opened, made or sent for.
 func TestChecked(t *testing.T) {
 	var asked []string
@@ -79,9 +60,8 @@ func TestChecked(t *testing.T) {
 		body := &unread{}
 		args := filewire.WriteFile{Path: "new/dir/f", Stream: true}
 		_, err := w.exchange(t, tool, args, filewire.Exchange{Body: body})
-		if !errors.Is(err, chat.ErrDenied) || body.reads > 0 || len(ls(t, w.home)) != 2 {
-			t.Errorf("%s: %v after %d reads, left %v", tool, err, body.reads, ls(t, w.home))
-		}
+		expect.True(t, errors.Is(err, chat.ErrDenied) && body.reads <= 0 && len(ls(t, w.home)) == 2,
+			"%s: %v after %d reads, left %v", tool, err, body.reads, ls(t, w.home))
 	}
 }
 
@@ -178,9 +158,7 @@ func TestHostileMessages(t *testing.T) {
 			x := filewire.Exchange{Body: &unread{}, Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 10}
 			req := filewire.Request{Tool: filewire.ReadFileTool}
 			a, err := speak(discard{}, strings.NewReader(said), req, x)
-			if err == nil || got.Len() > 0 {
-				t.Errorf("%s: %+v, %v, %d bytes", name, a, err, got.Len())
-			}
+			expect.True(t, err != nil && got.Len() <= 0, "%s: %+v, %v, %d bytes", name, a, err, got.Len())
 		})
 	}
 }
@@ -208,9 +186,8 @@ func TestResolve(t *testing.T) {
 		"", "x\n", `{"size":-1,"bytes":0}` + "\n",
 		strings.Repeat(`{"links":[{"n":0,"to":"/`+strings.Repeat("x", filewire.MaxPath)+`"}]}`+"\n", filewire.MaxLinkReport/filewire.MaxPath) + fine,
 	} {
-		if got, err := filewire.ReadTargets(strings.NewReader(lie), []string{"/a"}); err == nil {
-			t.Errorf("%.60q is believed: %v", lie, got)
-		}
+		got, err := filewire.ReadTargets(strings.NewReader(lie), []string{"/a"})
+		expect.True(t, err != nil, "%.60q is believed: %v", lie, got)
 	}
 }
 
@@ -219,12 +196,9 @@ func (w world) resolved(t *testing.T, names []string) map[string]string {
 	t.Helper()
 	req := must.Get(filewire.NewRequest(filewire.ResolveTool, filewire.Resolve{}))(t)
 	req.Links = names
-	inR, inW := pipe(t)
-	outR, outW := pipe(t)
-	served := make(chan error, 1)
-	go func() { served <- errors.Join(w.Serve(inR, outW), outW.Close()) }()
-	must.Do(t, filewire.Send(inW, req))
-	all, err := filewire.ReadTargets(outR, names)
+	in, out, served := w.serve(t)
+	must.Do(t, filewire.Send(in, req))
+	all, err := filewire.ReadTargets(out, names)
 	must.Do(t, errors.Join(err, <-served))
 	got := map[string]string{}
 	for name, l := range all {
@@ -268,9 +242,8 @@ func TestRulesOfTheTool(t *testing.T) {
 	expect.True(t, errors.As(err, &d) && d.Rule == "deny ~/l/f" && strings.HasPrefix(d.Place, "r.yaml:"),
 		"the target of a denied link: %v", err)
 	new := "new"
-	if _, err := tools.WriteFile(filewire.WriteFile{Path: "edited", Content: &new}, nil); !errors.As(err, &d) {
-		t.Errorf("write: %v", err)
-	}
+	_, err = tools.WriteFile(filewire.WriteFile{Path: "edited", Content: &new}, nil)
+	expect.True(t, errors.As(err, &d), "write: %v", err)
 	a, err := tools.EditFile(filewire.EditFile{Path: "edited", OldText: "text", NewText: "x"})
 	expect.True(t, err == nil && a.Diff == "" && a.DiffOmitted != "",
 		"edit is not denied, and its diff would say what may not be read: %+v, %v", a, err)

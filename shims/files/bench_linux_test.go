@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,9 +39,9 @@ func BenchmarkRatio(b *testing.B) {
 		}{
 			{"read", reading, func() error { _, err := os.ReadFile(plain); return err }},
 			{"write", writing, func() error { return os.WriteFile(plain, content, 0o600) }},
-			{"write-synced", writing, func() error { return syncedWrite(plain, content) }},
+			{"write-synced", writing, func() error { return plainWrite(plain, os.O_CREATE|os.O_TRUNC, content) }},
 			{"append", func() error { os.Truncate(w.home+"/a/b/tool", 0); _, err := w.append(name, "one line\n"); return err },
-				func() error { return plainAppend(plain, "one line\n") }},
+				func() error { return plainWrite(plain, os.O_APPEND, []byte("one line\n")) }},
 		} {
 			if c.what == "append" && size > 4<<10 {
 				continue
@@ -50,28 +51,14 @@ func BenchmarkRatio(b *testing.B) {
 	}
 }
 
-func syncedWrite(name string, content []byte) error {
-	f, err := os.Create(name)
+// plainWrite writes and syncs.
+func plainWrite(name string, flags int, content []byte) error {
+	f, err := os.OpenFile(name, flags|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if _, err := f.Write(content); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-func plainAppend(name, line string) error {
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.WriteString(line); err != nil {
-		return err
-	}
-	return f.Sync()
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // ratio reports the medians of both and how they compare.

@@ -14,98 +14,83 @@ import (
 
 // EditFile is edit_file: old_text, which must be there exactly once, becomes new_text.
 func (t *Tools) EditFile(a filewire.EditFile) (filewire.Answer, error) {
-	if err := a.Validate(); err != nil {
-		return filewire.Answer{}, err
-	}
-	var out filewire.Answer
-	err := again(func() (err error) {
-		out, err = t.edit1(a)
-		return err
+	return t.do(filewire.EditFileTool, a, func() (out filewire.Answer, err error) {
+		err = again(func() (err error) {
+			out, err = t.edit1(a)
+			return err
+		})
+		return out, err
 	})
-	if err != nil {
-		return filewire.Answer{}, explain(filewire.EditFileTool, filewire.Edit, t, a.Path,
-			"failed to edit file", err)
-	}
-	out.Message = "File edited: " + a.Path
-	return out, nil
 }
 
-func (t *Tools) edit1(a filewire.EditFile) (filewire.Answer, error) {
+func (t *Tools) edit1(a filewire.EditFile) (out filewire.Answer, err error) {
 	p, err := t.find(filewire.Edit, a.Path)
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
 	defer p.close()
 	if p.name == "." {
-		return filewire.Answer{}, &notRegular{"directory"}
+		return out, &notRegular{"directory"}
 	}
 	// It is opened for writing too, though only read, so that the kernel checks the permission.
 	f, st, err := p.openLocked(unix.O_RDWR)
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
 	defer f.Close()
 	if st.Size > t.opt.MaxBytes {
-		return filewire.Answer{}, tooLarge(t.opt.MaxBytes)
+		return out, tooLarge(t.opt.MaxBytes)
 	}
 	off, err := theOnly(f, st.Size, a.OldText)
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
 	r := replacement{src: f, size: st.Size, off: off, old: []byte(a.OldText), new: []byte(a.NewText)}
 	return p.replaceText(f, st, r)
 }
-
-// callerError is an error whose message the tool's caller gets unchanged.
-type callerError struct{ message string }
-
-func (a *callerError) Error() string { return a.message }
-func (a *callerError) Unwrap() error { return chat.ErrInvalid }
 
 // theOnly is where old is in the file, if it is there once.
 func theOnly(f *os.File, size int64, old string) (int64, error) {
 	off, n, err := search(io.NewSectionReader(f, 0, size), []byte(old))
 	switch {
 	case err != nil:
-		return 0, err
 	case n == 0:
-		return 0, &callerError{"old_text not found in file. Make sure it matches exactly"}
+		err = &filewire.Failure{Kind: "invalid",
+			Message: "old_text not found in file. Make sure it matches exactly"}
 	case n > 1:
-		return 0, &callerError{fmt.Sprintf("old_text appears %d times. Please provide more context to make it unique", n)}
+		err = &filewire.Failure{Kind: "invalid", Message: fmt.Sprintf("old_text appears %d times. "+
+			"Please provide more context to make it unique", n)}
 	}
-	return off, nil
+	return off, err
 }
 
 // replaceText writes the edited file beside the target and puts it in place.
 func (p *place) replaceText(f *os.File, st unix.Stat_t, r replacement) (out filewire.Answer, err error) {
 	diff, omitted, err := p.diff(r)
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
 	tmp, err := p.stage()
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
-	tmp.locked = f
-	w := writing{temp: tmp, mode: st.Mode & 0o777}
+	tmp.locked, tmp.mode = f, st.Mode&0o777
 	defer tmp.drop()
 	rest := r.off + int64(len(r.old))
 	n, err := tmp.fill(io.MultiReader(io.NewSectionReader(f, 0, r.off), strings.NewReader(string(r.new)),
 		io.NewSectionReader(f, rest, r.size-rest)), p.t.opt.MaxBytes)
+	if err == nil {
+		err = p.unchanged(f, st)
+	}
+	if err == nil {
+		err = tmp.replace()
+	}
 	if err != nil {
-		return filewire.Answer{}, err
+		return out, err
 	}
-	if err := p.unchanged(f, st); err != nil {
-		return filewire.Answer{}, err
-	}
-	if err := tmp.replace(w.mode); err != nil {
-		return filewire.Answer{}, err
-	}
-	if out, err = w.answer(n, &sum{}); err != nil {
-		return filewire.Answer{}, err
-	}
+	out, err = tmp.answer(n)
 	out.Offset, out.Diff, out.DiffOmitted = r.off, diff, omitted
-	return out, nil
+	return out, err
 }
 
 // diff shows lines around the edit, where the rules let the caller read them.

@@ -9,26 +9,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explain turns err into an error that a caller may branch on and an agent can read. failed begins
-// the message, as PicoClaw's does. Every refusal becomes a [filewire.Denial] that names tool, operation and
-// path.
-func explain(tool filewire.Tool, op filewire.Op, t *Tools, name, failed string, err error) error {
-	var d *filewire.Denial
-	if errors.As(err, &d) {
+// messages begin what a tool says when it is done, before the path, and when it failed, as
+// PicoClaw's do.
+var messages = map[filewire.Tool]struct{ done, failed string }{
+	filewire.ReadFileTool:   {"", "failed to read file"},
+	filewire.WriteFileTool:  {"File written: ", "failed to write file"},
+	filewire.EditFileTool:   {"File edited: ", "failed to edit file"},
+	filewire.AppendFileTool: {"Appended to ", "failed to append to file"},
+	filewire.ListDirTool:    {"", "failed to read directory"},
+}
+
+// do executes a call of a tool, and says how it went.
+func (t *Tools) do(
+	tool filewire.Tool, args filewire.Args, act func() (filewire.Answer, error),
+) (filewire.Answer, error) {
+	if err := args.Validate(); err != nil {
+		return filewire.Answer{}, err
+	}
+	out, err := act()
+	if err != nil {
+		return out, t.explain(tool, args, err)
+	}
+	if done := messages[tool].done; done != "" {
+		name, _, _ := args.Named()
+		out.Message = done + name
+	}
+	return out, nil
+}
+
+// explain turns err into an error that a caller may branch on and an agent can read. Every refusal
+// becomes a [filewire.Denial] that names tool, operation and path.
+func (t *Tools) explain(tool filewire.Tool, args filewire.Args, err error) error {
+	if d, ok := errors.AsType[*filewire.Denial](err); ok {
 		d.Tool = tool
 		return d
 	}
-	var a *callerError
-	if errors.As(err, &a) {
-		return a
+	if f, ok := errors.AsType[*filewire.Failure](err); ok {
+		return f
 	}
+	name, op, _ := args.Named()
+	failed := messages[tool].failed
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
 		return &filewire.Denial{Tool: tool, Op: op, Path: t.fold(name), Rule: filewire.RuleKernel,
 			Place: errnoName(err), Layer: filewire.RuleKernel,
 			Message: failed + ": access denied"}
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%s: file not found%w", failed, silentError{chat.ErrNotFound})
+		return &filewire.Failure{Kind: "not_found", Message: failed + ": file not found"}
 	}
 	if kind := kindOf(err); kind != nil && !errors.Is(err, kind) {
 		return fmt.Errorf("%s: cannot use %s: %w: %w", failed, chat.Quote(name), err, kind)
@@ -36,33 +63,19 @@ func explain(tool filewire.Tool, op filewire.Op, t *Tools, name, failed string, 
 	return fmt.Errorf("%s: cannot use %s: %w", failed, chat.Quote(name), err)
 }
 
-// silentError carries an error's kind without its text, for messages that are fixed.
-type silentError struct{ err error }
-
-func (silentError) Error() string   { return "" }
-func (s silentError) Unwrap() error { return s.err }
-
 func errnoName(err error) string {
-	var no unix.Errno
-	if errors.As(err, &no) {
-		return unix.ErrnoName(no)
-	}
-	return ""
+	no, _ := errors.AsType[unix.Errno](err)
+	return unix.ErrnoName(no)
 }
 
 // kindOf is the kind of an error of the kernel: the path is invalid, or the disk or a limit is
 // full.
 func kindOf(err error) error {
-	for _, no := range []unix.Errno{unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.EINVAL} {
-		if errors.Is(err, no) {
-			return chat.ErrInvalid
-		}
-	}
-	for _, no := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EMFILE, unix.ENFILE,
-		unix.EBUSY, unix.ETXTBSY} {
-		if errors.Is(err, no) {
-			return chat.ErrBusy
-		}
+	switch no, _ := errors.AsType[unix.Errno](err); no {
+	case unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.EINVAL:
+		return chat.ErrInvalid
+	case unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EMFILE, unix.ENFILE, unix.EBUSY, unix.ETXTBSY:
+		return chat.ErrBusy
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path"
@@ -32,25 +33,20 @@ func fuzzWorld(t *testing.T) world {
 
 // serveFuzz sends a request of raw parameters and wants an answer, that nothing
 // of the outside is in it, and that the outside is as it was.
-func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (content string, a filewire.Answer) {
+func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (string, filewire.Answer) {
 	w := fuzzWorld(t)
-	head, err := json.Marshal(tool)
-	must.Do(t, err)
+	head := must.Get(json.Marshal(tool))(t)
 	line := `{"tool":` + string(head) + `,"parameters":` + strings.ReplaceAll(string(parameters), "\n", " ") + "}\n"
 	var out, got bytes.Buffer
-	if err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out); err != nil {
-		t.Fatalf("Serve: %v", err)
-	}
+	err := w.Serve(io.MultiReader(strings.NewReader(line), bytes.NewReader(body)), &out)
+	must.True(t, err == nil, "Serve: %v", err)
 	x := filewire.Exchange{
 		Body: strings.NewReader(""), Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 1 << 20,
 	}
-	a, err = filewire.Speak(discard{}, &out, x)
-	if err != nil && !isFailure(err) {
-		t.Fatalf("the answer does not come through: %v", err)
-	}
-	if out.Len() > 0 {
-		t.Fatalf("%d bytes follow the answer", out.Len())
-	}
+	a, err := filewire.Speak(discard{}, &out, x)
+	_, failed := errors.AsType[*filewire.Failure](err)
+	must.True(t, err == nil || failed, "the answer does not come through: %v", err)
+	must.True(t, out.Len() <= 0, "%d bytes follow the answer", out.Len())
 	must.True(t, !strings.Contains(got.String()+a.Diff+a.Message, "another chat"),
 		"got out: %q", got.String())
 	if cat(t, w.out+"/secret") != secret || len(ls(t, w.out)) != 1 || len(ls(t, path.Dir(w.home))) != 3 {
@@ -61,15 +57,9 @@ func serveFuzz(t *testing.T, tool filewire.Tool, parameters, body []byte) (conte
 	}
 	target, err := os.Readlink(w.home + "/abs")
 	must.True(t, err == nil && target == w.home+"/f", "replaced a link: %v", err)
-	if a.Path != "" && !chat.Within(a.Path, w.home) && !chat.Within(a.Path, w.tmp) {
-		t.Fatalf("opened %s", a.Path)
-	}
+	must.True(t, a.Path == "" || chat.Within(a.Path, w.home) || chat.Within(a.Path, w.tmp),
+		"opened %s", a.Path)
 	return got.String(), a
-}
-
-func isFailure(err error) bool {
-	_, ok := err.(*filewire.Failure)
-	return ok
 }
 
 // seedPaths is the seed corpus of paths.
@@ -112,9 +102,7 @@ func fuzzWrite(f *testing.F, tool filewire.Tool) {
 	f.Add([]byte("\u0081Z\xad"), []byte{})
 	f.Fuzz(func(t *testing.T, parameters, body []byte) {
 		_, a := serveFuzz(t, tool, parameters, body)
-		if a.Failure == nil && a.Message == "" {
-			t.Fatalf("%+v", a)
-		}
+		must.True(t, a.Failure != nil || a.Message != "", "%+v", a)
 	})
 }
 
@@ -130,9 +118,7 @@ func FuzzEditFile(f *testing.F) {
 	f.Add([]byte(`{"path":"f","old_text":"e\ntwo\nt","new_text":"\ud83d\ude00\u0000"}`))
 	f.Fuzz(func(t *testing.T, parameters []byte) {
 		_, a := serveFuzz(t, filewire.EditFileTool, parameters, nil)
-		if a.Failure == nil && !strings.HasPrefix(a.Message, "File edited: ") {
-			t.Fatalf("%+v", a)
-		}
+		must.True(t, a.Failure != nil || strings.HasPrefix(a.Message, "File edited: "), "%+v", a)
 	})
 }
 

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -18,31 +19,20 @@ import (
 // ListDir is list_dir: a line for each entry, in the order of their bytes. It holds only as many
 // names as requested, however many there are.
 func (t *Tools) ListDir(a filewire.ListDir, begin filewire.Begin) (filewire.Answer, error) {
-	if err := a.Validate(); err != nil {
-		return filewire.Answer{}, err
-	}
-	if a.Path == "" {
-		a.Path = "."
-	}
-	if a.Limit == 0 {
-		a.Limit = filewire.DefaultEntries
-	}
-	after, err := unprintable(a.After)
-	if err != nil {
-		return filewire.Answer{}, err
-	}
-	d, st, name, err := t.openToRead(a.Path, (*place).openList)
-	if err != nil {
-		return filewire.Answer{}, explain(filewire.ListDirTool, filewire.Read, t, a.Path,
-			"failed to read directory", err)
-	}
-	defer d.Close()
-	out := stated(st)
-	out.Path = name
-	if err := list1(d, after, a.Limit, &out, begin); err != nil {
-		return out, explain(filewire.ListDirTool, filewire.Read, t, a.Path, "failed to read directory", err)
-	}
-	return out, nil
+	a.Path = cmp.Or(a.Path, ".")
+	return t.do(filewire.ListDirTool, a, func() (out filewire.Answer, err error) {
+		after, err := unprintable(a.After)
+		if err != nil {
+			return out, err
+		}
+		d, out, err := t.openToRead(a.Path, (*place).openList)
+		if err != nil {
+			return out, err
+		}
+		defer d.Close()
+		err = list1(d, after, cmp.Or(a.Limit, filewire.DefaultEntries), &out, begin)
+		return out, err
+	})
 }
 
 // openList opens a directory for reading. O_DIRECTORY keeps open(2) from doing
@@ -59,11 +49,7 @@ func (p *place) openList() (*os.File, unix.Stat_t, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	err = unix.Fstat(fd, &st)
-	if err == nil {
-		err = checkName(fd, p.real)
-	}
-	if err != nil {
+	if err = errors.Join(unix.Fstat(fd, &st), checkName(fd, p.real)); err != nil {
 		unix.Close(fd)
 		return nil, st, err
 	}
@@ -82,12 +68,17 @@ func list1(d *os.File, after string, limit int, out *filewire.Answer, begin file
 	w := begin(*out)
 	var lines strings.Builder
 	for _, name := range names {
-		kind, err := entryKind(int(d.Fd()), name)
+		var st unix.Stat_t
+		err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) {
 			continue // it has been removed meanwhile
 		}
 		if err != nil {
 			return err
+		}
+		kind := "FILE: "
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			kind = "DIR:  "
 		}
 		out.Entries++
 		lines.WriteString(kind + printable(name) + "\n")
@@ -95,17 +86,6 @@ func list1(d *os.File, after string, limit int, out *filewire.Answer, begin file
 	n, err := io.WriteString(w, lines.String())
 	out.Bytes = int64(n)
 	return err
-}
-
-func entryKind(dir int, name string) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return "", err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return "DIR:  ", nil
-	}
-	return "FILE: ", nil
 }
 
 // firstNames are the first n names after one, sorted.
@@ -135,12 +115,11 @@ func firstNames(d *os.File, after string, n int) ([]string, error) {
 // printable quotes, as Go source, names with a line end, which would be two entries, names that are
 // not UTF-8, which JSON cannot carry, and names that look quoted.
 func printable(name string) string {
-	if utf8.ValidString(name) && !strings.HasPrefix(name, `"`) && strings.IndexFunc(name, func(r rune) bool {
-		return !unicode.IsPrint(r)
-	}) < 0 {
-		return name
+	unclear := func(r rune) bool { return !unicode.IsPrint(r) }
+	if !utf8.ValidString(name) || strings.HasPrefix(name, `"`) || strings.ContainsFunc(name, unclear) {
+		return strconv.Quote(name)
 	}
-	return strconv.Quote(name)
+	return name
 }
 
 // unprintable is the name that printable made into s.

@@ -64,10 +64,7 @@ func (p *place) stat() (unix.Stat_t, error) {
 func (p *place) open(flags int) (*os.File, unix.Stat_t, error) {
 	st, err := p.stat()
 	if err == nil {
-		err = checkRegular(st.Mode)
-	}
-	if err == nil {
-		err = p.checkLinks(st)
+		err = p.checkFile(st)
 	}
 	if err != nil {
 		return nil, st, err
@@ -87,10 +84,7 @@ func (p *place) open(flags int) (*os.File, unix.Stat_t, error) {
 func (p *place) opened(fd int, st *unix.Stat_t) (*os.File, error) {
 	err := unix.Fstat(fd, st)
 	if err == nil {
-		err = checkRegular(st.Mode)
-	}
-	if err == nil {
-		err = p.checkLinks(*st)
+		err = p.checkFile(*st)
 	}
 	if err == nil {
 		err = checkName(fd, p.real)
@@ -114,14 +108,14 @@ func checkName(fd int, want string) error {
 	return err
 }
 
-// checkLinks refuses another owner's file that the chat may have hard-linked to this name: a rule
-// may deny its other name. A directory in which the chat may not write has no such links.
-func (p *place) checkLinks(st unix.Stat_t) error {
-	if st.Nlink < 2 || p.t.opt.Check == nil || int(st.Uid) == os.Geteuid() {
-		return nil
-	}
-	if unix.Faccessat(p.dir, ".", unix.W_OK, unix.AT_EACCESS) != nil {
-		return nil
+// checkFile refuses all but regular files, and another owner's file that the chat may have
+// hard-linked to this name: a rule may deny its other name. A directory in which the chat may not
+// write has no such links.
+func (p *place) checkFile(st unix.Stat_t) error {
+	err := checkRegular(st.Mode)
+	if err != nil || st.Nlink < 2 || p.t.opt.Check == nil || int(st.Uid) == os.Geteuid() ||
+		unix.Faccessat(p.dir, ".", unix.W_OK, unix.AT_EACCESS) != nil {
+		return err
 	}
 	return &filewire.Denial{Op: p.op, Path: p.real, Rule: filewire.RuleHardLink, Layer: "files",
 		Message: "access denied: the file is another owner's and has another name"}
@@ -177,7 +171,8 @@ func (p *place) sameFile(f *os.File, st *unix.Stat_t) error {
 	return err
 }
 
-// newDirMode is the mode of missing directories that are created.
+// newDirMode is the mode of missing directories that are created. The tool's umask takes nothing from
+// it, nor from newMode: see enterView in package shims.
 const newDirMode = 0o700
 
 // makeDirs creates the missing directories and enters them.
@@ -188,8 +183,7 @@ func (p *place) makeDirs() error {
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
-		isNew := err == nil
-		if isNew {
+		if err == nil {
 			p.made = append(p.made, madeDir{p.dir, name})
 			if err := syncDir(p.dir); err != nil {
 				return err
@@ -204,23 +198,8 @@ func (p *place) makeDirs() error {
 		}
 		p.held = append(p.held, fd)
 		p.dir, p.dirs, p.missing = fd, path.Join(p.dirs, name), p.missing[1:]
-		if isNew {
-			if err := pastUmask(fd); err != nil {
-				return err
-			}
-		}
 	}
 	return checkName(p.dir, p.dirs)
-}
-
-// pastUmask gives a new directory its mode if the umask reduced it. fchmod(2) does not accept an
-// O_PATH descriptor.
-func pastUmask(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o777 == newDirMode {
-		return err
-	}
-	return unix.Chmod(fdName(fd), newDirMode)
 }
 
 // unmake removes the directories that this call created, if they are empty.

@@ -46,10 +46,7 @@ func TestPowerCut(t *testing.T) {
 const cutRounds, cutWriters = 12, 4
 
 func powerCutChild() {
-	d, err := newCutDisk(os.Getenv("CHATD_FILES_DIR"))
-	if err != nil {
-		panic(err)
-	}
+	d := newCutDisk(os.Getenv("CHATD_FILES_DIR"))
 	last := make([]int, cutWriters)
 	broken := 0
 	for range cutRounds {
@@ -73,22 +70,18 @@ type cutDisk struct {
 	left            int
 }
 
-func newCutDisk(dir string) (d *cutDisk, err error) {
-	d = &cutDisk{at: dir + "/mnt", node: dir + "/dev", image: dir + "/image"}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(os.Mkdir(d.at, 0o700), os.Mkdir(d.node, 0o700), os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, 64<<20)); err != nil {
-		return nil, err
-	}
+func newCutDisk(dir string) *cutDisk {
+	d := &cutDisk{at: dir + "/mnt", node: dir + "/dev", image: dir + "/image"}
+	check(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	check(errors.Join(os.Mkdir(d.at, 0o700), os.Mkdir(d.node, 0o700)))
+	check(errors.Join(os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, 64<<20)))
 	// A /dev of its own: a bare root may have no loop devices, or be mounted without devices.
-	if err := unix.Mount("tmpfs", d.node, "tmpfs", 0, "size=1m"); err != nil {
-		return nil, err
+	check(unix.Mount("tmpfs", d.node, "tmpfs", 0, "size=1m"))
+	out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput()
+	if err != nil {
+		panic(fmt.Sprintf("mkfs.ext4: %v: %s", err, out))
 	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", d.image).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("mkfs.ext4: %w: %s", err, out)
-	}
-	return d, nil
+	return d
 }
 
 // loop gives the image a loop device, which goes when the file system is unmounted.
@@ -96,25 +89,25 @@ func (d *cutDisk) loop() (string, *os.File) {
 	control := d.node + "/control"
 	_ = unix.Mknod(control, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))) // it may be there
 	c, err := os.OpenFile(control, os.O_RDWR, 0)
-	sure(err)
+	check(err)
 	defer c.Close()
 	image, err := os.OpenFile(d.image, os.O_RDWR, 0)
-	sure(err)
+	check(err)
 	defer image.Close()
 	for {
 		n, err := unix.IoctlRetInt(int(c.Fd()), unix.LOOP_CTL_GET_FREE)
-		sure(err)
+		check(err)
 		name := d.node + "/loop" + strconv.Itoa(n)
 		_ = unix.Mknod(name, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(n))))
 		f, err := os.OpenFile(name, os.O_RDWR, 0)
-		sure(err)
+		check(err)
 		err = unix.IoctlLoopConfigure(int(f.Fd()), &unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}})
 		if err == nil {
 			return name, f
 		}
 		f.Close()
 		if !errors.Is(err, unix.EBUSY) { // somebody took it first
-			sure(err)
+			check(err)
 		}
 	}
 }
@@ -122,33 +115,27 @@ func (d *cutDisk) loop() (string, *os.File) {
 func (d *cutDisk) mount() {
 	name, f := d.loop()
 	defer f.Close()
-	sure(unix.Mount(name, d.at, "ext4", unix.MS_NOATIME, ""))
+	check(unix.Mount(name, d.at, "ext4", unix.MS_NOATIME, ""))
 	if err := os.Mkdir(d.home(), 0o700); err == nil { // as durable as a home is by then
-		sure(syncTree(d.at))
+		f, err := os.Open(d.at)
+		check(err)
+		check(errors.Join(unix.Syncfs(int(f.Fd())), f.Close()))
 	}
 }
 
 func (d *cutDisk) home() string { return d.at + "/home" }
 
-func syncTree(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
-}
-
-func (d *cutDisk) unmount() { sure(unix.Unmount(d.at, 0)) }
+func (d *cutDisk) unmount() { check(unix.Unmount(d.at, 0)) }
 
 // cut ends all reading and writing at once, and forgets what is in memory.
 func (d *cutDisk) cut() {
 	f, err := os.Open(d.at)
-	sure(err)
+	check(err)
 	defer f.Close()
 	noLogFlush := uint32(2)
 	const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN, linux/fs/ext4/ext4.h
 	if _, _, no := unix.Syscall(unix.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&noLogFlush))); no != 0 {
-		sure(no)
+		check(no)
 	}
 }
 
@@ -158,7 +145,7 @@ func cutText(n int) string { return strings.Repeat(fmt.Sprintf("%07d\n", n), 100
 // write replaces each file over and over, and makes new ones, until the power goes.
 func (d *cutDisk) write(last []int) {
 	tools, err := Open(filewire.Options{Workspace: d.home()})
-	sure(err)
+	check(err)
 	var wg sync.WaitGroup
 	for i := range last {
 		wg.Go(func() {
@@ -174,7 +161,7 @@ func (d *cutDisk) write(last []int) {
 	time.Sleep(time.Duration(20+rand.IntN(150)) * time.Millisecond)
 	d.cut()
 	wg.Wait()
-	sure(tools.Close())
+	check(tools.Close())
 	d.unmount()
 }
 
@@ -195,10 +182,10 @@ func (d *cutDisk) check(last []int) (broken int) {
 	left, _ := filepath.Glob(d.home() + "/dir/.tmp-*")
 	d.left += len(left)
 	tools, err := Open(filewire.Options{Workspace: d.home()})
-	sure(err)
+	check(err)
 	text := "x"
 	_, err = tools.WriteFile(filewire.WriteFile{Path: "dir/next", Content: &text}, nil)
-	sure(errors.Join(err, tools.Close()))
+	check(errors.Join(err, tools.Close()))
 	if left, _ := filepath.Glob(d.home() + "/dir/.tmp-*"); len(left) > 0 {
 		broken++
 		fmt.Printf("after the next write there are %v\n", left)
@@ -213,9 +200,9 @@ func (d *cutDisk) unsynced() (broken int) {
 	for _, synced := range []bool{true, false} {
 		d.mount()
 		tools, err := Open(filewire.Options{Workspace: d.home()})
-		sure(err)
+		check(err)
 		_, err = tools.WriteFile(filewire.WriteFile{Path: "control", Content: &want[0]}, nil)
-		sure(err)
+		check(err)
 		fsync = func(f *os.File) error {
 			if synced {
 				return f.Sync()
@@ -223,11 +210,11 @@ func (d *cutDisk) unsynced() (broken int) {
 			return nil
 		}
 		_, err = tools.WriteFile(filewire.WriteFile{Path: "control", Content: &want[1]}, nil)
-		sure(err)
+		check(err)
 		fsync = (*os.File).Sync
 		other, err := os.Create(d.at + "/other") // has the journal written, and no content of others
-		sure(err)
-		sure(errors.Join(other.Sync(), other.Close(), tools.Close()))
+		check(err)
+		check(errors.Join(other.Sync(), other.Close(), tools.Close()))
 		d.cut()
 		d.unmount()
 		d.mount()
@@ -240,10 +227,4 @@ func (d *cutDisk) unsynced() (broken int) {
 		fmt.Printf("%s syncs: whole is %t, %d bytes, %v\n", map[bool]string{true: "with", false: "without"}[synced], whole, len(b), err)
 	}
 	return broken
-}
-
-func sure(err error) {
-	if err != nil {
-		panic(err)
-	}
 }

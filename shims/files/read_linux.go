@@ -2,11 +2,9 @@ package files
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"hash"
 	"io"
+	"math"
 	"os"
 	"time"
 	"unicode/utf8"
@@ -18,40 +16,38 @@ import (
 
 // ReadFile is read_file: a page of the file, or all of it as a stream.
 func (t *Tools) ReadFile(a filewire.ReadFile, begin filewire.Begin) (filewire.Answer, error) {
-	if err := a.Validate(); err != nil {
-		return filewire.Answer{}, err
-	}
-	f, st, name, err := t.openToRead(a.Path, func(p *place) (*os.File, unix.Stat_t, error) {
-		return p.open(unix.O_RDONLY)
+	return t.do(filewire.ReadFileTool, a, func() (out filewire.Answer, err error) {
+		f, out, err := t.openToRead(a.Path, func(p *place) (*os.File, unix.Stat_t, error) {
+			return p.open(unix.O_RDONLY)
+		})
+		if err != nil {
+			return out, err
+		}
+		defer f.Close()
+		out.Offset = a.Offset
+		err = t.read1(f, a, &out, begin)
+		return out, err
 	})
-	if err != nil {
-		return filewire.Answer{}, explain(filewire.ReadFileTool, filewire.Read, t, a.Path,
-			"failed to read file", err)
-	}
-	defer f.Close()
-	out := stated(st)
-	out.Path, out.Offset = name, a.Offset
-	if err := t.read1(f, a, &out, begin); err != nil {
-		return out, explain(filewire.ReadFileTool, filewire.Read, t, a.Path, "failed to read file", err)
-	}
-	return out, nil
 }
 
-// openToRead finds and opens name; real is its physical name.
+// openToRead finds and opens name. out says what was opened.
 func (t *Tools) openToRead(
 	name string, open func(*place) (*os.File, unix.Stat_t, error),
-) (f *os.File, st unix.Stat_t, real string, err error) {
+) (f *os.File, out filewire.Answer, err error) {
 	err = again(func() error {
 		p, err := t.find(filewire.Read, name)
 		if err != nil {
 			return err
 		}
 		defer p.close()
-		real = p.real
-		f, st, err = open(p)
+		var st unix.Stat_t
+		if f, st, err = open(p); err == nil {
+			out = stated(st)
+			out.Path = p.real
+		}
 		return err
 	})
-	return f, st, real, err
+	return f, out, err
 }
 
 // stated is an answer with the results of fstat(2).
@@ -81,86 +77,60 @@ func (t *Tools) read1(f *os.File, a filewire.ReadFile, out *filewire.Answer, beg
 			return err
 		}
 	}
-	sink := &sink{w: begin(*out), lines: a.Lines, stop: a.Lines > 0}
-	if a.Hash {
-		sink.hash = sha256.New()
-	}
-	if err := sink.copy(f, out.Size, out.Offset, limit); err != nil {
+	s := &sink{w: begin(*out), sum: newSum(a.Hash), lines: a.Lines, stop: a.Lines > 0}
+	_, err := filewire.Copy(s, io.NewSectionReader(f, out.Offset, limit))
+	if err != nil && err != errEnough {
 		return err
 	}
-	return sink.report(f, a, out)
+	return s.report(f, a, out)
 }
 
-// sink passes on and counts bytes and lines, and stops after the last requested line.
+// sink passes on and counts bytes and lines, and ends with errEnough behind the last requested line.
 type sink struct {
 	w     io.Writer
-	hash  hash.Hash
+	sum   sum
 	lines int64 // still wanted, when stop
 	stop  bool
 	bytes int64
 	feeds int64
-	ended bool // the last requested line has been read
 }
 
-// copy reads at most limit bytes; size, if the file has one, only sizes the buffer.
-func (s *sink) copy(r io.ReaderAt, size, off, limit int64) error {
-	want := min(filewire.BufferSize, max(limit, 1))
-	if size > 0 {
-		want = min(want, max(size-off, 0)+1)
-	}
-	buf := make([]byte, want)
-	for s.bytes < limit && !s.ended {
-		n, err := r.ReadAt(buf[:min(int64(len(buf)), limit-s.bytes)], off+s.bytes)
-		if e := s.pass(buf[:n]); e != nil {
-			return e
-		}
-		if err == io.EOF || n == 0 && err == nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+var errEnough = errors.New("the last requested line has been read")
 
-func (s *sink) pass(p []byte) error {
+func (s *sink) Write(p []byte) (int, error) {
+	enough := false
 	if s.stop {
-		p = s.upToLines(p)
+		at, left := afterLines(p, s.lines)
+		s.feeds, s.lines, enough = s.feeds+s.lines-left, left, left == 0
+		p = p[:at]
 	} else {
 		s.feeds += int64(bytes.Count(p, []byte{'\n'}))
 	}
-	if s.hash != nil {
-		s.hash.Write(p)
-	}
+	_, _ = s.sum.Write(p) // hash.Hash: never an error
 	n, err := s.w.Write(p)
 	s.bytes += int64(n)
-	return err
+	if err == nil && enough {
+		err = errEnough
+	}
+	return n, err
 }
 
-// upToLines cuts p after the last requested line.
-func (s *sink) upToLines(p []byte) []byte {
-	for at := 0; at < len(p); {
+// afterLines is where the first n lines of p end, and how many of them end behind it.
+func afterLines(p []byte, n int64) (at int, left int64) {
+	for ; n > 0; n-- {
 		i := bytes.IndexByte(p[at:], '\n')
 		if i < 0 {
-			break
+			return len(p), n
 		}
 		at += i + 1
-		s.feeds++
-		if s.feeds == s.lines {
-			s.ended = true
-			return p[:at]
-		}
 	}
-	return p
+	return at, 0
 }
 
 // report records in out how much was read and where the next page begins.
 func (s *sink) report(f *os.File, a filewire.ReadFile, out *filewire.Answer) error {
 	out.Bytes = s.bytes
-	if s.hash != nil {
-		out.SHA256 = hex.EncodeToString(s.hash.Sum(nil))
-	}
+	out.SHA256 = s.sum.String()
 	end := out.Offset + s.bytes
 	var one [1]byte
 	n, err := f.ReadAt(one[:], end)
@@ -198,30 +168,18 @@ func (s *sink) reportLines(f *os.File, a filewire.ReadFile, out *filewire.Answer
 
 // lineStart is where line n begins, counted from 1; the end of the file when it
 // has fewer lines.
-func lineStart(r io.ReaderAt, n int64) (int64, error) {
-	buf := make([]byte, filewire.BufferSize)
-	var off int64
-	for n > 1 {
-		k, err := r.ReadAt(buf, off)
-		for at := 0; at < k && n > 1; {
-			i := bytes.IndexByte(buf[at:k], '\n')
-			if i < 0 {
-				break
-			}
-			at += i + 1
-			if n--; n == 1 {
-				return off + int64(at), nil
-			}
-		}
-		off += int64(k)
-		if err == io.EOF || k == 0 && err == nil {
-			return off, nil
-		}
-		if err != nil {
-			return 0, err
-		}
+func lineStart(r io.ReaderAt, n int64) (off int64, err error) {
+	in, buf := io.NewSectionReader(r, 0, math.MaxInt64), make([]byte, filewire.BufferSize)
+	for n--; n > 0 && err == nil; {
+		var k, at int
+		k, err = in.Read(buf)
+		at, n = afterLines(buf[:k], n)
+		off += int64(at)
 	}
-	return off, nil
+	if err == io.EOF {
+		err = nil
+	}
+	return off, err
 }
 
 // wholeRunes shortens a page so that it does not end within a UTF-8 character: a page becomes a

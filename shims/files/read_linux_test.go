@@ -34,9 +34,7 @@ func TestPages(t *testing.T) {
 			}
 			off = a.NextOffset
 		}
-		if got.String() != content {
-			t.Errorf("by %d: %d bytes", length, got.Len())
-		}
+		expect.True(t, got.String() == content, "by %d: %d bytes", length, got.Len())
 	}
 	got, a, err := w.read(filewire.ReadFile{Path: "f", Offset: 5000})
 	expect.True(t, err == nil && got == "" && !a.Truncated, "beyond the end: %q, %+v, %v", got, a, err)

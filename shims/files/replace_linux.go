@@ -9,18 +9,15 @@ import (
 	"github.com/chatd/chatd/chat"
 )
 
-// replace replaces the target by the file, with mode. It syncs the content, renames, and then syncs
+// replace replaces the target by the file. It syncs the content, renames, and then syncs
 // the directory, so that a power cut leaves the old file or the new.
-func (t *temp) replace(mode uint32) error {
+func (t *temp) replace() error {
 	failpoint("temp.filled")
 	if t.over != nil {
 		return t.overwrite()
 	}
 	fd := int(t.f.Fd())
-	if err := unix.Fchmod(fd, mode); err != nil {
-		return err
-	}
-	if err := fsync(t.f); err != nil {
+	if err := errors.Join(unix.Fchmod(fd, t.mode), fsync(t.f)); err != nil {
 		return err
 	}
 	failpoint("temp.synced")
@@ -29,10 +26,10 @@ func (t *temp) replace(mode uint32) error {
 		return err
 	}
 	defer dir.Close()
-	if err := t.stillThere(fd); err != nil {
-		return err
+	if err = t.stillThere(fd); err == nil {
+		err = t.rename()
 	}
-	if err := t.rename(); err != nil {
+	if err != nil {
 		return err
 	}
 	failpoint("renamed")

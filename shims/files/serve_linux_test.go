@@ -22,29 +22,32 @@ import (
 // called is a request through both ends of the wire.
 func (w world) called(t testing.TB, tool filewire.Tool, args interface{ Validate() error }, body io.Reader, limit int64) (string, filewire.Answer, error) {
 	t.Helper()
-	req := must.Get(filewire.NewRequest(tool, args))(t)
 	var content bytes.Buffer
-	a, err := w.callTo(t, req, body, &content, limit)
+	x := filewire.Exchange{Body: body, Begin: func(filewire.Answer) io.Writer { return &content }, Limit: limit}
+	a, err := w.exchange(t, tool, args, x)
 	return content.String(), a, err
 }
 
-func (w world) callTo(t testing.TB, req filewire.Request, body io.Reader, content io.Writer, limit int64) (filewire.Answer, error) {
+// exchange is a request through both ends of the wire, with what x says.
+func (w world) exchange(t testing.TB, tool filewire.Tool, args interface{ Validate() error }, x filewire.Exchange) (filewire.Answer, error) {
 	t.Helper()
-	inR, inW := pipe(t)
-	outR, outW := pipe(t)
-	served := make(chan error, 1)
-	go func() {
-		err := w.Serve(inR, outW)
-		inR.Close()
-		outW.Close()
-		served <- err
-	}()
-	a, err := speak(inW, outR, req, filewire.Exchange{Body: body, Begin: func(filewire.Answer) io.Writer { return content }, Limit: limit})
-	outR.Close()
-	if e := <-served; e != nil && err == nil {
-		t.Errorf("Serve: %v", e)
-	}
+	req := must.Get(filewire.NewRequest(tool, args))(t)
+	in, out, served := w.serve(t)
+	a, err := speak(in, out, req, x)
+	out.Close()
+	e := <-served
+	expect.True(t, e == nil || err != nil, "Serve: %v", e)
 	return a, err
+}
+
+// serve has the tools serve one request; in and out are the caller's ends.
+func (w world) serve(t testing.TB) (in, out *os.File, served chan error) {
+	t.Helper()
+	inR, in := pipe(t)
+	out, outW := pipe(t)
+	served = make(chan error, 1)
+	go func() { served <- errors.Join(w.Serve(inR, outW), inR.Close(), outW.Close()) }()
+	return in, out, served
 }
 
 func pipe(t testing.TB) (r, w *os.File) {
@@ -82,7 +85,7 @@ func TestServeFailures(t *testing.T) {
 	w := newWorld(t, func(o *filewire.Options) {
 		o.Check = func(op filewire.Op, name string) *filewire.Denial {
 			if strings.HasSuffix(name, ".env") {
-				return &filewire.Denial{Rule: "**/.env", Place: "defaults", Layer: "access"}
+				return &filewire.Denial{Op: op, Path: name, Rule: "**/.env", Place: "defaults", Layer: "access"}
 			}
 			return nil
 		}
@@ -118,14 +121,12 @@ func TestSenderGone(t *testing.T) {
 	w := newWorld(t)
 	put1(t, w.home+"/f", "old")
 	for _, tool := range []filewire.Tool{filewire.WriteFileTool, filewire.AppendFileTool} {
-		body := io.MultiReader(io.LimitReader(zeros{}, 3<<20), failingReader{})
+		body := io.MultiReader(io.LimitReader(zeros{}, 3<<20), failingReader)
 		_, _, err := w.called(t, tool, filewire.WriteFile{Path: "f", Stream: true}, body, 0)
 		expect.True(t, err != nil && strings.Contains(err.Error(), "the sender went away"),
 			"%s: %v", tool, err)
 	}
-	if cat(t, w.home+"/f") != "old" || len(ls(t, w.home)) != 1 {
-		t.Errorf("left %v", ls(t, w.home))
-	}
+	expect.True(t, cat(t, w.home+"/f") == "old" && len(ls(t, w.home)) == 1, "left %v", ls(t, w.home))
 }
 
 // TestReaderGone: a reader that goes away while a file is sent ends the tool.
@@ -165,8 +166,7 @@ func TestRequests(t *testing.T) {
 		expect.True(t, errors.Is(err, chat.ErrInvalid) && a.Message == "",
 			"%.60q: %+v, %v", line, a, err)
 	}
-	got := ls(t, w.home)
-	expect.True(t, len(got) == 0, "left %v", got)
+	w.has(t)
 	var out bytes.Buffer
 	line := `{"tool":"write_file","parameters":{"path":"f","content":"\ud83d\ude00\\ud800"}}` + "\n"
 	if err := w.Serve(strings.NewReader(line), &out); err != nil || cat(t, w.home+"/f") != `😀\ud800` {
@@ -191,9 +191,7 @@ func TestHostileAnswers(t *testing.T) {
 			_, w := pipe(t)
 			var got bytes.Buffer
 			a, err := speak(w, strings.NewReader(answer), req, filewire.Exchange{Begin: func(filewire.Answer) io.Writer { return &got }, Limit: 10})
-			if err == nil || got.Len() > 10 {
-				t.Errorf("%s: %+v, %d bytes", name, a, got.Len())
-			}
+			expect.True(t, err != nil && got.Len() <= 10, "%s: %+v, %d bytes", name, a, got.Len())
 		})
 	}
 	long := fmt.Sprintf(`{"size":0,"bytes":0,"failure":{"kind":"denied","message":"%s","denial":{"op":"read","path":"%[1]s","rule":"%[1]s"}}}`+"\n", strings.Repeat("x", 100_000))
@@ -223,9 +221,7 @@ func TestHugeFile(t *testing.T) {
 			out := must.Get(cmd.Output())(t)
 			kb := must.Get(strconv.Atoi(strings.TrimSpace(string(out))))(t)
 			t.Logf("%d MiB at most, %s", kb>>10, time.Since(begun).Round(time.Millisecond))
-			if kb > 64<<10 {
-				t.Errorf("%d KiB were needed for %d MiB", kb, size>>20)
-			}
+			expect.True(t, kb <= 64<<10, "%d KiB were needed for %d MiB", kb, size>>20)
 		})
 	}
 }
@@ -242,42 +238,30 @@ func huge(t *testing.T, name string, size int64) {
 func memoryChild() {
 	size, err := strconv.ParseInt(os.Getenv("CHATD_FILES_SIZE"), 10, 64)
 	check(err)
-	tools, err := Open(filewire.Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
-	check(err)
-	w, t := world{Tools: tools}, &testing.B{}
 	var n counter
-	tool, body := filewire.Tool(os.Getenv("CHATD_FILES_TOOL")), io.LimitReader(zeros{}, size)
-	var req filewire.Request
+	tool := filewire.Tool(os.Getenv("CHATD_FILES_TOOL"))
+	x := filewire.Exchange{Body: io.LimitReader(zeros{}, size), Begin: func(filewire.Answer) io.Writer { return &n }, Limit: 1 << 40}
+	var args filewire.Args = filewire.WriteFile{Path: "huge", Stream: true}
 	switch tool {
 	case filewire.ReadFileTool:
-		req, err = filewire.NewRequest(tool, filewire.ReadFile{Path: "huge", Stream: true, Hash: true})
-		body = nil
+		args = filewire.ReadFile{Path: "huge", Stream: true, Hash: true}
 	case "read lines":
-		req, err = filewire.NewRequest(filewire.ReadFileTool, filewire.ReadFile{Path: "huge", Line: 2})
-		size, body = 5, nil
+		args = filewire.ReadFile{Path: "huge", Line: 2}
+		tool, size = filewire.ReadFileTool, 5
 	case filewire.EditFileTool:
-		req, err = filewire.NewRequest(tool, filewire.EditFile{Path: "huge", OldText: "mark", NewText: "gone"})
-		size, body = 0, nil
+		args = filewire.EditFile{Path: "huge", OldText: "mark", NewText: "gone"}
+		size = 0
 	case filewire.AppendFileTool:
-		body = io.LimitReader(zeros{}, size/4)
-		fallthrough
+		x.Body, size = io.LimitReader(zeros{}, size/4), 0
 	default:
-		req, err = filewire.NewRequest(tool, filewire.WriteFile{Path: "huge", Stream: true})
 		size = 0
 	}
-	check(err)
-	_, err = w.callTo(t, req, body, &n, 1<<40)
+	_, err = childWorld().exchange(&testing.B{}, tool, args, x)
 	check(err)
 	if int64(n) != size {
 		panic(fmt.Sprintf("%d bytes came, want %d", n, size))
 	}
 	fmt.Println(peak())
-}
-
-func check(err error) {
-	if err != nil {
-		panic(err)
-	}
 }
 
 type counter int64

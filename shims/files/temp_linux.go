@@ -5,15 +5,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
+	"path"
 	"regexp"
-	"strconv"
 	"time"
 
-	"github.com/chatd/chatd/internal/filewire"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/internal/filewire"
 )
 
 // failpoint is called where a kill or a power cut would do most harm; tests kill the process there.
@@ -29,8 +30,10 @@ type temp struct {
 	name string
 	// over is the target if no name beside it can replace it; locked is its file, if the caller
 	// holds its lock.
-	over   *place
-	locked *os.File
+	over    *place
+	locked  *os.File
+	mode    uint32 // that the target gets
+	created bool   // the target was not there
 }
 
 // tempName are the names that belong to the tools: PicoClaw's .tmp-{pid}-{timestamp}.
@@ -50,7 +53,7 @@ func (p *place) createTemp() (*temp, error) {
 			return nil, err
 		}
 		failpoint("temp.made")
-		t := &temp{p: p, f: os.NewFile(uintptr(fd), p.dirs+"/"+name), name: name}
+		t := &temp{p: p, f: os.NewFile(uintptr(fd), p.dirs+"/"+name), name: name, mode: newMode}
 		kept, err := t.keep()
 		if kept && err == nil {
 			return t, nil
@@ -101,7 +104,7 @@ func (t *temp) fill(body io.Reader, limit int64) (int64, error) {
 }
 
 func tooLarge(limit int64) error {
-	return filewire.Invalid("more than %s bytes", strconv.FormatInt(limit, 10))
+	return filewire.Invalid("more than %d bytes", limit)
 }
 
 // maxSweep bounds the names that a write looks at.
@@ -139,33 +142,127 @@ func sweepOne(dir int, name string) {
 	}
 }
 
-// sum computes the SHA-256 of the bytes that pass, if requested.
-type sum struct {
-	r io.Reader
-	h interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
-}
+// sum is the SHA-256 of what is written to it, if it is wanted.
+type sum struct{ hash.Hash }
 
-func summed(r io.Reader, wanted bool) *sum {
+func newSum(wanted bool) sum {
 	if !wanted {
-		return &sum{r: r}
+		return sum{}
 	}
-	return &sum{r: r, h: sha256.New()}
+	return sum{sha256.New()}
 }
 
-func (s *sum) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if s.h != nil {
-		_, _ = s.h.Write(p[:n]) // hash.Hash: never an error
+func (s sum) Write(p []byte) (int, error) {
+	if s.Hash == nil {
+		return len(p), nil
 	}
-	return n, err
+	return s.Hash.Write(p)
 }
 
-func (s *sum) String() string {
-	if s.h == nil {
+func (s sum) String() string {
+	if s.Hash == nil {
 		return ""
 	}
-	return hex.EncodeToString(s.h.Sum(nil))
+	return hex.EncodeToString(s.Sum(nil))
+}
+
+// New content is gathered beside the target, whose name it takes when it is whole. That is
+// impossible if the target is a mount point, here (a rename over it is EBUSY) or in the session. It is
+// then gathered in the workspace, and written over the old.
+
+// mayReplace reports whether a file beside the target may take its name. A file that the rules open
+// to programs within a closed or a read-only directory is a mount point in the session, which would
+// keep the old one.
+func (p *place) mayReplace() (bool, error) {
+	there, err := p.mounted()
+	if err != nil || there || p.t.opt.Check == nil {
+		return !there, err
+	}
+	beside := path.Join(path.Dir(p.real), newTempName())
+	if _, err := p.stat(); err != nil {
+		return true, nil // it is not there
+	}
+	return p.t.opt.Check("bash", beside) == nil && p.t.opt.Check(filewire.Write, beside) == nil, nil
+}
+
+// stage creates the file in which new content is gathered: beside the target, or in the workspace.
+func (p *place) stage() (*temp, error) {
+	beside, err := p.mayReplace()
+	if err != nil {
+		return nil, err
+	}
+	if beside {
+		return p.createTemp()
+	}
+	home := p.t.roots[0]
+	at := &place{t: p.t, op: p.op, folded: home.real, real: path.Join(home.real, p.name),
+		dir: home.fd, dirs: home.real, name: p.name}
+	t, err := at.createTemp()
+	if err == nil {
+		t.over = p
+	}
+	return t, err
+}
+
+// mounted reports whether another mount than its directory's is at the place.
+func (p *place) mounted() (bool, error) {
+	if len(p.missing) > 0 {
+		return false, nil
+	}
+	there, err := mountOf(p.dir, p.name)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	around, errAround := mountOf(p.dir, "")
+	return there != around, errors.Join(err, errAround)
+}
+
+func mountOf(dir int, name string) (uint64, error) {
+	var st unix.Statx_t
+	err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	return st.Mnt_id, err
+}
+
+// target is the place that the content is for.
+func (t *temp) target() *place {
+	if t.over != nil {
+		return t.over
+	}
+	return t.p
+}
+
+// overwrite copies the content into the existing file. It allocates the space first, so that a full
+// disk changes nothing. A crash during the copy leaves a mixture.
+func (t *temp) overwrite() error {
+	f := t.locked
+	if f == nil {
+		var err error
+		if f, _, err = t.over.openLocked(unix.O_WRONLY); err != nil {
+			return busy(err)
+		}
+		defer f.Close()
+	}
+	st, err := t.f.Stat()
+	if err != nil {
+		return err
+	}
+	err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, max(st.Size(), 1))
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	failpoint("overwrite.begun")
+	in := io.NewSectionReader(t.f, 0, st.Size())
+	if _, err := filewire.Copy(io.NewOffsetWriter(f, 0), in); err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(st.Size()), fsync(f))
+}
+
+// stat is the content's file, where it is now.
+func (t *temp) stat() (st unix.Stat_t, err error) {
+	if t.over != nil {
+		return t.over.stat()
+	}
+	err = unix.Fstat(int(t.f.Fd()), &st)
+	return st, err
 }

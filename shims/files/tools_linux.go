@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -30,12 +31,8 @@ type root struct {
 // Open opens the roots. It must be called as the chat, in the chat's view.
 func Open(opt filewire.Options) (*Tools, error) {
 	t := &Tools{opt: opt}
-	if t.opt.MaxBytes == 0 {
-		t.opt.MaxBytes = filewire.DefaultMaxBytes
-	}
-	if t.opt.LockWait == 0 {
-		t.opt.LockWait = filewire.DefaultLockWait
-	}
+	t.opt.MaxBytes = cmp.Or(opt.MaxBytes, filewire.DefaultMaxBytes)
+	t.opt.LockWait = cmp.Or(opt.LockWait, filewire.DefaultLockWait)
 	if err := t.open(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -117,16 +114,8 @@ func (t *Tools) check(op filewire.Op, name string) error {
 	if t.opt.Check == nil {
 		return nil
 	}
-	d := t.opt.Check(op, name)
-	if d == nil {
-		return nil
+	if d := t.opt.Check(op, name); d != nil {
+		return d
 	}
-	out := *d
-	if out.Op == "" {
-		out.Op = op
-	}
-	if out.Path == "" {
-		out.Path = name
-	}
-	return &out
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/chatd/chatd/chat"
@@ -50,8 +51,7 @@ const secret = "the secret of another chat\n"
 
 func newWorld(t testing.TB, change ...func(*filewire.Options)) world {
 	t.Helper()
-	top, err := filepath.EvalSymlinks(t.TempDir())
-	must.Do(t, err)
+	top := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	w := world{home: top + "/home", tmp: top + "/tmp", out: top + "/outside"}
 	for _, d := range []string{w.home, w.tmp, w.out} {
 		must.Do(t, os.Mkdir(d, 0o700))
@@ -61,9 +61,7 @@ func newWorld(t testing.TB, change ...func(*filewire.Options)) world {
 	for _, c := range change {
 		c(&opt)
 	}
-	if w.Tools, err = Open(opt); err != nil {
-		t.Fatal(err)
-	}
+	w.Tools = must.Get(Open(opt))(t)
 	t.Cleanup(func() { expect.NoError(t, w.Close()) })
 	return w
 }
@@ -124,14 +122,31 @@ func (w world) edit(path, old, new string) (filewire.Answer, error) {
 	return w.EditFile(filewire.EditFile{Path: path, OldText: old, NewText: new})
 }
 
+// each calls every tool on a path.
+func (w world) each(path, old string) map[filewire.Tool]error {
+	return map[filewire.Tool]error{
+		filewire.ReadFileTool:   expect.Err(w.read(filewire.ReadFile{Path: path})),
+		filewire.WriteFileTool:  expect.Err(w.write(path, "x")),
+		filewire.AppendFileTool: expect.Err(w.append(path, "x")),
+		filewire.EditFileTool:   expect.Err(w.edit(path, old, "x")),
+		filewire.ListDirTool:    expect.Err(w.list(filewire.ListDir{Path: path})),
+	}
+}
+
+// has wants these names and no others in the workspace.
+func (w world) has(t testing.TB, names ...string) {
+	t.Helper()
+	got := ls(t, w.home)
+	expect.True(t, slices.Equal(got, names), "left %v, want %v", got, names)
+}
+
 // wantDenied wants a denial by rule, and the words that the caller gets.
 func wantDenied(t *testing.T, err error, rule, message string) {
 	t.Helper()
 	var d *filewire.Denial
 	must.True(t, errors.As(err, &d) && errors.Is(err, chat.ErrDenied), "got %v, want a denial", err)
-	if d.Rule != rule || err.Error() != message {
-		t.Fatalf("denied by %q with %q, want %q with %q", d.Rule, err, rule, message)
-	}
+	must.True(t, d.Rule == rule && err.Error() == message,
+		"denied by %q with %q, want %q with %q", d.Rule, err, rule, message)
 	must.True(t, d.Path != "" && d.Op != "" && d.Tool != "",
 		"the denial %+v does not say what was denied", d)
 }
@@ -148,16 +163,15 @@ func TestMessages(t *testing.T) {
 	a, err := w.write("output/results.txt", "Analysis complete\nTotal: 42 items")
 	must.True(t, err == nil && a.Message == "File written: output/results.txt",
 		"write_file: %q, %v", a.Message, err)
-	if got, _, err := w.read(filewire.ReadFile{Path: "output/results.txt"}); err != nil || got != "Analysis complete\nTotal: 42 items" {
-		t.Fatalf("read_file: %q, %v", got, err)
-	}
+	got, _, err := w.read(filewire.ReadFile{Path: "output/results.txt"})
+	must.True(t, err == nil && got == "Analysis complete\nTotal: 42 items", "read_file: %q, %v", got, err)
 	a, err = w.edit("output/results.txt", "42", "43")
 	must.True(t, err == nil && a.Message == "File edited: output/results.txt",
 		"edit_file: %q, %v", a.Message, err)
 	a, err = w.append("output/results.txt", ".")
 	must.True(t, err == nil && a.Message == "Appended to output/results.txt",
 		"append_file: %q, %v", a.Message, err)
-	got := cat(t, w.home+"/output/results.txt")
+	got = cat(t, w.home+"/output/results.txt")
 	must.True(t, got == "Analysis complete\nTotal: 43 items.", "the file holds %q", got)
 	mkdir(t, w.home+"/src/components")
 	mkdir(t, w.home+"/src/utils")
@@ -165,9 +179,8 @@ func TestMessages(t *testing.T) {
 	if got, _, err := w.list(filewire.ListDir{Path: "src"}); err != nil || got != "DIR:  components\nFILE: main.go\nDIR:  utils\n" {
 		t.Fatalf("list_dir: %q, %v", got, err)
 	}
-	if got, _, err := w.list(filewire.ListDir{}); err != nil || got != "DIR:  output\nDIR:  src\n" {
-		t.Fatalf("list_dir of nothing: %q, %v", got, err)
-	}
+	got, _, err = w.list(filewire.ListDir{})
+	must.True(t, err == nil && got == "DIR:  output\nDIR:  src\n", "list_dir of nothing: %q, %v", got, err)
 	_, _, err = w.read(filewire.ReadFile{Path: "nothing"})
 	wantError(t, err, chat.ErrNotFound, "failed to read file: file not found")
 	_, _, err = w.read(filewire.ReadFile{Path: w.out + "/secret"})
@@ -210,8 +223,7 @@ func TestArguments(t *testing.T) {
 	expect.True(t, strings.Contains(err.Error(), `"f": content is missing`), "%v", err)
 	expect.Is(t, expect.Err(w.write("long", strings.Repeat("x", filewire.MaxText+1))), chat.ErrInvalid,
 		"content of more than MaxText")
-	got := ls(t, w.home)
-	expect.True(t, len(got) == 0, "refused, and yet there is %v", got)
+	w.has(t)
 	expect.Is(t, expect.Err(w.write(strings.Repeat("x", 300), "x")), chat.ErrInvalid,
 		"a name of 300 bytes")
 }
@@ -258,26 +270,20 @@ func TestNotRegular(t *testing.T) {
 	for path, what := range map[string]string{"fifo": "FIFO", "link": "FIFO", "socket": "socket", "/dev/null": "device",
 		"/dev/tty": "device", "dir": "directory", ".": "directory", "/": "directory"} {
 		atOnce(t, func() {
-			_, _, e1 := w.read(filewire.ReadFile{Path: path})
-			_, e2 := w.write(path, "x")
-			_, e3 := w.edit(path, "x", "y")
-			_, e4 := w.append(path, "x")
-			for i, err := range []error{e1, e2, e3, e4} {
-				if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "it is a "+what+", not a regular file") {
-					t.Errorf("tool %d on %s: %v", i, path, err)
+			for tool, err := range w.each(path, "x") {
+				says := "it is a " + what + ", not a regular file"
+				if tool == filewire.ListDirTool {
+					says = ""
 				}
+				if what == "directory" && says == "" {
+					continue
+				}
+				expect.True(t, errors.Is(err, chat.ErrInvalid) && strings.Contains(err.Error(), says),
+					"%s on %s: %v", tool, path, err)
 			}
 		})
-		if what == "directory" {
-			continue
-		}
-		atOnce(t, func() {
-			expect.Is(t, expect.Err(w.list(filewire.ListDir{Path: path})), chat.ErrInvalid,
-				"list_dir of %s", path)
-		})
 	}
-	got := ls(t, w.home)
-	expect.True(t, slices.Equal(got, []string{"dir", "fifo", "link", "socket"}), "left %v", got)
+	w.has(t, "dir", "fifo", "link", "socket")
 }
 
 // TestOpenFiles: no tool leaves a descriptor open, whatever came of it.
@@ -298,8 +304,8 @@ func TestOpenFiles(t *testing.T) {
 			w.edit(p, "two", "one")
 			w.list(filewire.ListDir{Path: p})
 			w.append(p, "")
-			w.WriteFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
-			w.AppendFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader{}, 1))
+			w.WriteFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader, 1))
+			w.AppendFile(filewire.WriteFile{Path: p, Stream: true}, io.LimitReader(failingReader, 1))
 		}
 	}
 	for range 20 {
@@ -313,9 +319,7 @@ func TestOpenFiles(t *testing.T) {
 	expect.True(t, after <= before, "%d descriptors before, %d after", before, after)
 }
 
-type failingReader struct{}
-
-func (failingReader) Read([]byte) (int, error) { return 0, errors.New("the sender went away") }
+var failingReader = iotest.ErrReader(errors.New("the sender went away"))
 
 // childMain is a process that a test started; mode says what for.
 func childMain(mode string) {
@@ -330,6 +334,19 @@ func childMain(mode string) {
 		powerCutChild()
 	case "append":
 		appendChild()
+	}
+}
+
+// childWorld is the workspace that a child works in.
+func childWorld() world {
+	tools, err := Open(filewire.Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
+	check(err)
+	return world{Tools: tools}
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
 	}
 }
 

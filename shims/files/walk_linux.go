@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/internal/filewire"
@@ -29,7 +30,6 @@ type place struct {
 	missing []string
 	held    []int
 	made    []madeDir
-	staged  *place // where new content is gathered, once decided
 }
 
 // madeDir is a directory that this call made.
@@ -131,15 +131,19 @@ func (w *walker) walk(folded string) (*place, error) {
 	for len(w.rest) > 0 {
 		name := w.rest[0]
 		w.rest = w.rest[1:]
-		var err error
-		switch {
-		case name == "..":
-			err = w.up()
-		case len(w.rest) == 0:
-			var done bool
-			if done, err = w.last(name); done {
-				return w.place(folded, name, nil), nil
+		if name == ".." {
+			if err := w.up(); err != nil {
+				return nil, err
 			}
+			continue
+		}
+		target, err := readlink(w.dir(), name)
+		switch {
+		case err == nil:
+			err = w.follow(target)
+		case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT): // not: it is no link
+		case len(w.rest) == 0:
+			return w.place(folded, name, nil), nil
 		default:
 			var missing []string
 			if missing, err = w.into(name); missing != nil {
@@ -167,7 +171,8 @@ func (w *walker) enter(parts []string) error {
 	deepest := -1
 	for _, r := range w.t.roots {
 		for _, name := range []string{r.name, r.real} {
-			if c := components(name); len(c) > deepest && hasPrefix(parts, c) {
+			c := components(name)
+			if len(c) > deepest && len(c) <= len(parts) && slices.Equal(parts[:len(c)], c) {
 				w.base, deepest = r, len(c)
 			}
 		}
@@ -193,18 +198,6 @@ func (w *walker) leave(parts []string) error {
 	return nil
 }
 
-func hasPrefix(parts, prefix []string) bool {
-	if len(parts) < len(prefix) {
-		return false
-	}
-	for i, c := range prefix {
-		if parts[i] != c {
-			return false
-		}
-	}
-	return true
-}
-
 // up goes back one directory; from the top of a root it leaves it.
 func (w *walker) up() error {
 	if n := len(w.held); n > 0 {
@@ -219,41 +212,19 @@ func (w *walker) up() error {
 	return w.enter(append(components(to), w.rest...))
 }
 
-// last handles the last component; done unless it is a link.
-func (w *walker) last(name string) (done bool, err error) {
-	target, err := readlink(w.dir(), name)
-	switch {
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	return false, w.follow(target)
-}
-
-// into opens a directory on the way. It returns the components that are missing from here on.
+// into opens a directory on the way, which was no link a moment ago. It returns the components that
+// are missing from here on.
 func (w *walker) into(name string) (missing []string, err error) {
 	fd, err := openat(w.dir(), name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	switch {
 	case err == nil:
 		w.held, w.names = append(w.held, fd), append(w.names, name)
-		return nil, nil
-	case errors.Is(err, unix.ENOENT):
-		for _, c := range w.rest {
-			if c == ".." {
-				return nil, err
-			}
-		}
+	case errors.Is(err, unix.ENOENT) && !slices.Contains(w.rest, ".."):
 		return append([]string{name}, w.rest...), nil
-	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		target, e := readlink(w.dir(), name)
-		if errors.Is(e, unix.EINVAL) {
-			return nil, unix.ENOTDIR
+	case errors.Is(err, unix.ENOTDIR):
+		if _, e := readlink(w.dir(), name); e == nil {
+			err = errMoved
 		}
-		if e != nil {
-			return nil, e
-		}
-		return nil, w.follow(target)
 	}
 	return nil, err
 }

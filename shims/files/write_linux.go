@@ -15,86 +15,76 @@ const newMode = 0o600
 
 // WriteFile is write_file: the whole file is the content, a's or body's.
 func (t *Tools) WriteFile(a filewire.WriteFile, body io.Reader) (filewire.Answer, error) {
-	if err := a.Validate(); err != nil {
-		return filewire.Answer{}, err
-	}
+	return t.do(filewire.WriteFileTool, a, func() (out filewire.Answer, err error) {
+		w, err := t.beginWrite(filewire.Write, a.Path)
+		if err != nil {
+			return out, err
+		}
+		defer w.end(&err)
+		in := newSum(a.Hash)
+		n, err := w.fill(io.TeeReader(contentOf(a, body), in), t.opt.MaxBytes)
+		if err == nil {
+			err = w.replace()
+		}
+		if err != nil {
+			return out, err
+		}
+		out, err = w.answer(n)
+		out.SHA256 = in.String()
+		return out, err
+	})
+}
+
+// contentOf is what a call writes: its argument, or the stream behind it.
+func contentOf(a filewire.WriteFile, body io.Reader) io.Reader {
 	if a.Content != nil {
-		body = strings.NewReader(*a.Content)
+		return strings.NewReader(*a.Content)
 	}
-	out, err := t.write1(a, body)
-	if err != nil {
-		return filewire.Answer{}, explain(filewire.WriteFileTool, filewire.Write, t, a.Path,
-			"failed to write file", err)
-	}
-	out.Message = "File written: " + a.Path
-	return out, nil
-}
-
-func (t *Tools) write1(a filewire.WriteFile, body io.Reader) (out filewire.Answer, err error) {
-	w, err := t.beginWrite(filewire.Write, a.Path)
-	if err != nil {
-		return filewire.Answer{}, err
-	}
-	defer w.end(&err)
-	in := summed(body, a.Hash)
-	n, err := w.fill(in, t.opt.MaxBytes)
-	if err != nil {
-		return filewire.Answer{}, err
-	}
-	if err := w.replace(w.mode); err != nil {
-		return filewire.Answer{}, err
-	}
-	return w.answer(n, in)
-}
-
-// writing is a target and the file that will take its place.
-type writing struct {
-	*temp
-	mode    uint32
-	created bool
+	return body
 }
 
 // beginWrite finds the target, makes its directories and the file beside it. All refusals happen
 // here, before any content is read.
-func (t *Tools) beginWrite(op filewire.Op, name string) (w *writing, err error) {
+func (t *Tools) beginWrite(op filewire.Op, name string) (w *temp, err error) {
 	err = again(func() error {
 		p, err := t.find(op, name)
 		if err != nil {
 			return err
 		}
-		w = &writing{temp: &temp{p: p}}
-		if w.mode, w.created, err = p.writable(); err == nil {
+		mode, created, err := p.writable()
+		if err == nil {
 			err = p.makeDirs()
 		}
 		if err == nil {
-			w.temp, err = p.stage()
+			w, err = p.stage()
 		}
 		if err != nil {
 			p.unmake()
 			p.close()
+			return err
 		}
-		return err
+		w.mode, w.created = mode, created
+		return nil
 	})
 	return w, err
 }
 
 // end removes the traces of a failed write.
-func (w *writing) end(err *error) {
-	w.drop()
+func (t *temp) end(err *error) {
+	t.drop()
 	if *err != nil {
-		w.target().unmake()
+		t.target().unmake()
 	}
-	w.target().close()
+	t.target().close()
 }
 
-func (w *writing) answer(n int64, in *sum) (filewire.Answer, error) {
-	st, err := w.stat()
-	if err != nil {
-		return filewire.Answer{}, err
+func (t *temp) answer(n int64) (out filewire.Answer, err error) {
+	st, err := t.stat()
+	if err == nil {
+		out = stated(st)
+		out.Path, out.Bytes, out.Created = t.target().real, n, t.created
 	}
-	out := stated(st)
-	out.Path, out.Bytes, out.Created, out.SHA256 = w.target().real, n, w.created, in.String()
-	return out, nil
+	return out, err
 }
 
 // writable opens the existing file so that the kernel checks its write permission: a rename over it

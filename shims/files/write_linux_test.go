@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,11 +32,11 @@ func modeOf(t *testing.T, name string) os.FileMode {
 	return fi.Mode()
 }
 
-// TestModes: 0600 for a new file and 0700 for a new directory whatever the umask
-// says, and an existing file keeps its permission bits, but no set-id bit.
+// TestModes: 0600 for a new file and 0700 for a new directory by the tool's umask and
+// without one, and an existing file keeps its permission bits, but no set-id bit.
 func TestModes(t *testing.T) {
 	w := newWorld(t)
-	defer syscall.Umask(syscall.Umask(0o277))
+	defer syscall.Umask(syscall.Umask(0o077))
 	must.Get(w.write("new/dir/file", "x"))(t)
 	must.Get(w.append("appended", "x"))(t)
 	syscall.Umask(0)
@@ -109,23 +110,20 @@ func TestCutOff(t *testing.T) {
 	put1(t, w.home+"/f", "old")
 	for name, body := range map[string]func() io.Reader{
 		"too large":           func() io.Reader { return io.LimitReader(zeros{}, 3<<20+1) },
-		"fails at once":       func() io.Reader { return failingReader{} },
-		"fails in the middle": func() io.Reader { return io.MultiReader(io.LimitReader(zeros{}, 2<<20), failingReader{}) },
+		"fails at once":       func() io.Reader { return failingReader },
+		"fails in the middle": func() io.Reader { return io.MultiReader(io.LimitReader(zeros{}, 2<<20), failingReader) },
 		"ends early": func() io.Reader {
-			return io.MultiReader(io.LimitReader(zeros{}, 2<<20), iotestErr{io.ErrUnexpectedEOF})
+			return io.MultiReader(io.LimitReader(zeros{}, 2<<20), iotest.ErrReader(io.ErrUnexpectedEOF))
 		},
 	} {
 		for _, path := range []string{"f", "new/dir/f", "created"} {
-			if a, err := w.WriteFile(filewire.WriteFile{Path: path, Stream: true}, body()); err == nil {
-				t.Errorf("%s: write_file said %+v", name, a)
-			}
-			if a, err := w.AppendFile(filewire.WriteFile{Path: path, Stream: true}, body()); err == nil {
-				t.Errorf("%s: append_file said %+v", name, a)
-			}
+			a, err := w.WriteFile(filewire.WriteFile{Path: path, Stream: true}, body())
+			expect.True(t, err != nil, "%s: write_file said %+v", name, a)
+			a, err = w.AppendFile(filewire.WriteFile{Path: path, Stream: true}, body())
+			expect.True(t, err != nil, "%s: append_file said %+v", name, a)
 		}
-		if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) || cat(t, w.home+"/f") != "old" {
-			t.Errorf("%s: left %v, %q", name, got, cat(t, w.home+"/f"))
-		}
+		w.has(t, "f")
+		expect.Equal(t, cat(t, w.home+"/f"), "old", "%s: the file has", name)
 	}
 	small := newWorld(t, func(o *filewire.Options) { o.MaxBytes = 10 })
 	for _, path := range []string{"new", "new/dir/f"} {
@@ -138,10 +136,6 @@ func TestCutOff(t *testing.T) {
 	_, err := w.AppendFile(filewire.WriteFile{Path: "f2", Stream: true}, io.LimitReader(zeros{}, 3<<20))
 	expect.True(t, err == nil, "an append up to the bound: %v", err)
 }
-
-type iotestErr struct{ err error }
-
-func (e iotestErr) Read([]byte) (int, error) { return 0, e.err }
 
 type zeros struct{}
 
@@ -218,11 +212,7 @@ func appendMany(fail func(string, ...any), w world, who string) {
 }
 
 func appendChild() {
-	tools, err := Open(filewire.Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
-	if err != nil {
-		panic(err)
-	}
-	appendMany(func(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }, world{Tools: tools}, "b")
+	appendMany(func(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }, childWorld(), "b")
 }
 
 // TestAppendMeetsEdit: an append is not lost to an edit that replaces the file at
@@ -248,9 +238,7 @@ func TestAppendMeetsEdit(t *testing.T) {
 	got := cat(t, w.home+"/f")
 	expect.True(t, strings.Count(got, "done-") == 40 && strings.Count(got, "line-") == 40 && len(got) == 80*8,
 		"%d edits and %d appends of 40 are there", strings.Count(got, "done-"), strings.Count(got, "line-"))
-	if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) {
-		t.Errorf("left %v", got)
-	}
+	w.has(t, "f")
 }
 
 // TestSimultaneousWriters: of many whole writes one wins, whole, and a reader sees only whole ones.
@@ -269,8 +257,7 @@ func TestSimultaneousWriters(t *testing.T) {
 		})
 	}
 	all.Wait()
-	got := ls(t, w.home)
-	expect.True(t, slices.Equal(got, []string{"f"}), "left %v", got)
+	w.has(t, "f")
 }
 
 // TestLockHeld: while a process holds the lock forever, a caller gives up after LockWait.
@@ -336,9 +323,8 @@ func TestKill(t *testing.T) {
 				expect.True(t, slices.Contains(c.wanted, got), "it holds %d bytes: %.40q", len(got), got)
 				t.Logf("left %v", ls(t, w.home))
 				must.Get(w.write("f", "next"))(t)
-				if got := ls(t, w.home); !slices.Equal(got, []string{"f"}) || cat(t, w.home+"/f") != "next" {
-					t.Errorf("after the next write there is %v", got)
-				}
+				w.has(t, "f")
+				expect.Equal(t, cat(t, w.home+"/f"), "next", "after the next write the file has")
 			})
 		}
 	}
@@ -350,11 +336,7 @@ func killChild() {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 	}
-	tools, err := Open(filewire.Options{Workspace: os.Getenv("CHATD_FILES_DIR")})
-	if err != nil {
-		panic(err)
-	}
-	w := world{Tools: tools}
+	w, err := childWorld(), error(nil)
 	switch os.Getenv("CHATD_FILES_TOOL") {
 	case "write_file", "write_file, new":
 		_, err = w.write("f", "new\n")
@@ -387,8 +369,7 @@ func TestSweep(t *testing.T) {
 	atOnce(t, func() { expect.NoError(t, expect.Err(w.write("f", "x"))) })
 	kept = append(kept, ".tmp-19-1700000000000000000", ".tmp-20-1700000000000000000", ".tmp-21-1700000000000000000", "f")
 	slices.Sort(kept)
-	got := ls(t, w.home)
-	expect.True(t, slices.Equal(got, kept), "got  %v\nwant %v", got, kept)
+	w.has(t, kept...)
 }
 
 // TestReplace: a file that takes the target's place at the last moment is replaced only if it is
@@ -420,11 +401,9 @@ func TestReplace(t *testing.T) {
 				}
 				writer.end(&err)
 				expect.True(t, (name == "file" || name == "nothing") == (err == nil), "rename: %v", err)
-				if after := modeOf(t, w.home+"/f").String(); before != "nothing" && after != before {
-					t.Errorf("%s became %s", before, after)
-				}
-				got := ls(t, w.home)
-				expect.True(t, slices.Equal(got, []string{"f"}), "left %v", got)
+				after := modeOf(t, w.home+"/f").String()
+				expect.True(t, before == "nothing" || after == before, "%s became %s", before, after)
+				w.has(t, "f")
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -89,13 +90,10 @@ func cut(path string) []byte { return []byte(path[:min(len(path), maxPath)]) }
 // wanted reports whether a uid is in one of the ranges.
 func wanted(spent [][2]uint32, uid uint32) bool {
 	_, found := slices.BinarySearchFunc(spent, uid, func(r [2]uint32, uid uint32) int {
-		switch {
-		case r[1] < uid:
-			return -1
-		case r[0] > uid:
-			return 1
+		if r[0] <= uid && uid <= r[1] {
+			return 0
 		}
-		return 0
+		return cmp.Compare(r[0], uid)
 	})
 	return found
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -149,24 +150,16 @@ func (m *supervisor) supervise() error {
 	m.spec.Deadline = steady(m.spec.Deadline)
 	go m.collect()
 	go m.obey()
-	var copied [2]chan struct{}
-	for i, c := range []struct {
-		from *os.File
-		to   *stream.File
-	}{{m.outP, m.out}, {m.errP, m.errs}} {
-		copied[i] = make(chan struct{})
-		go func() {
-			defer close(copied[i])
-			_, _ = io.CopyBuffer(c.to, onlyReader{c.from},
-				make([]byte, stream.PieceSize)) // ends with the stream, or by its deadline
-		}()
+	var copies sync.WaitGroup
+	for from, to := range map[*os.File]*stream.File{m.outP: m.out, m.errP: m.errs} {
+		copies.Go(func() { // it ends with the stream, or by its deadline
+			_, _ = io.CopyBuffer(to, onlyReader{from}, make([]byte, stream.PieceSize))
+		})
 	}
 	timedOut := m.await()
 	deadline := time.Now().Add(stream.DrainTime)
 	err := errors.Join(m.outP.SetReadDeadline(deadline), m.errP.SetReadDeadline(deadline))
-	for _, c := range copied {
-		<-c
-	}
+	copies.Wait()
 	tail, terr := m.out.Tail(plan.MaxTail)
 	line, jerr := json.Marshal(plan.SupervisorEnd{
 		Status: uint32(m.status), At: time.Now().UTC(), TimedOut: timedOut, Tail: tail,

@@ -30,9 +30,8 @@ func TestTimedOutWhoeverEndsIt(t *testing.T) {
 			close(m.moved)
 			go m.collect()
 			must.Do(t, command.Kill())
-			if got := m.await(); got != c.want || !m.status.Signaled() {
-				t.Errorf("timed out: %v, status %v", got, m.status)
-			}
+			got := m.await()
+			expect.True(t, got == c.want && m.status.Signaled(), "timed out: %v, status %v", got, m.status)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestBacklog compares with a slice that forgets at its front.
@@ -23,16 +24,14 @@ func TestBacklog(t *testing.T) {
 		if n := len(want) - 100; n > 0 {
 			want, lost = want[n:], lost+int64(n)
 		}
-		if b.lost != lost || b.have != len(want) || !bytes.HasPrefix(want, b.next()) {
-			t.Fatalf("after %d pieces: %d lost, %d there, next %v; want %d, %d, %v", i, b.lost,
-				b.have, b.next(), lost, len(want), want)
-		}
-		n := rnd.IntN(len(b.next()) + 1)
+		must.True(t, b.lost == lost && bytes.Equal(want, b.Bytes()),
+			"after %d pieces: %d lost, %v there; want %d, %v", i, b.lost, b.Bytes(), lost, want)
+		n := rnd.IntN(b.Len() + 1)
 		b.take(n)
 		want = want[n:]
 	}
 	expect.Equal(t, string(b.note()), fmt.Sprintf("\r\n[chatd left %d bytes out]\r\n", lost), "the note")
-	if b.take(b.have); b.start != 0 {
-		t.Error("an empty backlog does not begin at the front")
-	}
+	b.take(b.Len())
+	expect.Equal(t, b.Available(), b.Cap(), "an empty backlog begins at the front: what it has room for")
+	expect.Equal(t, b.Cap(), newBacklog(100).Cap(), "it never grew: its room")
 }

@@ -40,13 +40,16 @@ func run(fifo string) error {
 // lastTimeout bounds the wait for a reader of the last bytes.
 const lastTimeout = 2 * time.Second
 
+// pieceSize bounds what is read at once, in bytes.
+const pieceSize = 64 << 10
+
 // passOn copies from in to out, through b. It reads whenever there is something to read.
 func passOn(in, out int, b *backlog) error {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, pieceSize)
 	open, end := true, time.Time{}
-	for open || b.have > 0 && time.Now().Before(end) {
+	for open || b.Len() > 0 && time.Now().Before(end) {
 		ready := [2]pollFd{{fd: int32(in), events: pollIn}, {fd: -1, events: pollOut}}
-		if b.have > 0 || b.lost > 0 {
+		if b.Len() > 0 || b.lost > 0 {
 			ready[1].fd = int32(out)
 		}
 		var wait *syscall.Timespec
@@ -75,11 +78,11 @@ func passOn(in, out int, b *backlog) error {
 // flush writes as much as there is room for. A note is shorter than PIPE_BUF: all or nothing
 // of it is written (pipe(7)).
 func (b *backlog) flush(out int) error {
-	for b.lost > 0 || b.have > 0 {
+	for b.lost > 0 || b.Len() > 0 {
 		note := b.note()
 		p := note
 		if note == nil {
-			p = b.next()
+			p = b.Bytes()
 		}
 		n, err := syscall.Write(out, p)
 		switch {

@@ -42,7 +42,7 @@ func TestShimChecks(t *testing.T) {
 		argv := strings.Fields(c.line)
 		s := must.Get(newShim(c.policy, argv, "/home/u"))(t)
 		d, err := s.check()
-		if d.rule != c.rule || err != nil || (c.rule == "") != (d.reason == "") || (c.rule == "") != (d.instead == "") {
+		if d.Rule != c.rule || err != nil || (c.rule == "") != (d.Reason == "") || (c.rule == "") != (d.Instead == "") {
 			t.Errorf("%s: %+v, %v, want rule %q", c.line, d, err, c.rule)
 		}
 	}
@@ -86,8 +86,7 @@ func TestRunShim(t *testing.T) {
 		t.Errorf("rm of nothing: %d, %q", code, out)
 	}
 	if _, err := exec.LookPath("/usr/bin/npm"); err != nil {
-		if out, code := call("npm"); code != 127 || strings.Count(out, "\n") != 1 {
-			t.Errorf("what is not there: %d, %q", code, out)
-		}
+		out, code := call("npm")
+		expect.True(t, code == 127 && strings.Count(out, "\n") == 1, "what is not there: %d, %q", code, out)
 	}
 }

@@ -68,17 +68,7 @@ func borders(old []byte) []int32 {
 
 // countLines counts the line ends in the first n bytes of r.
 func countLines(r io.ReaderAt, n int64) (int64, error) {
-	buf := make([]byte, filewire.BufferSize)
-	var lines int64
-	in := io.NewSectionReader(r, 0, n)
-	for {
-		k, err := in.Read(buf)
-		lines += int64(bytes.Count(buf[:k], []byte{'\n'}))
-		if err == io.EOF {
-			return lines, nil
-		}
-		if err != nil {
-			return lines, err
-		}
-	}
+	lines := sink{w: io.Discard}
+	_, err := filewire.Copy(&lines, io.NewSectionReader(r, 0, n))
+	return lines.feeds, err
 }

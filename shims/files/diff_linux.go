@@ -27,7 +27,7 @@ type replacement struct {
 // diff is the edit as a unified diff of one hunk, or why there is none. It reads only the lines
 // around the edit, and counts those before it.
 func (r replacement) diff(name string) (diff, omitted string, err error) {
-	before, start, err := r.before()
+	before, err := r.before()
 	if err != nil {
 		return "", "", err
 	}
@@ -35,14 +35,14 @@ func (r replacement) diff(name string) (diff, omitted string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if before == nil && start > 0 || after == nil && r.off+int64(len(r.old)) < r.size {
+	if before == nil || after == nil {
 		return "", "a line is too long", nil
 	}
 	was, is := join(before, r.old, after), join(before, r.new, after)
 	if !utf8.Valid(was) || !utf8.Valid(is) {
 		return "", "binary", nil
 	}
-	line, err := countLines(r.src, start)
+	line, err := countLines(r.src, r.off-int64(len(before)))
 	if err != nil {
 		return "", "", err
 	}
@@ -55,53 +55,40 @@ func (r replacement) diff(name string) (diff, omitted string, err error) {
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
-// before is the beginning of the edit's first line and up to four lines before
-// it, and where in the file that is. nil when no line begins near enough.
-func (r replacement) before() ([]byte, int64, error) {
-	n := min(r.off, maxAround)
-	buf := make([]byte, n)
-	if _, err := r.src.ReadAt(buf, r.off-n); err != nil && err != io.EOF {
-		return nil, 0, err
+// before is the beginning of the edit's first line and up to four lines before it; nil when no line
+// begins near enough.
+func (r replacement) before() ([]byte, error) {
+	buf := make([]byte, min(r.off, maxAround))
+	if _, err := r.src.ReadAt(buf, r.off-int64(len(buf))); err != nil && err != io.EOF {
+		return nil, err
 	}
-	at := len(buf)
-	for range contextLines + 2 {
-		i := bytes.LastIndexByte(buf[:max(at-1, 0)], '\n')
-		if i < 0 {
-			if n == r.off {
-				return buf, 0, nil
-			}
-			break
+	lines := splitLines(buf)
+	if far := len(lines) - contextLines - 2; far > 0 {
+		lines = lines[far:]
+	} else if int64(len(buf)) < r.off {
+		if lines = lines[1:]; len(lines) == 0 && buf[len(buf)-1] != '\n' {
+			return nil, nil
 		}
-		at = i + 1
 	}
-	if at == len(buf) && (n == 0 || buf[n-1] != '\n') {
-		return nil, r.off, nil
-	}
-	return buf[at:], r.off - n + int64(at), nil
+	return []byte(strings.Join(lines, "")), nil
 }
 
-// after is the rest of the edit's last line and up to four lines after it.
+// after is the rest of the edit's last line and up to four lines after it; nil when none ends near
+// enough.
 func (r replacement) after() ([]byte, error) {
 	from := r.off + int64(len(r.old))
 	buf := make([]byte, min(r.size-from, maxAround))
 	if _, err := r.src.ReadAt(buf, from); err != nil && err != io.EOF {
 		return nil, err
 	}
-	at := 0
-	for range contextLines + 2 {
-		i := bytes.IndexByte(buf[at:], '\n')
-		if i < 0 {
-			if from+int64(len(buf)) == r.size {
-				return buf, nil
-			}
-			break
+	if at, left := afterLines(buf, contextLines+2); left == 0 {
+		buf = buf[:at]
+	} else if from+int64(len(buf)) < r.size {
+		if buf = buf[:bytes.LastIndexByte(buf, '\n')+1]; len(buf) == 0 {
+			return nil, nil
 		}
-		at += i + 1
 	}
-	if at == 0 && len(buf) > 0 {
-		return nil, nil
-	}
-	return buf[:at], nil
+	return buf, nil
 }
 
 // splitLines keeps the line ends, so that a last line without one differs.

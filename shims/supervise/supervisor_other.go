@@ -1,6 +1,0 @@
-//go:build !linux
-
-package supervise
-
-// Main is for Linux.
-func Main() int { return 1 }
