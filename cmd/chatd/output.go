@@ -70,9 +70,6 @@ func eachOf[T, L any](
 		done := progress(c, fmt.Sprintf("%s %d of %d", doing, i+1, len(all)))
 		line, said, err := do(one)
 		done()
-		if err != nil && c.Context.Err() != nil {
-			return err
-		}
 		lines, failed = append(lines, line), cmp.Or(failed, err)
 		to := c.App.Writer
 		if err != nil {
@@ -83,9 +80,12 @@ func eachOf[T, L any](
 				return err
 			}
 		}
+		if c.Context.Err() != nil {
+			break // Ctrl-C: the rest is not tried, and is not in the list
+		}
 	}
-	if err := answer(c, lines, nil, ""); err != nil {
-		return err
+	if err := answer(c, lines, nil, ""); err != nil || c.Context.Err() != nil {
+		return cmp.Or(err, failed)
 	}
 	if failed != nil {
 		return &exitError{chat.ExitCode(failed)}
