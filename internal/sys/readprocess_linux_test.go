@@ -29,8 +29,8 @@ func TestParseProcess(t *testing.T) {
 	for _, name := range hostileNames {
 		stat := "4711 (" + name + ")" + figures
 		got, err := parseProcess(stat, statusText)
-		want := ProcessInfo{UID: 1000, Inner: 3, Name: name, State: 'S', CPU: 3 * time.Second,
-			Memory: 3 * uint64(os.Getpagesize())}
+		want := ProcessInfo{UID: 1000, Inner: 3, Stat: Stat{Name: name, State: 'S', Flags: 4194560, Start: 123,
+			CPU: 3 * time.Second, Memory: 3 * uint64(os.Getpagesize())}}
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v", name, got, err)
 		}

@@ -2,7 +2,6 @@ package sys
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -29,7 +28,7 @@ func TestSocketOf(t *testing.T) {
 			uid, gid := 2013265900+uint32(i), 2013266900+uint32(i)
 			domain := []int{unix.AF_INET, unix.AF_INET6}[i%2]
 			typ := []int{unix.SOCK_STREAM, unix.SOCK_DGRAM}[i/2%2]
-			fd, err := SocketOf(uid, gid, domain, typ, 0)
+			fd, err := SocketOf(uid, gid, domain, typ)
 			if err != nil {
 				t.Error(err)
 				return
@@ -77,33 +76,21 @@ func checkPlain(t *testing.T) {
 	}
 }
 
-// TestSocketOfRestores looks at one thread: after a call that succeeds, after one that fails in
-// socket(2), and after one whose ids are none.
-func TestSocketOfRestores(t *testing.T) {
+// TestSocketOfNobody: ids that are none, and a domain that is none, make no socket.
+func TestSocketOfNobody(t *testing.T) {
 	needsRoot(t)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for _, x := range []struct {
 		name     string
 		uid, gid uint32
 		domain   int
 		want     error
 	}{
-		{"a socket", 2013265900, 2013266900, unix.AF_INET, nil},
 		{"no such domain", 2013265900, 2013266900, 255, unix.EAFNOSUPPORT},
 		{"no uid", keepID, 2013266900, unix.AF_INET, unix.EPERM},
 		{"no gid", 2013265900, keepID, unix.AF_INET, unix.EPERM},
 	} {
-		fd, restored, err := socketOf(x.uid, x.gid, x.domain, unix.SOCK_STREAM, 0)
-		if !errors.Is(err, x.want) || !restored || (fd >= 0) != (x.want == nil) {
-			t.Errorf("%s: fd %d, restored %v, %v, want %v", x.name, fd, restored, err, x.want)
-		}
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-		u, g := fsID(unix.SYS_SETFSUID, keepID), fsID(unix.SYS_SETFSGID, keepID)
-		if u != 0 || g != 0 {
-			t.Errorf("%s: the thread has fsuid %d and fsgid %d", x.name, u, g)
+		if fd, err := SocketOf(x.uid, x.gid, x.domain, unix.SOCK_STREAM); fd >= 0 || !errors.Is(err, x.want) {
+			t.Errorf("%s: fd %d, %v, want %v", x.name, fd, err, x.want)
 		}
 		checkPlain(t)
 	}
@@ -113,9 +100,9 @@ func TestSocketOfRestores(t *testing.T) {
 func TestSocketOfWithoutRights(t *testing.T) {
 	needsRoot(t)
 	err := AsUID(2013265900, func() error {
-		fd, restored, err := socketOf(2013265901, 2013265901, unix.AF_INET, unix.SOCK_STREAM, 0)
-		if fd >= 0 || !restored {
-			t.Errorf("fd %d, restored %v", fd, restored)
+		fd, err := socketOf(2013265901, 2013265901, unix.AF_INET, unix.SOCK_STREAM)
+		if fd >= 0 {
+			t.Errorf("fd %d", fd)
 		}
 		return err
 	})
