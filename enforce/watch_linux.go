@@ -30,6 +30,7 @@ import (
 // Lock order: mu, then asking.
 type watch struct {
 	permFD, namesFD int
+	procFD          int           // this program's /proc/self/fd
 	perm            *os.File      // the same, to wait for
 	room            chan struct{} // bounds the unanswered questions
 	failed          chan error
@@ -194,42 +195,26 @@ func (w *watch) markNames(s *watchedSession) error {
 	return nil
 }
 
-// markOpens makes the kernel ask before each open on the session's mounts. It finds the mounts by
-// path, which is safe: no process of the session can move a mount.
+// markOpens makes the kernel ask before each open on the session's mounts.
 func (w *watch) markOpens(s *watchedSession, bases []*pathclass.Base) error {
 	for _, b := range bases {
 		if !s.walls[len(s.walls)-1].Below(b.Path) {
 			continue
 		}
-		if err := w.markOpen(s, b.Path); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := w.markFD(s, b.Top); err != nil {
 			return fmt.Errorf("cannot watch %s: %w", b.Path, err)
 		}
 	}
 	return nil
 }
 
-func (w *watch) markOpen(s *watchedSession, p string) error {
-	fd, err := unix.Open(p, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	st, err := sys.StatFD(fd)
-	if err != nil {
-		return err
-	}
-	// Also if the id is known: the kernel reuses ids of mounts.
-	w.assignMount(st.Mnt_id, s)
-	return unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, p)
-}
-
 // markMask makes the kernel ask before each open in a detached tree.
-func (w *watch) markMask(id chat.ID, tree, procFD int) error {
+func (w *watch) markMask(id chat.ID, tree int) error {
 	s := w.session(id)
 	if s == nil {
 		return fmt.Errorf("cannot watch a place of chat %s: its session is not watched", id)
 	}
-	if err := w.markFD(s, tree, procFD); err != nil {
+	if err := w.markFD(s, tree); err != nil {
 		return fmt.Errorf("cannot watch a place before it is attached: %w", err)
 	}
 	return nil
@@ -244,13 +229,13 @@ func (w *watch) session(id chat.ID) *watchedSession {
 
 // markFD makes the kernel ask before each open on fd's mount. fanotify_mark(2) takes a path, so
 // markFD names the descriptor through procFD.
-func (w *watch) markFD(s *watchedSession, fd, procFD int) error {
+func (w *watch) markFD(s *watchedSession, fd int) error {
 	st, err := sys.StatFD(fd)
 	if err != nil {
 		return err
 	}
-	w.assignMount(st.Mnt_id, s)
-	err = unix.Fchdir(procFD)
+	w.assignMount(st.Mnt_id, s) // also if the id is known: the kernel reuses ids of mounts
+	err = unix.Fchdir(w.procFD)
 	if err == nil {
 		err = unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD,
 			strconv.Itoa(fd))
@@ -264,7 +249,7 @@ func (w *watch) forget(id uint64) { w.assignMount(id, nil) }
 
 // switchRules ends the old rules and watches the new mounts. It marks them without the lock, since there
 // may be many and other sessions must not wait.
-func (w *watch) switchRules(k *session, wall *pathclass.Wall, root, procFD int) error {
+func (w *watch) switchRules(k *session, wall *pathclass.Wall, root int) error {
 	s := w.session(k.initProc.chat)
 	for _, c := range k.masks {
 		if c.Class == filerules.Closed {
@@ -274,7 +259,7 @@ func (w *watch) switchRules(k *session, wall *pathclass.Wall, root, procFD int) 
 		if err != nil {
 			continue // moved since: the mount below is watched
 		}
-		err = w.markFD(s, fd, procFD)
+		err = w.markFD(s, fd)
 		unix.Close(fd)
 		if err != nil {
 			return fmt.Errorf("cannot watch %s: %w", chat.Quote(c.Path), err)

@@ -163,7 +163,7 @@ func (s *inside) begun(t *testing.T, rules string) {
 // settled goes on from there, for rules that need no mask.
 func (s *inside) settled(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *session, wall *pathclass.Wall) error { return s.k.watch.switchRules(k, wall, -1, s.k.procFD) })
+	s.within(t, rules, func(k *session, wall *pathclass.Wall) error { return s.k.watch.switchRules(k, wall, -1) })
 }
 
 func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass.Wall) error) {
