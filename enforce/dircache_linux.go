@@ -114,14 +114,13 @@ func (t watchedTree) pathOf(dir handle) (string, error) {
 // has reports whether fd's directory is at p in the mount. If the directory is outside the mount, p
 // is a path from the root of the file system and may name another directory here.
 func (t watchedTree) has(p string, fd int) bool {
-	again, err := sys.OpenBeneath(t.Tree, strings.TrimPrefix(p, "/"), unix.O_PATH)
+	again, found, err := sys.OpenPath(t.Tree, p)
 	if err != nil {
 		return false
 	}
-	defer unix.Close(again)
-	a, errA := sys.StatFD(fd)
-	b, errB := sys.StatFD(again)
-	return errors.Join(errA, errB) == nil && sys.InodeOf(&a) == sys.InodeOf(&b)
+	unix.Close(again)
+	st, err := sys.StatFD(fd)
+	return err == nil && sys.InodeOf(&st) == sys.InodeOf(&found)
 }
 
 // contains returns errElsewhere if fd's directory is outside the mount through which it was opened.

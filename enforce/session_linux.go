@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -94,14 +93,10 @@ func (s *session) openBases(root int) error {
 		if last[l.Path] != l.ID || inKernel || slices.Contains(kernelTypes, l.Kind) {
 			continue
 		}
-		fd, err := sys.OpenBeneath(root, strings.TrimPrefix(l.Path, "/"), unix.O_PATH)
+		fd, st, err := sys.OpenPath(root, l.Path)
 		if sys.Gone(err) {
 			continue // hidden by another mount
 		}
-		if err != nil {
-			return fmt.Errorf("cannot open the mount %s: %w", l.Path, err)
-		}
-		st, err := sys.StatFD(fd)
 		if err == nil && st.Mnt_id != uint64(l.ID) {
 			err = errors.New("another mount hides it")
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -255,7 +254,7 @@ func (w *watch) switchRules(k *session, wall *pathclass.Wall, root int) error {
 		if c.Class == filerules.Closed {
 			continue
 		}
-		fd, err := sys.OpenBeneath(root, strings.TrimPrefix(c.Path, "/"), unix.O_PATH)
+		fd, _, err := sys.OpenPath(root, c.Path)
 		if err != nil {
 			continue // moved since: the mount below is watched
 		}

@@ -53,8 +53,8 @@ func moveMount(tree, target, flags int) error {
 }
 
 // setReadOnly makes one mount read-only or writable. The kernel returns EBUSY while a file is open
-// for writing through the mount. Before the mount is attached that is short: the files of
-// [makeMountPoints] may still be closing. So setReadOnly tries again for 100 ms.
+// for writing through the mount, or made there. The latter is short, so setReadOnly tries again for
+// 100 ms.
 func setReadOnly(tree int, readOnly bool) error {
 	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
 	if readOnly {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -151,11 +150,11 @@ func owners(wants []pathclass.Place) map[string]string {
 
 // openMask opens the root of a mask. It returns -1 if the mask is gone or another mount hides it.
 func (m *Mounter) openMask(c Mount) int {
-	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(c.Path, "/"), unix.O_PATH)
+	fd, st, err := sys.OpenPath(m.Root, c.Path)
 	if err != nil {
 		return -1
 	}
-	if st, err := sys.StatFD(fd); err != nil || st.Mnt_id != c.ID {
+	if st.Mnt_id != c.ID {
 		unix.Close(fd)
 		return -1
 	}

@@ -1,7 +1,6 @@
 package pathclass
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -81,12 +80,11 @@ func (f foundTree) in(k *Walker, b *Base) (foundTree, error) {
 }
 
 func statBelow(b *Base, p string) (unix.Statx_t, error) {
-	fd, err := sys.OpenBeneath(b.Tree, cmp.Or(sys.Rest(p, b.Path), "."), unix.O_PATH)
-	if err != nil {
-		return unix.Statx_t{}, err
+	fd, st, err := sys.OpenPath(b.Tree, sys.Rest(p, b.Path))
+	if err == nil {
+		unix.Close(fd)
 	}
-	defer unix.Close(fd)
-	return sys.StatFD(fd)
+	return st, err
 }
 
 // Trees with fewer names are looked through each time, and what was found holds so long.
