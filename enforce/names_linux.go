@@ -54,10 +54,7 @@ func (w *watch) recordDenied(s *watchedSession, names []string, child handle) {
 		walls = walls[1:]
 	}
 	remember(s.denied, child, denial{classBy(walls, names), by})
-	if s.tooMany() {
-		s.forgetGone()
-	}
-	if s.tooMany() {
+	if !s.fits() {
 		w.end(s.session, fmt.Errorf("more than %d files were made under denied names", maxDenied))
 	}
 	w.recheck(s.session.initProc.chat)
@@ -80,10 +77,7 @@ func (w *watch) recordFound(id chat.ID, b *pathclass.Base, dir int, name, by str
 		s.denied[h] = d
 		w.write(s, journalLine{Child: []byte(h), Class: d.class, By: []byte(by)})
 	}
-	if s.tooMany() {
-		s.forgetGone()
-	}
-	if s.tooMany() {
+	if !s.fits() {
 		err = errors.Join(err, fmt.Errorf("more than %d files are closed one by one", maxDenied))
 	}
 	return err
@@ -111,7 +105,13 @@ func (s *watchedSession) classOfHandle(h handle) filerules.Class {
 	return max(s.denied[h].class, s.before[h].class)
 }
 
-func (s *watchedSession) tooMany() bool { return max(len(s.denied), len(s.before)) > maxDenied }
+// fits reports whether the records are not too many, after it has dropped those of files that are gone.
+func (s *watchedSession) fits() bool {
+	if max(len(s.denied), len(s.before)) > maxDenied {
+		s.forgetGone()
+	}
+	return max(len(s.denied), len(s.before)) <= maxDenied
+}
 
 // hasExceptions reports whether a rule opens a path inside a closed directory.
 func (s *watchedSession) hasExceptions() bool {

@@ -188,7 +188,7 @@ func TestAttackFollow(t *testing.T) {
 	} {
 		w.route(e)
 	}
-	for _, seen := range s.backlog.take(10) {
+	for _, seen := range s.backlog.events.take(10) {
 		all, _ := s.pathsOf(seen.at)
 		for _, p := range all {
 			w.recordName(s, p, seen.child)

@@ -97,7 +97,7 @@ func (w *watch) route(e fanEvent) {
 	if isDirMove(e) {
 		for _, s := range now {
 			if slices.Contains(old, s) {
-				w.enqueue(s, func(b *backlog) { b.move(e.old, e.dir) })
+				w.enqueue(s, func(b *backlog) { b.moves.add([2]dirName{e.old, e.dir}) })
 			}
 		}
 		if !slices.Equal(now, old) {
@@ -108,10 +108,10 @@ func (w *watch) route(e fanEvent) {
 		}
 	}
 	for _, s := range now {
-		w.enqueue(s, func(b *backlog) { b.add(nameEvent{e.dir, e.child}) })
+		w.enqueue(s, func(b *backlog) { b.events.add(nameEvent{e.dir, e.child}) })
 	}
 	for _, s := range old {
-		w.enqueue(s, func(b *backlog) { b.add(nameEvent{e.old, e.child}) })
+		w.enqueue(s, func(b *backlog) { b.events.add(nameEvent{e.old, e.child}) })
 	}
 	w.follow(e, now)
 }
@@ -126,7 +126,7 @@ func (w *watch) queued() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot count events about names: %w", err)
 	}
-	return bytes / fanHeader, nil
+	return bytes / unix.FAN_EVENT_METADATA_LEN, nil
 }
 
 // follow records where a new directory is, from its name, or that no session sees it. Looking for
