@@ -37,9 +37,10 @@ func (u Unenforceable) Error() string {
 // Unwrap makes the kind of the error "unsupported".
 func (u Unenforceable) Unwrap() error { return chat.ErrUnsupported }
 
-// Check refuses a policy with a rule that would keep every session from starting, for any of its
-// agents or for none, and names the rule. home stands for the homes of the chats.
-func Check(p *filerules.Policy, home string) error {
+// refuseRules collects the rules that find refuses, for any agent of a policy or for none, each once.
+func refuseRules(
+	p *filerules.Policy, home string, find func(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) error,
+) error {
 	var bad Unenforceable
 	refuse := func(r filerules.Rule, why string) {
 		f := filerules.Fault{Place: r.Place, Key: r.String(), Why: why}
@@ -49,12 +50,26 @@ func Check(p *filerules.Policy, home string) error {
 			bad = append(bad, f)
 		}
 	}
-	needed := neededPaths(home)
 	for _, agent := range append(p.Agents(), "*") {
 		rs, err := p.For(filerules.Scope{Agent: agent, Home: home})
+		if err == nil {
+			err = find(rs, refuse)
+		}
 		if err != nil {
 			return err
 		}
+	}
+	if len(bad) > 0 {
+		return bad
+	}
+	return nil
+}
+
+// Check refuses a policy with a rule that would keep every session from starting, for any of its
+// agents or for none, and names the rule. home stands for the homes of the chats.
+func Check(p *filerules.Policy, home string) error {
+	needed := neededPaths(home)
+	return refuseRules(p, home, func(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) error {
 		for _, c := range rs.Rules() {
 			if place := kernelPathOf(c); place != "" {
 				refuse(c.Rule, "a session does not start without "+place)
@@ -66,11 +81,8 @@ func Check(p *filerules.Policy, home string) error {
 				refuse(*h.Why.Rule, "a session does not start without "+p)
 			}
 		}
-	}
-	if len(bad) > 0 {
-		return bad
-	}
-	return nil
+		return nil
+	})
 }
 
 // neededPaths are the essentials as this host has them. It lists each directory of libraries
@@ -88,7 +100,7 @@ func neededPaths(home string) []string {
 
 // kernelPathOf is the place of the kernel's, or of chatd's, that all a deny is about lies in.
 func kernelPathOf(c filerules.CompiledRule) string {
-	if c.Effect != filerules.Deny || c.Ops&kernelOps == 0 {
+	if c.Effect != filerules.Deny || c.Ops&filerules.Kernel == 0 {
 		return ""
 	}
 	for _, m := range c.Matchers {
