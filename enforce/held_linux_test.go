@@ -171,8 +171,7 @@ func newFault(t *testing.T) (*os.File, []byte) {
 	if errno != 0 {
 		skip(t, "userfaultfd: "+errno.Error())
 	}
-	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	must.Do(t, err)
+	page := must.Get(unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	t.Cleanup(func() { must.Do(t, unix.Munmap(page)) })
 	const hello, register, missing = 0xc018aa3f, 0xc020aa00, 1 // linux/userfaultfd.h
 	api := [3]uint64{0xaa}

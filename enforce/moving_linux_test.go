@@ -25,9 +25,7 @@ func TestAttackMoving(t *testing.T) {
 	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/.env']}"))(t)
 	watched := s.k.watch.session(s.order.Chat)
 	home, ok := watched.treeOf(s.home)
-	if !ok || home.Path != s.home {
-		t.Fatalf("the home is in %s", home.Path)
-	}
+	must.True(t, ok && home.Path == s.home, "the home is in %s", home.Path)
 	dir := must.Get(handleAt(filepath.Join(a, "d"), home.fsid))(t)
 	fd := must.Get(sys.OpenBeneath(home.Tree, f, unix.O_RDONLY))(t)
 	defer unix.Close(fd)

@@ -194,9 +194,8 @@ func TestAttackFollow(t *testing.T) {
 			w.recordName(s, p, seen.child)
 		}
 	}
-	if len(s.denied) != 1 || s.denied[name("file")].class != filerules.Closed {
-		t.Errorf("denied: %v", s.denied)
-	}
+	expect.True(t, len(s.denied) == 1 && s.denied[name("file")].class == filerules.Closed,
+		"denied: %v", s.denied)
 	by, ok := w.owners[beside]
 	expect.True(t, ok && len(by) == 0, "what is beside is seen by %v, %t", by, ok)
 	_, ok = w.owners[root]

@@ -189,7 +189,9 @@ func (s *session) apply(o orders.Order) error {
 
 // applyMasks walks the trees and mounts the masks that the rules want. looked is the number of
 // names that it examined. same: the present masks are of the same rules.
-func (s *session) applyMasks(o orders.Order, wall *pathclass.Wall, same bool, root int) (looked int, err error) {
+func (s *session) applyMasks(
+	o orders.Order, wall *pathclass.Wall, same bool, root int,
+) (looked int, err error) {
 	watch := s.e.watch
 	w := pathclass.Walker{Wall: wall, UID: o.UID, Source: sourceOf(o), Cache: &s.e.trees}
 	s.recorded = 0

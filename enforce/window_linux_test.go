@@ -251,8 +251,7 @@ func TestExceptionsStay(t *testing.T) {
 	makeFree(t, exception("a"))
 	makeFree(t, filepath.Join(s.home, "x/b/key"))
 	must.Do(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
-	_, err := s.applyRules("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}")
-	must.Do(t, err)
+	must.Get(s.applyRules("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}"))(t)
 	k := s.k.named(s.order.Chat)
 	look := func() map[string]uint64 {
 		t.Helper()

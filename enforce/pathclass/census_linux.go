@@ -29,15 +29,15 @@ type Tree struct{ Source, At string }
 // walks the host's own trees in this process, so no session sees it. It skips what this process may
 // not read, unless the process is root's.
 func CheckTrees(ctx context.Context, p *filerules.Policy, home string, trees []Tree) error {
-	return refuseRules(p, home, func(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) error {
+	return refuseRules(p, home, func(rs *filerules.Ruleset, refuse refuseFunc) error {
 		places, err := countPlaces(ctx, New(rs), trees)
 		if err != nil {
 			return fmt.Errorf("cannot count what the file rules match in the trees that sessions share: %w",
 				err)
 		}
 		for _, r := range places.refused() {
-			refuse(*r, fmt.Sprintf("it matches %d places in the trees that all sessions see, where all rules "+
-				"match %d: want at most %d", places.by[r], places.all, maxMounts))
+			refuse(*r, fmt.Sprintf("it matches %d places in the trees that all sessions see, where all "+
+				"rules match %d: want at most %d", places.by[r], places.all, maxMounts))
 		}
 		return nil
 	})
@@ -141,5 +141,7 @@ func (c *census) refused() []*filerules.Rule {
 		return sys.ComparePaths(a.Place+a.String(), b.Place+b.String())
 	})
 	largest := slices.MaxFunc(rules, func(a, b *filerules.Rule) int { return cmp.Compare(c.by[a], c.by[b]) })
-	return slices.DeleteFunc(rules, func(r *filerules.Rule) bool { return c.by[r] <= maxMounts && r != largest })
+	return slices.DeleteFunc(rules, func(r *filerules.Rule) bool {
+		return c.by[r] <= maxMounts && r != largest
+	})
 }

@@ -37,10 +37,11 @@ func (u Unenforceable) Error() string {
 // Unwrap makes the kind of the error "unsupported".
 func (u Unenforceable) Unwrap() error { return chat.ErrUnsupported }
 
+// refuseFunc takes a rule and why no session could start with it.
+type refuseFunc func(r filerules.Rule, why string)
+
 // refuseRules collects the rules that find refuses, for any agent of a policy or for none, each once.
-func refuseRules(
-	p *filerules.Policy, home string, find func(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) error,
-) error {
+func refuseRules(p *filerules.Policy, home string, find func(*filerules.Ruleset, refuseFunc) error) error {
 	var bad Unenforceable
 	refuse := func(r filerules.Rule, why string) {
 		f := filerules.Fault{Place: r.Place, Key: r.String(), Why: why}
@@ -69,7 +70,7 @@ func refuseRules(
 // agents or for none, and names the rule. home stands for the homes of the chats.
 func Check(p *filerules.Policy, home string) error {
 	needed := neededPaths(home)
-	return refuseRules(p, home, func(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) error {
+	return refuseRules(p, home, func(rs *filerules.Ruleset, refuse refuseFunc) error {
 		for _, c := range rs.Rules() {
 			if place := kernelPathOf(c); place != "" {
 				refuse(c.Rule, "a session does not start without "+place)
@@ -118,7 +119,7 @@ func kernelPathOf(c filerules.CompiledRule) string {
 
 // checkKernelPaths refuses what denies anything of a place of the kernel's or chatd's own,
 // or of a directory around it, whatever an exception allows inside.
-func checkKernelPaths(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) {
+func checkKernelPaths(rs *filerules.Ruleset, refuse refuseFunc) {
 	for _, place := range filerules.KernelPlaces() {
 		for at := place; ; at = path.Dir(at) {
 			for _, op := range []filerules.Op{filerules.Bash, filerules.Write, filerules.Edit} {

@@ -157,7 +157,9 @@ func (k *Walker) base(b *Base) error {
 
 // visit looks at one name of a directory and returns the name's class; enter if it is a directory to
 // walk too.
-type visit func(dir int, p string, e dirent, parent filerules.Class) (class filerules.Class, enter bool, err error)
+type visit func(
+	dir int, p string, e dirent, parent filerules.Class,
+) (class filerules.Class, enter bool, err error)
 
 // dir walks one directory, which has a class, and closes fd.
 func (k *Walker) dir(fd int, p string, class filerules.Class, depth int, see visit) error {

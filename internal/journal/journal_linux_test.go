@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // A line for the journal begins with its priority and says no time; it is one
@@ -35,15 +37,10 @@ func TestJournalLines(t *testing.T) {
 
 // The journal's lines go only where systemd said the journal is.
 func TestIsJournal(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer f.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Fstat(int(f.Fd()), &st))
 	for _, c := range []struct {
 		stream string
 		want   bool

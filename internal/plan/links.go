@@ -55,7 +55,9 @@ func setLinks(dir string, links map[string]string) (err error) {
 	for _, e := range entries {
 		if _, wanted := links[e.Name()]; wanted {
 			there[e.Name()] = true
-		} else if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

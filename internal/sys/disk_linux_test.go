@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestWholeDisk: the disk of a partition is the disk, and any other device is one itself.
@@ -22,9 +24,7 @@ func TestWholeDisk(t *testing.T) {
 	}
 	links := map[string]string{"254:0": "vda", "254:1": "vda/vda1", "253:0": "virtual/dm-0"}
 	for dev, dir := range links {
-		if err := os.Symlink("devices/"+dir, filepath.Join(root, dev)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink("devices/"+dir, filepath.Join(root, dev)))
 	}
 	wants := map[string]string{"254:0": "254:0", "254:1": "254:0", "253:0": "253:0", "8:0": ""}
 	for dev, want := range wants {

@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // ownerOf is the uid and gid of a socket's inode, which are the fsuid and fsgid of its maker.
 func ownerOf(t *testing.T, fd int) (uid, gid uint32) {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, unix.Fstat(fd, &st))
 	return st.Uid, st.Gid
 }
 
@@ -50,13 +50,11 @@ func TestSocketOf(t *testing.T) {
 func checkFlags(t *testing.T, fd, typ int) {
 	t.Helper()
 	status, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err != nil || status&unix.O_NONBLOCK == 0 {
-		t.Errorf("status flags %#x, %v: want O_NONBLOCK", status, err)
-	}
+	expect.True(t, err == nil && status&unix.O_NONBLOCK != 0,
+		"status flags %#x, %v: want O_NONBLOCK", status, err)
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	if err != nil || flags&unix.FD_CLOEXEC == 0 {
-		t.Errorf("descriptor flags %#x, %v: want FD_CLOEXEC", flags, err)
-	}
+	expect.True(t, err == nil && flags&unix.FD_CLOEXEC != 0,
+		"descriptor flags %#x, %v: want FD_CLOEXEC", flags, err)
 	if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || got != typ {
 		t.Errorf("type %d, %v: want %d", got, err, typ)
 	}
@@ -101,12 +99,8 @@ func TestSocketOfWithoutRights(t *testing.T) {
 	needsRoot(t)
 	err := AsUID(2013265900, func() error {
 		fd, err := socketOf(2013265901, 2013265901, unix.AF_INET, unix.SOCK_STREAM)
-		if fd >= 0 {
-			t.Errorf("fd %d", fd)
-		}
+		expect.True(t, fd < 0, "fd %d", fd)
 		return err
 	})
-	if !errors.Is(err, unix.EPERM) {
-		t.Errorf("%v, want EPERM", err)
-	}
+	expect.True(t, errors.Is(err, unix.EPERM), "%v, want EPERM", err)
 }
