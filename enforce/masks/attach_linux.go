@@ -21,33 +21,20 @@ type newMask struct {
 	exception bool
 }
 
-func (l *newMask) rel(p string) string { return sys.Rest(p, l.path) }
-
-// mountAll mounts the missing masks of sorted wants, each before those inside it.
+// mountAll mounts the missing masks of sorted wants, each before those inside it: in a new mask, or
+// from the session's root. In a new mask all are missing.
 func (m *Mounter) mountAll(wants []pathclass.Place, in *newMask) error {
-	have := map[string]bool{}
-	if in == nil {
-		for _, c := range m.Mounted {
-			have[c.Path] = true
-		}
-	}
-	return m.mountIn(wants, in, have)
-}
-
-func (m *Mounter) mountIn(wants []pathclass.Place, in *newMask, have map[string]bool) error {
 	for len(wants) > 0 {
 		n := subtree(wants)
 		w, inside := wants[0], wants[1:n]
 		wants = wants[n:]
-		if have[w.Path] {
-			if err := m.mountIn(inside, in, have); err != nil {
-				return err
-			}
-			continue
+		var err error
+		if _, stays := m.stays[w.Path]; stays {
+			err = m.mountAll(inside, in)
+		} else if err = m.mount(w, inside, in); errors.Is(err, errHidden) && in == nil {
+			m.later, err = append(append(m.later, w), inside...), nil
 		}
-		if err := m.mount(w, inside, in, have); errors.Is(err, errHidden) && in == nil {
-			m.later = append(append(m.later, w), inside...)
-		} else if err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -64,9 +51,7 @@ func subtree(wants []pathclass.Place) int {
 }
 
 // mount masks one path and then the paths inside it.
-func (m *Mounter) mount(
-	w pathclass.Place, inside []pathclass.Place, in *newMask, have map[string]bool,
-) error {
+func (m *Mounter) mount(w pathclass.Place, inside []pathclass.Place, in *newMask) error {
 	l, err := m.mountMask(w, inside, in)
 	if sys.Gone(err) || errors.Is(err, unix.EINVAL) { // EINVAL: the mount around target is detached
 		err = ErrMoved
@@ -75,7 +60,7 @@ func (m *Mounter) mount(
 		return fmt.Errorf("cannot mask %s: %w", chat.Quote(w.Path), err)
 	}
 	defer unix.Close(l.tree)
-	if err := m.mountIn(inside, l, have); err != nil {
+	if err := m.mountAll(inside, l); err != nil {
 		return err
 	}
 	if l.exception {

@@ -22,7 +22,7 @@ var errHidden = errors.New("an old mask is over it")
 func (m *Mounter) target(w pathclass.Place, in *newMask) (fd int, old *Mount, err error) {
 	start, rel := m.Root, w.Path
 	if in != nil {
-		start, rel = in.tree, in.rel(w.Path)
+		start, rel = in.tree, sys.Rest(w.Path, in.path)
 	}
 	if w.NeedsMountPoint() && in == nil {
 		if err := m.addMountPoint(w); err != nil {
