@@ -271,9 +271,7 @@ func TestCheckRefuses(t *testing.T) {
 		}
 	}
 	for _, s := range []Scope{{}, {Home: "h"}, {Home: "/h", Cwd: "w"}, {Home: "/h\x00"}, {Home: "~"}} {
-		if _, err := p.For(s); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%+v: %v", s, err)
-		}
+		expect.Is(t, expect.Err(p.For(s)), chat.ErrInvalid, "%+v", s)
 	}
 }
 
@@ -313,9 +311,7 @@ deny * global deny inert=false glob path= glob=/d/e/*/f prefix=/d/e regex=<nil>`
 
 func TestMessage(t *testing.T) {
 	for text, want := range map[string]string{"": "Access denied: ~/.ssh/id_rsa blocked by policy", "access: {messages: verbose}": "Access denied: ~/.ssh/id_rsa blocked by policy", "access: {messages: vague}": "Access denied by policy"} {
-		if got := mustLoad(t, text).Message("~/.ssh/id_rsa"); got != want {
-			t.Errorf("%q: %s", text, got)
-		}
+		expect.Equal(t, mustLoad(t, text).Message("~/.ssh/id_rsa"), want, "%q", text)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -28,9 +29,7 @@ func TestPhysical(t *testing.T) {
 			t.Errorf("%s: the system says %s, the test wants %s", in, real, want)
 		}
 	}
-	if got := Physical(dir + "/up/f"); got != filepath.Dir(dir)+"/x/f" {
-		t.Errorf("up: %s", got)
-	}
+	expect.Equal(t, Physical(dir+"/up/f"), filepath.Dir(dir)+"/x/f", "up")
 	if got := Physical("/../.."); got != "/" {
 		t.Error(got)
 	}

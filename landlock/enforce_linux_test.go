@@ -248,9 +248,7 @@ func TestAchieved(t *testing.T) {
 
 func TestEnforceRefusesLowABI(t *testing.T) {
 	// Refused before anything is done, so this process stays free.
-	if _, err := Enforce(Rules{}, ABI()+1, false); !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("got %v, want ErrUnsupported", err)
-	}
+	expect.Is(t, expect.Err(Enforce(Rules{}, ABI()+1, false)), chat.ErrUnsupported, "")
 	if _, err := os.ReadFile("/proc/self/status"); err != nil {
 		t.Errorf("confined by a refused Enforce: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -48,9 +49,7 @@ func TestIsJournal(t *testing.T) {
 		{"", false}, {"9:999", false}, {fmt.Sprintf("%d:%d", st.Dev, st.Ino), true}, {fmt.Sprintf("%d:%d", st.Dev, st.Ino+1), false},
 	} {
 		t.Setenv("JOURNAL_STREAM", c.stream)
-		if got := isJournal(f); got != c.want {
-			t.Errorf("JOURNAL_STREAM=%s: %v", c.stream, got)
-		}
+		expect.Equal(t, isJournal(f), c.want, "JOURNAL_STREAM=%s", c.stream)
 		New(f).Info("x")
 		if got := Priority(f) == "<3>"; got != c.want {
 			t.Errorf("JOURNAL_STREAM=%s: last words have priority %q", c.stream, Priority(f))

@@ -26,9 +26,7 @@ func TestReadPlan(t *testing.T) {
 		"relative": `{"dir":"x","argv":["x"]}`, "umask": `{"dir":"/","argv":["x"],"umask":4096}`,
 		"long": `{"dir":"/","argv":["` + strings.Repeat("x", MaxPlan) + `"]}`,
 	} {
-		if _, err := ReadPlan(strings.NewReader(text)); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%s: %v, want ErrInvalid", name, err)
-		}
+		expect.Is(t, expect.Err(ReadPlan(strings.NewReader(text))), chat.ErrInvalid, "%s", name)
 	}
 }
 

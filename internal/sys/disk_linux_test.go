@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -40,9 +41,7 @@ func TestDisk(t *testing.T) {
 	if disk, err := Disk("/dev/shm"); disk != "" || err != nil {
 		t.Errorf("/dev/shm is on disk %q, %v", disk, err)
 	}
-	if _, err := Disk("/none"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a path that is not there: %v", err)
-	}
+	expect.Is(t, expect.Err(Disk("/none")), os.ErrNotExist, "a path that is not there")
 	if _, err := Disk("/proc/self"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("/proc: %v, want that it names no disk", err)
 	}
@@ -101,7 +100,5 @@ func TestPoolOf(t *testing.T) {
 	if self, serr := Pool("/proc/self"); err != nil || serr != nil || proc != self {
 		t.Errorf("/proc is %q, %v, and what is in it %q, %v", proc, err, self, serr)
 	}
-	if _, err := Pool("/none"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a path that is not there: %v", err)
-	}
+	expect.Is(t, expect.Err(Pool("/none")), os.ErrNotExist, "a path that is not there")
 }

@@ -43,9 +43,7 @@ func TestParseMounts(t *testing.T) {
 			t.Errorf("took %q", bad)
 		}
 	}
-	if got := unescape(`a\040b\134c\\d\9`); got != `a b\c\\d\9` {
-		t.Errorf("got %q", got)
-	}
+	expect.Equal(t, unescape(`a\040b\134c\\d\9`), `a b\c\\d\9`, "")
 	own, err := os.ReadFile("/proc/self/mountinfo")
 	if err == nil {
 		_, err = ParseMounts(string(own))

@@ -42,9 +42,7 @@ func TestSocketOf(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if uid := unix.Geteuid(); uid != 0 {
-		t.Errorf("the process is of uid %d", uid)
-	}
+	expect.Equal(t, unix.Geteuid(), 0, "the process is of uid")
 }
 
 func checkFlags(t *testing.T, fd, typ int) {
