@@ -37,7 +37,7 @@ func TestAttackHeldDirectory(t *testing.T) {
 	}
 	release := holdDirectory(t, filepath.Join(a.home, "d"))
 	waits := trying(t, a)
-	watched := a.k.watch.session(a.order.Chat)
+	watched := a.k.named(a.order.Chat).watched
 	for until := time.Now().Add(longEnough); ; time.Sleep(time.Millisecond) {
 		a.k.watch.asking.Lock()
 		n := len(watched.questions)

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
@@ -61,13 +60,9 @@ func (w *watch) recordDenied(s *watchedSession, names []string, child handle) {
 }
 
 // recordFound records a closed file that a walk found: name in dir, which the rules close as by.
-func (w *watch) recordFound(id chat.ID, b *pathclass.Base, dir int, name, by string) error {
+func (w *watch) recordFound(s *watchedSession, b *pathclass.Base, dir int, name, by string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.sessions[id]
-	if s == nil {
-		return errors.New("the session has ended")
-	}
 	i := slices.IndexFunc(s.trees, func(t watchedTree) bool { return t.Base == b })
 	h, err := handleIn(dir, name, s.trees[i].fsid)
 	if sys.Gone(err) {

@@ -136,7 +136,7 @@ func TestWorkerEndsBehind(t *testing.T) {
 // TestRefusals: what is counted is bounded, fits on the wire however long the names are, is
 // handed out once, and no chat takes another's place.
 func TestRefusals(t *testing.T) {
-	var r refusals
+	r := refusals{chats: map[chat.ID]*orders.Refusals{}}
 	asked := 0
 	long := func(i int) string { return strings.Repeat("\xff", 5000) + fmt.Sprint(i) }
 	want := map[chat.ID]uint64{}

@@ -35,6 +35,7 @@ type session struct {
 
 	mu           sync.Mutex
 	closed       bool
+	watched      *watchedSession
 	order        orders.Order
 	bases        []*pathclass.Base
 	baseIDs      []int // bubblewrap's mounts without its masks
@@ -197,7 +198,7 @@ func (s *session) applyMasks(
 	s.recorded = 0
 	w.Close = func(b *pathclass.Base, dir int, name, by string) error {
 		s.recorded++
-		return watch.recordFound(o.Chat, b, dir, name, by)
+		return watch.recordFound(s.watched, b, dir, name, by)
 	}
 	if wall.Any {
 		if err := w.Find(s.bases); err != nil {
@@ -228,7 +229,7 @@ func (s *session) applyMasks(
 	}
 	m := masks.Mounter{Root: root, ProcFD: watch.procFD, Sources: s.e.masks, Mounted: all, Bases: s.bases,
 		Exceptions: wall.Exceptions, NoSwap: s.e.noSwap,
-		Mark: func(tree int) error { return watch.markMask(o.Chat, tree) }, Forget: watch.forget}
+		Mark: func(tree int) error { return watch.markFD(s.watched, tree) }, Forget: watch.forget}
 	err = m.Apply(w.Wants, now)
 	s.masks, s.hiddenMasks = m.Mounted, slices.Collect(maps.Values(m.Dropped))
 	if err == nil && !same {

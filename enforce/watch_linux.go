@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 )
 
@@ -114,6 +114,7 @@ func newWatch(perm, names int) *watch {
 		maxBacklog: maxEvents, waiting: make(chan struct{}, 1), buf: make([]byte, 64<<10),
 		byMount: map[uint64]*watchedSession{}, sessions: map[chat.ID]*watchedSession{},
 		marked: map[string]int{}, owners: map[handle][]*watchedSession{}, roots: map[handle][]sessionRoot{},
+		refused: refusals{chats: map[chat.ID]*orders.Refusals{}},
 	}
 }
 
@@ -136,7 +137,7 @@ func (w *watch) begin(k *session, wall *pathclass.Wall, changed bool) error {
 			w.release(s)
 			return err
 		}
-		w.sessions[k.initProc.chat] = s
+		w.sessions[k.initProc.chat], k.watched = s, s
 	}
 	s.walls = append(s.walls[:min(len(s.walls), 1)], wall)
 	switch {
@@ -150,10 +151,6 @@ func (w *watch) begin(k *session, wall *pathclass.Wall, changed bool) error {
 	return w.markOpens(s, k.bases)
 }
 
-// unwatchable are the errors of a file system whose names the kernel does not report: overlayfs has
-// no handles that can be decoded, and a btrfs subvolume before Linux 6.8 no id of its own.
-var unwatchable = []error{unix.EOPNOTSUPP, unix.EXDEV, unix.ENODEV}
-
 // markNames subscribes to name events on the file systems that the session can write to. Where the
 // kernel reports no names, closed files get masks.
 func (w *watch) markNames(s *watchedSession) error {
@@ -166,28 +163,27 @@ func (w *watch) markNames(s *watchedSession) error {
 			return fmt.Errorf("cannot watch %s: %w", b.Path, err)
 		}
 		fsid, err := fsidOf(fd)
-		if err == nil {
-			t := newWatchedTree(b, fsid, fd)
-			s.trees = append(s.trees, t)
-			w.roots[t.root] = append(w.roots[t.root], sessionRoot{t, s})
-			clear(w.owners) // what they see may lie in this one, too
-			if !b.Writable || w.noNames {
-				continue
-			}
-			if w.marked[fsid] == 0 {
-				err = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM,
-					nameMask, fd, "")
-			}
-			if slices.ContainsFunc(unwatchable, func(no error) bool { return errors.Is(err, no) }) {
-				continue
-			}
-			if b.Watched = err == nil; b.Watched {
-				w.marked[fsid]++
-			}
-		} else {
-			unix.Close(fd)
-		}
 		if err != nil {
+			return errors.Join(fmt.Errorf("cannot watch names below %s: %w", b.Path, err), unix.Close(fd))
+		}
+		t := newWatchedTree(b, fsid, fd)
+		s.trees = append(s.trees, t)
+		w.roots[t.root] = append(w.roots[t.root], sessionRoot{t, s})
+		clear(w.owners) // what they see may lie in this one, too
+		if !b.Writable || w.noNames {
+			continue
+		}
+		if w.marked[fsid] == 0 {
+			err = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, nameMask, fd, "")
+		}
+		switch err {
+		case nil:
+			b.Watched = true
+			w.marked[fsid]++
+		case unix.EOPNOTSUPP, unix.EXDEV, unix.ENODEV:
+			// Overlayfs has no handles that can be decoded, and a btrfs subvolume before Linux 6.8 no
+			// id of its own.
+		default:
 			return fmt.Errorf("cannot watch names below %s: %w", b.Path, err)
 		}
 	}
@@ -205,25 +201,6 @@ func (w *watch) markOpens(s *watchedSession, bases []*pathclass.Base) error {
 		}
 	}
 	return nil
-}
-
-// markMask makes the kernel ask before each open in a detached tree.
-func (w *watch) markMask(id chat.ID, tree int) error {
-	s := w.session(id)
-	if s == nil {
-		return fmt.Errorf("cannot watch a place of chat %s: its session is not watched", id)
-	}
-	if err := w.markFD(s, tree); err != nil {
-		return fmt.Errorf("cannot watch a place before it is attached: %w", err)
-	}
-	return nil
-}
-
-// session returns the watched session of a chat; nil if there is none.
-func (w *watch) session(id chat.ID) *watchedSession {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.sessions[id]
 }
 
 // markFD makes the kernel ask before each open on fd's mount. fanotify_mark(2) takes a path, so
@@ -249,7 +226,7 @@ func (w *watch) forget(id uint64) { w.assignMount(id, nil) }
 // switchRules ends the old rules and watches the new mounts. It marks them without the lock, since there
 // may be many and other sessions must not wait.
 func (w *watch) switchRules(k *session, wall *pathclass.Wall, root int) error {
-	s := w.session(k.initProc.chat)
+	s := k.watched
 	for _, c := range k.masks {
 		if c.Class == filerules.Closed {
 			continue

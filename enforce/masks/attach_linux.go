@@ -203,7 +203,7 @@ func (m *Mounter) treeOf(
 
 // roomyMask returns a mask of a closed directory that has, or can get, mount points for exceptions.
 func (m *Mounter) roomyMask(w pathclass.Place, inside []pathclass.Place) (int, error) {
-	tree, err := newTmpfs("0")
+	tree, err := newTmpfs()
 	if err != nil {
 		return -1, err
 	}

@@ -72,14 +72,14 @@ func setReadOnly(tree int, readOnly bool) error {
 	}
 }
 
-// newTmpfs returns a detached tmpfs of 1 MiB whose root has the given mode.
-func newTmpfs(mode string) (int, error) {
+// newTmpfs returns a detached tmpfs of 1 MiB whose root has no mode.
+func newTmpfs() (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("fsopen: %w", err)
 	}
 	defer unix.Close(fs)
-	for _, o := range [][2]string{{"size", "1m"}, {"mode", mode}} {
+	for _, o := range [][2]string{{"size", "1m"}, {"mode", "0"}} {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return -1, fmt.Errorf("fsconfig %s: %w", o[0], err)
 		}

@@ -3,7 +3,7 @@ package masks
 import (
 	"errors"
 	"fmt"
-	"path"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -110,11 +110,12 @@ func (m *Mounter) sameOn(b *pathclass.Base, fd int, p string) (int, error) {
 
 // baseOf returns bubblewrap's mount that contains p.
 func (m *Mounter) baseOf(p string) *pathclass.Base {
-	for at := p; ; at = path.Dir(at) {
-		if b := m.baseAt[at]; b != nil || at == "/" {
+	for _, b := range slices.Backward(m.Bases) { // inner ones come after outer ones
+		if chat.Within(p, b.Path) {
 			return b
 		}
 	}
+	return nil
 }
 
 // addMountPoint creates an empty mount point for w, if there is none, in the mask around it that

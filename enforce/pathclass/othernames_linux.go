@@ -53,7 +53,7 @@ func (k *Walker) otherName(
 		err = k.Close(k.in, dir, e.name, by)
 	default:
 		k.want(Place{Path: p, Class: class, Parent: has, Inode: sys.InodeOf(&st)})
-		k.recordCause(p, by)
+		k.Causes[p] = by
 	}
 	return is, false, err
 }
@@ -76,14 +76,7 @@ func (k *Walker) closeLinkTargets() {
 		if has := k.Wall.Class(p); has != filerules.Closed && !inKernelPath(p) {
 			k.want(Place{Path: p, Class: filerules.Closed, Parent: has,
 				Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)})
-			k.recordCause(p, link)
+			k.Causes[p] = link
 		}
-	}
-}
-
-// recordCause records the denied name of a file that is closed under another name.
-func (k *Walker) recordCause(p, name string) {
-	if k.Causes != nil {
-		k.Causes[p] = name
 	}
 }
