@@ -81,7 +81,7 @@ func (t watchedTree) around(p string, is sys.Inode, removed bool) (handles []han
 		return nil, nil
 	}
 	dirs, err := t.open(sys.Rest(path.Dir(p), t.Path))
-	defer closeAll(dirs)
+	defer func() { _ = sys.CloseAll(dirs) }()
 	if err == nil && !removed {
 		err = isAt(dirs[len(dirs)-1], path.Base(p), is)
 	}
@@ -108,12 +108,6 @@ func (t watchedTree) open(rel string) (dirs []int, err error) {
 		dirs = append(dirs, at)
 	}
 	return dirs, nil
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
 }
 
 // isAt returns errReplaced if name in dir is another file than is.

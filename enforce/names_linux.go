@@ -18,7 +18,7 @@ import (
 // separately what the old and the new rules deny. A denial by the old rules alone ends with them,
 // even if its event is read late.
 func (w *watch) recordName(s *watchedSession, p string, child handle) {
-	if s.mayRelink(p) {
+	if slices.ContainsFunc(s.walls, func(w *pathclass.Wall) bool { return w.Leads(p) }) {
 		s.session.relink.Store(true)
 		w.recheck(s.session.initProc.chat)
 	}
@@ -76,11 +76,6 @@ func (w *watch) recordFound(s *watchedSession, b *pathclass.Base, dir int, name,
 		err = errors.Join(err, fmt.Errorf("more than %d files are closed one by one", maxDenied))
 	}
 	return err
-}
-
-// mayRelink reports whether a link named p could change the target of a deny.
-func (s *watchedSession) mayRelink(p string) bool {
-	return slices.ContainsFunc(s.walls, func(w *pathclass.Wall) bool { return w.Leads(p) })
 }
 
 // denial is the class that a file has for ever, and the name that gave it; empty if unknown.

@@ -65,15 +65,14 @@ func (e *enforcer) resume() error {
 	sys.Failpoint("takeup.refused")
 	for _, file := range files {
 		id, ext, _ := strings.Cut(file.Name(), ".")
-		file := e.file(chat.ID(id))
-		if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
+		b, err := os.ReadFile(e.file(chat.ID(id)))
+		if errors.Is(err, os.ErrNotExist) {
 			e.removeSaved(chat.ID(id)) // of a session that never began, or that was let go of
 			continue
 		}
 		if ext != "json" {
 			continue
 		}
-		b, err := os.ReadFile(file)
 		var f savedSession
 		if err == nil {
 			err = json.Unmarshal(b, &f)

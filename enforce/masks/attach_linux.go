@@ -125,7 +125,13 @@ func (m *Mounter) attach(tree, target int, old *Mount) error {
 		err = moveMount(tree, target, moveBeneath)
 	}
 	if errors.Is(err, unix.EINVAL) {
-		if m.stacked(old.Path) >= maxStacked {
+		n := 0
+		for _, c := range m.Dropped {
+			if c.Path == old.Path {
+				n++
+			}
+		}
+		if n >= maxStacked {
 			return errHidden
 		}
 		delete(m.Dropped, old.ID) // unmounting it would unmount the new mask too
@@ -138,19 +144,9 @@ func (m *Mounter) attach(tree, target int, old *Mount) error {
 // bound all of them are unmounted before the next mask is mounted.
 const maxStacked = 16
 
-func (m *Mounter) stacked(p string) int {
-	n := 0
-	for _, c := range m.Dropped {
-		if c.Path == p {
-			n++
-		}
-	}
-	return n
-}
-
 // copyException copies the tree of an exception, or of a submount that must stay visible.
 func (m *Mounter) copyException(i pathclass.Place) error {
-	if _, ok := m.copies[i.Path]; ok || !i.IsException() && !(i.Base && i.Class != filerules.Closed) {
+	if !i.IsException() && !(i.Base && i.Class != filerules.Closed) {
 		return nil
 	}
 	tree, err := m.copyOf(i)
@@ -160,7 +156,12 @@ func (m *Mounter) copyException(i pathclass.Place) error {
 	return err
 }
 
+// copyOf returns the copy of a place that was made before, or makes one.
 func (m *Mounter) copyOf(w pathclass.Place) (int, error) {
+	if tree, ok := m.copies[w.Path]; ok {
+		delete(m.copies, w.Path)
+		return tree, nil
+	}
 	fd, err := m.source(w)
 	if err != nil {
 		return -1, err
@@ -177,12 +178,7 @@ func (m *Mounter) treeOf(
 	shown := w.Class != filerules.Closed
 	switch {
 	case shown && (w.IsException() || w.Base || old != nil):
-		if copied, ok := m.copies[w.Path]; ok {
-			delete(m.copies, w.Path)
-			tree = copied
-		} else {
-			tree, err = m.copyOf(w)
-		}
+		tree, err = m.copyOf(w)
 	case shown:
 		tree, err = openTree(target)
 	case w.Dir && (m.Exceptions || slices.ContainsFunc(inside, pathclass.Place.NeedsMountPoint)):
