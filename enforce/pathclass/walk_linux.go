@@ -31,22 +31,27 @@ type Walker struct {
 	// directory dir, at the path by which the rules close it.
 	Close func(b *Base, dir int, name, by string) error
 
-	Wants  []Place           // what it found
+	finds
 	Causes map[string]string // the denied name of what is closed under another
-	Looked int               // how many names it examined
 
 	bases  map[string]*Base
-	in     *Base                         // the one that it walks
-	linked map[sys.Inode]filerules.Class // what has a class and more than one name
-	linkAt []string                      // where those were found
-	nameOf map[sys.Inode]string          // the first of those, but for trees that are remembered
-	links  []string                      // symbolic links of others that are closed
+	in     *Base                // the one that it walks
+	nameOf map[sys.Inode]string // the first of linkAt, but for trees that are remembered
 	// found, if set, gets each place instead of Wants.
 	found func(p string)
 	// partial passes over what it may not read.
 	partial bool
 	// ctx ends it early; nil never does.
 	ctx context.Context
+}
+
+// finds are what a walk finds.
+type finds struct {
+	Wants  []Place
+	Looked int                           // how many names it examined
+	linked map[sys.Inode]filerules.Class // what has a class and more than one name
+	linkAt []string                      // where those were found
+	links  []string                      // symbolic links of others that are closed
 }
 
 func (k *Walker) want(w Place) {
