@@ -23,8 +23,8 @@ func TestReadPlan(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "no command": `{"dir":"/"}`, "unknown field": `{"dir":"/","argv":["x"],"wall":1}`,
 		"two": string(text) + string(text), "report on stdout": `{"dir":"/","argv":["x"],"report_fd":1}`,
-		"relative": `{"dir":"x","argv":["x"]}`, "umask": `{"dir":"/","argv":["x"],"umask":4096}`,
-		"long": `{"dir":"/","argv":["` + strings.Repeat("x", MaxPlan) + `"]}`,
+		"relative": `{"dir":"x","argv":["x"]}`,
+		"long":     `{"dir":"/","argv":["` + strings.Repeat("x", MaxPlan) + `"]}`,
 	} {
 		expect.Is(t, expect.Err(ReadPlan(strings.NewReader(text))), chat.ErrInvalid, "%s", name)
 	}
