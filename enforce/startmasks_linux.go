@@ -17,7 +17,7 @@ import (
 // makeMasks creates and opens the two files that masks are copies of.
 func makeMasks(dir string) (masks.Sources, error) {
 	if err := orders.MakeMasks(dir); err != nil {
-		return masks.Sources{}, err
+		return nil, err
 	}
 	return masks.OpenSources(path.Join(dir, orders.ClosedDirectory), path.Join(dir, orders.ClosedFile))
 }

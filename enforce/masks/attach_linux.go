@@ -185,7 +185,7 @@ func (m *Mounter) treeOf(
 		return m.roomyMask(w, inside)
 	default:
 		err = sys.InOwnNamespace(func() (err error) {
-			tree, err = openTree(m.Sources.of(w.Dir))
+			tree, err = openTree(m.Sources[w.Dir])
 			return err
 		})
 	}

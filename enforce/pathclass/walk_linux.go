@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -203,12 +204,7 @@ func (k *Walker) dir(fd int, p string, class filerules.Class, depth int, see vis
 }
 
 // pathIn is path.Join for a folded directory and a name, which need no folding.
-func pathIn(dir, name string) string {
-	if dir == "/" {
-		return dir + name
-	}
-	return dir + "/" + name
-}
+func pathIn(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
 // entry is the visit that finds places.
 func (k *Walker) entry(
@@ -217,7 +213,7 @@ func (k *Walker) entry(
 	if err := k.look(maxWalk); err != nil || k.bases[p] != nil {
 		return parent, false, err
 	}
-	class = k.Wall.step(parent, p)
+	class = k.Wall.rules.Step(filerules.PathClass{Class: parent}, p).Class
 	if class == filerules.Open && parent == filerules.Open && e.kind != unix.DT_UNKNOWN {
 		return class, e.kind == unix.DT_DIR && k.Wall.Below(p), nil
 	}

@@ -55,11 +55,6 @@ func (w *Wall) addLinkPath(p string) {
 // Leads reports whether a link named p could change the target of a deny.
 func (w *Wall) Leads(p string) bool { return w.linkPaths[p] }
 
-// step is the class of p, whose directory has the class parent.
-func (w *Wall) step(parent filerules.Class, p string) filerules.Class {
-	return w.rules.Step(filerules.PathClass{Class: parent}, p).Class
-}
-
 // Class is the class of an absolute, folded path.
 func (w *Wall) Class(p string) filerules.Class { return w.rules.ClassOf(p).Class }
 
