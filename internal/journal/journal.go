@@ -1,7 +1,7 @@
 package journal
 
 import (
-	"bytes"
+	"context"
 	"io"
 	"log/slog"
 )
@@ -34,37 +34,70 @@ func SetLevel(word string) error {
 	return nil
 }
 
-// newJournalHandler writes lines for systemd's journal, which has a clock of its own and reads the
-// priority off the front of the line.
-func newJournalHandler(w io.Writer) slog.Handler {
-	return slog.NewTextHandler(priorityWriter{w}, &slog.HandlerOptions{
-		Level: &logLevel, ReplaceAttr: withoutClock,
-	})
+// prefixWriter writes one line, whole, with its priority in front.
+type prefixWriter struct {
+	w      io.Writer
+	prefix string
 }
 
-// withoutClock removes the time, so that the level comes first.
+func (p prefixWriter) Write(b []byte) (int, error) {
+	n, err := p.w.Write(append([]byte(p.prefix), b...))
+	return max(0, n-len(p.prefix)), err
+}
+
+// journalHandler writes lines for systemd's journal: it has a clock of its own, and
+// reads the priority off the front of the line. There is one handler for each of
+// levels, in their order.
+type journalHandler []slog.Handler
+
+func newJournalHandler(w io.Writer) journalHandler {
+	var h journalHandler
+	for _, l := range levels {
+		h = append(h, slog.NewTextHandler(prefixWriter{w, l.prefix}, &slog.HandlerOptions{
+			Level: &logLevel, ReplaceAttr: withoutClock,
+		}))
+	}
+	return h
+}
+
+// withoutClock removes the time and the level, which the journal has itself.
 func withoutClock(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+	_, level := a.Value.Any().(slog.Level)
+	clock := a.Value.Kind() == slog.KindTime
+	if len(groups) == 0 && (a.Key == slog.TimeKey && clock || a.Key == slog.LevelKey && level) {
 		return slog.Attr{}
 	}
 	return a
 }
 
-// priorityWriter writes a line, whole, with its priority in place of the level at its front.
-type priorityWriter struct{ w io.Writer }
+// Enabled is that of every handler in it.
+func (h journalHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h[0].Enabled(ctx, l)
+}
 
-func (p priorityWriter) Write(line []byte) (int, error) {
-	level, rest, _ := bytes.Cut(line, []byte(" "))
-	var l slog.Level
-	if err := l.UnmarshalText(bytes.TrimPrefix(level, []byte(slog.LevelKey+"="))); err != nil {
-		return 0, err
-	}
+// Handle writes the record by the handler of its level.
+func (h journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	i := 0
-	for i < len(levels)-1 && l < levels[i].level {
+	for i < len(levels)-1 && r.Level < levels[i].level {
 		i++
 	}
-	if _, err := p.w.Write(append([]byte(levels[i].prefix), rest...)); err != nil {
-		return 0, err
+	return h[i].Handle(ctx, r)
+}
+
+// WithAttrs gives every handler the attributes.
+func (h journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return h.each(func(s slog.Handler) slog.Handler { return s.WithAttrs(attrs) })
+}
+
+// WithGroup gives every handler the group.
+func (h journalHandler) WithGroup(name string) slog.Handler {
+	return h.each(func(s slog.Handler) slog.Handler { return s.WithGroup(name) })
+}
+
+func (h journalHandler) each(f func(slog.Handler) slog.Handler) slog.Handler {
+	var out journalHandler
+	for _, s := range h {
+		out = append(out, f(s))
 	}
-	return len(line), nil
+	return out
 }
