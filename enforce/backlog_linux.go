@@ -14,61 +14,45 @@ type nameEvent struct {
 	child handle
 }
 
-// backlog holds the names that one session made or moved until they are processed. A name that is
-// made repeatedly waits once.
+// backlog holds the names that one session made or moved until they are processed.
 type backlog struct {
-	moves   [][2]dirName // of directories: from, to
-	events  []nameEvent
-	waiting map[nameEvent]bool
-	moving  map[[2]dirName]bool
-	// taken and done count the events that came and that were processed, since the session began.
-	taken, done int
-	queued      bool // for its turn
-	recorded    bool // for a later worker, that it waits
-	overflowed  bool // there was more than can be held
+	moves      waiting[[2]dirName] // of directories: from, to
+	events     waiting[nameEvent]
+	done       int  // events that were processed, since the session began
+	queued     bool // for its turn
+	recorded   bool // for a later worker, that it waits
+	overflowed bool // there was more than can be held
 }
 
-func (b *backlog) len() int { return len(b.moves) + len(b.events) }
+func (b *backlog) len() int { return len(b.moves.all) + len(b.events.all) }
 
-func (b *backlog) move(from, to dirName) {
-	m := [2]dirName{from, to}
-	if b.moving == nil {
-		b.moving = map[[2]dirName]bool{}
-	}
-	if !b.moving[m] {
-		b.moving[m] = true
-		b.moves = append(b.moves, m)
-	}
+// waiting is a queue in which a value that is added repeatedly waits once.
+type waiting[T comparable] struct {
+	all   []T
+	there map[T]bool
 }
 
-func (b *backlog) add(s nameEvent) {
-	if b.waiting == nil {
-		b.waiting = map[nameEvent]bool{}
+func (w *waiting[T]) add(v T) {
+	if w.there == nil {
+		w.there = map[T]bool{}
 	}
-	if !b.waiting[s] {
-		b.waiting[s] = true
-		b.events = append(b.events, s)
-		b.taken++
+	if !w.there[v] {
+		w.there[v] = true
+		w.all = append(w.all, v)
 	}
 }
 
-// take takes the next n sightings at most.
-func (b *backlog) take(n int) []nameEvent {
-	some := b.events[:min(n, len(b.events))]
-	b.events = b.events[len(some):]
-	for _, s := range some {
-		delete(b.waiting, s)
+// take takes the next n at most.
+func (w *waiting[T]) take(n int) []T {
+	some := w.all[:min(n, len(w.all))]
+	w.all = w.all[len(some):]
+	for _, v := range some {
+		delete(w.there, v)
 	}
-	if len(b.events) == 0 {
-		b.events = nil // the array grew with the largest backlog
+	if len(w.all) == 0 {
+		*w = waiting[T]{} // the array and the map grew with the largest backlog
 	}
 	return some
-}
-
-func (b *backlog) takeMoves() [][2]dirName {
-	moves := b.moves
-	b.moves, b.moving = nil, nil
-	return moves
 }
 
 // enqueue adds to a session's backlog and queues the session for its turn. A session whose backlog
@@ -106,7 +90,7 @@ func (w *watch) process(s *watchedSession) (more bool, err error) {
 	if err := w.applyMoves(s); err != nil {
 		return false, err
 	}
-	some := s.backlog.take(turnSize)
+	some := s.backlog.events.take(turnSize)
 	names := make([][]string, len(some))
 	known := make([]bool, len(some))
 	for i, at := range some {
@@ -137,7 +121,7 @@ const maxRounds = 8
 func (w *watch) applyMoves(s *watchedSession) error {
 	var pairs [][2]string
 	for range maxRounds {
-		moves := s.backlog.takeMoves()
+		moves := s.backlog.moves.take(s.backlog.len())
 		if len(moves) == 0 {
 			break
 		}
@@ -154,7 +138,7 @@ func (w *watch) applyMoves(s *watchedSession) error {
 			return err
 		}
 	}
-	w.recordMoves(s, pairs, len(s.backlog.moves) > 0)
+	w.recordMoves(s, pairs, len(s.backlog.moves.all) > 0)
 	return nil
 }
 
@@ -162,8 +146,8 @@ func (w *watch) applyMoves(s *watchedSession) error {
 // the session's open. It unlocks between turns, and a session that has used its share waits, so
 // that the opens of others come first.
 func (w *watch) processAll(s *watchedSession) error {
-	upTo := s.backlog.taken
-	for s.backlog.done < upTo || len(s.backlog.moves) > 0 {
+	upTo := s.backlog.done + len(s.backlog.events.all)
+	for s.backlog.done < upTo || len(s.backlog.moves.all) > 0 {
 		if _, err := w.process(s); err != nil {
 			return err
 		}

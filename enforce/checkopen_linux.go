@@ -88,19 +88,20 @@ func (s *watchedSession) classOf(t watchedTree, at location, fd int) filerules.C
 	if s.isException(at.path) {
 		return class
 	}
+	if !t.Writable {
+		st, err := sys.StatFD(fd)
+		if err == nil {
+			at.dirs, err = t.around(at.path, sys.InodeOf(&st), false)
+		}
+		at.gone = err != nil
+	}
 	for _, dir := range at.dirs {
 		class = max(class, s.classOfHandle(dir))
 	}
-	if t.Writable {
-		return closedIf(at.gone, class)
+	if at.gone {
+		return filerules.Closed
 	}
-	st, err := sys.StatFD(fd)
-	if err == nil {
-		err = t.eachDirectory(at.path, sys.InodeOf(&st), func(h handle) {
-			class = max(class, s.classOfHandle(h))
-		})
-	}
-	return closedIf(err != nil, class)
+	return class
 }
 
 // isException reports whether rules open p inside a directory that they close. The directory's
@@ -115,14 +116,6 @@ func (s *watchedSession) isException(p string) bool {
 		}
 	}
 	return false
-}
-
-// closedIf is class, or closed where something is in doubt.
-func closedIf(doubt bool, class filerules.Class) filerules.Class {
-	if doubt {
-		return filerules.Closed
-	}
-	return class
 }
 
 // classOfNames checks p and what it would be called had no directory been moved.
@@ -160,25 +153,4 @@ func classBy(walls []*pathclass.Wall, names []string) filerules.Class {
 		}
 	}
 	return class
-}
-
-// eachDirectory calls do for every directory from the root of the mount to the one
-// that p is in, as they are in each other now. It is an error if p is another file.
-func (t watchedTree) eachDirectory(p string, is sys.Inode, do func(handle)) error {
-	if t.fd < 0 || p == t.Path { // what is mounted lies in no directory of the mount
-		return nil
-	}
-	dirs, err := t.open(sys.Rest(path.Dir(p), t.Path))
-	defer closeAll(dirs)
-	if err != nil {
-		return err
-	}
-	for _, dir := range dirs[1:] {
-		h, err := handleOf(dir, t.fsid)
-		if err != nil {
-			return err
-		}
-		do(h)
-	}
-	return isAt(dirs[len(dirs)-1], path.Base(p), is)
 }

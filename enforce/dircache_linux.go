@@ -41,19 +41,21 @@ func (f *dirCache) put(dir handle, root, rel string) {
 
 // putChild records the place of a directory that was made in another.
 func (f *dirCache) putChild(at dirName, child handle) {
-	d, ok := f.dirs[at.dir]
-	if !ok {
-		return
+	if d, ok := f.dirs[at.dir]; ok {
+		f.dirs[child] = cachedDir{d.pathsOf(at.name), d.age}
 	}
-	var paths []string
+}
+
+// pathsOf are where a name in the directory is.
+func (d cachedDir) pathsOf(name string) (all []string) {
 	for _, p := range d.paths {
-		paths = append(paths, path.Join(p, at.name))
+		all = append(all, path.Join(p, name))
 	}
-	f.dirs[child] = cachedDir{paths, d.age}
+	return all
 }
 
 // pathsOf are where a name is in the session. known is false where nobody can tell.
-func (s *watchedSession) pathsOf(n dirName) (all []string, known bool) {
+func (s *watchedSession) pathsOf(n dirName) (paths []string, known bool) {
 	known = true
 	d, ok := s.dirs.dirs[n.dir]
 	if !ok || d.age != s.dirs.age {
@@ -69,10 +71,7 @@ func (s *watchedSession) pathsOf(n dirName) (all []string, known bool) {
 		}
 		d = s.dirs.dirs[n.dir] // what was known of one that is gone
 	}
-	for _, p := range d.paths {
-		all = append(all, path.Join(p, n.name))
-	}
-	return all, known
+	return d.pathsOf(n.name), known
 }
 
 // errElsewhere means that a directory is not in a mount, or no longer exists.
@@ -114,14 +113,13 @@ func (t watchedTree) pathOf(dir handle) (string, error) {
 // has reports whether fd's directory is at p in the mount. If the directory is outside the mount, p
 // is a path from the root of the file system and may name another directory here.
 func (t watchedTree) has(p string, fd int) bool {
-	again, err := sys.OpenBeneath(t.Tree, strings.TrimPrefix(p, "/"), unix.O_PATH)
+	again, found, err := sys.OpenPath(t.Tree, p)
 	if err != nil {
 		return false
 	}
-	defer unix.Close(again)
-	a, errA := sys.StatFD(fd)
-	b, errB := sys.StatFD(again)
-	return errors.Join(errA, errB) == nil && sys.InodeOf(&a) == sys.InodeOf(&b)
+	unix.Close(again)
+	st, err := sys.StatFD(fd)
+	return err == nil && sys.InodeOf(&st) == sys.InodeOf(&found)
 }
 
 // contains returns errElsewhere if fd's directory is outside the mount through which it was opened.

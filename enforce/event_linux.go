@@ -29,24 +29,16 @@ type dirName struct {
 	name string
 }
 
-// Sizes and kinds of fanotify(7) that package unix has no names for.
-const (
-	fanHeader   = 24
-	fanFID      = 1
-	fanDFIDName = 2
-	fanOldName  = 10
-	fanNewName  = 12
-)
-
 // parseEvents reads what one read(2) gave.
 func parseEvents(b []byte) ([]fanEvent, error) {
+	const header = unix.FAN_EVENT_METADATA_LEN
 	var all []fanEvent
 	for len(b) > 0 {
-		if len(b) < fanHeader {
+		if len(b) < header {
 			return all, fmt.Errorf("cannot read an event of %d bytes", len(b))
 		}
 		size, version, start := int(binary.NativeEndian.Uint32(b)), b[4], int(binary.NativeEndian.Uint16(b[6:]))
-		if version != unix.FANOTIFY_METADATA_VERSION || size > len(b) || start < fanHeader || start > size {
+		if version != unix.FANOTIFY_METADATA_VERSION || size > len(b) || start < header || start > size {
 			return all, fmt.Errorf("cannot read an event of version %d and %d bytes", version, size)
 		}
 		e := fanEvent{mask: binary.NativeEndian.Uint64(b[8:]),
@@ -69,7 +61,14 @@ func parseEvents(b []byte) ([]fanEvent, error) {
 
 // record takes one information record into e.
 func (e *fanEvent) record(kind byte, b []byte) error {
-	if kind != fanFID && kind != fanDFIDName && kind != fanOldName && kind != fanNewName {
+	at := &e.dir
+	switch kind {
+	case unix.FAN_EVENT_INFO_TYPE_FID:
+		at = &dirName{}
+	case unix.FAN_EVENT_INFO_TYPE_OLD_DFID_NAME:
+		at = &e.old
+	case unix.FAN_EVENT_INFO_TYPE_DFID_NAME, unix.FAN_EVENT_INFO_TYPE_NEW_DFID_NAME:
+	default:
 		return nil
 	}
 	if len(b) < 16 {
@@ -79,15 +78,10 @@ func (e *fanEvent) record(kind byte, b []byte) error {
 	if n > len(b)-16 {
 		return fmt.Errorf("cannot read a handle of %d bytes", n)
 	}
-	h := makeHandle(b[:8], int32(binary.NativeEndian.Uint32(b[12:])), b[16:16+n])
 	name, _, _ := bytes.Cut(b[16+n:], []byte{0})
-	switch kind {
-	case fanFID:
-		e.child = h
-	case fanOldName:
-		e.old = dirName{h, string(name)}
-	default:
-		e.dir = dirName{h, string(name)}
+	*at = dirName{makeHandle(b[:8], int32(binary.NativeEndian.Uint32(b[12:])), b[16:16+n]), string(name)}
+	if kind == unix.FAN_EVENT_INFO_TYPE_FID {
+		e.child = at.dir
 	}
 	return nil
 }

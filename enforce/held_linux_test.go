@@ -37,7 +37,7 @@ func TestAttackHeldDirectory(t *testing.T) {
 	}
 	release := holdDirectory(t, filepath.Join(a.home, "d"))
 	waits := trying(t, a)
-	watched := a.k.watch.session(a.order.Chat)
+	watched := a.k.named(a.order.Chat).watched
 	for until := time.Now().Add(longEnough); ; time.Sleep(time.Millisecond) {
 		a.k.watch.asking.Lock()
 		n := len(watched.questions)
@@ -171,8 +171,7 @@ func newFault(t *testing.T) (*os.File, []byte) {
 	if errno != 0 {
 		skip(t, "userfaultfd: "+errno.Error())
 	}
-	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	must.Do(t, err)
+	page := must.Get(unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
 	t.Cleanup(func() { must.Do(t, unix.Munmap(page)) })
 	const hello, register, missing = 0xc018aa3f, 0xc020aa00, 1 // linux/userfaultfd.h
 	api := [3]uint64{0xaa}

@@ -96,10 +96,10 @@ func runHolder(o Options) error {
 // takeGroups returns the groups of the enforcer before, where they are held, or new ones.
 func takeGroups(dir string) (perm, names int, err error) {
 	held, err := orders.LentGroups(dir)
-	switch {
-	case err != nil: // new ones would leave what the old ones were asked about waiting for ever
+	if err != nil { // new ones would leave what the old ones were asked about waiting for ever
 		return -1, -1, err
-	case len(held) == 0:
+	}
+	if len(held) == 0 {
 		return initWatch()
 	}
 	return held[0], held[1], nil

@@ -23,31 +23,24 @@ func initProcessOf(o orders.Order) initProcess { return initProcess{o.Chat, o.PI
 
 // openSession opens what belongs to the session of an order. The init process is named by its
 // start time too, and asked after everything was opened: so it was the init process's.
-func openSession(o orders.Order) (*session, error) {
-	fd, err := unix.PidfdOpen(o.PID, 0)
+func (e *enforcer) openSession(o orders.Order) (*session, error) {
+	process, err := sys.OpenProcess(sys.Process{PID: o.PID, Start: o.Start})
 	if err != nil {
-		return nil, fmt.Errorf("cannot hold process %d: %w", o.PID, err)
-	}
-	k := &session{initProc: initProcessOf(o), order: o, pidfd: os.NewFile(uintptr(fd), "pidfd")}
-	if k.ns, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", o.PID)); err != nil {
-		k.close()
-		return nil, fmt.Errorf("cannot open the mount namespace of process %d: %w", o.PID, err)
-	}
-	st, err := sys.ReadStat(o.PID)
-	if err == nil && o.Start != 0 && st.Start != o.Start {
-		err = fmt.Errorf("process %d started at tick %d, want %d", o.PID, st.Start, o.Start)
-	}
-	if err == nil && k.ended() {
-		err = fmt.Errorf("process %d has ended", o.PID)
-	}
-	if err == nil {
-		err = k.refuseOwn()
-	}
-	if err != nil {
-		k.close()
 		return nil, err
 	}
-	return k, nil
+	s := &session{e: e, initProc: initProcessOf(o), order: o, process: process, startMasks: startMasks(e.dir)}
+	if s.ns, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", o.PID)); err != nil {
+		err = fmt.Errorf("cannot open the mount namespace of process %d: %w", o.PID, err)
+	} else if s.ended() {
+		err = fmt.Errorf("process %d has ended", o.PID)
+	} else {
+		err = s.refuseOwn()
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // refuseOwn refuses a process in the host's mount namespace, where masks would hit the host.
@@ -65,29 +58,14 @@ func (s *session) refuseOwn() error {
 
 // ended reports that the init process has ended, or that the session was let go of. Its descriptor
 // is closed then, and nobody knows what has the number now.
-func (s *session) ended() bool {
-	ended := true
-	err := sys.OnDescriptor(s.pidfd, func(fd int) error {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		for err == unix.EINTR { // also without a wait, where a signal of the runtime is pending
-			n, err = unix.Poll(p, 0)
-		}
-		ended = n > 0
-		return err
-	})
-	return ended || err != nil
-}
+func (s *session) ended() bool { return !s.process.Alive() }
 
 // kill ends the session. One that has ended, or was let go of, is not an error.
 func (s *session) kill() error {
-	err := sys.OnDescriptor(s.pidfd, func(fd int) error {
-		return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	})
-	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.ESRCH) {
-		return nil
+	if err := s.process.Signal(unix.SIGKILL); !errors.Is(err, os.ErrClosed) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // close releases the session. It may be called again.
@@ -97,7 +75,6 @@ func (s *session) close() {
 		b.Close()
 	}
 	s.bases = nil
-	for _, f := range []*os.File{s.pidfd, s.ns} {
-		_ = f.Close() // nil and closed are errors, and neither has anything open
-	}
+	// nil and closed are errors, and neither has anything open
+	_, _ = s.process.Close(), s.ns.Close()
 }

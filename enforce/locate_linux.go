@@ -65,31 +65,37 @@ func (t watchedTree) way(p string, fd int) (location, error) {
 	if err != nil || !t.Writable || p == t.Path {
 		return at, err
 	}
-	dirs, err := t.open(sys.Rest(path.Dir(at.path), t.Path))
-	defer closeAll(dirs)
-	if err == nil && !at.gone {
-		err = isAt(dirs[len(dirs)-1], path.Base(p), sys.InodeOf(&st))
-	}
+	at.dirs, err = t.around(at.path, sys.InodeOf(&st), at.gone)
 	if sys.Gone(err) {
 		err = errReplaced
 	}
-	if err != nil {
-		return at, err
+	at.gone = at.gone && err != nil
+	return at, err
+}
+
+// around returns the directories between the root of the mount and p, as they are in each other now,
+// after it has waited for the lock of each and of the root. It returns errReplaced if p is another
+// file than is, unless that was removed.
+func (t watchedTree) around(p string, is sys.Inode, removed bool) (handles []handle, err error) {
+	if t.fd < 0 || p == t.Path { // what is mounted lies in no directory of the mount
+		return nil, nil
 	}
-	at.gone = false
+	dirs, err := t.open(sys.Rest(path.Dir(p), t.Path))
+	defer func() { _ = sys.CloseAll(dirs) }()
+	if err == nil && !removed {
+		err = isAt(dirs[len(dirs)-1], path.Base(p), is)
+	}
 	for i, dir := range dirs {
 		var one [64]byte
 		_, _ = unix.Getdents(dir, one[:]) // takes the directory's lock; the result does not matter
-		if i == 0 || t.fsid == "" {
+		if err != nil || i == 0 || t.fsid == "" {
 			continue
 		}
-		h, err := handleOf(dir, t.fsid)
-		if err != nil {
-			return at, err
-		}
-		at.dirs = append(at.dirs, h)
+		var h handle
+		h, err = handleOf(dir, t.fsid)
+		handles = append(handles, h)
 	}
-	return at, nil
+	return handles, err
 }
 
 // open opens the root of the mount and each directory on the relative path rel.
@@ -102,12 +108,6 @@ func (t watchedTree) open(rel string) (dirs []int, err error) {
 		dirs = append(dirs, at)
 	}
 	return dirs, nil
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
 }
 
 // isAt returns errReplaced if name in dir is another file than is.

@@ -23,11 +23,9 @@ func TestAttackMoving(t *testing.T) {
 	a, b, f := filepath.Join(s.home, "a"), filepath.Join(s.home, "b"), "a/d/f"
 	makeFree(t, filepath.Join(s.home, f))
 	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/.env']}"))(t)
-	watched := s.k.watch.session(s.order.Chat)
+	watched := s.k.named(s.order.Chat).watched
 	home, ok := watched.treeOf(s.home)
-	if !ok || home.Path != s.home {
-		t.Fatalf("the home is in %s", home.Path)
-	}
+	must.True(t, ok && home.Path == s.home, "the home is in %s", home.Path)
 	dir := must.Get(handleAt(filepath.Join(a, "d"), home.fsid))(t)
 	fd := must.Get(sys.OpenBeneath(home.Tree, f, unix.O_RDONLY))(t)
 	defer unix.Close(fd)
@@ -55,7 +53,7 @@ func TestAttackWay(t *testing.T) {
 	makeFree(t, filepath.Join(a, "d/f"))
 	must.Get(s.applyRules("access: {useDefaults: false, deny: ['**/.env']}"))(t)
 	w := s.k.watch
-	watched := w.session(s.order.Chat)
+	watched := s.k.named(s.order.Chat).watched
 	home, _ := watched.treeOf(s.home)
 	var around []handle
 	for _, dir := range []string{a, filepath.Join(a, "d")} {

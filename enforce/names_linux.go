@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/sys"
@@ -19,7 +18,7 @@ import (
 // separately what the old and the new rules deny. A denial by the old rules alone ends with them,
 // even if its event is read late.
 func (w *watch) recordName(s *watchedSession, p string, child handle) {
-	if s.mayRelink(p) {
+	if slices.ContainsFunc(s.walls, func(w *pathclass.Wall) bool { return w.Leads(p) }) {
 		s.session.relink.Store(true)
 		w.recheck(s.session.initProc.chat)
 	}
@@ -54,23 +53,16 @@ func (w *watch) recordDenied(s *watchedSession, names []string, child handle) {
 		walls = walls[1:]
 	}
 	remember(s.denied, child, denial{classBy(walls, names), by})
-	if s.tooMany() {
-		s.forgetGone()
-	}
-	if s.tooMany() {
+	if !s.fits() {
 		w.end(s.session, fmt.Errorf("more than %d files were made under denied names", maxDenied))
 	}
 	w.recheck(s.session.initProc.chat)
 }
 
 // recordFound records a closed file that a walk found: name in dir, which the rules close as by.
-func (w *watch) recordFound(id chat.ID, b *pathclass.Base, dir int, name, by string) error {
+func (w *watch) recordFound(s *watchedSession, b *pathclass.Base, dir int, name, by string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.sessions[id]
-	if s == nil {
-		return errors.New("the session has ended")
-	}
 	i := slices.IndexFunc(s.trees, func(t watchedTree) bool { return t.Base == b })
 	h, err := handleIn(dir, name, s.trees[i].fsid)
 	if sys.Gone(err) {
@@ -80,18 +72,10 @@ func (w *watch) recordFound(id chat.ID, b *pathclass.Base, dir int, name, by str
 		s.denied[h] = d
 		w.write(s, journalLine{Child: []byte(h), Class: d.class, By: []byte(by)})
 	}
-	if s.tooMany() {
-		s.forgetGone()
-	}
-	if s.tooMany() {
+	if !s.fits() {
 		err = errors.Join(err, fmt.Errorf("more than %d files are closed one by one", maxDenied))
 	}
 	return err
-}
-
-// mayRelink reports whether a link named p could change the target of a deny.
-func (s *watchedSession) mayRelink(p string) bool {
-	return slices.ContainsFunc(s.walls, func(w *pathclass.Wall) bool { return w.Leads(p) })
 }
 
 // denial is the class that a file has for ever, and the name that gave it; empty if unknown.
@@ -111,7 +95,13 @@ func (s *watchedSession) classOfHandle(h handle) filerules.Class {
 	return max(s.denied[h].class, s.before[h].class)
 }
 
-func (s *watchedSession) tooMany() bool { return max(len(s.denied), len(s.before)) > maxDenied }
+// fits reports whether the records are not too many, after it has dropped those of files that are gone.
+func (s *watchedSession) fits() bool {
+	if max(len(s.denied), len(s.before)) > maxDenied {
+		s.forgetGone()
+	}
+	return max(len(s.denied), len(s.before)) <= maxDenied
+}
 
 // hasExceptions reports whether a rule opens a path inside a closed directory.
 func (s *watchedSession) hasExceptions() bool {

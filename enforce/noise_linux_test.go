@@ -136,7 +136,7 @@ func TestWorkerEndsBehind(t *testing.T) {
 // TestRefusals: what is counted is bounded, fits on the wire however long the names are, is
 // handed out once, and no chat takes another's place.
 func TestRefusals(t *testing.T) {
-	var r refusals
+	r := refusals{chats: map[chat.ID]*orders.Refusals{}}
 	asked := 0
 	long := func(i int) string { return strings.Repeat("\xff", 5000) + fmt.Sprint(i) }
 	want := map[chat.ID]uint64{}
@@ -172,13 +172,19 @@ func TestRefusals(t *testing.T) {
 	expect.True(t, len(a.Refused) == 0, "handed out twice: %d chats", len(a.Refused))
 }
 
+const (
+	fileID  = unix.FAN_EVENT_INFO_TYPE_FID
+	oldName = unix.FAN_EVENT_INFO_TYPE_OLD_DFID_NAME
+	newName = unix.FAN_EVENT_INFO_TYPE_NEW_DFID_NAME
+)
+
 // event is one event as fanotify(7) writes it.
 func event(mask byte, records ...[]byte) []byte {
-	b := make([]byte, fanHeader)
+	b := make([]byte, unix.FAN_EVENT_METADATA_LEN)
 	for _, r := range records {
 		b = append(b, r...)
 	}
-	b[0], b[4], b[6], b[11] = byte(len(b)), unix.FANOTIFY_METADATA_VERSION, fanHeader, mask
+	b[0], b[4], b[6], b[11] = byte(len(b)), unix.FANOTIFY_METADATA_VERSION, unix.FAN_EVENT_METADATA_LEN, mask
 	return b
 }
 
@@ -192,7 +198,7 @@ func record(kind byte, name string) []byte {
 }
 
 func TestParseEvents(t *testing.T) {
-	b := append(event(0, record(fanOldName, "old"), record(fanNewName, "new"), record(fanFID, "")), event(0, record(9, "x"))...)
+	b := append(event(0, record(oldName, "old"), record(newName, "new"), record(fileID, "")), event(0, record(9, "x"))...)
 	got, err := parseEvents(b)
 	if err != nil || len(got) != 2 || got[0].old.name != "old" || got[0].dir.name != "new" || got[0].child == "" || got[0].child != got[0].dir.dir || got[1].child != "" {
 		t.Errorf("%+v, %v", got, err)
@@ -205,13 +211,13 @@ func TestParseEvents(t *testing.T) {
 }
 
 func FuzzParseEvents(f *testing.F) {
-	whole := event(0, record(fanNewName, "new"), record(fanOldName, "old"), record(fanFID, ""))
+	whole := event(0, record(newName, "new"), record(oldName, "old"), record(fileID, ""))
 	f.Add(whole)
 	f.Add(whole[:len(whole)-1])
 	f.Add(slices.Concat(whole, []byte{0}))
-	f.Add(event(0, []byte{fanFID, 0, 8, 0, 1, 2, 3, 4})) // a record without a handle
+	f.Add(event(0, []byte{fileID, 0, 8, 0, 1, 2, 3, 4})) // a record without a handle
 	// The version, a record's kind and size, and the size of its handle.
-	for _, at := range []int{4, fanHeader, fanHeader + 2, fanHeader + 12} {
+	for _, at := range []int{4, 24, 26, 36} {
 		bad := slices.Clone(whole)
 		bad[at] = 99
 		f.Add(bad)

@@ -188,15 +188,14 @@ func TestAttackFollow(t *testing.T) {
 	} {
 		w.route(e)
 	}
-	for _, seen := range s.backlog.take(10) {
+	for _, seen := range s.backlog.events.take(10) {
 		all, _ := s.pathsOf(seen.at)
 		for _, p := range all {
 			w.recordName(s, p, seen.child)
 		}
 	}
-	if len(s.denied) != 1 || s.denied[name("file")].class != filerules.Closed {
-		t.Errorf("denied: %v", s.denied)
-	}
+	expect.True(t, len(s.denied) == 1 && s.denied[name("file")].class == filerules.Closed,
+		"denied: %v", s.denied)
 	by, ok := w.owners[beside]
 	expect.True(t, ok && len(by) == 0, "what is beside is seen by %v, %t", by, ok)
 	_, ok = w.owners[root]

@@ -52,37 +52,33 @@ func (w *watch) awaitNames() error {
 }
 
 // readNames reads all queued name events and sorts them by the sessions that see them. It leaves
-// the rest to [watch.process], so that no session pays for another's events. The caller holds the
-// lock.
+// the rest to [watch.process], so that no session pays for another's events. It does not wait for those
+// that a chat adds meanwhile. The caller holds the lock.
 func (w *watch) readNames() error {
-	left, err := w.queued()
-	for err == nil && left > 0 {
-		var some []fanEvent
-		if some, err = w.takeNames(); len(some) == 0 {
-			break // the count was too high, see queued
+	bytes, err := unix.IoctlGetInt(w.namesFD, unix.TIOCINQ) // FIONREAD, see fanotify(7)
+	if err != nil {
+		return fmt.Errorf("cannot count events about names: %w", err)
+	}
+	for left := bytes / unix.FAN_EVENT_METADATA_LEN; left > 0; {
+		n, err := unix.Read(w.namesFD, w.buf)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN || err == nil && n == 0:
+			return nil // Linux 6.1 was seen to count more than there are
+		case err != nil:
+			return fmt.Errorf("cannot read events about names: %w", err)
 		}
+		some, err := parseEvents(w.buf[:n])
 		for _, e := range some {
 			w.route(e)
 		}
+		if err != nil {
+			return err
+		}
 		left -= len(some)
 	}
-	return err
-}
-
-// takeNames reads some name events; none if none is queued.
-func (w *watch) takeNames() ([]fanEvent, error) {
-	for {
-		read, err := unix.Read(w.namesFD, w.buf)
-		switch {
-		case err == unix.EAGAIN || err == nil && read == 0:
-			return nil, nil
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("cannot read events about names: %w", err)
-		}
-		return parseEvents(w.buf[:read])
-	}
+	return nil
 }
 
 // route hands one event to each session that sees one of its names.
@@ -94,10 +90,11 @@ func (w *watch) route(e fanEvent) {
 		return
 	}
 	now, old := w.ownersOf(e.dir.dir), w.ownersOf(e.old.dir)
-	if isDirMove(e) {
+	const dirMove = unix.FAN_RENAME | unix.FAN_ONDIR // paths that are cached become old
+	if e.mask&dirMove == dirMove {
 		for _, s := range now {
 			if slices.Contains(old, s) {
-				w.enqueue(s, func(b *backlog) { b.move(e.old, e.dir) })
+				w.enqueue(s, func(b *backlog) { b.moves.add([2]dirName{e.old, e.dir}) })
 			}
 		}
 		if !slices.Equal(now, old) {
@@ -108,36 +105,21 @@ func (w *watch) route(e fanEvent) {
 		}
 	}
 	for _, s := range now {
-		w.enqueue(s, func(b *backlog) { b.add(nameEvent{e.dir, e.child}) })
+		w.enqueue(s, func(b *backlog) { b.events.add(nameEvent{e.dir, e.child}) })
 	}
 	for _, s := range old {
-		w.enqueue(s, func(b *backlog) { b.add(nameEvent{e.old, e.child}) })
+		w.enqueue(s, func(b *backlog) { b.events.add(nameEvent{e.old, e.child}) })
 	}
 	w.follow(e, now)
-}
-
-// isDirMove reports that a directory was moved: where it, and what lies in it, was found is old.
-func isDirMove(e fanEvent) bool { return e.mask&unix.FAN_RENAME != 0 && e.mask&unix.FAN_ONDIR != 0 }
-
-// queued is how many events there are now, at most: who reads does not wait for those that a
-// chat adds meanwhile. Linux 6.1 was seen to count more than there are.
-func (w *watch) queued() (int, error) {
-	bytes, err := unix.IoctlGetInt(w.namesFD, unix.TIOCINQ) // FIONREAD, see fanotify(7)
-	if err != nil {
-		return 0, fmt.Errorf("cannot count events about names: %w", err)
-	}
-	return bytes / fanHeader, nil
 }
 
 // follow records where a new directory is, from its name, or that no session sees it. Looking for
 // each new directory in every session would let whoever makes many hold up every open. The root of
 // a tree is looked for all the same: its name does not say where it lies.
 func (w *watch) follow(e fanEvent, owners []*watchedSession) {
-	if e.mask&unix.FAN_CREATE == 0 || e.mask&unix.FAN_ONDIR == 0 || e.child == "" ||
-		len(w.roots[e.child]) > 0 {
-		return
-	}
-	if _, ok := w.owners[e.child]; ok {
+	const mkdir = unix.FAN_CREATE | unix.FAN_ONDIR
+	_, known := w.owners[e.child]
+	if e.mask&mkdir != mkdir || e.child == "" || len(w.roots[e.child]) > 0 || known {
 		return
 	}
 	w.owners[e.child] = owners

@@ -19,7 +19,6 @@ const (
 
 // refusals counts, for each chat, the opens that were refused. It is kept by chat and not by
 // session: a chat that ends its session after an open takes nothing away with it.
-// The zero value is ready.
 type refusals struct {
 	mu    sync.Mutex
 	chats map[chat.ID]*orders.Refusals
@@ -32,9 +31,13 @@ func (r *refusals) add(id chat.ID, path string, by func() string) {
 	path = path[:min(len(path), maxRefusedName)]
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.of(id)
+	c := r.chats[id]
 	if c == nil {
-		return
+		if len(r.chats) >= maxRefusedChats {
+			return // nobody asked for so long that there is no room
+		}
+		c = &orders.Refusals{Chat: id}
+		r.chats[id] = c
 	}
 	i := slices.IndexFunc(c.Files, func(f orders.RefusedFile) bool { return string(f.Path) == path })
 	switch {
@@ -48,17 +51,6 @@ func (r *refusals) add(id chat.ID, path string, by func() string) {
 	default:
 		c.More++
 	}
-}
-
-// of is what was counted of a chat; nil where nobody asked for so long that there is no room.
-func (r *refusals) of(id chat.ID) *orders.Refusals {
-	if r.chats == nil {
-		r.chats = map[chat.ID]*orders.Refusals{}
-	}
-	if r.chats[id] == nil && len(r.chats) < maxRefusedChats {
-		r.chats[id] = &orders.Refusals{Chat: id}
-	}
-	return r.chats[id]
 }
 
 // take hands out what was counted, as much as fits into one answer. Which chats come first is

@@ -3,6 +3,7 @@ package enforce
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -23,11 +24,7 @@ func (w *watch) drop(id chat.ID) {
 	delete(w.sessions, id)
 	w.asking.Lock()
 	defer w.asking.Unlock()
-	for id, other := range w.byMount {
-		if other == s {
-			delete(w.byMount, id)
-		}
-	}
+	maps.DeleteFunc(w.byMount, func(_ uint64, other *watchedSession) bool { return other == s })
 	w.release(s)
 }
 

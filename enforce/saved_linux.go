@@ -12,7 +12,6 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/masks"
 	"github.com/chatd/chatd/enforce/pathclass"
-	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 )
@@ -22,17 +21,8 @@ type savedSession struct {
 	Order       orders.Order    `json:"order"`
 	Mounts      []int           `json:"mounts"`          // bubblewrap's
 	StartMasks  []int           `json:"masks,omitempty"` // bubblewrap's masks
-	Masks       []savedMask     `json:"covers"`
+	Masks       []masks.Mount   `json:"covers"`
 	LinkTargets pathclass.Links `json:"led"`
-}
-
-type savedMask struct {
-	Path         string
-	Class        filerules.Class
-	Parent       filerules.Class
-	Dir, Base    bool
-	Major, Minor uint32
-	Ino, ID      uint64
 }
 
 func (e *enforcer) file(id chat.ID) string {
@@ -42,11 +32,7 @@ func (e *enforcer) file(id chat.ID) string {
 // save writes a session's state for a later worker. The caller holds the session's lock.
 func (e *enforcer) save(s *session) error {
 	f := savedSession{Order: s.order, Mounts: s.baseIDs, StartMasks: s.startMaskIDs,
-		LinkTargets: s.linkTargets}
-	for _, c := range slices.Concat(s.masks, s.hiddenMasks) {
-		f.Masks = append(f.Masks, savedMask{c.Path, c.Class, c.Parent, c.Dir, c.Base, c.Inode.Major,
-			c.Inode.Minor, c.Inode.Ino, c.ID})
-	}
+		Masks: slices.Concat(s.masks, s.hiddenMasks), LinkTargets: s.linkTargets}
 	b, err := json.Marshal(f)
 	if err == nil {
 		err = os.WriteFile(e.file(s.initProc.chat)+".new", b, 0o600)
@@ -79,15 +65,14 @@ func (e *enforcer) resume() error {
 	sys.Failpoint("takeup.refused")
 	for _, file := range files {
 		id, ext, _ := strings.Cut(file.Name(), ".")
-		file := e.file(chat.ID(id))
-		if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
+		b, err := os.ReadFile(e.file(chat.ID(id)))
+		if errors.Is(err, os.ErrNotExist) {
 			e.removeSaved(chat.ID(id)) // of a session that never began, or that was let go of
 			continue
 		}
 		if ext != "json" {
 			continue
 		}
-		b, err := os.ReadFile(file)
 		var f savedSession
 		if err == nil {
 			err = json.Unmarshal(b, &f)
@@ -107,12 +92,8 @@ func (e *enforcer) resumeSession(f savedSession) {
 		return
 	}
 	sys.Failpoint("takeup.session")
-	s.baseIDs, s.startMaskIDs, s.resumed, s.linkTargets = f.Mounts, f.StartMasks, true, f.LinkTargets
-	for _, c := range f.Masks {
-		p := pathclass.Place{Path: c.Path, Class: c.Class, Parent: c.Parent, Dir: c.Dir, Base: c.Base}
-		p.Inode = sys.Inode{Major: c.Major, Minor: c.Minor, Ino: c.Ino}
-		s.masks = append(s.masks, masks.Mount{Place: p, ID: c.ID})
-	}
+	s.baseIDs, s.startMaskIDs, s.masks = f.Mounts, f.StartMasks, f.Masks
+	s.resumed, s.linkTargets = true, f.LinkTargets
 	if err = e.apply(s, &f.Order); err != nil {
 		e.end(s, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,22 +22,20 @@ import (
 // session is one session whose rules are session. The fields before mu never change, and any
 // goroutine may read them at any time; a file that is closed says so. The rest is of who holds mu.
 type session struct {
+	e        *enforcer
 	initProc initProcess
-	pidfd    *os.File
+	process  *sys.ProcessHandle
 	ns       *os.File                      // its mount namespace
 	answer   atomic.Pointer[orders.Answer] // what holds; nil until its rules do
-	trees    *pathclass.Cache
 	// causes has the denied names of what has another at which it is closed too.
-	causes  atomic.Pointer[map[string]string]
-	relink  atomic.Bool // something was made or moved that links of denies may lead through
-	save    func(*session) error
-	noMasks bool // tests: no mask is mounted
-	noSwap  bool // tests: as a kernel before 6.5
+	causes atomic.Pointer[map[string]string]
+	relink atomic.Bool // something was made or moved that links of denies may lead through
 	// startMasks are what bubblewrap's masks are mounts of.
 	startMasks []sys.Inode
 
 	mu           sync.Mutex
 	closed       bool
+	watched      *watchedSession
 	order        orders.Order
 	bases        []*pathclass.Base
 	baseIDs      []int // bubblewrap's mounts without its masks
@@ -97,14 +94,10 @@ func (s *session) openBases(root int) error {
 		if last[l.Path] != l.ID || inKernel || slices.Contains(kernelTypes, l.Kind) {
 			continue
 		}
-		fd, err := sys.OpenBeneath(root, strings.TrimPrefix(l.Path, "/"), unix.O_PATH)
+		fd, st, err := sys.OpenPath(root, l.Path)
 		if sys.Gone(err) {
 			continue // hidden by another mount
 		}
-		if err != nil {
-			return fmt.Errorf("cannot open the mount %s: %w", l.Path, err)
-		}
-		st, err := sys.StatFD(fd)
 		if err == nil && st.Mnt_id != uint64(l.ID) {
 			err = errors.New("another mount hides it")
 		}
@@ -136,7 +129,7 @@ func sourceOf(o orders.Order) pathclass.Source {
 
 // apply applies the rules of order o, which may differ from the present ones. It runs on a thread
 // in the session's mount namespace.
-func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch *watch) error {
+func (s *session) apply(o orders.Order) error {
 	changed := s.wall != nil &&
 		(!bytes.Equal(o.Rules, s.order.Rules) || o.Agent != s.order.Agent || o.Home != s.order.Home)
 	wall, err := s.wall, error(nil)
@@ -162,21 +155,21 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 		}
 	}
 	sys.Failpoint("rules.bases")
-	if err := watch.begin(s, wall, changed); err != nil {
+	if err := s.e.watch.begin(s, wall, changed); err != nil {
 		return err
 	}
-	if s.wall == nil && s.save != nil {
+	if s.wall == nil {
 		// Before the first mount: a later worker could not tell it from bubblewrap's.
-		if err := sys.InOwnNamespace(func() error { return s.save(s) }); err != nil {
+		if err := sys.InOwnNamespace(func() error { return s.e.save(s) }); err != nil {
 			return err
 		}
 	}
 	sys.Failpoint("rules.begun")
 	looked := 0
 	for try := 0; ; try++ {
-		looked, err = s.applyMasks(o, wall, !changed, root, sources, procFD, watch)
+		looked, err = s.applyMasks(o, wall, !changed, root)
 		if errors.Is(err, masks.ErrMoved) && try == maxRewalks/2 {
-			s.trees.Forget() // the moved file may be in a cached tree
+			s.e.trees.Forget() // the moved file may be in a cached tree
 		}
 		if err == nil || !errors.Is(err, masks.ErrMoved) || try == maxRewalks {
 			break
@@ -186,7 +179,7 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 		return err
 	}
 	sys.Failpoint("rules.covered")
-	if err := watch.switchRules(s, wall, root, procFD); err != nil {
+	if err := s.e.watch.switchRules(s, wall, root); err != nil {
 		return err
 	}
 	sys.Failpoint("rules.settled")
@@ -197,12 +190,15 @@ func (s *session) apply(o orders.Order, sources masks.Sources, procFD int, watch
 
 // applyMasks walks the trees and mounts the masks that the rules want. looked is the number of
 // names that it examined. same: the present masks are of the same rules.
-func (s *session) applyMasks(o orders.Order, wall *pathclass.Wall, same bool, root int, sources masks.Sources, procFD int, watch *watch) (looked int, err error) {
-	w := pathclass.Walker{Wall: wall, UID: o.UID, Source: sourceOf(o), Cache: s.trees}
+func (s *session) applyMasks(
+	o orders.Order, wall *pathclass.Wall, same bool, root int,
+) (looked int, err error) {
+	watch := s.e.watch
+	w := pathclass.Walker{Wall: wall, UID: o.UID, Source: sourceOf(o), Cache: &s.e.trees}
 	s.recorded = 0
 	w.Close = func(b *pathclass.Base, dir int, name, by string) error {
 		s.recorded++
-		return watch.recordFound(o.Chat, b, dir, name, by)
+		return watch.recordFound(s.watched, b, dir, name, by)
 	}
 	if wall.Any {
 		if err := w.Find(s.bases); err != nil {
@@ -228,12 +224,12 @@ func (s *session) applyMasks(o orders.Order, wall *pathclass.Wall, same bool, ro
 		}
 	}
 	all := slices.Concat(s.masks, s.hiddenMasks, s.unrecorded(lines, w.Wants, wall.Exceptions))
-	if s.noMasks {
+	if s.e.noMasks {
 		w.Wants = nil
 	}
-	m := masks.Mounter{Root: root, ProcFD: procFD, Sources: sources, Mounted: all, Bases: s.bases,
-		Exceptions: wall.Exceptions, NoSwap: s.noSwap,
-		Mark: func(tree int) error { return watch.markMask(o.Chat, tree, procFD) }, Forget: watch.forget}
+	m := masks.Mounter{Root: root, ProcFD: watch.procFD, Sources: s.e.masks, Mounted: all, Bases: s.bases,
+		Exceptions: wall.Exceptions, NoSwap: s.e.noSwap,
+		Mark: func(tree int) error { return watch.markFD(s.watched, tree) }, Forget: watch.forget}
 	err = m.Apply(w.Wants, now)
 	s.masks, s.hiddenMasks = m.Mounted, slices.Collect(maps.Values(m.Dropped))
 	if err == nil && !same {

@@ -3,7 +3,6 @@ package enforce
 import (
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +17,7 @@ import (
 // makeMasks creates and opens the two files that masks are copies of.
 func makeMasks(dir string) (masks.Sources, error) {
 	if err := orders.MakeMasks(dir); err != nil {
-		return masks.Sources{}, err
+		return nil, err
 	}
 	return masks.OpenSources(path.Join(dir, orders.ClosedDirectory), path.Join(dir, orders.ClosedFile))
 }
@@ -42,13 +41,12 @@ func (s *session) isStartMask(root int, l sys.Mount) bool {
 	if name := path.Base(l.Root); name != orders.ClosedDirectory && name != orders.ClosedFile {
 		return false
 	}
-	fd, err := sys.OpenBeneath(root, strings.TrimPrefix(l.Path, "/"), unix.O_PATH)
+	fd, st, err := sys.OpenPath(root, l.Path)
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
-	st, err := sys.StatFD(fd)
-	return err == nil && st.Mnt_id == uint64(l.ID) && slices.Contains(s.startMasks, sys.InodeOf(&st))
+	unix.Close(fd)
+	return st.Mnt_id == uint64(l.ID) && slices.Contains(s.startMasks, sys.InodeOf(&st))
 }
 
 // adopt describes a mount that is not recorded as a mask. A mask of bubblewrap's stays if it is as

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +13,7 @@ import (
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/enforce/pathclass"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/internal/orders"
 	"github.com/chatd/chatd/internal/sys"
 )
 
@@ -30,6 +29,7 @@ import (
 // Lock order: mu, then asking.
 type watch struct {
 	permFD, namesFD int
+	procFD          int           // this program's /proc/self/fd
 	perm            *os.File      // the same, to wait for
 	room            chan struct{} // bounds the unanswered questions
 	failed          chan error
@@ -114,6 +114,7 @@ func newWatch(perm, names int) *watch {
 		maxBacklog: maxEvents, waiting: make(chan struct{}, 1), buf: make([]byte, 64<<10),
 		byMount: map[uint64]*watchedSession{}, sessions: map[chat.ID]*watchedSession{},
 		marked: map[string]int{}, owners: map[handle][]*watchedSession{}, roots: map[handle][]sessionRoot{},
+		refused: refusals{chats: map[chat.ID]*orders.Refusals{}},
 	}
 }
 
@@ -136,7 +137,7 @@ func (w *watch) begin(k *session, wall *pathclass.Wall, changed bool) error {
 			w.release(s)
 			return err
 		}
-		w.sessions[k.initProc.chat] = s
+		w.sessions[k.initProc.chat], k.watched = s, s
 	}
 	s.walls = append(s.walls[:min(len(s.walls), 1)], wall)
 	switch {
@@ -150,10 +151,6 @@ func (w *watch) begin(k *session, wall *pathclass.Wall, changed bool) error {
 	return w.markOpens(s, k.bases)
 }
 
-// unwatchable are the errors of a file system whose names the kernel does not report: overlayfs has
-// no handles that can be decoded, and a btrfs subvolume before Linux 6.8 no id of its own.
-var unwatchable = []error{unix.EOPNOTSUPP, unix.EXDEV, unix.ENODEV}
-
 // markNames subscribes to name events on the file systems that the session can write to. Where the
 // kernel reports no names, closed files get masks.
 func (w *watch) markNames(s *watchedSession) error {
@@ -166,91 +163,55 @@ func (w *watch) markNames(s *watchedSession) error {
 			return fmt.Errorf("cannot watch %s: %w", b.Path, err)
 		}
 		fsid, err := fsidOf(fd)
-		if err == nil {
-			t := newWatchedTree(b, fsid, fd)
-			s.trees = append(s.trees, t)
-			w.roots[t.root] = append(w.roots[t.root], sessionRoot{t, s})
-			clear(w.owners) // what they see may lie in this one, too
-			if !b.Writable || w.noNames {
-				continue
-			}
-			if w.marked[fsid] == 0 {
-				err = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM,
-					nameMask, fd, "")
-			}
-			if slices.ContainsFunc(unwatchable, func(no error) bool { return errors.Is(err, no) }) {
-				continue
-			}
-			if b.Watched = err == nil; b.Watched {
-				w.marked[fsid]++
-			}
-		} else {
-			unix.Close(fd)
-		}
 		if err != nil {
+			return errors.Join(fmt.Errorf("cannot watch names below %s: %w", b.Path, err), unix.Close(fd))
+		}
+		t := newWatchedTree(b, fsid, fd)
+		s.trees = append(s.trees, t)
+		w.roots[t.root] = append(w.roots[t.root], sessionRoot{t, s})
+		clear(w.owners) // what they see may lie in this one, too
+		if !b.Writable || w.noNames {
+			continue
+		}
+		if w.marked[fsid] == 0 {
+			err = unix.FanotifyMark(w.namesFD, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, nameMask, fd, "")
+		}
+		switch err {
+		case nil:
+			b.Watched = true
+			w.marked[fsid]++
+		case unix.EOPNOTSUPP, unix.EXDEV, unix.ENODEV:
+			// Overlayfs has no handles that can be decoded, and a btrfs subvolume before Linux 6.8 no
+			// id of its own.
+		default:
 			return fmt.Errorf("cannot watch names below %s: %w", b.Path, err)
 		}
 	}
 	return nil
 }
 
-// markOpens makes the kernel ask before each open on the session's mounts. It finds the mounts by
-// path, which is safe: no process of the session can move a mount.
+// markOpens makes the kernel ask before each open on the session's mounts.
 func (w *watch) markOpens(s *watchedSession, bases []*pathclass.Base) error {
 	for _, b := range bases {
 		if !s.walls[len(s.walls)-1].Below(b.Path) {
 			continue
 		}
-		if err := w.markOpen(s, b.Path); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := w.markFD(s, b.Top); err != nil {
 			return fmt.Errorf("cannot watch %s: %w", b.Path, err)
 		}
 	}
 	return nil
 }
 
-func (w *watch) markOpen(s *watchedSession, p string) error {
-	fd, err := unix.Open(p, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	st, err := sys.StatFD(fd)
-	if err != nil {
-		return err
-	}
-	// Also if the id is known: the kernel reuses ids of mounts.
-	w.assignMount(st.Mnt_id, s)
-	return unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD, p)
-}
-
-// markMask makes the kernel ask before each open in a detached tree.
-func (w *watch) markMask(id chat.ID, tree, procFD int) error {
-	s := w.session(id)
-	if s == nil {
-		return fmt.Errorf("cannot watch a place of chat %s: its session is not watched", id)
-	}
-	if err := w.markFD(s, tree, procFD); err != nil {
-		return fmt.Errorf("cannot watch a place before it is attached: %w", err)
-	}
-	return nil
-}
-
-// session returns the watched session of a chat; nil if there is none.
-func (w *watch) session(id chat.ID) *watchedSession {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.sessions[id]
-}
-
 // markFD makes the kernel ask before each open on fd's mount. fanotify_mark(2) takes a path, so
 // markFD names the descriptor through procFD.
-func (w *watch) markFD(s *watchedSession, fd, procFD int) error {
+func (w *watch) markFD(s *watchedSession, fd int) error {
 	st, err := sys.StatFD(fd)
 	if err != nil {
 		return err
 	}
-	w.assignMount(st.Mnt_id, s)
-	err = unix.Fchdir(procFD)
+	w.assignMount(st.Mnt_id, s) // also if the id is known: the kernel reuses ids of mounts
+	err = unix.Fchdir(w.procFD)
 	if err == nil {
 		err = unix.FanotifyMark(w.permFD, unix.FAN_MARK_ADD|unix.FAN_MARK_MOUNT, permMask, unix.AT_FDCWD,
 			strconv.Itoa(fd))
@@ -264,17 +225,17 @@ func (w *watch) forget(id uint64) { w.assignMount(id, nil) }
 
 // switchRules ends the old rules and watches the new mounts. It marks them without the lock, since there
 // may be many and other sessions must not wait.
-func (w *watch) switchRules(k *session, wall *pathclass.Wall, root, procFD int) error {
-	s := w.session(k.initProc.chat)
+func (w *watch) switchRules(k *session, wall *pathclass.Wall, root int) error {
+	s := k.watched
 	for _, c := range k.masks {
 		if c.Class == filerules.Closed {
 			continue
 		}
-		fd, err := sys.OpenBeneath(root, strings.TrimPrefix(c.Path, "/"), unix.O_PATH)
+		fd, _, err := sys.OpenPath(root, c.Path)
 		if err != nil {
 			continue // moved since: the mount below is watched
 		}
-		err = w.markFD(s, fd, procFD)
+		err = w.markFD(s, fd)
 		unix.Close(fd)
 		if err != nil {
 			return fmt.Errorf("cannot watch %s: %w", chat.Quote(c.Path), err)

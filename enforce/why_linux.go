@@ -49,7 +49,7 @@ func (s *watchedSession) deniedName(p string) string {
 		}
 	}
 	for t, ok := s.treeOf(p); ok && p != "/" && chat.Within(p, t.Path); p = path.Dir(p) {
-		fd, err := sys.OpenBeneath(t.Tree, cmp.Or(sys.Rest(p, t.Path), "."), unix.O_PATH)
+		fd, _, err := sys.OpenPath(t.Tree, sys.Rest(p, t.Path))
 		if err != nil {
 			continue
 		}

@@ -163,7 +163,7 @@ func (s *inside) begun(t *testing.T, rules string) {
 // settled goes on from there, for rules that need no mask.
 func (s *inside) settled(t *testing.T, rules string) {
 	t.Helper()
-	s.within(t, rules, func(k *session, wall *pathclass.Wall) error { return s.k.watch.switchRules(k, wall, -1, s.k.procFD) })
+	s.within(t, rules, func(k *session, wall *pathclass.Wall) error { return s.k.watch.switchRules(k, wall, -1) })
 }
 
 func (s *inside) within(t *testing.T, rules string, do func(*session, *pathclass.Wall) error) {
@@ -251,8 +251,7 @@ func TestExceptionsStay(t *testing.T) {
 	makeFree(t, exception("a"))
 	makeFree(t, filepath.Join(s.home, "x/b/key"))
 	must.Do(t, os.MkdirAll(filepath.Join(s.home, "empty"), 0o755))
-	_, err := s.applyRules("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}")
-	must.Do(t, err)
+	must.Get(s.applyRules("access: {useDefaults: false, mode: first-match, rules: [{allow: '**/pub'}, {deny: ~/x/**}, {deny: ~/empty/**}]}"))(t)
 	k := s.k.named(s.order.Chat)
 	look := func() map[string]uint64 {
 		t.Helper()

@@ -26,7 +26,6 @@ type enforcer struct {
 	dir      string
 	errs     io.Writer
 	masks    masks.Sources
-	procFD   int
 	watch    *watch
 	rechecks chan chat.ID
 
@@ -49,11 +48,11 @@ func newEnforcer(dir string, perm, names int, errs io.Writer) (*enforcer, error)
 	if k.masks, err = makeMasks(dir); err != nil {
 		return nil, err
 	}
-	if k.procFD, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC,
-		0); err != nil {
+	k.watch = newWatch(perm, names)
+	k.watch.procFD, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return nil, fmt.Errorf("cannot open /proc/self/fd: %w", err)
 	}
-	k.watch = newWatch(perm, names)
 	k.watch.dir, k.watch.recheck, k.watch.end = filepath.Join(dir, "sessions"), k.queueRecheck, k.end
 	return k, nil
 }
@@ -188,9 +187,7 @@ func (e *enforcer) apply(s *session, o *orders.Order) error {
 	if o == nil {
 		o = &s.order
 	}
-	if err := sys.InMountNamespace(s.ns, func() error {
-		return s.apply(*o, e.masks, e.procFD, e.watch)
-	}); err != nil {
+	if err := sys.InMountNamespace(s.ns, func() error { return s.apply(*o) }); err != nil {
 		return err
 	}
 	return e.save(s)
@@ -204,11 +201,9 @@ func (e *enforcer) session(o orders.Order) (s *session, known bool, err error) {
 	if s = e.named(o.Chat); s != nil && s.initProc == initProcessOf(o) && !s.ended() {
 		return s, true, nil
 	}
-	if s, err = openSession(o); err != nil {
+	if s, err = e.openSession(o); err != nil {
 		return nil, false, err
 	}
-	s.save = e.save
-	s.noMasks, s.noSwap, s.trees, s.startMasks = e.noMasks, e.noSwap, &e.trees, startMasks(e.dir)
 	for {
 		e.drop(o.Chat)
 		e.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/must"
 )
 
 // rulesOf is a policy with n rules of one kind, of which the last is about the path.
@@ -52,9 +53,7 @@ func BenchmarkExplain(b *testing.B) {
 		}
 	})
 	real, err := mustLoad(b, rulesOf("mixed", many)).For(Scope{Home: "/home/u", Resolve: Physical})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	b.Run("resolved", func(b *testing.B) {
 		for b.Loop() {
 			if v, err := real.Check("/usr/lib/os-release", Read); err != nil || v.Denied() {

@@ -9,23 +9,20 @@ import (
 	"github.com/chatd/chatd/chat"
 	. "github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/filerules/rulefile"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func mustLoad(t testing.TB, text string) *Policy {
 	t.Helper()
 	p, err := rulefile.Load("p.yaml", []byte(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	must.True(t, err == nil, "%v\n%s", err, text)
 	return p
 }
 
 func ruleset(t testing.TB, text, home, cwd string) *Ruleset {
 	t.Helper()
-	rs, err := mustLoad(t, text).For(Scope{Home: home, Cwd: cwd})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(mustLoad(t, text).For(Scope{Home: home, Cwd: cwd}))(t)
 	return rs
 }
 
@@ -97,10 +94,7 @@ func quote(pattern string) string { return fmt.Sprintf("'%s'", strings.ReplaceAl
 func TestSentences(t *testing.T) {
 	for _, s := range sentences {
 		p := mustLoad(t, "access: {useDefaults: false, deny: ["+quote(s.pattern)+"]}")
-		rs, err := p.For(Scope{Home: "/home/u", Cwd: "/home/u/w"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rs := must.Get(p.For(Scope{Home: "/home/u", Cwd: "/home/u/w"}))(t)
 		for want, paths := range map[bool]string{true: s.covers, false: s.not} {
 			for path := range strings.FieldsSeq(paths) {
 				for _, op := range []Op{Read, Write, Edit, Bash} {
@@ -186,32 +180,22 @@ func TestOrder(t *testing.T) {
 		f := strings.Fields(question)
 		mode, off := strings.CutSuffix(f[0], "-off")
 		p := mustLoad(t, strings.NewReplacer("MODE", mode, "DEFAULTS", fmt.Sprint(!off)).Replace(orderText))
-		rs, err := p.For(Scope{Agent: f[1], Home: "/home/u"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		op, err := ParseOp(f[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		rs := must.Get(p.For(Scope{Agent: f[1], Home: "/home/u"}))(t)
+		op := must.Get(ParseOp(f[2]))(t)
 		v, err := rs.Check(f[3], op)
 		got := fmt.Sprintf("%s    %s", v.Effect, v.Layer)
 		if v.Rule != nil {
 			got = fmt.Sprintf("%s %s %s %s", v.Effect, v.Rule, v.Rule.Place, v.Layer)
 		}
-		if err != nil || got != want || v.Name != Fold("/home/u", "/home/u", f[3]) {
-			t.Errorf("%s\n got %s (%s, %v)\nwant %s", question, got, v.Name, err, want)
-		}
+		expect.True(t, err == nil && got == want && v.Name == Fold("/home/u", "/home/u", f[3]),
+			"%s\n got %s (%s, %v)\nwant %s", question, got, v.Name, err, want)
 	}
 }
 
 // Missing ops means all of them, as * does.
 func TestMissingOps(t *testing.T) {
 	for _, ops := range []string{"", ", ops: ['*']", ", ops: [read, write, edit, bash]", ", ops: [read, '*']"} {
-		rs, err := mustLoad(t, "access: {rules: [{deny: /x"+ops+"}]}").For(Scope{Home: "/h"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rs := must.Get(mustLoad(t, "access: {rules: [{deny: /x"+ops+"}]}").For(Scope{Home: "/h"}))(t)
 		for _, op := range []Op{Read, Write, Edit, Bash} {
 			if v, err := rs.Check("/x", op); err != nil || !v.Denied() {
 				t.Errorf("%q, %s: %+v, %v", ops, op, v, err)
@@ -243,10 +227,7 @@ func TestTwoNames(t *testing.T) {
 		"b /home/u/link2":        "deny /home/u/link2",
 	} {
 		f := strings.Fields(question)
-		rs, err := p.For(Scope{Agent: f[0], Home: "/home/u", Resolve: resolve})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rs := must.Get(p.For(Scope{Agent: f[0], Home: "/home/u", Resolve: resolve}))(t)
 		v, err := rs.Check(f[1], Read)
 		if got := fmt.Sprint(v.Effect, " ", v.Name); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", question, got, err, want)
@@ -266,10 +247,7 @@ func TestPatternsBehindLinks(t *testing.T) {
 		return strings.Replace(p, "/srv/homes/u/led", "/srv/homes/u/.ssh", 1)
 	}
 	p := mustLoad(t, "access: {useDefaults: false, deny: [~/.ssh/**, /home/u/keys/**, ~/led/*.x, w/x]}\nagents: {a: {access: {rules: [{allow: ~/led/**}]}}}")
-	rs, err := p.For(Scope{Home: "/home/u", Cwd: "/home/u/w", Resolve: resolve})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(p.For(Scope{Home: "/home/u", Cwd: "/home/u/w", Resolve: resolve}))(t)
 	for path, want := range map[string]bool{
 		"/srv/homes/u/.ssh/id": true, "/home/u/.ssh/id": true, "/srv/homes/u/keys/k": true, "/srv/homes/u/led/a.x": true, "/home/u/w/w/x": true,
 		"/srv/homes/u/w/w/x": true, "/srv/homes/u/x": false, "/srv/homes/u/w/x": false,
@@ -278,9 +256,7 @@ func TestPatternsBehindLinks(t *testing.T) {
 			t.Errorf("%s: denied is %v, %v", path, v.Denied(), err)
 		}
 	}
-	if rs, err = p.For(Scope{Agent: "a", Home: "/home/u", Resolve: resolve}); err != nil {
-		t.Fatal(err)
-	}
+	rs = must.Get(p.For(Scope{Agent: "a", Home: "/home/u", Resolve: resolve}))(t)
 	if v, err := rs.Check("~/led/id", Read); err != nil || !v.Denied() {
 		t.Errorf("an allow of a link lets read what it leads to: %+v, %v", v, err)
 	}
@@ -288,19 +264,14 @@ func TestPatternsBehindLinks(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	p := mustLoad(t, "")
-	rs, err := p.For(Scope{Home: "/h"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(p.For(Scope{Home: "/h"}))(t)
 	for path, op := range map[string]Op{"": Read, "a\x00b": Read, strings.Repeat("x", MaxPath+1): Read, "/x": 0, "/y": All, "/z": Read | Write} {
 		if v, err := rs.Check(path, op); !errors.Is(err, chat.ErrInvalid) || !strings.HasPrefix(err.Error(), "cannot ") {
 			t.Errorf("%.20q %v: %+v, %v", path, op, v, err)
 		}
 	}
 	for _, s := range []Scope{{}, {Home: "h"}, {Home: "/h", Cwd: "w"}, {Home: "/h\x00"}, {Home: "~"}} {
-		if _, err := p.For(s); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%+v: %v", s, err)
-		}
+		expect.Is(t, expect.Err(p.For(s)), chat.ErrInvalid, "%+v", s)
 	}
 }
 
@@ -308,10 +279,7 @@ func TestCheckRefuses(t *testing.T) {
 func TestScopeNamesAreLiteral(t *testing.T) {
 	p := mustLoad(t, "access: {useDefaults: false, deny: ['~/*.k', 'w/?']}")
 	for _, dir := range []string{"/h[a-z]", "/h*", "/h{a,b}", `/h\x`, "/h/../g", "/é"} {
-		rs, err := p.For(Scope{Home: dir, Cwd: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rs := must.Get(p.For(Scope{Home: dir, Cwd: dir}))(t)
 		for path, want := range map[string]bool{dir + "/a.k": true, "a.k": true, "w/a": true, dir + "/w/a": true, "/hx/a.k": false, "/ha/a.k": false, "/hxy/w/a": false} {
 			if v, err := rs.Check(path, Read); err != nil || v.Denied() != want {
 				t.Errorf("home %s, %s: denied is %v, %v", dir, path, v.Denied(), err)
@@ -323,10 +291,7 @@ func TestScopeNamesAreLiteral(t *testing.T) {
 // TestRulesCanBeEnforced: the rules passed to the enforcers decide as Check does.
 func TestRulesCanBeEnforced(t *testing.T) {
 	p := mustLoad(t, "access: {useDefaults: false, rules: [{deny: '~/.ssh/**', ops: [read]}, {allow: '/a/{b,c*}'}], deny: ['*.pem', '/\\.key$/', '/d/e/*/f']}")
-	rs, err := p.For(Scope{Home: "/home/u"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(p.For(Scope{Home: "/home/u"}))(t)
 	var got []string
 	for _, r := range rs.Rules() {
 		for _, m := range r.Matchers {
@@ -346,9 +311,7 @@ deny * global deny inert=false glob path= glob=/d/e/*/f prefix=/d/e regex=<nil>`
 
 func TestMessage(t *testing.T) {
 	for text, want := range map[string]string{"": "Access denied: ~/.ssh/id_rsa blocked by policy", "access: {messages: verbose}": "Access denied: ~/.ssh/id_rsa blocked by policy", "access: {messages: vague}": "Access denied by policy"} {
-		if got := mustLoad(t, text).Message("~/.ssh/id_rsa"); got != want {
-			t.Errorf("%q: %s", text, got)
-		}
+		expect.Equal(t, mustLoad(t, text).Message("~/.ssh/id_rsa"), want, "%q", text)
 	}
 }
 

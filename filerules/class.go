@@ -9,8 +9,8 @@ import (
 // span is a range of characters in a class.
 type span struct{ low, high rune }
 
-// parseClass reads [ab-c] or [!ab-c] at the head of s, and rewrites it as a class of [path.Match]
-// that never matches a slash.
+// parseClass reads [ab-c] or [!ab-c] at the head of s, and rewrites it as a class of [path.Match]. It
+// is compared with a name, which has no slash.
 func parseClass(s string) (class string, size int, err error) {
 	bad := errors.New("want a class like [abc], [a-z] or [!abc]")
 	i, negated := 1, false
@@ -52,11 +52,6 @@ func classRune(s string) (rune, int) {
 }
 
 func writeClass(spans []span, negated bool) string {
-	if negated {
-		spans = append(spans, span{'/', '/'})
-	} else {
-		spans = withoutSlash(spans)
-	}
 	var b strings.Builder
 	b.WriteByte('[')
 	if negated {
@@ -70,23 +65,6 @@ func writeClass(spans []span, negated bool) string {
 	}
 	b.WriteByte(']')
 	return b.String()
-}
-
-func withoutSlash(spans []span) []span {
-	var out []span
-	for _, x := range spans {
-		if x.low > '/' || x.high < '/' {
-			out = append(out, x)
-			continue
-		}
-		if x.low < '/' {
-			out = append(out, span{x.low, '/' - 1})
-		}
-		if x.high > '/' {
-			out = append(out, span{'/' + 1, x.high})
-		}
-	}
-	return out
 }
 
 // classEnd is the end of the class at the start of a canonical glob.

@@ -38,15 +38,8 @@ const sharedMemory = "/dev/shm"
 // Enforced reports whether the kernel can enforce rules at or below an absolute path: not in /proc,
 // /sys, /dev (except /dev/shm) and chatd's own directories.
 func Enforced(p string) bool {
-	if chat.Within(p, sharedMemory) {
-		return true
-	}
-	for _, place := range kernelPlaces {
-		if chat.Within(p, place) {
-			return false
-		}
-	}
-	return true
+	in := func(place string) bool { return chat.Within(p, place) }
+	return in(sharedMemory) || !slices.ContainsFunc(kernelPlaces, in)
 }
 
 // PathClass is the class of a path, and the verdict behind it.

@@ -210,19 +210,7 @@ func parseSegment(s string) (segment, error) {
 	return segment{literal: literal.String(), glob: glob.String()}, nil
 }
 
-const globSpecial = `*?[]{}\`
+var escaper = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `\`, `\\`)
 
 // EscapeGlob puts a backslash before each special character of a glob.
-func EscapeGlob(s string) string {
-	if !strings.ContainsAny(s, globSpecial) {
-		return s
-	}
-	var b strings.Builder
-	for i := range len(s) {
-		if strings.IndexByte(globSpecial, s[i]) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
+func EscapeGlob(s string) string { return escaper.Replace(s) }

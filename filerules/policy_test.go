@@ -8,6 +8,8 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	. "github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // compiled is a file with everything that a compiled policy may have.
@@ -26,20 +28,14 @@ guard:
 // TestCompiled: what is read from the compiled form is the policy that was written, with the lines.
 func TestCompiled(t *testing.T) {
 	was := mustLoad(t, compiled)
-	p, err := ReadCompiled(was.Compiled())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(ReadCompiled(was.Compiled()))(t)
 	if string(p.Compiled()) != string(was.Compiled()) || len(p.Sum) != 64 || !p.Terse || p.Name != "p.yaml" {
 		t.Errorf("%s\nwant\n%s", p.Compiled(), was.Compiled())
 	}
 	if g := p.Guard; g.Place != "p.yaml:10" || g.CustomDenyPatterns[1].Place != "p.yaml:10" {
 		t.Errorf("the guard is %+v", g)
 	}
-	rs, err := p.For(Scope{Agent: "m", Home: "/h"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(p.For(Scope{Agent: "m", Home: "/h"}))(t)
 	if v, err := rs.Check("~/b/k", Write); err != nil || !v.Denied() || v.Rule.Place != "p.yaml:5" {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -76,22 +72,16 @@ func TestReadCompiledRefuses(t *testing.T) {
 		"too long a policy": {`"p.yaml"`, `"` + strings.Repeat("p", MaxCompiled) + `"`, "want at most"},
 	} {
 		hostile := strings.Replace(text, c.old, c.with, 1)
-		if hostile == text {
-			t.Errorf("%s: the compiled form has no %s:\n%s", name, c.old, text)
-		}
+		expect.True(t, hostile != text, "%s: the compiled form has no %s:\n%s", name, c.old, text)
 		_, err := ReadCompiled([]byte(hostile))
-		if err == nil || !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %.300v, want %s", name, err, c.want)
-		}
+		expect.True(t, err != nil && errors.Is(err, chat.ErrInvalid) && strings.Contains(err.Error(), c.want),
+			"%s: %.300v, want %s", name, err, c.want)
 	}
 }
 
 // ruleText is one more rule of a list, with a comma.
 func ruleText(t *testing.T) string {
-	b, err := json.Marshal(Rule{Effect: Deny, Pattern: "/z", Globs: []string{"/z"}, Ops: All, Layer: LayerGlobalDeny})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(Rule{Effect: Deny, Pattern: "/z", Globs: []string{"/z"}, Ops: All, Layer: LayerGlobalDeny}))(t)
 	return string(b) + ","
 }
 
@@ -105,13 +95,8 @@ func FuzzReadCompiled(f *testing.F) {
 			return
 		}
 		for _, agent := range append(p.Agents(), "") {
-			rs, err := p.For(Scope{Agent: agent, Home: "/h"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := rs.Check("/x/y", Bash); err != nil {
-				t.Fatal(err)
-			}
+			rs := must.Get(p.For(Scope{Agent: agent, Home: "/h"}))(t)
+			must.Get(rs.Check("/x/y", Bash))(t)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/must"
 )
 
 // refMatch defines the meaning of a pattern by trying all possibilities, without code of the
@@ -241,19 +242,12 @@ func FuzzMatch(f *testing.F) {
 		if err == nil {
 			p, err = ReadCompiled(p.Compiled())
 		}
-		if err != nil {
-			t.Fatalf("%q has globs and is refused: %v", pattern, err)
-		}
-		rs, err := p.For(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.True(t, err == nil, "%q has globs and is refused: %v", pattern, err)
+		rs := must.Get(p.For(s))(t)
 		want := refMatch(pattern, s.Home, s.Cwd, name)
 		if got := rs.Rules()[0].Match(name); got != want {
 			t.Fatalf("%q on %q: %v, the reference says %v; %+v", pattern, name, got, want, rs.Rules()[0].Matchers)
 		}
-		if path.Clean(name) != name {
-			t.Fatalf("%q is not folded", name)
-		}
+		must.True(t, path.Clean(name) == name, "%q is not folded", name)
 	})
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // A confined process stays confined, so every case runs in a child: this test
@@ -108,24 +110,17 @@ func try(do, a, b string) error {
 
 func runChild(t *testing.T, p childPlan) childAnswer {
 	t.Helper()
-	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(p))(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("child: %v", err)
-	}
+	must.True(t, err == nil, "child: %v", err)
 	var a childAnswer
 	if err := json.Unmarshal(out, &a); err != nil {
 		t.Fatalf("child said %q: %v", out, err)
 	}
-	if a.Setup != "" {
-		t.Fatalf("child: %s", a.Setup)
-	}
+	must.True(t, a.Setup == "", "child: %s", a.Setup)
 	return a
 }
 
@@ -153,18 +148,11 @@ func needABI(t *testing.T, n int) {
 func tree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	script, err := os.ReadFile("/bin/true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(os.ReadFile("/bin/true"))(t)
 	for _, d := range []string{"in", "in2", "ro", "out"} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(filepath.Join(dir, d), 0o755))
 		for name, mode := range map[string]os.FileMode{"file": 0o644, "true": 0o755} {
-			if err := os.WriteFile(filepath.Join(dir, d, name), script, mode); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, d, name), script, mode))
 		}
 	}
 	return dir
@@ -227,31 +215,22 @@ func TestEnforce(t *testing.T) {
 func TestEnforceScope(t *testing.T) {
 	needABI(t, ScopeABI)
 	name := fmt.Sprintf("@chatd-landlock-test-%d", os.Getpid())
-	l, err := net.Listen("unix", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", name))(t)
 	defer l.Close()
 	for scope, want := range map[bool]string{true: "EPERM", false: "ok"} {
 		got := runChild(t, childPlan{Do: "dial", A: name, Scope: scope})
-		if got.Result != want || got.Achieved.Scoped != scope {
-			t.Errorf("scope %t: %s, achieved %+v; want %s", scope, got.Result, got.Achieved, want)
-		}
+		expect.True(t, got.Result == want && got.Achieved.Scoped == scope,
+			"scope %t: %s, achieved %+v; want %s", scope, got.Result, got.Achieved, want)
 	}
 }
 
 func TestEnforceReachesSocketsInWrite(t *testing.T) {
 	needABI(t, 1)
 	dir := t.TempDir()
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", filepath.Join(dir, "s")))(t)
 	defer l.Close()
 	got := runChild(t, childPlan{Do: "dial", A: filepath.Join(dir, "s"), Scope: true, Rules: Rules{Write: []string{dir}}})
-	if got.Result != "ok" {
-		t.Errorf("got %s, want ok", got.Result)
-	}
+	expect.True(t, got.Result == "ok", "got %s, want ok", got.Result)
 }
 
 func TestAchieved(t *testing.T) {
@@ -261,19 +240,15 @@ func TestAchieved(t *testing.T) {
 	if want := min(ABI(), maxABI); a.ABI != want || !a.Refer {
 		t.Errorf("got %+v, want ABI %d with refer", a, want)
 	}
-	if strings.Join(a.Missing, " ") != gone+" /etc/passwd/x" {
-		t.Errorf("missing: got %q, want %s", a.Missing, gone)
-	}
-	if a.Rights[0] != "execute" || strings.ContainsAny(strings.Join(a.Rights, ""), "{}<") {
-		t.Errorf("rights: got %q", a.Rights)
-	}
+	expect.True(t, strings.Join(a.Missing, " ") == gone+" /etc/passwd/x",
+		"missing: got %q, want %s", a.Missing, gone)
+	expect.True(t, a.Rights[0] == "execute" && !strings.ContainsAny(strings.Join(a.Rights, ""), "{}<"),
+		"rights: got %q", a.Rights)
 }
 
 func TestEnforceRefusesLowABI(t *testing.T) {
 	// Refused before anything is done, so this process stays free.
-	if _, err := Enforce(Rules{}, ABI()+1, false); !errors.Is(err, chat.ErrUnsupported) {
-		t.Errorf("got %v, want ErrUnsupported", err)
-	}
+	expect.Is(t, expect.Err(Enforce(Rules{}, ABI()+1, false)), chat.ErrUnsupported, "")
 	if _, err := os.ReadFile("/proc/self/status"); err != nil {
 		t.Errorf("confined by a refused Enforce: %v", err)
 	}
@@ -284,7 +259,6 @@ func TestEnforceRefusesFileAsDirectory(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+`={"Rules":{"write":["/etc/passwd"]}}`)
 	out, err := cmd.Output()
-	if err != nil || !strings.Contains(string(out), "cannot enforce Landlock") {
-		t.Errorf("got %s, %v; want an error that names the path", out, err)
-	}
+	expect.True(t, err == nil && strings.Contains(string(out), "cannot enforce Landlock"),
+		"got %s, %v; want an error that names the path", out, err)
 }

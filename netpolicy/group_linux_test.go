@@ -53,7 +53,7 @@ func askOf(uid, gid uint32, host string, port int, proto string) string {
 		if proto == "udp" {
 			kind = unix.SOCK_DGRAM
 		}
-		fd, err := sys.SocketOf(uid, gid, domain, kind, 0)
+		fd, err := sys.SocketOf(uid, gid, domain, kind)
 		if err == nil {
 			patient(fd, 4*time.Second)
 			err = unix.SetNonblock(fd, false)

@@ -41,9 +41,8 @@ func serveFileTool(in io.Reader, out io.Writer) (err error) {
 		}
 	}
 	tools, err := files.Open(filewire.Options{
-		Rules: may.Rules, Workspace: may.Workspace, Roots: may.Roots, Unrestricted: may.Unrestricted,
-		ReadOutside: may.ReadOutside,
-		AllowRead:   may.AllowRead, AllowWrite: may.AllowWrite, MaxBytes: may.MaxBytes,
+		Rules: may.Rules, Workspace: may.Workspace, Roots: may.Roots, ReadOutside: may.ReadOutside,
+		AllowRead: may.AllowRead, AllowWrite: may.AllowWrite, MaxBytes: may.MaxBytes,
 	})
 	if err != nil {
 		return err

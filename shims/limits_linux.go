@@ -24,11 +24,7 @@ const (
 
 // setLimits sets umask, resource limits (getrlimit(2)) and the OOM score.
 func setLimits(p plan.Plan) error {
-	umask := p.Umask
-	if umask == 0 {
-		umask = 0o077
-	}
-	unix.Umask(umask)
+	unix.Umask(0o077)
 	for _, l := range []struct {
 		name     string
 		resource int

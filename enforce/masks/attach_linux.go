@@ -21,33 +21,20 @@ type newMask struct {
 	exception bool
 }
 
-func (l *newMask) rel(p string) string { return sys.Rest(p, l.path) }
-
-// mountAll mounts the missing masks of sorted wants, each before those inside it.
+// mountAll mounts the missing masks of sorted wants, each before those inside it: in a new mask, or
+// from the session's root. In a new mask all are missing.
 func (m *Mounter) mountAll(wants []pathclass.Place, in *newMask) error {
-	have := map[string]bool{}
-	if in == nil {
-		for _, c := range m.Mounted {
-			have[c.Path] = true
-		}
-	}
-	return m.mountIn(wants, in, have)
-}
-
-func (m *Mounter) mountIn(wants []pathclass.Place, in *newMask, have map[string]bool) error {
 	for len(wants) > 0 {
 		n := subtree(wants)
 		w, inside := wants[0], wants[1:n]
 		wants = wants[n:]
-		if have[w.Path] {
-			if err := m.mountIn(inside, in, have); err != nil {
-				return err
-			}
-			continue
+		var err error
+		if _, stays := m.stays[w.Path]; stays {
+			err = m.mountAll(inside, in)
+		} else if err = m.mount(w, inside, in); errors.Is(err, errHidden) && in == nil {
+			m.later, err = append(append(m.later, w), inside...), nil
 		}
-		if err := m.mount(w, inside, in, have); errors.Is(err, errHidden) && in == nil {
-			m.later = append(append(m.later, w), inside...)
-		} else if err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -64,9 +51,7 @@ func subtree(wants []pathclass.Place) int {
 }
 
 // mount masks one path and then the paths inside it.
-func (m *Mounter) mount(
-	w pathclass.Place, inside []pathclass.Place, in *newMask, have map[string]bool,
-) error {
+func (m *Mounter) mount(w pathclass.Place, inside []pathclass.Place, in *newMask) error {
 	l, err := m.mountMask(w, inside, in)
 	if sys.Gone(err) || errors.Is(err, unix.EINVAL) { // EINVAL: the mount around target is detached
 		err = ErrMoved
@@ -75,7 +60,7 @@ func (m *Mounter) mount(
 		return fmt.Errorf("cannot mask %s: %w", chat.Quote(w.Path), err)
 	}
 	defer unix.Close(l.tree)
-	if err := m.mountIn(inside, l, have); err != nil {
+	if err := m.mountAll(inside, l); err != nil {
 		return err
 	}
 	if l.exception {
@@ -140,7 +125,13 @@ func (m *Mounter) attach(tree, target int, old *Mount) error {
 		err = moveMount(tree, target, moveBeneath)
 	}
 	if errors.Is(err, unix.EINVAL) {
-		if m.stacked(old.Path) >= maxStacked {
+		n := 0
+		for _, c := range m.Dropped {
+			if c.Path == old.Path {
+				n++
+			}
+		}
+		if n >= maxStacked {
 			return errHidden
 		}
 		delete(m.Dropped, old.ID) // unmounting it would unmount the new mask too
@@ -153,19 +144,9 @@ func (m *Mounter) attach(tree, target int, old *Mount) error {
 // bound all of them are unmounted before the next mask is mounted.
 const maxStacked = 16
 
-func (m *Mounter) stacked(p string) int {
-	n := 0
-	for _, c := range m.Dropped {
-		if c.Path == p {
-			n++
-		}
-	}
-	return n
-}
-
 // copyException copies the tree of an exception, or of a submount that must stay visible.
 func (m *Mounter) copyException(i pathclass.Place) error {
-	if _, ok := m.copies[i.Path]; ok || !i.IsException() && !(i.Base && i.Class != filerules.Closed) {
+	if !i.IsException() && !(i.Base && i.Class != filerules.Closed) {
 		return nil
 	}
 	tree, err := m.copyOf(i)
@@ -175,7 +156,12 @@ func (m *Mounter) copyException(i pathclass.Place) error {
 	return err
 }
 
+// copyOf returns the copy of a place that was made before, or makes one.
 func (m *Mounter) copyOf(w pathclass.Place) (int, error) {
+	if tree, ok := m.copies[w.Path]; ok {
+		delete(m.copies, w.Path)
+		return tree, nil
+	}
 	fd, err := m.source(w)
 	if err != nil {
 		return -1, err
@@ -192,19 +178,14 @@ func (m *Mounter) treeOf(
 	shown := w.Class != filerules.Closed
 	switch {
 	case shown && (w.IsException() || w.Base || old != nil):
-		if copied, ok := m.copies[w.Path]; ok {
-			delete(m.copies, w.Path)
-			tree = copied
-		} else {
-			tree, err = m.copyOf(w)
-		}
+		tree, err = m.copyOf(w)
 	case shown:
 		tree, err = openTree(target)
 	case w.Dir && (m.Exceptions || slices.ContainsFunc(inside, pathclass.Place.NeedsMountPoint)):
 		return m.roomyMask(w, inside)
 	default:
 		err = sys.InOwnNamespace(func() (err error) {
-			tree, err = openTree(m.Sources.of(w.Dir))
+			tree, err = openTree(m.Sources[w.Dir])
 			return err
 		})
 	}
@@ -218,7 +199,7 @@ func (m *Mounter) treeOf(
 
 // roomyMask returns a mask of a closed directory that has, or can get, mount points for exceptions.
 func (m *Mounter) roomyMask(w pathclass.Place, inside []pathclass.Place) (int, error) {
-	tree, err := newTmpfs("0")
+	tree, err := newTmpfs()
 	if err != nil {
 		return -1, err
 	}

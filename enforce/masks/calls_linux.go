@@ -53,8 +53,8 @@ func moveMount(tree, target, flags int) error {
 }
 
 // setReadOnly makes one mount read-only or writable. The kernel returns EBUSY while a file is open
-// for writing through the mount. Before the mount is attached that is short: the files of
-// [makeMountPoints] may still be closing. So setReadOnly tries again for 100 ms.
+// for writing through the mount, or made there. The latter is short, so setReadOnly tries again for
+// 100 ms.
 func setReadOnly(tree int, readOnly bool) error {
 	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
 	if readOnly {
@@ -72,14 +72,14 @@ func setReadOnly(tree int, readOnly bool) error {
 	}
 }
 
-// newTmpfs returns a detached tmpfs of 1 MiB whose root has the given mode.
-func newTmpfs(mode string) (int, error) {
+// newTmpfs returns a detached tmpfs of 1 MiB whose root has no mode.
+func newTmpfs() (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("fsopen: %w", err)
 	}
 	defer unix.Close(fs)
-	for _, o := range [][2]string{{"size", "1m"}, {"mode", mode}} {
+	for _, o := range [][2]string{{"size", "1m"}, {"mode", "0"}} {
 		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
 			return -1, fmt.Errorf("fsconfig %s: %w", o[0], err)
 		}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -28,10 +27,10 @@ var ErrMoved = errors.New("it was moved meanwhile")
 // Mounter mounts masks in a session. It runs on a thread in the session's mount namespace. It acts
 // on descriptors whose inode it has compared, because the chat can move any name.
 type Mounter struct {
-	Root       int     // the session's root
-	ProcFD     int     // this program's /proc/self/fd
-	Sources    Sources // what masks are copies of
-	Bases      []*pathclass.Base
+	Root       int                  // the session's root
+	ProcFD     int                  // this program's /proc/self/fd
+	Sources    Sources              // what masks are copies of
+	Bases      []*pathclass.Base    // sorted
 	Exceptions bool                 // rules have exceptions: masks get room for them
 	Mark       func(tree int) error // requests checks of opens in a tree that nobody reaches yet
 	Forget     func(id uint64)      // refuses opens by a mount that goes
@@ -41,9 +40,8 @@ type Mounter struct {
 	Mounted []Mount
 	Dropped map[uint64]Mount // masks that go and are still mounted, by id
 
-	baseAt map[string]*pathclass.Base // by path
-	stays  map[string]uint64          // the masks that stay, by path
-	ours   map[uint64]bool            // they and those that go, by their ids
+	stays  map[string]uint64 // the masks that stay, by path
+	ours   map[uint64]bool   // they and those that go, by their ids
 	now    map[uint64]sys.Mount
 	owner  map[string]string // what a want lies in
 	copies map[string]int    // exceptions, copied before what is around them is masked
@@ -54,10 +52,7 @@ type Mounter struct {
 // them; now has the session's mounts by id. It keeps the masks that are still wanted. It adds new
 // masks before it removes old ones, so that no denied path is unmasked in between.
 func (m *Mounter) Apply(wants []pathclass.Place, now map[uint64]sys.Mount) error {
-	m.copies, m.later, m.baseAt = map[string]int{}, nil, map[string]*pathclass.Base{}
-	for _, b := range m.Bases {
-		m.baseAt[b.Path] = b
-	}
+	m.copies, m.later = map[string]int{}, nil
 	defer func() {
 		for _, fd := range m.copies {
 			unix.Close(fd)
@@ -151,11 +146,11 @@ func owners(wants []pathclass.Place) map[string]string {
 
 // openMask opens the root of a mask. It returns -1 if the mask is gone or another mount hides it.
 func (m *Mounter) openMask(c Mount) int {
-	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(c.Path, "/"), unix.O_PATH)
+	fd, st, err := sys.OpenPath(m.Root, c.Path)
 	if err != nil {
 		return -1
 	}
-	if st, err := sys.StatFD(fd); err != nil || st.Mnt_id != c.ID {
+	if st.Mnt_id != c.ID {
 		unix.Close(fd)
 		return -1
 	}

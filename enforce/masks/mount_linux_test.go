@@ -82,9 +82,8 @@ func TestInsideException(t *testing.T) {
 			w.place("d/pub/secret", closed, free))
 		const want = "d/in=- d/pub/free=x+ d/pub/secret=+"
 		expect.Equal(t, w.looks("d/in", "d/pub/free", "d/pub/secret"), want, "")
-		if w.marked != 1 || w.frozen != 1 {
-			t.Errorf("%d marked, of which %d read-only, want 1", w.marked, w.frozen)
-		}
+		expect.True(t, w.marked == 1 && w.frozen == 1,
+			"%d marked, of which %d read-only, want 1", w.marked, w.frozen)
 		return err
 	})
 }

@@ -3,9 +3,8 @@ package masks
 import (
 	"errors"
 	"fmt"
-	"path"
+	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,25 +20,20 @@ var errHidden = errors.New("an old mask is over it")
 // target opens the mount point for the mask of w: inside the new mask around it, or from the
 // session's root. old is the old mask of the same path that the new one replaces.
 func (m *Mounter) target(w pathclass.Place, in *newMask) (fd int, old *Mount, err error) {
-	start, rel := m.Root, strings.TrimPrefix(w.Path, "/")
+	start, rel := m.Root, w.Path
 	if in != nil {
-		start, rel = in.tree, in.rel(w.Path)
+		start, rel = in.tree, sys.Rest(w.Path, in.path)
 	}
 	if w.NeedsMountPoint() && in == nil {
 		if err := m.addMountPoint(w); err != nil {
 			return -1, nil, err
 		}
 	}
-	fd, err = sys.OpenBeneath(start, rel, unix.O_PATH)
+	fd, st, err := sys.OpenPath(start, rel)
 	if err != nil && !sys.Gone(err) {
 		return -1, nil, err
 	}
-	var st unix.Statx_t
 	if err == nil {
-		if st, err = sys.StatFD(fd); err != nil {
-			unix.Close(fd)
-			return -1, nil, err
-		}
 		dropped, is := m.Dropped[st.Mnt_id]
 		switch {
 		case is && dropped.Path == w.Path && dropped.Dir == w.Dir && m.inPlace(dropped):
@@ -70,15 +64,14 @@ func (m *Mounter) source(w pathclass.Place) (int, error) {
 	if rel == "" {
 		return unix.FcntlInt(uintptr(b.Top), unix.F_DUPFD_CLOEXEC, 0)
 	}
-	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(w.Path, "/"), unix.O_PATH)
+	fd, st, err := sys.OpenPath(m.Root, w.Path)
 	if err == nil {
-		st, err := sys.StatFD(fd)
-		if err == nil && st.Mnt_id == uint64(b.ID) && sys.InodeOf(&st) == w.Inode {
+		if st.Mnt_id == uint64(b.ID) && sys.InodeOf(&st) == w.Inode {
 			return fd, nil
 		}
 		unix.Close(fd)
 	}
-	below, err := sys.OpenBeneath(b.Tree, rel, unix.O_PATH) // the detached copy has no masks
+	below, st, err := sys.OpenPath(b.Tree, rel) // the detached copy has no masks
 	if sys.Gone(err) {
 		return -1, ErrMoved
 	}
@@ -86,8 +79,8 @@ func (m *Mounter) source(w pathclass.Place) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(below)
-	if st, err := sys.StatFD(below); err != nil || sys.InodeOf(&st) != w.Inode {
-		return -1, errors.Join(ErrMoved, err)
+	if sys.InodeOf(&st) != w.Inode {
+		return -1, ErrMoved
 	}
 	return m.sameOn(b, below, w.Path)
 }
@@ -117,24 +110,23 @@ func (m *Mounter) sameOn(b *pathclass.Base, fd int, p string) (int, error) {
 
 // baseOf returns bubblewrap's mount that contains p.
 func (m *Mounter) baseOf(p string) *pathclass.Base {
-	for at := p; ; at = path.Dir(at) {
-		if b := m.baseAt[at]; b != nil || at == "/" {
+	for _, b := range slices.Backward(m.Bases) { // inner ones come after outer ones
+		if chat.Within(p, b.Path) {
 			return b
 		}
 	}
+	return nil
 }
 
 // addMountPoint creates an empty mount point for w, if there is none, in the mask around it that
 // stays. It writes through a detached copy of that mask, which no process of the session can reach.
 func (m *Mounter) addMountPoint(w pathclass.Place) error {
 	was := ""
-	fd, err := sys.OpenBeneath(m.Root, strings.TrimPrefix(w.Path, "/"), unix.O_PATH)
+	fd, st, err := sys.OpenPath(m.Root, w.Path)
 	if err == nil {
-		st, err := sys.StatFD(fd)
 		unix.Close(fd)
-		if _, old := m.Dropped[st.Mnt_id]; err != nil || old ||
-			(st.Mode&unix.S_IFMT == unix.S_IFDIR) == w.Dir {
-			return err
+		if _, old := m.Dropped[st.Mnt_id]; old || (st.Mode&unix.S_IFMT == unix.S_IFDIR) == w.Dir {
+			return nil
 		}
 		was = fmt.Sprintf(".was-%d", st.Ino) // the old mount point is of the other kind
 	} else if !sys.Gone(err) {
@@ -144,8 +136,7 @@ func (m *Mounter) addMountPoint(w pathclass.Place) error {
 	if around == "" || w.Parent != filerules.Closed {
 		return ErrMoved
 	}
-	fd, err = sys.OpenBeneath(m.Root, strings.TrimPrefix(around, "/"), unix.O_PATH)
-	if err != nil {
+	if fd, _, err = sys.OpenPath(m.Root, around); err != nil {
 		return errHidden
 	}
 	defer unix.Close(fd)
@@ -193,37 +184,22 @@ func makePassable(tree int) error {
 	return unix.Fchmod(fd, 0o111)
 }
 
-// makeMountPoint makes an empty directory or file below dir, and the directories to it.
-func makeMountPoint(dir int, rel string, isDir bool) error {
-	names := strings.Split(rel, "/")
-	at, err := unix.Dup(dir)
-	if err != nil {
-		return err
-	}
-	for i, name := range names {
-		last := i == len(names)-1
-		if last && !isDir {
-			f, err := unix.Openat(at, name, unix.O_CREAT|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-			unix.Close(at)
-			if err == nil {
-				unix.Close(f)
-			}
-			return err
+// makeMountPoint makes an empty directory or file in tree, and the directories to it. Nobody else
+// reaches the tree, and there is no link in it.
+func makeMountPoint(tree int, rel string, isDir bool) error {
+	for end := range len(rel) + 1 {
+		if end < len(rel) && rel[end] != '/' {
+			continue
 		}
-		err := unix.Mkdirat(at, name, 0)
-		if err == nil {
-			err = unix.Fchmodat(at, name, 0o111, 0) // whatever the umask
+		var err error
+		if end == len(rel) && !isDir {
+			err = unix.Mknodat(tree, rel, unix.S_IFREG, 0)
+		} else if err = unix.Mkdirat(tree, rel[:end], 0); err == nil {
+			err = unix.Fchmodat(tree, rel[:end], 0o111, 0) // whatever the umask
 		}
 		if err != nil && err != unix.EEXIST {
-			unix.Close(at)
 			return err
 		}
-		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		unix.Close(at)
-		if err != nil {
-			return err
-		}
-		at = next
 	}
-	return unix.Close(at)
+	return nil
 }

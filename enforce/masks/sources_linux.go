@@ -6,24 +6,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sources are an empty directory and an empty file of root without a mode: what
+// Sources are an empty directory, at true, and an empty file, of root and without a mode: what
 // masks are copies of.
-type Sources struct{ dir, file int }
-
-func (p Sources) of(dir bool) int {
-	if dir {
-		return p.dir
-	}
-	return p.file
-}
+type Sources map[bool]int
 
 // OpenSources opens the directory and the file that masks are copies of.
-func OpenSources(dir, file string) (p Sources, err error) {
-	if p.dir, err = unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
-		p.file, err = unix.Open(file, unix.O_PATH|unix.O_CLOEXEC, 0)
+func OpenSources(dir, file string) (Sources, error) {
+	s := Sources{}
+	for isDir, name := range map[bool]string{true: dir, false: file} {
+		fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("cannot open a mask: %w", err)
+		}
+		s[isDir] = fd
 	}
-	if err != nil {
-		return p, fmt.Errorf("cannot open a mask: %w", err)
-	}
-	return p, nil
+	return s, nil
 }

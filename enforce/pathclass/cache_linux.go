@@ -1,7 +1,6 @@
 package pathclass
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -33,12 +32,8 @@ type treeKey struct {
 }
 
 type foundTree struct {
-	at     time.Time
-	wants  []Place
-	linked map[sys.Inode]filerules.Class
-	linkAt []string
-	links  []string
-	looked int
+	at time.Time
+	finds
 }
 
 // overlaid reports that b is an overlay that chatd made for this session alone.
@@ -57,8 +52,8 @@ func keyOf(k *Walker, b *Base) treeKey {
 // in is what was found, with the inodes that the same files have in b. It leaves out what is not
 // there any more.
 func (f foundTree) in(k *Walker, b *Base) (foundTree, error) {
-	wants := f.wants
-	f.wants, f.linked = nil, map[sys.Inode]filerules.Class{}
+	wants := f.Wants
+	f.Wants, f.linked = nil, map[sys.Inode]filerules.Class{}
 	for _, w := range wants {
 		st, err := statBelow(b, w.Path)
 		if sys.Gone(err) {
@@ -68,7 +63,7 @@ func (f foundTree) in(k *Walker, b *Base) (foundTree, error) {
 			return f, fmt.Errorf("cannot look at %s: %w", chat.Quote(w.Path), err)
 		}
 		w.Inode = sys.InodeOf(&st)
-		f.wants = append(f.wants, w)
+		f.Wants = append(f.Wants, w)
 	}
 	for _, p := range f.linkAt {
 		if st, err := statBelow(b, p); err == nil {
@@ -81,12 +76,11 @@ func (f foundTree) in(k *Walker, b *Base) (foundTree, error) {
 }
 
 func statBelow(b *Base, p string) (unix.Statx_t, error) {
-	fd, err := sys.OpenBeneath(b.Tree, cmp.Or(sys.Rest(p, b.Path), "."), unix.O_PATH)
-	if err != nil {
-		return unix.Statx_t{}, err
+	fd, st, err := sys.OpenPath(b.Tree, sys.Rest(p, b.Path))
+	if err == nil {
+		unix.Close(fd)
 	}
-	defer unix.Close(fd)
-	return sys.StatFD(fd)
+	return st, err
 }
 
 // Trees with fewer names are looked through each time, and what was found holds so long.
@@ -106,13 +100,13 @@ func (c *Cache) walk(k *Walker, b *Base) error {
 	found, ok := c.trees[key]
 	c.mu.Unlock()
 	if !ok || time.Since(found.at) > treeHolds {
-		own := &Walker{Wall: k.Wall, UID: k.UID, bases: k.bases, linked: map[sys.Inode]filerules.Class{},
-			Looked: k.Looked}
+		own := &Walker{Wall: k.Wall, UID: k.UID, bases: k.bases,
+			finds: finds{linked: map[sys.Inode]filerules.Class{}, Looked: k.Looked}}
 		if err := own.base(b); err != nil {
 			return err
 		}
-		found = foundTree{time.Now(), own.Wants, own.linked, own.linkAt, own.links, own.Looked - k.Looked}
-		if found.looked >= largeTree {
+		own.Looked -= k.Looked
+		if found = (foundTree{time.Now(), own.finds}); found.Looked >= largeTree {
 			c.put(key, found)
 		}
 	} else if b.overlaid() {
@@ -121,10 +115,10 @@ func (c *Cache) walk(k *Walker, b *Base) error {
 			return err
 		}
 	}
-	k.Wants = append(k.Wants, found.wants...)
+	k.Wants = append(k.Wants, found.Wants...)
 	k.links = append(k.links, found.links...)
 	maps.Copy(k.linked, found.linked)
-	k.Looked += found.looked
+	k.Looked += found.Looked
 	return nil
 }
 

@@ -1,9 +1,11 @@
 package pathclass
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -27,29 +29,18 @@ type Tree struct{ Source, At string }
 // walks the host's own trees in this process, so no session sees it. It skips what this process may
 // not read, unless the process is root's.
 func CheckTrees(ctx context.Context, p *filerules.Policy, home string, trees []Tree) error {
-	var bad Unenforceable
-	for _, agent := range append(p.Agents(), "*") {
-		rs, err := p.For(filerules.Scope{Agent: agent, Home: home})
-		if err != nil {
-			return err
-		}
+	return refuseRules(p, home, func(rs *filerules.Ruleset, refuse refuseFunc) error {
 		places, err := countPlaces(ctx, New(rs), trees)
 		if err != nil {
 			return fmt.Errorf("cannot count what the file rules match in the trees that sessions share: %w",
 				err)
 		}
-		for _, f := range places.refused() {
-			if !slices.ContainsFunc(bad, func(o filerules.Fault) bool {
-				return o.Place == f.Place && o.Key == f.Key
-			}) {
-				bad = append(bad, f)
-			}
+		for _, r := range places.refused() {
+			refuse(*r, fmt.Sprintf("it matches %d places in the trees that all sessions see, where all "+
+				"rules match %d: want at most %d", places.by[r], places.all, maxMounts))
 		}
-	}
-	if len(bad) > 0 {
-		return bad
-	}
-	return nil
+		return nil
+	})
 }
 
 // census counts places by the rules that make them.
@@ -142,24 +133,15 @@ func (c *census) add(p string) {
 
 // refused are the rules that alone match too many places; if all together do, the one that
 // matches most.
-func (c *census) refused() (faults []filerules.Fault) {
-	if c.all <= maxMounts {
+func (c *census) refused() []*filerules.Rule {
+	if c.all <= maxMounts || len(c.by) == 0 {
 		return nil
 	}
-	var largest *filerules.Rule
-	for r, n := range c.by {
-		if largest == nil || n > c.by[largest] || n == c.by[largest] && r.Place < largest.Place {
-			largest = r
-		}
-	}
-	for r, n := range c.by {
-		if n > maxMounts || r == largest {
-			why := fmt.Sprintf("it matches %d places in the trees that all sessions see, where all rules match %d: want at most %d", n, c.all, maxMounts)
-			faults = append(faults, filerules.Fault{Place: r.Place, Key: r.String(), Why: why})
-		}
-	}
-	slices.SortFunc(faults, func(a, b filerules.Fault) int {
-		return sys.ComparePaths(a.Place+a.Key, b.Place+b.Key)
+	rules := slices.SortedFunc(maps.Keys(c.by), func(a, b *filerules.Rule) int {
+		return sys.ComparePaths(a.Place+a.String(), b.Place+b.String())
 	})
-	return faults
+	largest := slices.MaxFunc(rules, func(a, b *filerules.Rule) int { return cmp.Compare(c.by[a], c.by[b]) })
+	return slices.DeleteFunc(rules, func(r *filerules.Rule) bool {
+		return c.by[r] <= maxMounts && r != largest
+	})
 }

@@ -37,9 +37,11 @@ func (u Unenforceable) Error() string {
 // Unwrap makes the kind of the error "unsupported".
 func (u Unenforceable) Unwrap() error { return chat.ErrUnsupported }
 
-// Check refuses a policy with a rule that would keep every session from starting, for any of its
-// agents or for none, and names the rule. home stands for the homes of the chats.
-func Check(p *filerules.Policy, home string) error {
+// refuseFunc takes a rule and why no session could start with it.
+type refuseFunc func(r filerules.Rule, why string)
+
+// refuseRules collects the rules that find refuses, for any agent of a policy or for none, each once.
+func refuseRules(p *filerules.Policy, home string, find func(*filerules.Ruleset, refuseFunc) error) error {
 	var bad Unenforceable
 	refuse := func(r filerules.Rule, why string) {
 		f := filerules.Fault{Place: r.Place, Key: r.String(), Why: why}
@@ -49,12 +51,26 @@ func Check(p *filerules.Policy, home string) error {
 			bad = append(bad, f)
 		}
 	}
-	needed := neededPaths(home)
 	for _, agent := range append(p.Agents(), "*") {
 		rs, err := p.For(filerules.Scope{Agent: agent, Home: home})
+		if err == nil {
+			err = find(rs, refuse)
+		}
 		if err != nil {
 			return err
 		}
+	}
+	if len(bad) > 0 {
+		return bad
+	}
+	return nil
+}
+
+// Check refuses a policy with a rule that would keep every session from starting, for any of its
+// agents or for none, and names the rule. home stands for the homes of the chats.
+func Check(p *filerules.Policy, home string) error {
+	needed := neededPaths(home)
+	return refuseRules(p, home, func(rs *filerules.Ruleset, refuse refuseFunc) error {
 		for _, c := range rs.Rules() {
 			if place := kernelPathOf(c); place != "" {
 				refuse(c.Rule, "a session does not start without "+place)
@@ -66,11 +82,8 @@ func Check(p *filerules.Policy, home string) error {
 				refuse(*h.Why.Rule, "a session does not start without "+p)
 			}
 		}
-	}
-	if len(bad) > 0 {
-		return bad
-	}
-	return nil
+		return nil
+	})
 }
 
 // neededPaths are the essentials as this host has them. It lists each directory of libraries
@@ -88,7 +101,7 @@ func neededPaths(home string) []string {
 
 // kernelPathOf is the place of the kernel's, or of chatd's, that all a deny is about lies in.
 func kernelPathOf(c filerules.CompiledRule) string {
-	if c.Effect != filerules.Deny || c.Ops&kernelOps == 0 {
+	if c.Effect != filerules.Deny || c.Ops&filerules.Kernel == 0 {
 		return ""
 	}
 	for _, m := range c.Matchers {
@@ -106,7 +119,7 @@ func kernelPathOf(c filerules.CompiledRule) string {
 
 // checkKernelPaths refuses what denies anything of a place of the kernel's or chatd's own,
 // or of a directory around it, whatever an exception allows inside.
-func checkKernelPaths(rs *filerules.Ruleset, refuse func(filerules.Rule, string)) {
+func checkKernelPaths(rs *filerules.Ruleset, refuse refuseFunc) {
 	for _, place := range filerules.KernelPlaces() {
 		for at := place; ; at = path.Dir(at) {
 			for _, op := range []filerules.Op{filerules.Bash, filerules.Write, filerules.Edit} {

@@ -13,7 +13,7 @@ type Place struct {
 	Path          string
 	Class, Parent filerules.Class
 	Dir           bool
-	Inode         sys.Inode
+	sys.Inode     // embedded, for the flat JSON of a saved session
 	// Base: one of bubblewrap's mounts is here, inside a mask. The mask would show the directory
 	// below that mount, so the mount is copied along.
 	Base bool

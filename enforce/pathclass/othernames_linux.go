@@ -2,7 +2,6 @@ package pathclass
 
 import (
 	"fmt"
-	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +21,7 @@ func (k *Walker) otherNames(bases []*Base) error {
 			continue
 		}
 		if err == nil {
-			err = k.namesIn(fd, b.Path, 0)
+			err = k.dir(fd, b.Path, filerules.Open, 0, k.otherName)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot look for other names below %s: %w", b.Path, err)
@@ -31,63 +30,32 @@ func (k *Walker) otherNames(bases []*Base) error {
 	return nil
 }
 
-func (k *Walker) namesIn(fd int, p string, depth int) error {
-	defer unix.Close(fd)
-	if depth > maxDepth {
-		return fmt.Errorf("directories lie deeper than %d in each other", maxDepth)
+// otherName is the visit that finds further names.
+func (k *Walker) otherName(
+	dir int, p string, e dirent, _ filerules.Class,
+) (is filerules.Class, enter bool, err error) {
+	if err := k.look(2 * maxWalk); err != nil || e.kind == unix.DT_DIR {
+		return is, err == nil && k.bases[p] == nil, err
 	}
-	var below []string
-	err := readDirents(fd, make([]byte, 16<<10), func(e dirent) error {
-		if err := k.look(2 * maxWalk); err != nil {
-			return err
-		}
-		full := path.Join(p, e.name)
-		if e.kind == unix.DT_DIR {
-			if k.bases[full] == nil {
-				below = append(below, e.name)
-			}
-			return nil
-		}
-		return k.otherName(fd, full, e.name)
-	})
-	for _, name := range below {
-		if err != nil {
-			return err
-		}
-		sub, openErr := k.open(fd, name)
-		if k.skips(openErr) {
-			continue
-		}
-		if err = openErr; err == nil {
-			err = k.namesIn(sub, path.Join(p, name), depth+1)
-		}
-	}
-	if sys.Gone(err) {
-		return nil
-	}
-	return err
-}
-
-func (k *Walker) otherName(dir int, p, name string) error {
 	var st unix.Statx_t
-	if err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil ||
-		st.Nlink < 2 {
+	err = unix.Statx(dir, e.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st)
+	if err != nil || st.Nlink < 2 {
 		if k.skips(err) {
-			return nil
+			err = nil
 		}
-		return err
+		return is, false, err
 	}
 	class, ok := k.linked[sys.InodeOf(&st)]
 	has, by := k.Wall.Class(p), k.nameOf[sys.InodeOf(&st)]
 	switch {
 	case !ok || class <= has:
 	case class == filerules.Closed && k.in.Watched:
-		return k.Close(k.in, dir, name, by)
+		err = k.Close(k.in, dir, e.name, by)
 	default:
 		k.want(Place{Path: p, Class: class, Parent: has, Inode: sys.InodeOf(&st)})
-		k.recordCause(p, by)
+		k.Causes[p] = by
 	}
-	return nil
+	return is, false, err
 }
 
 // closeLinkTargets closes what a closed link of somebody else leads to. A link of the
@@ -108,14 +76,7 @@ func (k *Walker) closeLinkTargets() {
 		if has := k.Wall.Class(p); has != filerules.Closed && !inKernelPath(p) {
 			k.want(Place{Path: p, Class: filerules.Closed, Parent: has,
 				Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Inode: sys.InodeOf(&st)})
-			k.recordCause(p, link)
+			k.Causes[p] = link
 		}
-	}
-}
-
-// recordCause records the denied name of a file that is closed under another name.
-func (k *Walker) recordCause(p, name string) {
-	if k.Causes != nil {
-		k.Causes[p] = name
 	}
 }

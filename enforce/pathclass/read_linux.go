@@ -10,7 +10,6 @@ import (
 
 // dirent is one entry of getdents64(2).
 type dirent struct {
-	ino  uint64
 	kind uint8
 	name string
 }
@@ -33,7 +32,7 @@ func readDirents(fd int, buf []byte, each func(dirent) error) error {
 			}
 			name, _, _ := strings.Cut(string(rest[19:size]), "\x00")
 			if name != "." && name != ".." {
-				if err := each(dirent{binary.NativeEndian.Uint64(rest), rest[18], name}); err != nil {
+				if err := each(dirent{rest[18], name}); err != nil {
 					return err
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -31,22 +32,27 @@ type Walker struct {
 	// directory dir, at the path by which the rules close it.
 	Close func(b *Base, dir int, name, by string) error
 
-	Wants  []Place           // what it found
+	finds
 	Causes map[string]string // the denied name of what is closed under another
-	Looked int               // how many names it examined
 
 	bases  map[string]*Base
-	in     *Base                         // the one that it walks
-	linked map[sys.Inode]filerules.Class // what has a class and more than one name
-	linkAt []string                      // where those were found
-	nameOf map[sys.Inode]string          // the first of those, but for trees that are remembered
-	links  []string                      // symbolic links of others that are closed
+	in     *Base                // the one that it walks
+	nameOf map[sys.Inode]string // the first of linkAt, but for trees that are remembered
 	// found, if set, gets each place instead of Wants.
 	found func(p string)
 	// partial passes over what it may not read.
 	partial bool
 	// ctx ends it early; nil never does.
 	ctx context.Context
+}
+
+// finds are what a walk finds.
+type finds struct {
+	Wants  []Place
+	Looked int                           // how many names it examined
+	linked map[sys.Inode]filerules.Class // what has a class and more than one name
+	linkAt []string                      // where those were found
+	links  []string                      // symbolic links of others that are closed
 }
 
 func (k *Walker) want(w Place) {
@@ -152,23 +158,30 @@ func (k *Walker) base(b *Base) error {
 	if err != nil {
 		return fmt.Errorf("cannot open %s: %w", b.Path, err)
 	}
-	return k.dir(fd, b.Path, class, 0)
+	return k.dir(fd, b.Path, class, 0, k.entry)
 }
 
-// dir walks one directory and closes fd.
-func (k *Walker) dir(fd int, p string, class filerules.Class, depth int) error {
+// visit looks at one name of a directory and returns the name's class; enter if it is a directory to
+// walk too.
+type visit func(
+	dir int, p string, e dirent, parent filerules.Class,
+) (class filerules.Class, enter bool, err error)
+
+// dir walks one directory, which has a class, and closes fd.
+func (k *Walker) dir(fd int, p string, class filerules.Class, depth int, see visit) error {
 	defer unix.Close(fd)
 	if depth > maxDepth {
 		return fmt.Errorf("directories lie deeper than %d in each other", maxDepth)
 	}
-	var below []dirent
+	type inner struct {
+		name  string
+		class filerules.Class
+	}
+	var below []inner
 	err := readDirents(fd, make([]byte, 16<<10), func(e dirent) error {
-		if err := k.look(maxWalk); err != nil {
-			return err
-		}
-		enter, err := k.entry(fd, pathIn(p, e.name), e, class)
+		is, enter, err := see(fd, pathIn(p, e.name), e, class)
 		if enter {
-			below = append(below, e)
+			below = append(below, inner{e.name, is})
 		}
 		return err
 	})
@@ -181,10 +194,9 @@ func (k *Walker) dir(fd int, p string, class filerules.Class, depth int) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot open %s: %w", chat.Quote(path.Join(p, e.name)), err)
+			return fmt.Errorf("cannot open %s: %w", chat.Quote(pathIn(p, e.name)), err)
 		}
-		full := path.Join(p, e.name)
-		if err := k.dir(sub, full, k.Wall.step(class, full), depth+1); err != nil {
+		if err := k.dir(sub, pathIn(p, e.name), e.class, depth+1, see); err != nil {
 			return err
 		}
 	}
@@ -192,35 +204,32 @@ func (k *Walker) dir(fd int, p string, class filerules.Class, depth int) error {
 }
 
 // pathIn is path.Join for a folded directory and a name, which need no folding.
-func pathIn(dir, name string) string {
-	if dir == "/" {
-		return dir + name
-	}
-	return dir + "/" + name
-}
+func pathIn(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
-// entry checks one name and reports whether it is a directory to enter.
-func (k *Walker) entry(dir int, p string, e dirent, parent filerules.Class) (enter bool, err error) {
-	if k.bases[p] != nil {
-		return false, nil
+// entry is the visit that finds places.
+func (k *Walker) entry(
+	dir int, p string, e dirent, parent filerules.Class,
+) (class filerules.Class, enter bool, err error) {
+	if err := k.look(maxWalk); err != nil || k.bases[p] != nil {
+		return parent, false, err
 	}
-	class := k.Wall.step(parent, p)
+	class = k.Wall.rules.Step(filerules.PathClass{Class: parent}, p).Class
 	if class == filerules.Open && parent == filerules.Open && e.kind != unix.DT_UNKNOWN {
-		return e.kind == unix.DT_DIR && k.Wall.Below(p), nil
+		return class, e.kind == unix.DT_DIR && k.Wall.Below(p), nil
 	}
 	var st unix.Statx_t
 	if err := unix.Statx(dir, e.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
 		if k.skips(err) {
-			return false, nil
+			return class, false, nil
 		}
-		return false, fmt.Errorf("cannot look at %s: %w", chat.Quote(p), err)
+		return class, false, fmt.Errorf("cannot look at %s: %w", chat.Quote(p), err)
 	}
 	kind := st.Mode & unix.S_IFMT
 	if kind == unix.S_IFLNK {
 		if class == filerules.Closed && st.Uid != k.UID {
 			k.links = append(k.links, p)
 		}
-		return false, nil // its own name needs no mask; its target has its own
+		return class, false, nil // its own name needs no mask; its target has its own
 	}
 	closes := class == filerules.Closed && k.in.Watched
 	switch {
@@ -228,7 +237,7 @@ func (k *Walker) entry(dir int, p string, e dirent, parent filerules.Class) (ent
 		k.want(Place{Path: p, Class: class, Inode: sys.InodeOf(&st)})
 	case closes: // also in a closed directory: a link to the file may be made outside
 		if err := k.Close(k.in, dir, e.name, p); err != nil {
-			return false, err
+			return class, false, err
 		}
 	case class != parent:
 		k.want(Place{Path: p, Class: class, Parent: parent, Dir: kind == unix.S_IFDIR,
@@ -241,5 +250,5 @@ func (k *Walker) entry(dir int, p string, e dirent, parent filerules.Class) (ent
 			k.nameOf[sys.InodeOf(&st)] = p
 		}
 	}
-	return kind == unix.S_IFDIR, nil
+	return class, kind == unix.S_IFDIR, nil
 }

@@ -33,21 +33,16 @@ func New(rs *filerules.Ruleset) *Wall {
 		case c.Inert:
 		case c.Effect == filerules.Allow:
 			w.Exceptions = true
-		case c.Ops&kernelOps != 0:
+		case c.Ops&filerules.Kernel != 0:
 			w.Any = true
-			w.addRoots(c.Matchers)
+			for _, m := range c.Matchers {
+				w.roots = append(w.roots, m.Prefix)
+				w.addLinkPath(m.Prefix)
+				w.floating = w.floating || m.Prefix == "/"
+			}
 		}
 	}
 	return w
-}
-
-// addRoots records where the matchers of a deny may find something.
-func (w *Wall) addRoots(matchers []filerules.Matcher) {
-	for _, m := range matchers {
-		w.roots = append(w.roots, m.Prefix)
-		w.addLinkPath(m.Prefix)
-		w.floating = w.floating || m.Prefix == "/"
-	}
 }
 
 // addLinkPath records a directory that a deny is about, or a link to one, and those around it.
@@ -60,25 +55,14 @@ func (w *Wall) addLinkPath(p string) {
 // Leads reports whether a link named p could change the target of a deny.
 func (w *Wall) Leads(p string) bool { return w.linkPaths[p] }
 
-// step is the class of p, whose directory has the class parent.
-func (w *Wall) step(parent filerules.Class, p string) filerules.Class {
-	return w.rules.Step(filerules.PathClass{Class: parent}, p).Class
-}
-
 // Class is the class of an absolute, folded path.
 func (w *Wall) Class(p string) filerules.Class { return w.rules.ClassOf(p).Class }
 
 // Below reports whether a deny may be about dir or something under it.
 func (w *Wall) Below(dir string) bool {
-	if w.floating || dir == "/" {
-		return true
-	}
-	for _, root := range w.roots {
-		if chat.Within(root, dir) || chat.Within(dir, root) {
-			return true
-		}
-	}
-	return false
+	return w.floating || dir == "/" || slices.ContainsFunc(w.roots, func(root string) bool {
+		return chat.Within(root, dir) || chat.Within(dir, root)
+	})
 }
 
 // DependsOn reports whether a deny can match a path below dir because of dir's own name. A deny
@@ -102,14 +86,11 @@ func (w *Wall) DependsOn(dir string) bool {
 	return false
 }
 
-// kernelOps are those that the kernel tells apart from others.
-const kernelOps = filerules.Kernel
-
 // Needed reports whether the rules of an agent have a deny that the kernel keeps. It
 // does not hang on the home, so nothing is compiled for it.
 func Needed(p *filerules.Policy, agent string) bool {
 	return slices.ContainsFunc(p.Rules(agent), func(r filerules.Rule) bool {
-		return r.Effect == filerules.Deny && r.Ops&kernelOps != 0
+		return r.Effect == filerules.Deny && r.Ops&filerules.Kernel != 0
 	})
 }
 

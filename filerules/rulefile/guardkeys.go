@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"fmt"
 	"regexp"
 
 	"github.com/chatd/chatd/chat"
@@ -40,23 +39,16 @@ func (l *loader) flag(n node, at string) bool {
 }
 
 func (l *loader) expressions(n node, at string) []chat.Pattern {
-	if n.kind != kindList {
-		l.fault(n.line, at, "want a list of regular expressions, got %s", n.is())
-		return nil
-	}
-	var all []chat.Pattern
-	for i, item := range n.items {
-		key := fmt.Sprintf("%s[%d]", at, i)
-		if item.kind != kindText || item.text == "" || len(item.text) > filerules.MaxPattern {
-			l.fault(item.line, key, "want a regular expression (RE2) of 1 to %d bytes, got %s",
-				filerules.MaxPattern, item.is())
-			continue
+	return listOf(l, n, at, "regular expressions", func(n node, at string) (p chat.Pattern, ok bool) {
+		if n.kind != kindText || n.text == "" || len(n.text) > filerules.MaxPattern {
+			l.fault(n.line, at, "want a regular expression (RE2) of 1 to %d bytes, got %s",
+				filerules.MaxPattern, n.is())
+			return p, false
 		}
-		if _, err := regexp.Compile(item.text); err != nil {
-			l.fault(item.line, key, "%v: want a regular expression (RE2)", err)
-			continue
+		if _, err := regexp.Compile(n.text); err != nil {
+			l.fault(n.line, at, "%v: want a regular expression (RE2)", err)
+			return p, false
 		}
-		all = append(all, chat.Pattern{Text: item.text, Place: l.place(item.line)})
-	}
-	return all
+		return chat.Pattern{Text: n.text, Place: l.place(n.line)}, true
+	})
 }

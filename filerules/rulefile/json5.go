@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -37,9 +38,7 @@ func json5Fault(name string, text []byte, err error) error {
 	if !errors.As(err, &syntax) {
 		return filerules.Fault{Place: name, Why: fmt.Sprintf("%v: want JSON5", err)}
 	}
-	line := lineAt(text, int(syntax.Offset)-1)
-	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
-		Why: syntax.Error() + ": want JSON5", Line: line}
+	return faultAt(name, lineAt(text, int(syntax.Offset)-1), syntax.Error()+": want JSON5")
 }
 
 // blankComments makes comments blanks and leaves every other byte where it is. The
@@ -59,9 +58,7 @@ func blankComments(name string, text []byte) ([]byte, error) {
 		case bytes.HasPrefix(out[i:], []byte("/*")):
 			n := bytes.Index(out[i+2:], []byte("*/"))
 			if n < 0 {
-				line := lineAt(out, i)
-				return nil, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
-					Why: "a comment begins and does not end: want */", Line: line}
+				return nil, faultAt(name, lineAt(out, i), "a comment begins and does not end: want */")
 			}
 			i = blank(out, i, i+n+4)
 		default:
@@ -158,19 +155,13 @@ func (b json5Tree) mapping(raw []byte, depth int) ([]entry, error) {
 	if err := json5.Unmarshal(raw, &m); err != nil {
 		return nil, err
 	}
-	type member struct {
-		at   int
-		name string
-		raw  []byte
-	}
-	var members []member
-	for k, v := range m {
-		members = append(members, member{b.at(v.raw), k.name, v.raw})
-	}
-	slices.SortFunc(members, func(x, y member) int { return x.at - y.at })
+	byPlace := slices.SortedFunc(maps.Keys(m), func(x, y json5Key) int {
+		return b.at(m[x].raw) - b.at(m[y].raw)
+	})
 	var keys []entry
-	for _, x := range members {
-		keys = append(keys, entry{name: x.name, line: b.keyLine(x.at), value: b.node(x.raw, depth+1)})
+	for _, k := range byPlace {
+		raw := m[k].raw
+		keys = append(keys, entry{name: k.name, line: b.keyLine(b.at(raw)), value: b.node(raw, depth+1)})
 	}
 	return keys, nil
 }

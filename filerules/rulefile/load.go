@@ -155,8 +155,18 @@ func (l *loader) section(n node, at string, global bool) filerules.Section {
 			l.policy.UseDefaults = l.flag(n, at)
 		}
 	}
-	known["rules"] = func(n node, at string) { s.Rules = l.ruleList(n, at, rules) }
-	known["deny"] = func(n node, at string) { s.Deny = l.shorthand(n, at, deny) }
+	known["rules"] = func(n node, at string) {
+		s.Rules = listOf(l, n, at, "rules", func(n node, at string) (filerules.Rule, bool) {
+			return l.rule(n, at, rules)
+		})
+	}
+	known["deny"] = func(n node, at string) { // of patterns that are denied for every operation
+		s.Deny = listOf(l, n, at, "patterns", func(n node, at string) (filerules.Rule, bool) {
+			r := filerules.Rule{Effect: filerules.Deny, Ops: filerules.All, Layer: deny, Place: l.place(n.line)}
+			ok := l.pattern(n, at, &r)
+			return r, ok
+		})
+	}
 	l.mapping(n, at, known, want)
 	return s
 }
@@ -169,35 +179,17 @@ func (l *loader) word(n node, at string, set func(string), words ...string) {
 	set(n.text)
 }
 
-func (l *loader) ruleList(n node, at string, layer filerules.Layer) []filerules.Rule {
+// listOf reads the items of a list of what; read is false for an item that is left out.
+func listOf[T any](l *loader, n node, at, what string, read func(n node, at string) (T, bool)) (all []T) {
 	if n.kind != kindList {
-		l.fault(n.line, at, "want a list of rules, got %s", n.is())
-		return nil
+		l.fault(n.line, at, "want a list of %s, got %s", what, n.is())
 	}
-	var rules []filerules.Rule
 	for i, item := range n.items {
-		if r, ok := l.rule(item, fmt.Sprintf("%s[%d]", at, i), layer); ok {
-			rules = append(rules, r)
+		if v, ok := read(item, fmt.Sprintf("%s[%d]", at, i)); ok {
+			all = append(all, v)
 		}
 	}
-	return rules
-}
-
-// shorthand reads a list of patterns that are denied for every operation.
-func (l *loader) shorthand(n node, at string, layer filerules.Layer) []filerules.Rule {
-	if n.kind != kindList {
-		l.fault(n.line, at, "want a list of patterns, got %s", n.is())
-		return nil
-	}
-	var rules []filerules.Rule
-	for i, item := range n.items {
-		r := filerules.Rule{Effect: filerules.Deny, Ops: filerules.All, Layer: layer,
-			Place: l.place(item.line)}
-		if l.pattern(item, fmt.Sprintf("%s[%d]", at, i), &r) {
-			rules = append(rules, r)
-		}
-	}
-	return rules
+	return all
 }
 
 func (l *loader) rule(n node, at string, layer filerules.Layer) (filerules.Rule, bool) {
@@ -221,21 +213,17 @@ func (l *loader) rule(n node, at string, layer filerules.Layer) (filerules.Rule,
 	return r, len(l.faults) == before
 }
 
-func (l *loader) ops(n node, at string) filerules.Op {
-	if n.kind != kindList || len(n.items) == 0 {
-		got := n.is()
-		if n.kind == kindList {
-			got = "an empty list"
-		}
-		l.fault(n.line, at, "want a list of %s, got %s", filerules.WantOps, got)
-		return 0
+func (l *loader) ops(n node, at string) (ops filerules.Op) {
+	if n.kind == kindList && len(n.items) == 0 {
+		l.fault(n.line, at, "want a list of %s, got an empty list", filerules.WantOps)
 	}
-	var ops filerules.Op
-	for i, item := range n.items {
-		op, err := filerules.ParseOp(item.text)
-		if item.kind != kindText || err != nil {
-			l.fault(item.line, fmt.Sprintf("%s[%d]", at, i), "want %s, got %s", filerules.WantOps, item.is())
+	for _, op := range listOf(l, n, at, filerules.WantOps, func(n node, at string) (filerules.Op, bool) {
+		op, err := filerules.ParseOp(n.text)
+		if n.kind != kindText || err != nil {
+			l.fault(n.line, at, "want %s, got %s", filerules.WantOps, n.is())
 		}
+		return op, true
+	}) {
 		ops |= op
 	}
 	return ops

@@ -11,14 +11,14 @@ import (
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func mustLoad(t testing.TB, text string) *filerules.Policy {
 	t.Helper()
 	p, err := Load("p.yaml", []byte(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	must.True(t, err == nil, "%v\n%s", err, text)
 	return p
 }
 
@@ -33,10 +33,7 @@ func list(rules []filerules.Rule) string {
 // The seed's two samples load unchanged, whatever the file's name.
 func TestSamples(t *testing.T) {
 	for _, name := range []string{"testdata/sample1.json5", "testdata/sample2.json5"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		for _, called := range []string{"clawdbot.json", "p.json5", "p.yaml", "policy"} {
 			p, err := Load(called, text)
 			if err != nil {
@@ -219,9 +216,7 @@ cannot use p.yaml:5: access.rules[1]: want either deny or allow, got both
 cannot use p.yaml:6: access.deny: want a list of patterns, got the string "z"
 cannot use p.yaml:8: agents.m: unknown key "acces": want access
 cannot use p.yaml:9: unknown key "rest": want access, agents, guard, routing`
-	if err == nil || err.Error() != want {
-		t.Errorf("got\n%v\nwant\n%s", err, want)
-	}
+	expect.True(t, err != nil && err.Error() == want, "got\n%v\nwant\n%s", err, want)
 }
 
 // A fault of a rule as a whole precedes the faults within it.
@@ -241,14 +236,12 @@ func TestJSON5(t *testing.T) {
 	} {
 		p, err := Load("p.json5", []byte(text))
 		if strings.Contains(text, "$schema") {
-			if err == nil || !strings.Contains(err.Error(), `unknown key "$schema"`) {
-				t.Errorf("%q: %v", text, err)
-			}
+			expect.True(t, err != nil && strings.Contains(err.Error(), `unknown key "$schema"`),
+				"%q: %v", text, err)
 			continue
 		}
-		if err != nil || len(p.Global.Deny) != 1 || p.Global.Deny[0].Pattern != "/x" {
-			t.Errorf("%q: %+v, %v", text, p, err)
-		}
+		expect.True(t, err == nil && len(p.Global.Deny) == 1 && p.Global.Deny[0].Pattern == "/x",
+			"%q: %+v, %v", text, p, err)
 	}
 	p, err := Load("p.json5", []byte(`{access: {deny: ["// no comment", "a/* neither */"]}}`))
 	if err != nil || p.Global.Deny[0].Pattern != "// no comment" || p.Global.Deny[1].Pattern != "a/* neither */" {
@@ -300,9 +293,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	for name := range samples {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, err)
 		f.Add("p.json5", text)
 	}
 	for _, s := range []string{
@@ -326,17 +317,13 @@ func FuzzLoad(f *testing.F) {
 		}
 		for _, agent := range append(read.Agents(), "main") {
 			rs, err := read.For(filerules.Scope{Agent: agent, Home: "/h", Cwd: "/h/w"})
-			if err != nil {
-				t.Fatalf("%q loads and does not compile: %v", text, err)
-			}
+			must.True(t, err == nil, "%q loads and does not compile: %v", text, err)
 			for _, r := range rs.Rules() {
 				if r.Pattern == "" || r.Ops == 0 || r.Place == "" || len(r.Matchers) == 0 || r.Effect != filerules.Allow && r.Effect != filerules.Deny {
 					t.Fatalf("%q: %+v", text, r)
 				}
 			}
-			if _, err := rs.Check("a/../.env", filerules.Read); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(rs.Check("a/../.env", filerules.Read))(t)
 		}
 	})
 }

@@ -21,6 +21,11 @@ const (
 	maxDepth   = 12   // one more than the schema needs
 )
 
+// faultAt is a fault of the whole file, in a line of it.
+func faultAt(name string, line int, why string) error {
+	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line), Why: why, Line: line}
+}
+
 // kind is the type of a node in a file.
 type kind int
 
@@ -76,12 +81,10 @@ func parseTree(name string, text []byte) (node, error) {
 			Why: fmt.Sprintf("it has %d bytes, want at most %d", len(text), maxFile)}
 	}
 	if line := tooDeep(text); line > 0 {
-		return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
-			Why: "it is nested too deep, or in too many pieces", Line: line}
+		return node{}, faultAt(name, line, "it is nested too deep, or in too many pieces")
 	}
 	if at := invalidByte(text); at >= 0 {
-		return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, lineAt(text, at)),
-			Why: "want text in UTF-8 without NUL"}
+		return node{}, faultAt(name, lineAt(text, at), "want text in UTF-8 without NUL")
 	}
 	first := strings.TrimLeft(string(text), " \t\r\n")
 	isJSON := strings.HasPrefix(path.Ext(name), ".json")

@@ -2,7 +2,6 @@ package rulefile
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -24,7 +23,6 @@ func parseYAML(name string, text []byte) (n node, err error) {
 	if err != nil {
 		return node{}, yamlFault(name, err)
 	}
-	empty := node{kind: kindMapping, line: 1}
 	var docs []ast.Node
 	for _, d := range file.Docs {
 		if d.Body != nil && d.Body.Type() != ast.CommentType {
@@ -34,16 +32,13 @@ func parseYAML(name string, text []byte) (n node, err error) {
 	switch len(docs) {
 	case 0:
 		if line := firstContent(text); line > 0 {
-			return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
-				Why: "want a mapping with access, agents, guard, routing", Line: line}
+			return node{}, faultAt(name, line, "want a mapping with access, agents, guard, routing")
 		}
-		return empty, nil
+		return node{kind: kindMapping, line: 1}, nil
 	case 1:
 		return yamlNode(docs[0], 0), nil
 	}
-	line := docs[1].GetToken().Position.Line
-	return node{}, filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
-		Why: "want one YAML document, got more", Line: line}
+	return node{}, faultAt(name, docs[1].GetToken().Position.Line, "want one YAML document, got more")
 }
 
 // firstContent is the first line that is not blank, a comment or the head of a document. The parser
@@ -64,9 +59,7 @@ func yamlFault(name string, err error) error {
 	if !errors.As(err, &y) || y.GetToken() == nil {
 		return filerules.Fault{Place: name, Why: strings.ReplaceAll(err.Error(), "\n", " ") + ": want YAML"}
 	}
-	line := y.GetToken().Position.Line
-	return filerules.Fault{Place: fmt.Sprintf("%s:%d", name, line),
-		Why: y.GetMessage() + ": want YAML", Line: line}
+	return faultAt(name, y.GetToken().Position.Line, y.GetMessage()+": want YAML")
 }
 
 func yamlNode(n ast.Node, depth int) node {

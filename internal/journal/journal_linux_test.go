@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // A line for the journal begins with its priority and says no time; it is one
@@ -35,15 +38,10 @@ func TestJournalLines(t *testing.T) {
 
 // The journal's lines go only where systemd said the journal is.
 func TestIsJournal(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer f.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Fstat(int(f.Fd()), &st))
 	for _, c := range []struct {
 		stream string
 		want   bool
@@ -51,9 +49,7 @@ func TestIsJournal(t *testing.T) {
 		{"", false}, {"9:999", false}, {fmt.Sprintf("%d:%d", st.Dev, st.Ino), true}, {fmt.Sprintf("%d:%d", st.Dev, st.Ino+1), false},
 	} {
 		t.Setenv("JOURNAL_STREAM", c.stream)
-		if got := isJournal(f); got != c.want {
-			t.Errorf("JOURNAL_STREAM=%s: %v", c.stream, got)
-		}
+		expect.Equal(t, isJournal(f), c.want, "JOURNAL_STREAM=%s", c.stream)
 		New(f).Info("x")
 		if got := Priority(f) == "<3>"; got != c.want {
 			t.Errorf("JOURNAL_STREAM=%s: last words have priority %q", c.stream, Priority(f))

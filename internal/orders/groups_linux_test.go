@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/internal/sys"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestGroupsOfNobody: an enforcer whose groups nobody holds begins with its own.
@@ -25,9 +27,7 @@ func TestGroupsOfNobody(t *testing.T) {
 				l.SetUnlinkOnClose(false)
 				err = l.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 		if held, err := LentGroups(dir); err != nil || held != nil {
 			t.Errorf("%s: %v, %v", what, held, err)
@@ -40,14 +40,10 @@ func TestGroupsOfNobody(t *testing.T) {
 func TestGroupsAcross(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3} {
 		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		ours, theirs := connOf(t, ends[0]), connOf(t, ends[1])
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		err = SendGroups(ours, slices.Repeat([]int{int(w.Fd())}, n)...)
 		if err = errors.Join(err, w.Close()); err != nil {
 			t.Fatal(err)
@@ -56,12 +52,8 @@ func TestGroupsAcross(t *testing.T) {
 		if refused := n == 1 || n == 3; refused != (err != nil) || !refused && len(got) != n {
 			t.Errorf("%d descriptors: %v, %v", n, got, err)
 		}
-		if err := sys.CloseAll(got); err != nil {
-			t.Error(err)
-		}
-		if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, sys.CloseAll(got))
+		expect.NoError(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
 		if _, err := r.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("%d descriptors: %v, want that all are closed", n, err)
 		}
@@ -73,10 +65,7 @@ func connOf(t *testing.T, fd int) *net.UnixConn {
 	t.Helper()
 	f := os.NewFile(uintptr(fd), "end")
 	defer f.Close()
-	conn, err := net.FileConn(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.FileConn(f))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn.(*net.UnixConn)
 }

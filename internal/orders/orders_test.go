@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestRead: an order is read strictly, and in bounds.
@@ -36,15 +38,12 @@ func TestMakeMasks(t *testing.T) {
 		for name, isDir := range map[string]bool{ClosedDirectory: true, ClosedFile: false} {
 			at := filepath.Join(dir, name)
 			fi, err := os.Lstat(at)
-			if err != nil || fi.IsDir() != isDir || fi.Mode().Perm() != 0 {
-				t.Errorf("%s: %s: %v, %v", when, name, fi, err)
-			}
+			expect.True(t, err == nil && fi.IsDir() == isDir && fi.Mode().Perm() == 0,
+				"%s: %s: %v, %v", when, name, fi, err)
 			if os.Geteuid() != 0 {
 				continue // it could not be opened again
 			}
-			if err := os.Chmod(at, 0o755); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, os.Chmod(at, 0o755))
 		}
 		if os.Geteuid() != 0 {
 			return

@@ -96,9 +96,6 @@ func (v View) dataFiles() []DataFile {
 		)
 		files = append(append(files, v.etc().copied...), v.sizeFiles()...)
 	}
-	for i := range files {
-		files[i].Mode = 0o444
-	}
 	return files
 }
 

@@ -20,11 +20,10 @@ type FileTool struct {
 	// Workspace is the home, Roots are the chat's other directories.
 	Workspace string   `json:"workspace"`
 	Roots     []string `json:"roots,omitempty"`
-	// Unrestricted, ReadOutside, AllowRead and AllowWrite are as in filewire.Options.
-	Unrestricted bool     `json:"unrestricted,omitempty"`
-	ReadOutside  bool     `json:"read_outside,omitempty"`
-	AllowRead    []string `json:"allow_read,omitempty"`
-	AllowWrite   []string `json:"allow_write,omitempty"`
+	// ReadOutside, AllowRead and AllowWrite are as in filewire.Options.
+	ReadOutside bool     `json:"read_outside,omitempty"`
+	AllowRead   []string `json:"allow_read,omitempty"`
+	AllowWrite  []string `json:"allow_write,omitempty"`
 	// MaxBytes bounds a file that is written, and what one stream reads.
 	MaxBytes int64 `json:"max_bytes,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/chatd/chatd/chat"
@@ -34,16 +35,21 @@ func WriteShims(dir, target, bin string) error {
 // the directory in place, one name at a time, each by rename(2). A session that has the directory
 // bound sees the change immediately, and never misses a name that stays. It does not rewrite a
 // correct link, and removes every other entry; a directory in dir is an error.
-func setLinks(dir string, links map[string]string) error {
+func setLinks(dir string, links map[string]string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot make links in %s: %w", dir, err)
+		}
+	}()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make links in %s: %w", dir, err)
+		return err
 	}
 	if err := os.Chmod(dir, 0o755); err != nil { // the umask may have taken bits
-		return fmt.Errorf("cannot make links in %s: %w", dir, err)
+		return err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("cannot make links in %s: %w", dir, err)
+		return err
 	}
 	there := map[string]bool{}
 	for _, e := range entries {
@@ -52,7 +58,7 @@ func setLinks(dir string, links map[string]string) error {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot take a link away: %w", err)
+			return err
 		}
 	}
 	for name, target := range links {
@@ -61,7 +67,7 @@ func setLinks(dir string, links map[string]string) error {
 			set = setLink
 		}
 		if err := set(target, filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("cannot make a link: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -189,10 +195,7 @@ func mayLink(p string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot check a program: %w", err)
 	}
-	seen := false
-	for _, v := range visible {
-		seen = seen || strings.HasPrefix(real, v+"/")
-	}
+	seen := slices.ContainsFunc(visible, func(v string) bool { return strings.HasPrefix(real, v+"/") })
 	info, err := os.Lstat(real)
 	if err != nil {
 		return false, fmt.Errorf("cannot check a program: %w", err)

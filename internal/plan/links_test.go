@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func names(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	var out []string
 	for _, e := range entries {
 		out = append(out, e.Name())
@@ -27,30 +26,20 @@ func names(t *testing.T, dir string) []string {
 func TestWriteShims(t *testing.T) {
 	dir, bin := filepath.Join(t.TempDir(), "shims"), t.TempDir()
 	for _, name := range []string{"rm", "cat"} { // only the first is checked
-		if err := os.Symlink("/usr/bin/true", filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink("/usr/bin/true", filepath.Join(bin, name)))
 	}
 	want := slices.Sorted(slices.Values(append(ShimNames(), "rm")))
 	for range 2 { // the second time there is nothing to do
-		if err := WriteShims(dir, InsideShim, bin); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, WriteShims(dir, InsideShim, bin))
 		if got := names(t, dir); !slices.Equal(got, want) {
 			t.Fatalf("got %q, want %q", got, want)
 		}
 	}
 	for _, name := range []string{"stray", ".new.sudo"} { // left by somebody, and by a crash
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, 0o755))
 	}
-	if err := os.Remove(filepath.Join(dir, "sudo")); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteShims(dir, "/elsewhere", bin); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "sudo")))
+	must.Do(t, WriteShims(dir, "/elsewhere", bin))
 	if target, err := os.Readlink(filepath.Join(dir, "sudo")); target != "/elsewhere" || err != nil {
 		t.Errorf("sudo leads to %q, %v", target, err)
 	}
@@ -66,9 +55,8 @@ func TestWriteBin(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bin")
 	search := []string{"/usr/bin"}
 	missing, err := NewPrograms(search).WriteBin(dir, []string{"env", "no-such", "su", "cat"})
-	if err != nil || !slices.Equal(missing, []string{"no-such", "su"}) {
-		t.Fatalf("missing %q, %v", missing, err)
-	}
+	must.True(t, err == nil && slices.Equal(missing, []string{"no-such", "su"}),
+		"missing %q, %v", missing, err)
 	if got := names(t, dir); !slices.Equal(got, []string{"cat", "env"}) {
 		t.Errorf("got %q", got)
 	}
@@ -84,13 +72,10 @@ func TestWriteBin(t *testing.T) {
 	}
 	for _, n := range all {
 		info, err := os.Stat(filepath.Join(dir, n))
-		if err != nil || info.Mode()&os.ModeSetuid != 0 {
-			t.Errorf("%s: %v %v", n, info, err)
-		}
+		expect.True(t, err == nil && info.Mode()&os.ModeSetuid == 0, "%s: %v %v", n, info, err)
 	}
-	if len(all) < 20 || !slices.Contains(all, "env") || slices.Contains(all, "su") {
-		t.Errorf("* gave %d programs: %q", len(all), all)
-	}
+	expect.True(t, len(all) >= 20 && slices.Contains(all, "env") && !slices.Contains(all, "su"),
+		"* gave %d programs: %q", len(all), all)
 	for _, bad := range []string{"", "a/b", "..", ".hidden", "a\x00"} {
 		if _, err := NewPrograms(search).WriteBin(dir, []string{bad}); !errors.Is(err, chat.ErrInvalid) {
 			t.Errorf("command %q: %v, want ErrInvalid", bad, err)
@@ -101,33 +86,22 @@ func TestWriteBin(t *testing.T) {
 // A program with file capabilities is as good as a setuid one.
 func TestMayLinkFileCapabilities(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-			t.Fatal("needs root: to set file capabilities")
-		}
+		must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root: to set file capabilities")
 		t.Skip("needs root: to set file capabilities")
 	}
-	p, err := os.CreateTemp("/usr/local/bin", "chatd-shims-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(os.CreateTemp("/usr/local/bin", "chatd-shims-test-"))(t)
 	defer os.Remove(p.Name())
-	if err := errors.Join(p.Chmod(0o755), p.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(p.Chmod(0o755), p.Close()))
 	if ok, err := mayLink(p.Name()); !ok || err != nil {
 		t.Errorf("plain: %t, %v", ok, err)
 	}
 	for bit, want := range map[os.FileMode]bool{os.ModeSetgid: true, os.ModeSetuid: false} {
-		if err := os.Chmod(p.Name(), bit|0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(p.Name(), bit|0o755))
 		if ok, err := mayLink(p.Name()); ok != want || err != nil {
 			t.Errorf("%v: %t, %v", bit, ok, err)
 		}
 	}
-	if err := os.Chmod(p.Name(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(p.Name(), 0o755))
 	setcap, err := exec.LookPath("setcap")
 	if err != nil {
 		t.Skip("needs setcap: package libcap2-bin")

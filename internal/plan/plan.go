@@ -31,8 +31,6 @@ type Plan struct {
 	chat.ProcessLimits
 	// Openings is what the filter of system calls lets pass for this profile.
 	Opened Openings `json:"opened,omitzero"`
-	// Umask 0 means 077.
-	Umask int `json:"umask,omitempty"`
 	// Setsid starts a new session without a terminal (setsid(2)).
 	Setsid bool `json:"setsid,omitempty"`
 	// ReportFD is where the [Report] goes; 0 means nowhere.
@@ -129,8 +127,6 @@ func (p Plan) Validate() error {
 	case p.BarrierFD < 0 || p.BarrierFD > 0 && (p.BarrierFD < 3 || p.ReportFD == 0):
 		return fmt.Errorf("cannot use the plan: gate_fd %d: want 0, or 3 and more with a report_fd: %w",
 			p.BarrierFD, chat.ErrInvalid)
-	case p.Umask < 0 || p.Umask > 0o777:
-		return fmt.Errorf("cannot use the plan: umask %o: %w", p.Umask, chat.ErrInvalid)
 	}
 	return nil
 }

@@ -8,15 +8,14 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func TestReadPlan(t *testing.T) {
 	v := View{User: "chat-x", Home: "/srv/x"}
 	want := v.Plan("/srv/x", 2, []string{"sh", "-c", "true"}, []string{"PATH=/evil", "A=1"})
-	text, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(want))(t)
 	got, err := ReadPlan(strings.NewReader(string(text)))
 	if err != nil || !slices.Equal(got.Argv, want.Argv) || !slices.Equal(got.Env, want.Env) || got.MinABI != 2 {
 		t.Errorf("got %+v, %v", got, err)
@@ -24,20 +23,16 @@ func TestReadPlan(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "no command": `{"dir":"/"}`, "unknown field": `{"dir":"/","argv":["x"],"wall":1}`,
 		"two": string(text) + string(text), "report on stdout": `{"dir":"/","argv":["x"],"report_fd":1}`,
-		"relative": `{"dir":"x","argv":["x"]}`, "umask": `{"dir":"/","argv":["x"],"umask":4096}`,
-		"long": `{"dir":"/","argv":["` + strings.Repeat("x", MaxPlan) + `"]}`,
+		"relative": `{"dir":"x","argv":["x"]}`,
+		"long":     `{"dir":"/","argv":["` + strings.Repeat("x", MaxPlan) + `"]}`,
 	} {
-		if _, err := ReadPlan(strings.NewReader(text)); !errors.Is(err, chat.ErrInvalid) {
-			t.Errorf("%s: %v, want ErrInvalid", name, err)
-		}
+		expect.Is(t, expect.Err(ReadPlan(strings.NewReader(text))), chat.ErrInvalid, "%s", name)
 	}
 }
 
 func TestMergeEnv(t *testing.T) {
 	got := mergeEnv([]string{"A=1", "B=2"}, []string{"B=3", "C=4", "B=5"})
-	if !slices.Equal(got, []string{"A=1", "B=5", "C=4"}) {
-		t.Errorf("got %q", got)
-	}
+	expect.True(t, slices.Equal(got, []string{"A=1", "B=5", "C=4"}), "got %q", got)
 }
 
 func TestViewFiles(t *testing.T) {
@@ -58,9 +53,8 @@ func TestViewFiles(t *testing.T) {
 		t.Errorf("passwd: %q", got["/etc/passwd"])
 	}
 	v.Network = chat.NetworkNone
-	if strings.Contains(content(v)["/etc/resolv.conf"], "\nnameserver") {
-		t.Error("a nameserver where none is listed")
-	}
+	expect.True(t, !strings.Contains(content(v)["/etc/resolv.conf"], "\nnameserver"),
+		"a nameserver where none is listed")
 }
 
 func TestViewArgs(t *testing.T) {
@@ -68,9 +62,7 @@ func TestViewArgs(t *testing.T) {
 	args, files := v.Args(6)
 	text := strings.Join(args, " ")
 	for _, want := range []string{"--unshare-net", "--disable-userns", "--info-fd 5", "--file 6 ", "--remount-ro /dev --remount-ro / --chdir /", "--bind /h /h"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("want %q in %s", want, text)
-		}
+		expect.True(t, strings.Contains(text, want), "want %q in %s", want, text)
 	}
 	if strings.Count(text, "--file ") != len(files) || strings.Contains(text, "--die-with-parent") {
 		t.Errorf("%d files: %s", len(files), text)

@@ -87,29 +87,19 @@ func ParseStatus(text string) (Status, error) {
 }
 
 func (s *Status) set(name, value string) (err error) {
-	switch name {
-	case "Uid":
-		s.UIDs, err = numbers(value)
-	case "Gid":
-		s.GIDs, err = numbers(value)
-	case "Groups":
-		s.Groups, err = numbers(value)
-	case "NSpid":
-		s.NSPids, err = numbers(value)
-	case "NoNewPrivs":
-		s.NoNewPrivs = value == "1"
-	case "Seccomp":
-		s.Seccomp, err = strconv.Atoi(value)
-	case "CapInh":
-		s.CapInh, err = strconv.ParseUint(value, 16, 64)
-	case "CapPrm":
-		s.CapPrm, err = strconv.ParseUint(value, 16, 64)
-	case "CapEff":
-		s.CapEff, err = strconv.ParseUint(value, 16, 64)
-	case "CapBnd":
-		s.CapBnd, err = strconv.ParseUint(value, 16, 64)
-	case "CapAmb":
-		s.CapAmb, err = strconv.ParseUint(value, 16, 64)
+	switch to := map[string]any{
+		"Uid": &s.UIDs, "Gid": &s.GIDs, "Groups": &s.Groups, "NSpid": &s.NSPids, "Seccomp": &s.Seccomp,
+		"NoNewPrivs": &s.NoNewPrivs, "CapInh": &s.CapInh, "CapPrm": &s.CapPrm, "CapEff": &s.CapEff,
+		"CapBnd": &s.CapBnd, "CapAmb": &s.CapAmb,
+	}[name].(type) {
+	case *[]int:
+		*to, err = numbers(value)
+	case *bool:
+		*to = value == "1"
+	case *int:
+		*to, err = strconv.Atoi(value)
+	case *uint64:
+		*to, err = strconv.ParseUint(value, 16, 64)
 	}
 	return err
 }

@@ -88,7 +88,6 @@ type View struct {
 type DataFile struct {
 	Target  string
 	Content []byte
-	Mode    os.FileMode
 }
 
 // Args are the arguments of bwrap(1), 0.8 or later, before "--" and the command. bwrap

@@ -25,9 +25,7 @@ func (v View) leaveOut(r landlock.Rules) (_ landlock.Rules, out []string) {
 	b := beside{denied: v.Denied, source: v.HostPath}
 	r.Read, r.ReadFiles = b.split(r.Read, r.ReadFiles)
 	r.Exec, r.ExecFiles = b.split(r.Exec, r.ExecFiles)
-	for _, list := range []*[]string{&r.Write, &r.WriteFiles} {
-		*list = slices.DeleteFunc(slices.Clone(*list), b.isDenied)
-	}
+	r.Write, r.WriteFiles = b.without(r.Write), b.without(r.WriteFiles)
 	r.List = b.list
 	for _, d := range v.Denied {
 		granted := func(g string) bool { return chat.Within(d, realPath(g)) }
@@ -89,50 +87,53 @@ func (b *beside) around(p string) bool {
 	return slices.ContainsFunc(b.denied, func(d string) bool { return p != d && chat.Within(d, p) })
 }
 
+// without returns the paths that are not denied.
+func (b *beside) without(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), b.isDenied)
+}
+
+// grants are directories and files that are granted, and directories that may only be listed.
+type grants struct{ dirs, files, lists []string }
+
 // split returns dirs and files without the denied paths.
 func (b *beside) split(dirs, files []string) (keptDirs, keptFiles []string) {
-	for _, g := range files {
-		if !b.isDenied(g) {
-			keptFiles = append(keptFiles, g)
-		}
-	}
+	keptFiles = b.without(files)
 	for _, g := range dirs {
 		real := realPath(g)
 		if b.isDenied(real) {
 			continue
 		}
-		var d, f, l []string
-		if b.around(real) && b.source(real) != "" && b.open(real, &d, &f, &l) {
-			keptDirs, keptFiles, b.list = append(keptDirs, d...), append(keptFiles,
-				f...), append(b.list, l...)
-			continue
+		var in grants
+		if !b.around(real) || b.source(real) == "" || !b.open(real, &in) {
+			in = grants{dirs: []string{g}}
 		}
-		keptDirs = append(keptDirs, g)
+		keptDirs, keptFiles = append(keptDirs, in.dirs...), append(keptFiles, in.files...)
+		b.list = append(b.list, in.lists...)
 	}
 	return keptDirs, keptFiles
 }
 
 // open grants the entries of dir one by one, and reports whether it could. A link needs no grant.
-func (b *beside) open(dir string, dirs, files, lists *[]string) bool {
+func (b *beside) open(dir string, in *grants) bool {
 	entries, err := os.ReadDir(b.source(dir))
 	if err != nil {
 		return false // only its whole is known
 	}
-	*lists = append(*lists, dir)
+	in.lists = append(in.lists, dir)
 	for _, e := range entries {
 		p := path.Join(dir, e.Name())
 		switch {
 		case b.isDenied(p) || e.Type()&os.ModeSymlink != 0:
 		case !e.IsDir():
-			*files = append(*files, p)
+			in.files = append(in.files, p)
 		case b.around(p) && b.source(p) != "":
-			if !b.open(p, dirs, files, lists) {
+			if !b.open(p, in) {
 				return false
 			}
 		default:
-			*dirs = append(*dirs, p)
+			in.dirs = append(in.dirs, p)
 		}
-		if len(*dirs)+len(*files) > MaxBeside {
+		if len(in.dirs)+len(in.files) > MaxBeside {
 			return false
 		}
 	}

@@ -101,8 +101,8 @@ func (v View) kernelMounts() []chat.Mount {
 func (v View) fileMounts() []chat.Mount {
 	var all []chat.Mount
 	for _, f := range v.dataFiles() {
-		all = append(all, chat.Mount{Type: chat.MountFile, Target: f.Target, Mode: chat.ReadOnly,
-			Perm: uint32(f.Mode.Perm())})
+		all = append(all,
+			chat.Mount{Type: chat.MountFile, Target: f.Target, Mode: chat.ReadOnly, Perm: 0o444})
 	}
 	return all
 }

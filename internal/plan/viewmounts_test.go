@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 )
 
 var someView = View{User: "chat-x", UID: 7, Home: "/srv/h", Tmp: "/t", VarTmp: "/v", Shim: "/s", ShimDir: "/sd", BinDir: "/bd",
@@ -61,9 +62,7 @@ func TestExposed(t *testing.T) {
 		"--bind /srv/h /srv/h --ro-bind /data/tools /opt/tools --bind /data/out /srv/h/out --ro-bind /etc/motd /etc/motd",
 		"--remount-ro /dev --remount-ro / --chdir /",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("want %q in %s", want, text)
-		}
+		expect.True(t, strings.Contains(text, want), "want %q in %s", want, text)
 	}
 	r := someView.Rules()
 	for name, c := range map[string]struct {
@@ -73,16 +72,12 @@ func TestExposed(t *testing.T) {
 		"exec": {r.Exec, "/opt/tools"}, "write": {r.Write, "/srv/h/out"}, "read_files": {r.ReadFiles, "/etc/motd"},
 		"write_files": {r.WriteFiles, "/data/log"}, "read": {r.Read, "/data/docs"},
 	} {
-		if !slices.Contains(c.list, c.path) {
-			t.Errorf("%s has no %s: %q", name, c.path, c.list)
-		}
+		expect.True(t, slices.Contains(c.list, c.path), "%s has no %s: %q", name, c.path, c.list)
 	}
 	v := someView
 	v.Without = []chat.LayerName{chat.LayerView}
 	for _, m := range v.Mounts() {
-		if m.By != "" {
-			t.Errorf("exposed though the whole host is there: %+v", m)
-		}
+		expect.True(t, m.By == "", "exposed though the whole host is there: %+v", m)
 	}
 }
 
@@ -99,9 +94,7 @@ func TestOwnPlacesAreKept(t *testing.T) {
 		if slices.Contains(settings, m.Target) {
 			continue
 		}
-		if chat.ReservedPath(m.Target) == "" {
-			t.Errorf("%s may be covered", m.Target)
-		}
+		expect.True(t, chat.ReservedPath(m.Target) != "", "%s may be covered", m.Target)
 	}
 }
 
@@ -130,8 +123,6 @@ func TestEnvIsNotInherited(t *testing.T) {
 	}
 	for _, want := range []string{"HOME=/srv/h", "TMPDIR=/tmp", "XDG_CONFIG_HOME=/srv/h/runtime-user-env/config",
 		"XDG_CACHE_HOME=/srv/h/runtime-user-env/cache", "XDG_STATE_HOME=/srv/h/runtime-user-env/state"} {
-		if !slices.Contains(env, want) {
-			t.Errorf("no %s in %q", want, env)
-		}
+		expect.True(t, slices.Contains(env, want), "no %s in %q", want, env)
 	}
 }

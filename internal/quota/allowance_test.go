@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // An allowance gives its burst, then one for each interval, and never more than the burst.
@@ -24,27 +26,19 @@ func TestAllowance(t *testing.T) {
 		for a.Take() {
 			got++
 		}
-		if got != step.want {
-			t.Errorf("step %d: %d are given, want %d", i, got, step.want)
-		}
+		expect.True(t, got == step.want, "step %d: %d are given, want %d", i, got, step.want)
 	}
 }
 
 // Wait takes what is there, ends with its context, and waits for what grows.
 func TestAllowanceWaits(t *testing.T) {
 	a := NewAllowance(1, time.Hour, time.Now)
-	if !a.Wait(t.Context()) {
-		t.Error("the first is not given")
-	}
+	expect.True(t, a.Wait(t.Context()), "the first is not given")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if a.Wait(ctx) {
-		t.Error("one is given after the end")
-	}
+	expect.True(t, !a.Wait(ctx), "one is given after the end")
 	soon := NewAllowance(1, time.Millisecond, time.Now)
 	for range 3 {
-		if !soon.Wait(t.Context()) {
-			t.Error("what grows is not given")
-		}
+		expect.True(t, soon.Wait(t.Context()), "what grows is not given")
 	}
 }

@@ -72,8 +72,7 @@ func (g *Limiter) enter(owner string) {
 
 // until arranges that a slot is freed: by leave, or after the limiter's hold.
 func (g *Limiter) until(owner string) (leave func()) {
-	var once sync.Once
-	free := func() { once.Do(func() { g.leave(owner) }) }
+	free := sync.OnceFunc(func() { g.leave(owner) })
 	late := time.AfterFunc(g.hold, free)
 	return func() {
 		late.Stop()

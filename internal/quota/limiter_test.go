@@ -5,6 +5,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // enqueue waits at the limiter in a goroutine of its own, and returns once it does.
@@ -36,10 +39,7 @@ func enqueue(t *testing.T, g *Limiter, by turn, done func(leave func())) {
 // another owner.
 func TestLimiterTakesTurns(t *testing.T) {
 	g := NewLimiter(1, time.Minute)
-	leave, err := g.Enter(t.Context(), "many", "create")
-	if err != nil {
-		t.Fatal(err)
-	}
+	leave := must.Get(g.Enter(t.Context(), "many", "create"))(t)
 	order := make(chan string, 101)
 	in := func(name string) func(func()) {
 		return func(leave func()) { order <- name; leave() }
@@ -104,9 +104,7 @@ func TestOwnerLimiter(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		leave, err := g.Enter(ctx, owner, "archive")
-		if err != nil {
-			t.Fatalf("%s: %v", owner, err)
-		}
+		must.True(t, err == nil, "%s: %v", owner, err)
 		return leave
 	}
 	first := enter("many")
@@ -117,9 +115,7 @@ func TestOwnerLimiter(t *testing.T) {
 	enqueue(t, g, turn{"two", "archive"}, func(leave func()) { third <- leave })
 	other()
 	(<-third)() // and not a second one of the first owner
-	if len(second) > 0 {
-		t.Error("one owner has both slots")
-	}
+	expect.True(t, len(second) <= 0, "one owner has both slots")
 	first()
 	(<-second)()
 	checkFree(t, g, 2)
@@ -135,8 +131,7 @@ func checkFree(t *testing.T, g *Limiter, slots int) {
 		if free == slots && waiting+turns == 0 {
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d slots are free, want %d; %d wait in %d turns", free, slots, waiting, turns)
-		}
+		must.True(t, !time.Now().After(end),
+			"%d slots are free, want %d; %d wait in %d turns", free, slots, waiting, turns)
 	}
 }

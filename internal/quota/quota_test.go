@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // Every share says what is refused, to whom, by which key, and what frees it.
@@ -22,14 +24,11 @@ func TestSpent(t *testing.T) {
 		}
 		err := l.Check(s, "ada", 9, 2)
 		var spent *SpentError
-		if !errors.Is(err, chat.ErrBusy) || !errors.As(err, &spent) {
-			t.Fatalf("%s: %v", s, err)
-		}
+		must.True(t, errors.Is(err, chat.ErrBusy) && errors.As(err, &spent), "%s: %v", s, err)
 		w := words[s]
 		for _, part := range []string{"cannot " + w.refused, `owner "ada" has 9 of at most 10`, w.counted, "owner_shares." + string(s), w.frees} {
-			if w.refused == "" || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %q does not say %q", s, err, part)
-			}
+			expect.True(t, w.refused != "" && strings.Contains(err.Error(), part),
+				"%s: %q does not say %q", s, err, part)
 		}
 	}
 	if text := (&SpentError{Share: Awake, Owner: "ada", Why: "3 at work"}).Error(); !strings.HasSuffix(text, "put one to sleep (3 at work)") {
@@ -71,9 +70,7 @@ func TestRate(t *testing.T) {
 		}
 	}
 	after, ok := r.Take("ada")
-	if ok || after != time.Second {
-		t.Errorf("the 61st: %t, after %s", ok, after)
-	}
+	expect.True(t, !ok && after == time.Second, "the 61st: %t, after %s", ok, after)
 	if _, ok := r.Take("bob"); !ok {
 		t.Error("bob is refused")
 	}

@@ -10,25 +10,22 @@ import (
 	"testing"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const text = "sk-0123456789abcdef"
 
 func value(t testing.TB, s string) Value {
 	t.Helper()
-	v, err := ParseValue([]byte(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(ParseValue([]byte(s)))(t)
 	return v
 }
 
 // TestValueIsHidden: nothing that prints a value, or what holds one, shows it.
 func TestValueIsHidden(t *testing.T) {
 	v := value(t, text+"\n")
-	if v.Reveal() != text || v.IsZero() {
-		t.Fatal("it is not read")
-	}
+	must.True(t, v.Reveal() == text && !v.IsZero(), "it is not read")
 	holder := struct {
 		V Value
 		P *Value
@@ -44,16 +41,11 @@ func TestValueIsHidden(t *testing.T) {
 	} {
 		slog.New(h).Info("it", "v", v, "holder", holder, "pointer", &v)
 	}
-	b, err := json.Marshal(holder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(holder))(t)
 	out.Write(b)
 	fmt.Fprint(&out, errors.Join(fmt.Errorf("%v %w", v, chat.ErrInvalid)))
 	for _, leak := range []string{text, fmt.Sprintf("%x", text), "0123456789"} {
-		if strings.Contains(out.String(), leak) {
-			t.Errorf("it shows: %s", out.String())
-		}
+		expect.True(t, !strings.Contains(out.String(), leak), "it shows: %s", out.String())
 	}
 }
 
@@ -100,13 +92,10 @@ func TestHeader(t *testing.T) {
 		{"Authorization: Basic $:", "Authorization", "Basic Vjo="},
 	} {
 		h, err := ParseHeader(x.form)
-		if err != nil || h.Name() != x.name || h.With("V") != x.with || !h.Has(x.with, "V") {
-			t.Errorf("%s: %+v, %v", x.form, h, err)
-		}
+		expect.True(t, err == nil && h.Name() == x.name && h.With("V") == x.with && h.Has(x.with, "V"),
+			"%s: %+v, %v", x.form, h, err)
 		again, err := ParseHeader(h.String())
-		if err != nil || again != h {
-			t.Errorf("%s: again %v, %v", h, again, err)
-		}
+		expect.True(t, err == nil && again == h, "%s: again %v, %v", h, again, err)
 		for _, other := range []string{"", "V", x.with + " ", " " + x.with, x.with + ",", "W",
 			strings.ToLower(x.with), h.With("W"), h.With("")} {
 			if other != x.with && h.Has(other, "V") {
@@ -129,23 +118,15 @@ func TestHeader(t *testing.T) {
 
 func TestTraces(t *testing.T) {
 	v := value(t, text)
-	h, err := ParseHeader("Authorization: Basic user:$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(ParseHeader("Authorization: Basic user:$"))(t)
 	traces := h.Traces(v)
-	if len(traces) != 2 || traces[0] != text || "Basic "+traces[1] != h.With(text) {
-		t.Errorf("%q", traces)
-	}
+	expect.True(t, len(traces) == 2 && traces[0] == text && "Basic "+traces[1] == h.With(text), "%q", traces)
 }
 
 func allow(t testing.TB, texts ...string) (list []chat.Allow) {
 	t.Helper()
 	for _, s := range texts {
-		a, err := chat.ParseAllow(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(chat.ParseAllow(s))(t)
 		list = append(list, a)
 	}
 	return list
@@ -153,10 +134,7 @@ func allow(t testing.TB, texts ...string) (list []chat.Allow) {
 
 func spec(t testing.TB, hosts ...string) Spec {
 	t.Helper()
-	h, err := ParseHeader("x-api-key: $")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(ParseHeader("x-api-key: $"))(t)
 	return Spec{File: "/etc/s", Hosts: allow(t, hosts...), Header: h, Env: "KEY"}
 }
 
@@ -172,9 +150,7 @@ func TestSpec(t *testing.T) {
 			t.Errorf("%s: %v", host, !want)
 		}
 	}
-	if !good.IsFor("a.b.example.org", 8443) || good.IsFor("example.org", 8443) {
-		t.Error("a star")
-	}
+	expect.True(t, good.IsFor("a.b.example.org", 8443) && !good.IsFor("example.org", 8443), "a star")
 	for key, change := range map[string]func(*Spec){
 		"file":     func(s *Spec) { s.File = "etc/s" },
 		"hosts":    func(s *Spec) { s.Hosts = nil },
@@ -230,9 +206,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	p.Secrets, p.Env, p.Egress = []string{"a"}, nil, allow(t, "*.example.com:1-65535")
-	if err := Check(p, specs); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, Check(p, specs))
 	p.Egress = allow(t, "*.api.example.com:443", "203.0.113.0/24:443")
 	if err := Check(p, specs); err == nil {
 		t.Error("names below it are not it")
@@ -260,10 +234,7 @@ func FuzzParseHeader(f *testing.F) {
 func TestPack(t *testing.T) {
 	all := []Known{{"a", spec(t, "api.example.com:443"), value(t, text)},
 		{"b", spec(t, "*.example.com:443"), Value{}}}
-	b, err := Pack(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(Pack(all))(t)
 	got, err := Unpack(b)
 	if err != nil || len(got) != 2 || got[0].Value.Reveal() != text || !got[1].Value.IsZero() ||
 		got[0].Header != all[0].Header ||

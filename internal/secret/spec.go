@@ -67,13 +67,14 @@ func Check(p chat.Profile, specs map[string]Spec) error {
 	envs := map[string]string{}
 	for i, name := range p.Secrets {
 		s, known := specs[name]
+		_, set := p.Env[s.Env]
 		var why string
 		switch other := envs[s.Env]; {
 		case !known:
 			why = "want a key of secrets"
 		case other != "":
 			why = fmt.Sprintf("its variable %s is that of %s too", s.Env, other)
-		case hasKey(p.Env, s.Env):
+		case set:
 			why = fmt.Sprintf("its variable %s is set by env of the profile", s.Env)
 		case !slices.ContainsFunc(s.Hosts, func(h chat.Allow) bool { return opens(p.Egress, h) }):
 			why = "egress opens none of its hosts"
@@ -84,11 +85,6 @@ func Check(p chat.Profile, specs map[string]Spec) error {
 		envs[s.Env] = name
 	}
 	return nil
-}
-
-func hasKey(env map[string]string, name string) bool {
-	_, ok := env[name]
-	return ok
 }
 
 // opens reports whether the list opens some of the names and the port of h.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestAsUID runs enough goroutines that the main thread is used too: it must stay root's, or the
@@ -28,14 +30,11 @@ func TestAsUID(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, err)
 		})
 	}
 	wg.Wait()
 	b, err := os.ReadFile("/proc/self/status")
-	if err != nil || !strings.Contains(string(b), "\nUid:\t0\t0\t0\t0\n") {
-		t.Errorf("the process is not root's any more: %v\n%s", err, b)
-	}
+	expect.True(t, err == nil && strings.Contains(string(b), "\nUid:\t0\t0\t0\t0\n"),
+		"the process is not root's any more: %v\n%s", err, b)
 }

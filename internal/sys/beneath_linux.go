@@ -18,6 +18,18 @@ func OpenBeneath(dir int, name string, flags uint64) (int, error) {
 	})
 }
 
+// OpenPath opens what path is below dir as a place (O_PATH), by [OpenBeneath], and looks at it. The
+// path may be absolute: dir is its root.
+func OpenPath(dir int, path string) (fd int, st unix.Statx_t, err error) {
+	if fd, err = OpenBeneath(dir, strings.TrimPrefix(path, "/"), unix.O_PATH); err != nil {
+		return -1, st, err
+	}
+	if st, err = StatFD(fd); err != nil {
+		return -1, st, errors.Join(err, unix.Close(fd))
+	}
+	return fd, st, nil
+}
+
 // OpenOnMount is OpenBeneath that crosses no mount either.
 func OpenOnMount(dir int, name string, flags uint64) (int, error) {
 	return Openat2(dir, name, &unix.OpenHow{

@@ -5,6 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestWholeDisk: the disk of a partition is the disk, and any other device is one itself.
@@ -22,9 +25,7 @@ func TestWholeDisk(t *testing.T) {
 	}
 	links := map[string]string{"254:0": "vda", "254:1": "vda/vda1", "253:0": "virtual/dm-0"}
 	for dev, dir := range links {
-		if err := os.Symlink("devices/"+dir, filepath.Join(root, dev)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink("devices/"+dir, filepath.Join(root, dev)))
 	}
 	wants := map[string]string{"254:0": "254:0", "254:1": "254:0", "253:0": "253:0", "8:0": ""}
 	for dev, want := range wants {
@@ -40,9 +41,7 @@ func TestDisk(t *testing.T) {
 	if disk, err := Disk("/dev/shm"); disk != "" || err != nil {
 		t.Errorf("/dev/shm is on disk %q, %v", disk, err)
 	}
-	if _, err := Disk("/none"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a path that is not there: %v", err)
-	}
+	expect.Is(t, expect.Err(Disk("/none")), os.ErrNotExist, "a path that is not there")
 	if _, err := Disk("/proc/self"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("/proc: %v, want that it names no disk", err)
 	}
@@ -101,7 +100,5 @@ func TestPoolOf(t *testing.T) {
 	if self, serr := Pool("/proc/self"); err != nil || serr != nil || proc != self {
 		t.Errorf("/proc is %q, %v, and what is in it %q, %v", proc, err, self, serr)
 	}
-	if _, err := Pool("/none"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a path that is not there: %v", err)
-	}
+	expect.Is(t, expect.Err(Pool("/none")), os.ErrNotExist, "a path that is not there")
 }

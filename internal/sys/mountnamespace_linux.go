@@ -3,37 +3,24 @@ package sys
 import (
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
 
 // InMountNamespace runs do on a thread of its own that has joined the mount namespace ns, with its
-// working directory at the root there. The thread ends afterwards, so that no other code of this
-// program runs in the namespace.
+// working directory at the root there. The thread ends afterwards ([OnThread]), so that no other code
+// of this program runs in the namespace.
 func InMountNamespace(ns *os.File, do func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the runtime ends the thread
-		if unix.Gettid() == unix.Getpid() {
-			// The runtime cannot end the main thread, which would stay in the namespace. While
-			// this goroutine holds it, the next attempt gets another thread.
-			defer runtime.UnlockOSThread()
-			done <- InMountNamespace(ns, do)
-			return
-		}
+	return OnThread(func() error {
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {
 			err = OnDescriptor(ns, func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNS) })
 		}
 		if err != nil {
-			err = fmt.Errorf("cannot join a mount namespace: %w", err)
-		} else {
-			err = do()
+			return fmt.Errorf("cannot join a mount namespace: %w", err)
 		}
-		done <- err
-	}()
-	return <-done
+		return do()
+	})
 }
 
 // InOwnNamespace runs do on another thread, in the program's own mount namespace. Callers are on a

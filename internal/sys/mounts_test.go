@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // TestComparePaths: the order is that of the lists of names.
@@ -32,9 +34,7 @@ func TestParseMounts(t *testing.T) {
 		{37, 35, "0:5", "/", "/c", "tmpfs", "none", false, "ro"},
 		{38, 35, "0:5", "/", "/d", "tmpfs", "none", true, "rw"},
 	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	expect.True(t, err == nil && slices.Equal(got, want), "%+v, %v", got, err)
 	for _, bad := range []string{
 		"36 35 98:0 /mnt1 /a\n", "1 2 3\n", "a b c d e - f\n", "\n",
 		"x 1 98:0 / /a rw - ext4 /dev/root rw\n", "1 x 98:0 / /a rw - ext4 /dev/root rw\n",
@@ -43,16 +43,12 @@ func TestParseMounts(t *testing.T) {
 			t.Errorf("took %q", bad)
 		}
 	}
-	if got := unescape(`a\040b\134c\\d\9`); got != `a b\c\\d\9` {
-		t.Errorf("got %q", got)
-	}
+	expect.Equal(t, unescape(`a\040b\134c\\d\9`), `a b\c\\d\9`, "")
 	own, err := os.ReadFile("/proc/self/mountinfo")
 	if err == nil {
 		_, err = ParseMounts(string(own))
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, err)
 }
 
 func FuzzParseMounts(f *testing.F) {

@@ -60,10 +60,9 @@ func (p *ProcessHandle) namespace(kind string) string {
 	return fmt.Sprintf("/proc/%d/ns/%s", p.PID, kind)
 }
 
-func closeAll(namespaces []Namespace) error {
-	var errs []error
+func closeAll(namespaces []Namespace) (err error) {
 	for _, n := range namespaces {
-		errs = append(errs, n.File.Close())
+		err = errors.Join(err, n.File.Close())
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -83,7 +83,5 @@ func pidLevels(pid string) int {
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), "\nNSpid:\t")
-	line, _, _ := strings.Cut(rest, "\n")
-	return len(strings.Fields(line))
+	return len(statusFields(string(b), "NSpid"))
 }

@@ -10,19 +10,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestCollectOrphansOfRoot: an orphan in a pid namespace is reaped though it is still root's, and
 // root's child outside is left to its waiter.
 func TestCollectOrphansOfRoot(t *testing.T) {
 	needsRoot(t)
-	if err := BecomeSubreaper(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, BecomeSubreaper())
 	outer := exec.Command("unshare", "--pid", "--fork", "sleep", "1000")
-	if err := outer.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, outer.Start())
 	inner := 0
 	for end := time.Now().Add(time.Minute); inner == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		b, _ := os.ReadFile("/proc/" + strconv.Itoa(outer.Process.Pid) + "/task/" + strconv.Itoa(outer.Process.Pid) + "/children")
@@ -31,9 +30,7 @@ func TestCollectOrphansOfRoot(t *testing.T) {
 	mine := exec.Command("sh", "-c", "echo up; exec cat")
 	in, _ := mine.StdinPipe()
 	out, _ := mine.StdoutPipe()
-	if err := mine.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mine.Start())
 	_, _ = bufio.NewReader(out).ReadString('\n')
 	_ = outer.Process.Kill()
 	_ = outer.Wait()
@@ -44,12 +41,8 @@ func TestCollectOrphansOfRoot(t *testing.T) {
 			break
 		}
 	}
-	if err := CollectOrphans(4242); err != nil {
-		t.Error(err)
-	}
-	if isZombie(inner) {
-		t.Error("the orphan in the namespace is not collected")
-	}
+	expect.NoError(t, CollectOrphans(4242))
+	expect.True(t, !isZombie(inner), "the orphan in the namespace is not collected")
 	if err := mine.Wait(); err != nil {
 		t.Errorf("the child outside was taken from who waits for it: %v", err)
 	}

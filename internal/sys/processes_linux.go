@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,10 +44,7 @@ func UIDOf(pid int) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, rest, _ := strings.Cut(string(b), "\nUid:\t")
-	field, _, _ := strings.Cut(rest, "\t")
-	n, err := strconv.ParseUint(field, 10, 32)
-	return uint32(n), err
+	return statusUID(string(b))
 }
 
 func isZombie(pid int) bool {

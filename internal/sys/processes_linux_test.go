@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestPidsOf finds a process of a uid while it lives and while it is a zombie. Of a uid that has
@@ -15,9 +17,7 @@ func TestPidsOf(t *testing.T) {
 	pidsOf := func() (living, dead []int) {
 		t.Helper()
 		living, dead, err := PidsOf(uid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return living, dead
 	}
 	if allocs := testing.AllocsPerRun(10, func() { pidsOf() }); allocs > 0 {
@@ -29,24 +29,18 @@ func TestPidsOf(t *testing.T) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pid := cmd.Process.Pid
 	if living, dead := pidsOf(); !slices.Equal(living, []int{pid}) || len(dead) > 0 {
 		t.Errorf("living %v, dead %v, want %d alive", living, dead, pid)
 	}
-	if err := stdin.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stdin.Close())
 	for !isZombie(pid) { // until it has read its end
 	}
 	if living, dead := pidsOf(); len(living) > 0 || !slices.Equal(dead, []int{pid}) {
 		t.Errorf("living %v, dead %v, want %d as a zombie", living, dead, pid)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Wait())
 	if living, dead := pidsOf(); len(living)+len(dead) > 0 {
 		t.Errorf("living %v, dead %v of a process that was waited for", living, dead)
 	}

@@ -20,14 +20,11 @@ type Process struct {
 	Boot  string `json:"boot"`
 }
 
-// ticks is how many of Start are a second: USER_HZ, on each architecture of Go.
-const ticks = 100
-
 // Age is how long ago the process was started, by a clock that nobody sets.
 func (p Process) Age() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // it fails only where there is no such clock
-	return time.Duration(now.Nano()) - time.Duration(p.Start)*(time.Second/ticks)
+	return time.Duration(now.Nano()) - time.Duration(p.Start)*tick
 }
 
 // ProcessHandle is a process with an open pidfd, which never refers to another process
@@ -67,14 +64,11 @@ func (p *ProcessHandle) Close() error { return p.fd.Close() }
 // Alive reports whether the process has not ended. A pidfd becomes readable when it does
 // (pidfd_open(2)).
 func (p *ProcessHandle) Alive() bool {
-	rc, err := p.fd.SyscallConn()
-	if err != nil {
-		return false
-	}
 	ended := true
-	if err := rc.Control(func(fd uintptr) { ended = pollIn(int(fd)) }); err != nil {
-		return false
-	}
+	_ = OnDescriptor(p.fd, func(fd int) error { // an error means that p was closed
+		ended = pollIn(fd)
+		return nil
+	})
 	return !ended
 }
 
@@ -130,18 +124,14 @@ func (p *ProcessHandle) WaitExit(ctx context.Context, uid uint32) error {
 // Signal sends the process a signal (pidfd_send_signal(2)); one that has ended is not an error. A p
 // that was closed is [os.ErrClosed].
 func (p *ProcessHandle) Signal(sig syscall.Signal) error {
-	rc, err := p.fd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if rc.Control(func(fd uintptr) { err = SignalPidfd(int(fd), p.PID, sig) }) != nil {
-		return os.ErrClosed // its own error is of an internal package
-	}
-	return err
+	return OnDescriptor(p.fd, func(fd int) error { return SignalPidfd(fd, p.PID, sig) })
 }
 
 func pollIn(fd int) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(poll, 0)
-	return err == nil && n > 0 && poll[0].Revents != 0
+	for err == unix.EINTR { // also without a wait, where a signal of the runtime is pending
+		n, err = unix.Poll(poll, 0)
+	}
+	return err == nil && n > 0
 }

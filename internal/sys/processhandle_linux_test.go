@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // begun starts a command that lives until its input is closed, and holds it.
@@ -16,13 +19,8 @@ func begun(t *testing.T, argv ...string) *ProcessHandle {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	in, _ := cmd.StdinPipe()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	held, err := OpenProcess(Process{PID: cmd.Process.Pid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
+	held := must.Get(OpenProcess(Process{PID: cmd.Process.Pid}))(t)
 	t.Cleanup(func() {
 		_, _ = in.Close(), held.Close()
 		_ = cmd.Process.Kill()
@@ -42,24 +40,16 @@ func TestHoldProcess(t *testing.T) {
 		t.Errorf("a process that lives: alive %v, ending %v, start %d",
 			held.Alive(), held.Ending(), held.Start)
 	}
-	again, err := OpenProcess(held.Process)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(OpenProcess(held.Process))(t)
 	other := held.Process
 	other.Start++
 	refused(t, other, "started at tick")
 	ended := again.Ended()
-	if err := held.Signal(unix.SIGKILL); err != nil {
-		t.Error(err)
-	}
-	if err := held.Wait(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, held.Signal(unix.SIGKILL))
+	expect.NoError(t, held.Wait())
 	<-ended
-	if held.Alive() || !held.Ending() || held.Signal(unix.SIGKILL) != nil {
-		t.Error("a process that was killed and waited for is alive, or its signal is an error")
-	}
+	expect.True(t, !held.Alive() && held.Ending() && held.Signal(unix.SIGKILL) == nil,
+		"a process that was killed and waited for is alive, or its signal is an error")
 	refused(t, held.Process, "it has ended")
 }
 
@@ -74,13 +64,10 @@ func refused(t *testing.T, p Process, why string) {
 func TestHeldClosed(t *testing.T) {
 	held := begun(t, "cat")
 	ended := held.Ended()
-	if err := held.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, held.Close())
 	<-ended
-	if held.Alive() || held.Signal(unix.SIGKILL) == nil {
-		t.Error("a process that nobody holds is alive, or was signalled")
-	}
+	expect.True(t, !held.Alive() && held.Signal(unix.SIGKILL) != nil,
+		"a process that nobody holds is alive, or was signalled")
 }
 
 // TestProcessOnDisk: the records of sessions and of background runs hold a process in this form.
@@ -106,10 +93,7 @@ func TestNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := other.Namespaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(other.Namespaces())(t)
 	var types []string
 	for _, n := range all {
 		types = append(types, n.Type)
@@ -117,12 +101,8 @@ func TestNamespaces(t *testing.T) {
 	if err := closeAll(all); err != nil || !slices.Equal(types, []string{"uts", "net"}) {
 		t.Errorf("opened %q, %v, want uts and net", types, err)
 	}
-	if err := other.Signal(unix.SIGKILL); err != nil {
-		t.Error(err)
-	}
-	if err := other.Wait(); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, other.Signal(unix.SIGKILL))
+	expect.NoError(t, other.Wait())
 	if all, err := other.Namespaces(); err == nil {
 		t.Errorf("the namespaces of a process that has ended: %v", all)
 	}

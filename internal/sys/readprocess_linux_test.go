@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // The figures of a process that took 3 seconds and has 3 pages.
@@ -29,11 +32,9 @@ func TestParseProcess(t *testing.T) {
 	for _, name := range hostileNames {
 		stat := "4711 (" + name + ")" + figures
 		got, err := parseProcess(stat, statusText)
-		want := ProcessInfo{UID: 1000, Inner: 3, Name: name, State: 'S', CPU: 3 * time.Second,
-			Memory: 3 * uint64(os.Getpagesize())}
-		if err != nil || got != want {
-			t.Errorf("%q: %+v, %v", name, got, err)
-		}
+		want := ProcessInfo{UID: 1000, Inner: 3, Stat: Stat{Name: name, State: 'S', Flags: 4194560, Start: 123,
+			CPU: 3 * time.Second, Memory: 3 * uint64(os.Getpagesize())}}
+		expect.True(t, err == nil && got == want, "%q: %+v, %v", name, got, err)
 	}
 	negative := "1 (a) S" + strings.Repeat(" -1", 40)
 	for _, text := range []string{"", "1", "1 (", "1 )(", "1 (a) S 1", negative} {
@@ -64,24 +65,15 @@ func TestReadProcess(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	cmd := exec.Command("true")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	const look = unix.WEXITED | unix.WNOWAIT
-	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, look, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, look, nil))
 	if p, err := ReadProcess(cmd.Process.Pid); err != nil || p.State != 'Z' || p.Inner == 0 {
 		t.Errorf("a zombie: %+v, %v", p, err)
 	}
-	dir, err := os.OpenRoot("/proc/" + strconv.Itoa(cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.OpenRoot("/proc/" + strconv.Itoa(cmd.Process.Pid)))(t)
 	defer dir.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Wait())
 	if p, err := ReadProcess(cmd.Process.Pid); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("one that is gone: %+v, %v", p, err)
 	}

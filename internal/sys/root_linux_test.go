@@ -3,6 +3,8 @@ package sys
 import (
 	"os"
 	"testing"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 func needsRoot(t *testing.T) {
@@ -10,8 +12,6 @@ func needsRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CHATD_TEST_REQUIRE") == "all" {
-		t.Fatal("needs root, and CHATD_TEST_REQUIRE=all")
-	}
+	must.True(t, os.Getenv("CHATD_TEST_REQUIRE") != "all", "needs root, and CHATD_TEST_REQUIRE=all")
 	t.Skip("SKIPPED: needs root")
 }

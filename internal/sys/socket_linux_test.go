@@ -2,20 +2,19 @@ package sys
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/test/expect"
 )
 
 // ownerOf is the uid and gid of a socket's inode, which are the fsuid and fsgid of its maker.
 func ownerOf(t *testing.T, fd int) (uid, gid uint32) {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, unix.Fstat(fd, &st))
 	return st.Uid, st.Gid
 }
 
@@ -29,7 +28,7 @@ func TestSocketOf(t *testing.T) {
 			uid, gid := 2013265900+uint32(i), 2013266900+uint32(i)
 			domain := []int{unix.AF_INET, unix.AF_INET6}[i%2]
 			typ := []int{unix.SOCK_STREAM, unix.SOCK_DGRAM}[i/2%2]
-			fd, err := SocketOf(uid, gid, domain, typ, 0)
+			fd, err := SocketOf(uid, gid, domain, typ)
 			if err != nil {
 				t.Error(err)
 				return
@@ -43,21 +42,17 @@ func TestSocketOf(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if uid := unix.Geteuid(); uid != 0 {
-		t.Errorf("the process is of uid %d", uid)
-	}
+	expect.Equal(t, unix.Geteuid(), 0, "the process is of uid")
 }
 
 func checkFlags(t *testing.T, fd, typ int) {
 	t.Helper()
 	status, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err != nil || status&unix.O_NONBLOCK == 0 {
-		t.Errorf("status flags %#x, %v: want O_NONBLOCK", status, err)
-	}
+	expect.True(t, err == nil && status&unix.O_NONBLOCK != 0,
+		"status flags %#x, %v: want O_NONBLOCK", status, err)
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	if err != nil || flags&unix.FD_CLOEXEC == 0 {
-		t.Errorf("descriptor flags %#x, %v: want FD_CLOEXEC", flags, err)
-	}
+	expect.True(t, err == nil && flags&unix.FD_CLOEXEC != 0,
+		"descriptor flags %#x, %v: want FD_CLOEXEC", flags, err)
 	if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || got != typ {
 		t.Errorf("type %d, %v: want %d", got, err, typ)
 	}
@@ -77,33 +72,21 @@ func checkPlain(t *testing.T) {
 	}
 }
 
-// TestSocketOfRestores looks at one thread: after a call that succeeds, after one that fails in
-// socket(2), and after one whose ids are none.
-func TestSocketOfRestores(t *testing.T) {
+// TestSocketOfNobody: ids that are none, and a domain that is none, make no socket.
+func TestSocketOfNobody(t *testing.T) {
 	needsRoot(t)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for _, x := range []struct {
 		name     string
 		uid, gid uint32
 		domain   int
 		want     error
 	}{
-		{"a socket", 2013265900, 2013266900, unix.AF_INET, nil},
 		{"no such domain", 2013265900, 2013266900, 255, unix.EAFNOSUPPORT},
 		{"no uid", keepID, 2013266900, unix.AF_INET, unix.EPERM},
 		{"no gid", 2013265900, keepID, unix.AF_INET, unix.EPERM},
 	} {
-		fd, restored, err := socketOf(x.uid, x.gid, x.domain, unix.SOCK_STREAM, 0)
-		if !errors.Is(err, x.want) || !restored || (fd >= 0) != (x.want == nil) {
-			t.Errorf("%s: fd %d, restored %v, %v, want %v", x.name, fd, restored, err, x.want)
-		}
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-		u, g := fsID(unix.SYS_SETFSUID, keepID), fsID(unix.SYS_SETFSGID, keepID)
-		if u != 0 || g != 0 {
-			t.Errorf("%s: the thread has fsuid %d and fsgid %d", x.name, u, g)
+		if fd, err := SocketOf(x.uid, x.gid, x.domain, unix.SOCK_STREAM); fd >= 0 || !errors.Is(err, x.want) {
+			t.Errorf("%s: fd %d, %v, want %v", x.name, fd, err, x.want)
 		}
 		checkPlain(t)
 	}
@@ -113,13 +96,9 @@ func TestSocketOfRestores(t *testing.T) {
 func TestSocketOfWithoutRights(t *testing.T) {
 	needsRoot(t)
 	err := AsUID(2013265900, func() error {
-		fd, restored, err := socketOf(2013265901, 2013265901, unix.AF_INET, unix.SOCK_STREAM, 0)
-		if fd >= 0 || !restored {
-			t.Errorf("fd %d, restored %v", fd, restored)
-		}
+		fd, err := socketOf(2013265901, 2013265901, unix.AF_INET, unix.SOCK_STREAM)
+		expect.True(t, fd < 0, "fd %d", fd)
 		return err
 	})
-	if !errors.Is(err, unix.EPERM) {
-		t.Errorf("%v, want EPERM", err)
-	}
+	expect.True(t, errors.Is(err, unix.EPERM), "%v, want EPERM", err)
 }

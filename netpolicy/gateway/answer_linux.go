@@ -61,7 +61,7 @@ func socketOf(uid, gid uint32, c uplink.Call) (*os.File, error) {
 	if c.UDP {
 		kind = unix.SOCK_DGRAM
 	}
-	s, err := sys.SocketOf(uid, gid, domain, kind, 0)
+	s, err := sys.SocketOf(uid, gid, domain, kind)
 	if err != nil {
 		return nil, err
 	}
