@@ -3,7 +3,6 @@
 package roottest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -33,7 +32,6 @@ var hookedAgents = map[string]struct{ argv, read []string }{
 // settings alone, do not run what the rules of a chat refuse, tell the model why, and run what
 // those allow. Without chatd they run nothing.
 func TestLongAgentHooks(t *testing.T) {
-	needsRoot(t)
 	if os.Getenv("CHATD_TEST_LONG") == "" {
 		t.Skip("NOT TRIED: want CHATD_TEST_LONG=1, see test/all agents")
 	}
@@ -51,7 +49,6 @@ func TestLongAgentHooks(t *testing.T) {
 	must.Do(t, os.WriteFile(config, text, 0o600))
 	d := startDaemonOf(t, opt, config, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "hooked", Profile: "ruled"}))(t)
-	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)); endEnforcer(t, opt) })
 	putFile(t, c, "closed/k", secret)
 	putFile(t, c, "open/k", "open to all\n")
 	for name := range hookedAgents {
@@ -229,7 +226,6 @@ var ownSandboxes = map[string]ownSandbox{
 // command undone; with the settings of deploy/agents.md the agents work, and the chat's walls
 // refuse what they may not. One of Landlock alone stands inside the chat's own.
 func TestLongAgentSandboxes(t *testing.T) {
-	needsRoot(t)
 	if os.Getenv("CHATD_TEST_LONG") == "" {
 		t.Skip("NOT TRIED: want CHATD_TEST_LONG=1, see test/all agents")
 	}
@@ -266,7 +262,6 @@ type ownTrial struct {
 func trialIn(t *testing.T, d *daemon, m *model, name, profile string) ownTrial {
 	t.Helper()
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: profile}))(t)
-	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	must.Do(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte(secret), 0o644))
 	return ownTrial{t, d, c, m}
 }

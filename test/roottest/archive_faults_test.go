@@ -23,7 +23,6 @@ import (
 // TestFailingUnarchiveSpendsNoUID: what is sure to fail is refused before the chat gets a uid. A
 // bridge asks again with every message, and no uid is given twice.
 func TestFailingUnarchiveSpendsNoUID(t *testing.T) {
-	needsRoot(t)
 	opt := keepsArchives(t, options(t))
 	withKeys(t, opt, false)
 	m := open(t, opt)
@@ -46,7 +45,6 @@ func TestFailingUnarchiveSpendsNoUID(t *testing.T) {
 // TestUnreadableArchiveCostsOneUID: an archive that is damaged at the same size, or is not for the
 // identities, costs one uid however often it is asked for, and comes back once it is mended.
 func TestUnreadableArchiveCostsOneUID(t *testing.T) {
-	needsRoot(t)
 	opt := keepsArchives(t, options(t))
 	key := withKeys(t, opt, true)
 	m := open(t, opt)
@@ -81,7 +79,6 @@ func TestUnreadableArchiveCostsOneUID(t *testing.T) {
 // TestCreateOfDamagedArchive: a create that asks for the archive of its conversation makes no empty
 // chat, nor one of an older archive, where the newest cannot be used.
 func TestCreateOfDamagedArchive(t *testing.T) {
-	needsRoot(t)
 	opt := keepsArchives(t, options(t))
 	m := open(t, opt)
 	c := kept(t, m, "damaged")
@@ -96,7 +93,6 @@ func TestCreateOfDamagedArchive(t *testing.T) {
 // TestKeptArchivesAreBounded: calls of a bridge that come together keep no more archives of a chat
 // than those that come one after the other.
 func TestKeptArchivesAreBounded(t *testing.T) {
-	needsRoot(t)
 	opt := keepsArchives(t, options(t))
 	m := open(t, opt)
 	ctx := stranger(t.Context())
@@ -128,7 +124,6 @@ func gated(t *testing.T, opt provision.Options) (gate string) {
 // TestWhileArchived: an archive that takes hours holds up no reload of rules for other chats, no
 // older archive of its chat is removed beside it, and none is read as the second of its owner.
 func TestWhileArchived(t *testing.T) {
-	needsRoot(t)
 	opt := keepsArchives(t, options(t))
 	gate := gated(t, opt)
 	m := open(t, opt)
@@ -157,7 +152,6 @@ func TestWhileArchived(t *testing.T) {
 // TestExpiryFollowsRecords: an archive is as young as the youngest chat, and expires no earlier by a
 // clock that is behind.
 func TestExpiryFollowsRecords(t *testing.T) {
-	needsRoot(t)
 	opt := keepsArchives(t, options(t))
 	opt.Archives.Expire = 24 * time.Hour
 	m := open(t, opt)
@@ -208,8 +202,6 @@ func (k *archiveKilling) whole(t *testing.T, id chat.ID) {
 // TestArchiveKilled: whatever step of an archive or unarchive chatd-root is killed at, the chat is
 // there whole, or its archive is, and nothing is half done; the same call then works.
 func TestArchiveKilled(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	opt := keepsArchives(t, options(t))
 	k := &archiveKilling{t: t, opt: opt, config: archiveConfig(t, opt), orders: failpoints(filepath.Dir(opt.State))}
 	k.daemon = startDaemonOf(t, opt, k.config, string(k.orders))
@@ -243,8 +235,7 @@ func (k *archiveKilling) traceless(t *testing.T, c chat.Chat) {
 // archivesOf are those of one chat.
 func (k *archiveKilling) archivesOf(t *testing.T, id chat.ID) []chat.Archive {
 	t.Helper()
-	all := must.Get(k.Archives(t.Context(), chat.ArchiveFilter{Chat: id}))(t)
-	return all
+	return must.Get(k.Archives(t.Context(), chat.ArchiveFilter{Chat: id}))(t)
 }
 
 func (k *archiveKilling) inArchive(t *testing.T, point string) {

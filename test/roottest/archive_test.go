@@ -57,8 +57,7 @@ func furnishHome(t *testing.T, m *manager, c chat.Chat) (tell string) {
 // archiveChat archives a chat, and fails the test where that fails.
 func archiveChat(t *testing.T, m *manager, c chat.Chat, keep bool) chat.Archive {
 	t.Helper()
-	a := must.Get(m.Archive(operator(t.Context()), c.ID, chat.ToArchive{Keep: keep}))(t)
-	return a
+	return must.Get(m.Archive(operator(t.Context()), c.ID, chat.ToArchive{Keep: keep}))(t)
 }
 
 // TestArchive: an archived chat is gone, and comes back with its home, record, log and schedules
@@ -166,8 +165,7 @@ func TestArchiveDeep(t *testing.T) {
 	c := kept(t, m, "deep")
 	const tell = `find deep -printf '%P %y %m %s %n %T@\n' | sort | sha256sum; find deep -type f -printf '%s ' -execdir cat {} + `
 	long := func(command string) chat.RunResult {
-		r := must.Get(m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)}))(t)
-		return r
+		return must.Get(m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)}))(t)
 	}
 	before := long(`mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5; do
 		mkdir -p $p && cd -P $p && echo $i >file && ln file ~/deep/up$i && ln ~/kept kept || exit; done; cd && ` + tell)

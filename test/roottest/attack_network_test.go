@@ -485,8 +485,7 @@ func TestAttackRedirect(t *testing.T) {
 func trackedNow(t *testing.T) int {
 	t.Helper()
 	b := must.Get(os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count"))(t)
-	n := must.Get(strconv.Atoi(strings.TrimSpace(string(b))))(t)
-	return n
+	return must.Get(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 }
 
 // TestAttackFlows: a chat that sends datagrams from one port after the other fills its part of the

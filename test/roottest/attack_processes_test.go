@@ -443,10 +443,8 @@ func beginMany(t *testing.T, m *manager, id chat.ID) (began []chat.Run) {
 // no leaf and no file.
 func TestAttackKilledStarts(t *testing.T) {
 	opt := attackOptions(t)
-	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "killed"}))(t)
-	defer func() { expect.NoError(t, d.Reap(context.Background(), c.ID)) }()
 	rounds := 6
 	if testing.Short() {
 		rounds = 2

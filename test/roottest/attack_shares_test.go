@@ -27,8 +27,7 @@ func wantSpent(t testing.TB, what string, err error, share quota.Share) {
 
 // tryCreate creates a chat of the bridge, asleep.
 func tryCreate(t testing.TB, m *manager, bridge, external string) (chat.Chat, error) {
-	no := false
-	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no})
+	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: new(false)})
 	return c, err
 }
 
@@ -53,8 +52,7 @@ func TestAttackShareOfUIDs(t *testing.T) {
 		wantSpent(t, "once more", err, quota.UIDs)
 	}
 	expect.Is(t, expect.Err(tryCreate(t, m, "honest", "x")), nil, "another bridge")
-	no := false
-	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no})
+	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: new(false)})
 	expect.True(t, err == nil, "an operator, for the greedy one: %v", err)
 	host := must.Get(m.Host(operator(t.Context())))(t)
 	if !slices.Contains(host.Shares, chat.ShareUse{Owner: "greedy", Share: "uids", Used: 4, Limit: 3}) {
@@ -149,8 +147,7 @@ func forBridges(opt provision.Options, bridges ...string) provision.Options {
 // TestAttackForeignProfile: a bridge does not get the egress that was opened for another's
 // chats, is told why, and stands in the audit log.
 func TestAttackForeignProfile(t *testing.T) {
-	no := false
-	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}
+	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: new(false)}
 	opt := forBridges(options(t), "honest")
 	m := open(t, opt)
 	_, _, err := m.Create(asBridge(t.Context(), "greedy"), spec)
@@ -170,8 +167,7 @@ func TestAttackForeignProfile(t *testing.T) {
 // TestAttackForeignProfileWithout: nothing but the list keeps a bridge out of the profile.
 func TestAttackForeignProfileWithout(t *testing.T) {
 	m := open(t, forBridges(options(t), chat.EveryBridge))
-	no := false
-	c, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: "x", Profile: "web", Awake: &no})
+	c, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: "x", Profile: "web", Awake: new(false)})
 	expect.True(t, err == nil && c.Profile == "web", "a profile for all: %+v, %v", c, err)
 }
 
@@ -182,8 +178,7 @@ func TestProfileIsKept(t *testing.T) {
 	ctx := asBridge(t.Context(), "ada")
 	opt := forBridges(options(t), "ada")
 	m := must.Get(openManager(t.Context(), opt))(t)
-	no := false
-	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}
+	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: new(false)}
 	c := must.First(m.Create(ctx, spec))(t)
 	must.Do(t, m.Close())
 	m2 := open(t, forBridges(opt, "bob"))

@@ -27,7 +27,6 @@ import (
 //
 //	go test ./test/roottest -run - -bench BenchmarkFiles -benchtime 1x
 func BenchmarkFiles(b *testing.B) {
-	needsRoot(b)
 	opt := options(b)
 	for name, p := range opt.Profiles {
 		p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod // else the large ones measure the quota

@@ -131,21 +131,13 @@ var benchActs = map[string]act{
 		var all []float64
 		host, port, err := net.SplitHostPort(a[0])
 		if err == nil && !strings.ContainsAny(host, "!^") {
-			addrs, err := net.LookupHost(host)
-			if err != nil {
-				return "", err
-			}
+			addrs := value(net.LookupHost(host))
 			a[0] = net.JoinHostPort(addrs[0], port)
 		}
 		for range number(a[1]) {
 			began := time.Now()
-			c, err := benchDial(a[0])
-			if err != nil {
-				return "", err
-			}
-			if _, err := say(c, "x"); err != nil {
-				return "", err
-			}
+			c := value(benchDial(a[0]))
+			value(say(c, "x"))
 			all = append(all, milliseconds(began))
 		}
 		slices.Sort(all)
@@ -160,9 +152,7 @@ var benchActs = map[string]act{
 			go func() { ends <- benchSend(a[0], 256<<20/n) }()
 		}
 		for range n {
-			if err := <-ends; err != nil {
-				return "", err
-			}
+			check(<-ends)
 		}
 		return fmt.Sprintf("%.3f", milliseconds(began)), nil
 	},
@@ -174,9 +164,7 @@ var benchActs = map[string]act{
 	"bench-connect-secret": func(a []string) (string, error) {
 		began := time.Now()
 		for range number(a[1]) {
-			if _, err := benchRequests([]string{a[0], "1"}, benchTLS); err != nil {
-				return "", err
-			}
+			value(benchRequests([]string{a[0], "1"}, benchTLS))
 		}
 		return fmt.Sprintf("%.4f", milliseconds(began)/float64(number(a[1]))), nil
 	},
@@ -200,10 +188,7 @@ func benchHost(to string) string {
 // benchRequests sends the key of the chat's environment, or what it stands for.
 func benchRequests(a []string, dial func(string) (net.Conn, error)) (string, error) {
 	began := time.Now()
-	c, err := dial(a[0])
-	if err != nil {
-		return "", err
-	}
+	c := value(dial(a[0]))
 	defer c.Close()
 	key := os.Getenv("API_KEY")
 	if key == "" {
@@ -217,10 +202,7 @@ func benchRequests(a []string, dial func(string) (net.Conn, error)) (string, err
 	for range number(a[1]) {
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\n\r\n", target,
 			benchHost(a[0]), key)
-		answer, err := http.ReadResponse(r, nil)
-		if err != nil {
-			return "", err
-		}
+		answer := value(http.ReadResponse(r, nil))
 		if _, err := io.Copy(io.Discard, answer.Body); err != nil ||
 			answer.StatusCode != http.StatusOK {
 			return "", errors.Join(err, errors.New(answer.Status))
@@ -298,14 +280,11 @@ var rivalProxies = map[string]http.Handler{
 var proxyActs = map[string]act{
 	// bench-proxy KIND: says its address, and serves until its input ends
 	"bench-proxy": func(a []string) (string, error) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", err
-		}
+		l := value(net.Listen("tcp", "127.0.0.1:0"))
 		fmt.Println(l.Addr())
 		go func() { _ = http.Serve(l, rivalProxies[a[0]]) }()
-		_, err = io.Copy(io.Discard, os.Stdin)
-		return "", err
+		value(io.Copy(io.Discard, os.Stdin))
+		return "", nil
 	},
 }
 

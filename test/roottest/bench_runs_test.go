@@ -21,7 +21,6 @@ import (
 //
 //	go test ./test/roottest -run - -bench BenchmarkRuns -benchtime 1x
 func BenchmarkRuns(b *testing.B) {
-	needsRoot(b)
 	opt := options(b)
 	for name, p := range opt.Profiles {
 		p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod // else the last ones measure the quota

@@ -33,7 +33,6 @@ import (
 //
 // CHATD_BENCH_CHATS and CHATD_BENCH_ROUNDS change both.
 func BenchmarkLife(b *testing.B) {
-	needsRoot(b)
 	opt := options(b)
 	opt.Profiles["default"] = withCommands(opt.Profiles["default"])
 	m := open(b, opt)
@@ -121,9 +120,7 @@ func pss(b *testing.B, pid string) int {
 
 func asleep(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
-	no := false
-	c := must.First(m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no}))(t)
-	return c
+	return must.First(m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: new(false)}))(t)
 }
 
 // table is the samples of each thing measured.
@@ -303,7 +300,6 @@ func envInts(name string, otherwise []int) []int {
 // costs, and which of the host's bounds this many come closest to. CHATD_BENCH_POPULATION is
 // "asleep,awake".
 func BenchmarkPopulation(b *testing.B) {
-	needsRoot(b)
 	many := envInts("CHATD_BENCH_POPULATION", []int{10000, 500})
 	opt := options(b)
 	opt.Profiles["default"] = withCommands(opt.Profiles["default"])
@@ -472,7 +468,6 @@ func parse(s string) float64 { n, _ := strconv.ParseFloat(s, 64); return n }
 // directory also makes the directories and the PATH, and is not counted. To compare two commits,
 // build the tests of both with go test -c and let them take turns.
 func BenchmarkStart(b *testing.B) {
-	needsRoot(b)
 	opt := options(b)
 	t := table{}
 	for round := range envInt("CHATD_BENCH_ROUNDS", 25) + 1 {
@@ -494,7 +489,6 @@ func BenchmarkStart(b *testing.B) {
 // BenchmarkThaw measures the first input to a chat that is awake, frozen or asleep, in turn in one
 // run, and what the thaw and the wake alone take.
 func BenchmarkThaw(b *testing.B) {
-	needsRoot(b)
 	m := open(b, options(b))
 	ctx := operator(b.Context())
 	c := create(b, m, "bench", "default")

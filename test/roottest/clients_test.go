@@ -218,12 +218,10 @@ func (c realClient) isRefused(t *testing.T, a inmate) {
 func (i inmate) line(t *testing.T, command string) chat.RunResult {
 	t.Helper()
 	spec := chat.RunSpec{Command: command, Timeout: tryTimeout}
-	r := must.Get(i.m.Run(operator(t.Context()), i.ID, spec))(t)
-	return r
+	return must.Get(i.m.Run(operator(t.Context()), i.ID, spec))(t)
 }
 
 func explained(t *testing.T, a inmate, host string, port uint16) chat.Explained {
 	t.Helper()
-	e := must.Get(a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port}))(t)
-	return e
+	return must.Get(a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port}))(t)
 }

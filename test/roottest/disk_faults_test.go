@@ -227,8 +227,7 @@ func TestBrokenDisk(t *testing.T) {
 	m := must.Get(openManager(t.Context(), opt))(t)
 	acknowledged := map[chat.ID]chat.Chat{}
 	add := func(external string) error {
-		no := false
-		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no})
+		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: new(false)})
 		if err == nil {
 			acknowledged[c.ID] = c
 		}

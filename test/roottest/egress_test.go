@@ -113,8 +113,7 @@ func patchEgress(t testing.TB, m *manager, id chat.ID, text string) {
 // egressLog is what is kept of a chat's connections.
 func egressLog(t testing.TB, m *manager, id chat.ID) chat.EgressLog {
 	t.Helper()
-	l := must.Get(m.EgressLog(operator(t.Context()), id))(t)
-	return l
+	return must.Get(m.EgressLog(operator(t.Context()), id))(t)
 }
 
 // told counts what is told of a verdict and a destination.

@@ -105,8 +105,7 @@ func TestProgramsInstalledLater(t *testing.T) {
 func TestShellIsDefault(t *testing.T) {
 	opt := options(t)
 	m := must.Get(openManager(t.Context(), opt))(t)
-	no := false
-	spec := func(profile string) chat.Spec { return chat.Spec{ExternalID: "x", Profile: profile, Awake: &no} }
+	spec := func(profile string) chat.Spec { return chat.Spec{ExternalID: "x", Profile: profile, Awake: new(false)} }
 	ctx := operator(t.Context())
 	c := must.First(m.Create(ctx, spec(chat.ShellProfile)))(t)
 	for _, name := range []string{"", chat.DefaultProfile, chat.ShellProfile} {

@@ -41,7 +41,6 @@ func (d *daemon) chatsOf(t testing.TB, name string) map[string]chat.Chat {
 
 // TestAppendsOverTheAPI: 100 callers append at the same time, and nothing is lost.
 func TestAppendsOverTheAPI(t *testing.T) {
-	needsRoot(t)
 	d := startDaemon(t, options(t), "")
 	for phase, c := range d.chatsOf(t, "append") {
 		t.Run(phase, func(t *testing.T) {
@@ -70,7 +69,6 @@ func TestAppendsOverTheAPI(t *testing.T) {
 // process and the chat's limits, out again as a stream and by read_file's last page, and
 // the daemon has not grown by them. Asleep it is less, for the time's sake.
 func TestBytesOverTheAPI(t *testing.T) {
-	needsRoot(t)
 	sizes := map[string]int64{"awake": 1 << 30, "asleep": 64 << 20}
 	needsRoom(t, "/srv", 2<<30)
 	d := startDaemon(t, options(t), "")
@@ -118,7 +116,6 @@ func halfSent(t testing.TB, d *daemon, c chat.Chat, name string) (finish func() 
 // or the new, no process of a chat that is asleep, and nothing that the next write
 // does not take away.
 func TestKillAmidWrite(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	chats := d.chatsOf(t, "killed")
@@ -186,7 +183,6 @@ func collectAfterKill(t testing.TB, chats map[string]chat.Chat) {
 // TestReapAmidWrite: reap does not wait for a caller that sends nothing, and removes the old
 // content with the rest. A caller that goes away ends the write too.
 func TestReapAmidWrite(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	for phase, c := range d.chatsOf(t, "reaped") {

@@ -126,7 +126,6 @@ func TestFreezeAfter(t *testing.T) {
 	expect.True(t, !isAwake(t, m, c), "it does not sleep")
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo typed >> typed", Enter: true}))
 	until(t, "it is frozen after a wake", isFrozen)
-	must.Do(t, m.Reap(ctx, c.ID))
 }
 
 // TestInputsThawOnce: fifty simultaneous inputs to a frozen chat thaw it once, and each is typed
@@ -269,14 +268,11 @@ func TestFrozenByOperator(t *testing.T) {
 	woken := filepath.Join(opt.Homes, string(c.ID), "woken")
 	until(t, "the input after the sleep is typed", exists(woken))
 	holds(t, m, c.ID)
-	must.Do(t, m.Reap(ctx, c.ID))
 }
 
 // TestFrozenSurvivesKill: a chatd that comes after a kill -9 knows what is frozen, and until when,
 // from the kernel alone. The next input thaws the one, an operator the other.
 func TestFrozenSurvivesKill(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	opt := options(t)
 	config := configFile(t, opt)
 	text, err := os.ReadFile(config)
@@ -315,7 +311,6 @@ func TestFrozenSurvivesKill(t *testing.T) {
 	expect.Is(t, err, chat.ErrBusy, "an input to the held chat")
 	must.Get(d.Thaw(t.Context(), held.ID))(t)
 	counts(t, heldFile)
-	must.Do(t, errors.Join(d.Reap(t.Context(), idle.ID), d.Reap(t.Context(), held.ID)))
 }
 
 // TestAttackFreeze: a chat finds no file by which it could freeze or thaw anything. The control:
@@ -560,7 +555,6 @@ func TestFrozenChat(t *testing.T) {
 		return err == nil || errors.Is(err, chat.ErrWrongPhase) // its screen, if that was first
 	})
 	freeze(t, a.ID)
-	must.Do(t, m.Reap(ctx, a.ID))
 }
 
 // TestUnkillableChat: processes of a run do not end when they are killed, as those of a chat that

@@ -99,8 +99,7 @@ func hostileFront() int {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	no := false
-	victim, _, err := c.Create(root, chat.Spec{ExternalID: "victim", Owner: "bob", Awake: &no})
+	victim, _, err := c.Create(root, chat.Spec{ExternalID: "victim", Owner: "bob", Awake: new(false)})
 	if err == nil {
 		err = c.Ready()
 	}

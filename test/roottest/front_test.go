@@ -113,7 +113,6 @@ func TestFrontComesBack(t *testing.T) {
 	}
 	expect.True(t, r.Result != nil && r.Result.Stdout == "1\n2\n3\n4\n5\n" && r.Result.Exit == 0,
 		"the run ended with %+v", r.Result)
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestFrontRendersTerminals: the front makes text of what chatd-root passes on as it came. A frame
@@ -135,7 +134,6 @@ func TestFrontRendersTerminals(t *testing.T) {
 	}) || err != nil || !strings.Contains(s.Text, "lqk") || strings.ContainsAny(s.Text, "\x0e\x0f") {
 		t.Errorf("the screen is %q, %v", s.Text, err)
 	}
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestFrontDiesWithRoot: no front outlives the chatd-root that started it, however that ends.
@@ -155,7 +153,6 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 	d := startDaemon(t, opt, string(orders))
 	points := metByRoot(t, d, orders)
 	ctx := t.Context()
-	no := false
 	came := time.Now() // before this the front that is there was started
 	for _, c := range []struct {
 		verb string
@@ -173,7 +170,7 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 				continue // each point takes seconds, and to the front one step is as another
 			}
 			t.Run(point, func(t *testing.T) {
-				spec := chat.Spec{ExternalID: point, Awake: &no}
+				spec := chat.Spec{ExternalID: point, Awake: new(false)}
 				made := chat.Chat{}
 				if !strings.HasPrefix(point, "create.") {
 					made = must.First(d.Create(ctx, spec))(t)
@@ -343,5 +340,4 @@ func TestScheduleOutlivesFront(t *testing.T) {
 			t.Errorf("%+v, %+v", s, s.Last)
 		}
 	}
-	must.Do(t, d.Reap(ctx, c.ID))
 }

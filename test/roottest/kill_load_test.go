@@ -22,8 +22,6 @@ import (
 // no uid comes twice, what a run wrote and acknowledged is there, and every archive is whole.
 // CHATD_TEST_KILLS is how often, CHATD_TEST_SEED what decides on the moments and the victims.
 func TestKilledUnderLoad(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	kills, seed := 24, rand.Uint64()
 	if testing.Short() {
 		kills = len(loadKinds)

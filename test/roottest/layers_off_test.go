@@ -107,7 +107,6 @@ func offCases() []offCase {
 // its attack must go through; with the wall there and the others out, the attack
 // must fail.
 func TestLayersOff(t *testing.T) {
-	needsRoot(t)
 	cases := offCases()
 	for _, l := range chat.LayerNames() {
 		expect.True(t, slices.ContainsFunc(cases, func(c offCase) bool { return c.layer == l }),
@@ -325,7 +324,6 @@ func unshareInSession(t *testing.T, m *manager) string {
 // probe sees it, an attack from outside the session goes through, and reconcile puts the
 // rules back. In the session chatd-egress refuses it meanwhile.
 func TestLayersBehindItsBack(t *testing.T) {
-	needsRoot(t)
 	m := openWithout(t)
 	newPeer(t)
 	a := inmateOf(t, m, "behind", "web")

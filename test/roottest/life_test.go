@@ -139,14 +139,13 @@ func TestCreateReapRace(t *testing.T) {
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	uids := map[uint32]chat.ID{}
-	no := false
 	for range rounds {
 		var wg sync.WaitGroup
 		var got [2]chat.Chat
 		var first [2]bool
 		for i := range got {
 			wg.Go(func() {
-				c, created, err := m.Create(ctx, chat.Spec{ExternalID: "race", Awake: &no})
+				c, created, err := m.Create(ctx, chat.Spec{ExternalID: "race", Awake: new(false)})
 				if err != nil && !errors.Is(err, chat.ErrBusy) {
 					t.Errorf("create: %v", err)
 				}
@@ -174,11 +173,10 @@ func TestCreateReapRace(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	m := open(t, options(t))
-	no := false
 	bridge := func(name string) context.Context {
 		return chat.WithCaller(t.Context(), chat.Caller{Name: name, UID: 1000, Role: chat.RoleBridge})
 	}
-	spec := chat.Spec{ExternalID: "shared name", Awake: &no}
+	spec := chat.Spec{ExternalID: "shared name", Awake: new(false)}
 	a := must.First(m.Create(bridge("one"), spec))(t)
 	b, created, err := m.Create(bridge("two"), spec)
 	must.Do(t, err)
@@ -361,8 +359,7 @@ func TestRuns(t *testing.T) {
 	ctx := operator(t.Context())
 	exec := func(spec chat.RunSpec) chat.RunResult {
 		t.Helper()
-		r := must.Get(m.Run(ctx, c.ID, spec))(t)
-		return r
+		return must.Get(m.Run(ctx, c.ID, spec))(t)
 	}
 	if r := exec(chat.RunSpec{Argv: []string{"printf", "%s|", "a b", "$HOME", "-rf"}}); r.Stdout != "a b|$HOME|-rf|" {
 		t.Errorf("argv: %+v", r)

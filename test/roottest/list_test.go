@@ -66,7 +66,6 @@ func TestLabels(t *testing.T) {
 	after := must.Get(d.Get(t.Context(), c.ID))(t)
 	expect.True(t, len(after.Labels) != 0 && maps.Equal(after.Labels, before.Labels),
 		"after kill -9: %v, before: %v", after.Labels, before.Labels)
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestLabelsAreAudited: a change has its line, with the names of the labels and not what they

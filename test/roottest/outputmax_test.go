@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,7 +63,6 @@ func TestOutputMax(t *testing.T) {
 
 func outputMax(t *testing.T, size int) {
 	opt := attackOptions(t)
-	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "output max"}))(t)
 	printed, n := numbers(3 * size)
@@ -92,7 +90,6 @@ func outputMax(t *testing.T, size int) {
 	keptOfBoth(t, "ended before the kill", printed, shownRun(t, d, c.ID, before.ID).Result, size)
 	keptOfBoth(t, "printed after the kill", printed, shownRun(t, d, c.ID, after.ID).Result, size)
 	followed(t, d, opt, c.ID, after.ID, printed, size)
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // shownRun is a run once it has ended.
@@ -198,7 +195,6 @@ func TestOutputMaxMemory(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "memory"}))(t)
-	defer func() { must.Do(t, d.Reap(context.Background(), c.ID)) }()
 	spec := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", chat.MaxOutputMax), OutputMax: chat.MaxOutputMax}
 	front := frontOf(t, d.cmd.Process.Pid)
 	before, frontBefore := highWater(t, d.cmd.Process.Pid), highWater(t, front)

@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -107,7 +106,6 @@ func TestVariablesOfDaemon(t *testing.T) {
 	t.Setenv("CHATD_PROFILES_DEFAULT_GUARD_CUSTOM_DENY_PATTERNS", "^echo w")
 	d := startDaemon(t, options(t), "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "by a variable"}))(t)
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	denied := func(when string) {
 		t.Helper()
 		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})
@@ -135,7 +133,6 @@ func TestReloadDaemon(t *testing.T) {
 	write("preset: default")
 	d := startDaemonOn(t, config)
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "own"}))(t)
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	verdict := func() string {
 		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})
 		if errors.Is(err, chat.ErrDenied) {

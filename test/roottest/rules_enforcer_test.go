@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -40,7 +39,6 @@ func ruledConfig(t *testing.T) (opt provision.Options, config, rules string) {
 // TestRulesDaemon: a chatd that is killed while a chat tries leaves its rules up; the next
 // one reads the file again at SIGHUP, keeps the old rules where the new are bad, and says so.
 func TestRulesDaemon(t *testing.T) {
-	leaveOrphansToInit(t)
 	opt, config, rules := ruledConfig(t)
 	d := startDaemonOn(t, config)
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "ruled"})
@@ -56,7 +54,6 @@ func TestRulesDaemon(t *testing.T) {
 	out, err := os.ReadFile(filepath.Join(c.Home, "loop/out"))
 	expect.True(t, err == nil && !strings.Contains(string(out), secret),
 		"with chatd killed the chat read %q, %v", out, err)
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	cat := func(name string) string { // by a script: the guard reads commands
 		putFile(t, c, "try.sh", "cat "+name)
 		r := must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Command: "sh try.sh"}))(t)
@@ -193,7 +190,6 @@ func viewOf(t *testing.T, m *manager, c chat.Chat) chat.Layer {
 // TestDoctorWithoutEnforcer: doctor exits 69, and says why, while a chat's rules have no enforcer,
 // and none can be started.
 func TestDoctorWithoutEnforcer(t *testing.T) {
-	leaveOrphansToInit(t)
 	opt, config, _ := ruledConfig(t)
 	c := startDaemonOn(t, config)
 	_, _, err := c.Create(operator(t.Context()), chat.Spec{ExternalID: "ruled", Profile: "ruled", Awake: new(bool)})
@@ -254,7 +250,6 @@ func unmountIn(pid, place string) error {
 // is read. A session starts even if rules close a whole exposure, and explain and layers report
 // which wall enforces what.
 func TestRulesWithoutEnforcer(t *testing.T) {
-	needsRoot(t)
 	for name, without := range map[string][]chat.LayerName{"Landlock": nil, "no Landlock": {chat.LayerLandlock}} {
 		t.Run(name, func(t *testing.T) {
 			shared := filepath.Join("/srv", fmt.Sprintf("denied-%d-%d", os.Getpid(), worlds.Load()))
@@ -353,7 +348,6 @@ func waitingRun(t *testing.T, m *manager, c chat.Chat, command string) (goOn fun
 // there when a session begins, is masked by bubblewrap: the plan has the masks, explain and layers tell of them, and a reload opens what
 // lies under one and closes it again, after which the enforcer alone keeps it. A link gets no mask.
 func TestRulesMaskedByBubblewrap(t *testing.T) {
-	needsRoot(t)
 	const deny = `access: {useDefaults: false, deny: [/data/keys, /data/note, /data/link, /data/later]}`
 	opt := ruledOptions(t, deny)
 	// Landlock would keep closed what a reload opens.
@@ -367,7 +361,6 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	must.Do(t, errors.Join(os.MkdirAll(data+"/keys", 0o755), os.WriteFile(data+"/keys/k", []byte(secret), 0o644),
 		os.WriteFile(data+"/note", []byte(secret), 0o644), os.Symlink("other", data+"/link")))
 	m := must.Get(openManager(t.Context(), opt))(t)
-	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "masks")
 	c = wake(t, m, c.ID)
 	ctx := operator(t.Context())
@@ -463,7 +456,6 @@ func killAtMount(initPID, before string, worker int) error {
 // happens in the midst of a reload. The masks stay the same mounts, and reloads open and close
 // what they lie over as before.
 func TestRulesWorkerKilled(t *testing.T) {
-	needsRoot(t)
 	shared := filepath.Join("/srv", fmt.Sprintf("worker-%d-%d", os.Getpid(), worlds.Load()))
 	t.Cleanup(func() { os.RemoveAll(shared) })
 	must.Do(t, errors.Join(os.MkdirAll(shared+"/secret", 0o755),
@@ -483,7 +475,6 @@ func TestRulesWorkerKilled(t *testing.T) {
 	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}}
 	opt.Profiles["ruled"] = p
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "worker")
 	for _, name := range []string{"keys/k", "note", "w/.env", "loop/later/.env"} {
 		putFile(t, c, name, secret)
@@ -538,7 +529,6 @@ func TestRulesWorkerKilled(t *testing.T) {
 // killed.
 func TestEnforcerEnds(t *testing.T) {
 	opt := options(t)
-	defer endEnforcer(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
 	keep := exec.Command(programs.enforce, "--dir", dir)
 	must.Do(t, keep.Start())

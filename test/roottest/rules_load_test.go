@@ -30,8 +30,7 @@ func TestRulesNoEnforcer(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	no := false
-	for _, awake := range []*bool{nil, &no} {
+	for _, awake := range []*bool{nil, new(false)} {
 		_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "nobody keeps it", Profile: "ruled", Awake: awake})
 		cannot("a chat with rules that nobody keeps", err)
 	}
@@ -93,9 +92,8 @@ routing:
     helper: {access: {rules: [{allow: "~/work"}]}}
     main: {access: {deny: ["~/mine"]}}
 `))
-	no := false
 	for agent, open := range map[string]string{"": "", "main": "", "helper": "work mine", "other": "mine"} {
-		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "agent " + agent, Profile: "ruled", Agent: agent, Awake: &no})
+		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "agent " + agent, Profile: "ruled", Agent: agent, Awake: new(false)})
 		must.Do(t, err)
 		for _, name := range []string{"work", "mine"} {
 			putFile(t, c, name+"/f", secret)
@@ -123,7 +121,6 @@ func TestRulesByDefault(t *testing.T) {
 	shipped := must.Get(filerules.Shipped([]string{"~/shared"}, []string{"~/copied/.env"}))(t)
 	opt.FileRules["ruled"] = shipped
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "defaults")
 	plain := create(t, m, "no defaults", "default")
 	names := []string{".ssh/id", ".gnupg/ring", ".env", "secrets/k", "shared/a/.env", "copied/.env"}

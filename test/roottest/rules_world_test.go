@@ -37,8 +37,7 @@ func ruledOptions(t testing.TB, rules string) provision.Options {
 
 func policy(t testing.TB, rules string) *filerules.Policy {
 	t.Helper()
-	p := must.Get(rulefile.Load("rules.yaml", []byte(rules)))(t)
-	return p
+	return must.Get(rulefile.Load("rules.yaml", []byte(rules)))(t)
 }
 
 // endEnforcer ends the enforcer that a test's daemon started: it would outlive the test.
@@ -81,16 +80,14 @@ func signalAll(pids []string, s syscall.Signal) {
 // sleeper is a chat with rules that is asleep, so that its home can be filled.
 func sleeper(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
-	no := false
-	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no})
+	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: "ruled", Awake: new(false)})
 	must.Do(t, err)
 	return c
 }
 
 func wake(t testing.TB, m *manager, id chat.ID) chat.Chat {
 	t.Helper()
-	c := must.Get(m.Wake(operator(t.Context()), id))(t)
-	return c
+	return must.Get(m.Wake(operator(t.Context()), id))(t)
 }
 
 // putFile makes a file of root's that the chat may read and write as far as modes go, and

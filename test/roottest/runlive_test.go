@@ -2,7 +2,6 @@ package roottest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -106,7 +105,6 @@ func TestRunLikeSSH(t *testing.T) {
 	d := startDaemon(t, opt, "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "ssh"})
 	must.Do(t, err)
-	defer func() { must.Do(t, d.Reap(context.Background(), c.ID)) }()
 	id := string(c.ID)
 
 	before := highWater(t, d.cmd.Process.Pid)
@@ -178,7 +176,6 @@ func TestRunTTY(t *testing.T) {
 	d := startDaemon(t, opt, "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "tty"})
 	must.Do(t, err)
-	defer func() { must.Do(t, d.Reap(context.Background(), c.ID)) }()
 	ctx := t.Context()
 
 	r, err := d.StartRun(ctx, c.ID, chat.RunSpec{TTY: &chat.TTY{Rows: 33, Cols: 101},
@@ -224,7 +221,6 @@ func TestRunTTY(t *testing.T) {
 // TestBackgroundKilledDaemon: kill -9 of chatd loses neither output nor exit code.
 func TestBackgroundKilledDaemon(t *testing.T) {
 	opt := attackOptions(t)
-	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "kill"}))(t)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "echo before; sleep 1; yes 0123456 | head -c 3000000; exit 11"})
@@ -242,5 +238,4 @@ func TestBackgroundKilledDaemon(t *testing.T) {
 	}
 	leaves := runLeaves(t, opt)
 	expect.True(t, len(leaves) == 0, "the run of a caller who was cut off is left: %v", leaves)
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }

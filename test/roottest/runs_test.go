@@ -433,7 +433,6 @@ func TestRunsSayWhatEndedThem(t *testing.T) {
 func TestRunsSayWhatWasRefused(t *testing.T) {
 	opt := ruledOptions(t, "access:\n  useDefaults: false\n  deny: ['**/*.pem']\n")
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "refused runs")
 	putFile(t, c, "old.pem", secret)
 	wake(t, m, c.ID)

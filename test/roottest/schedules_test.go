@@ -477,7 +477,6 @@ func TestSchedulesKilled(t *testing.T) {
 	}
 	time.Sleep(time.Until(due))
 	d = startDaemon(t, opt, "")
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	until(t, "what came due runs", func() bool {
 		s, err = d.Schedule(t.Context(), c.ID, s.ID)
 		must.Do(t, err)

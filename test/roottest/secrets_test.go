@@ -2,7 +2,6 @@ package roottest
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -34,15 +33,9 @@ import (
 var secretActs = map[string]act{
 	// get URL HEADER VALUE: what the server answers
 	"get": func(a []string) (string, error) {
-		r, err := http.NewRequest(http.MethodGet, a[0], nil)
-		if err != nil {
-			return "", err
-		}
+		r := value(http.NewRequest(http.MethodGet, a[0], nil))
 		r.Header.Set(a[1], a[2])
-		answer, err := (&http.Client{Timeout: dialTime}).Do(r)
-		if err != nil {
-			return "", err
-		}
+		answer := value((&http.Client{Timeout: dialTime}).Do(r))
 		defer answer.Body.Close()
 		b, err := io.ReadAll(answer.Body)
 		return strings.TrimSpace(string(b)), err
@@ -321,9 +314,7 @@ func TestSecretsDaemon(t *testing.T) {
 		outsideAddr, file)
 	must.Do(t, f.Close())
 	d := startDaemonOn(t, config)
-	t.Cleanup(func() { endEgress(t, opt) })
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "named"}))(t)
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	program := filepath.Join(c.Home, attackName)
 	must.Do(t, os.Link(attacker(t), program))
 	get := func() string {

@@ -324,8 +324,6 @@ func TestNoSnapshot(t *testing.T) {
 // TestSnapshotKilled: wherever chatd-root is killed in a snapshot, the next one lets the chat go
 // on, with its program, removes the clone, and makes the archive.
 func TestSnapshotKilled(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	opt := keepsArchives(t, options(t))
 	onReflinks(t, opt)
 	k := &archiveKilling{

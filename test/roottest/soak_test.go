@@ -37,8 +37,7 @@ func soakRuns(t *testing.T) int {
 	case s == "":
 		return 400
 	}
-	n := must.Get(strconv.Atoi(s))(t)
-	return n
+	return must.Get(strconv.Atoi(s))(t)
 }
 
 // soakCommands stay, each in its way, or end at once.
@@ -204,7 +203,6 @@ func soakSize(t *testing.T) (last time.Duration, chats int) {
 // or memory more. It prints the latencies of each verb, and draws them where CHATD_TEST_SOAK_PLOT
 // names a file.
 func TestSoakLife(t *testing.T) {
-	needsRoot(t)
 	last, chats := soakSize(t)
 	opt := options(t)
 	s := &lifeSoak{t: t, opt: opt, began: time.Now()}

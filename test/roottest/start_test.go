@@ -97,7 +97,6 @@ func beginnings(m *manager, awake, sleeps chat.ID) map[string]func(*testing.T) e
 // TestSocketBeforeProbes: while the probe of a session is held the socket answers and the wall
 // for packets stands, systemd is not told that chatd is ready, and a create is told to come again.
 func TestSocketBeforeProbes(t *testing.T) {
-	needsRoot(t)
 	a := activate(t)
 	dir := filepath.Dir(a.config)
 	barrier := filepath.Join(dir, "barrier")
@@ -238,8 +237,6 @@ func TestSecondServe(t *testing.T) {
 // answered. A daemon that is killed before knows the chat's session all the same, and its sleep
 // ends it.
 func TestKilledRightAfterCreate(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	for _, external := range []string{"first", "second", "third"} {
@@ -264,7 +261,6 @@ func TestKilledRightAfterCreate(t *testing.T) {
 // does.
 func TestServeLeavesNothing(t *testing.T) {
 	needsNamespaces(t, "the enforcer and the slice are units of systemd's")
-	leaveOrphansToInit(t)
 	opt := ruledOptions(t, "access: {useDefaults: false}")
 	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
 	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)

@@ -90,7 +90,6 @@ func TestStoppedRoot(t *testing.T) {
 	now := frontOf(t, root)
 	expect.True(t, now == front, "the front is process %d, was %d", now, front)
 	must.Do(t, d.EndRun(t.Context(), c.ID, r.ID))
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestStoppedFront: a front that is stopped is killed and replaced. Callers wait until then, the
@@ -125,7 +124,6 @@ func TestStoppedFront(t *testing.T) {
 		st, err := d.Status(t.Context())
 		return err == nil && !strings.Contains(strings.Join(st.Findings, "\n"), "the front")
 	})
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestStoppedEnforcer: while the enforcer is stopped, chats without rules are created, sleep and
@@ -229,10 +227,8 @@ func TestEgressHangs(t *testing.T) {
 func TestStoppedArchiver(t *testing.T) {
 	m := open(t, keepsArchives(t, options(t)))
 	ctx := operator(t.Context())
-	no := false
 	of := func(owner, name string) chat.Chat {
-		c := must.First(m.Create(ctx, chat.Spec{Owner: owner, ExternalID: name, Awake: &no}))(t)
-		return c
+		return must.First(m.Create(ctx, chat.Spec{Owner: owner, ExternalID: name, Awake: new(false)}))(t)
 	}
 	a, b := of("ada", "a"), of("bob", "b")
 	run(t, m, a.ID, "echo kept >~/kept; head -c 64M /dev/urandom >~/much")

@@ -318,7 +318,6 @@ func (d *daemon) verify(t *testing.T, socket, config, mount string) (v verified,
 // with its chat and a command that lists it; files of the living are not named, and nothing is
 // removed. A journal that journald made anew goes with the next reap.
 func TestVerifyFindsWhatReapLeaves(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	stray := filepath.Join(filepath.Dir(opt.State), "strays")
 	mountEmpty(t, stray)
@@ -326,8 +325,7 @@ func TestVerifyFindsWhatReapLeaves(t *testing.T) {
 	d := startDaemonOf(t, opt, config, "")
 	awake := false
 	create := func(external string) chat.Chat {
-		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: external, Awake: &awake}))(t)
-		return c
+		return must.First(d.Create(t.Context(), chat.Spec{ExternalID: external, Awake: &awake}))(t)
 	}
 	gone, stays, last := create("leaves a file"), create("stays"), create("last")
 	put := func(c chat.Chat, name string) string {

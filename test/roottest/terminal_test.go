@@ -268,8 +268,7 @@ func TestLogWriter(t *testing.T) {
 // screenOf is the text of a chat's terminal, with what was scrolled away.
 func screenOf(t *testing.T, m *manager, id chat.ID) chat.Screen {
 	t.Helper()
-	s := must.Get(m.ScreenWith(operator(t.Context()), id, chat.ScreenSpec{History: 500}))(t)
-	return s
+	return must.Get(m.ScreenWith(operator(t.Context()), id, chat.ScreenSpec{History: 500}))(t)
 }
 
 // checkDir fails unless the chat's shell is in dir.

@@ -184,7 +184,6 @@ func (w textWays) chatd(t *testing.T, args ...string) string {
 // TestTexts sends each text through every way in and out of a chat. The same bytes come out, or the
 // answer says that they are others: typed line ends are Enter, and controls are no keys.
 func TestTexts(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "texts"}))(t)
@@ -210,7 +209,6 @@ func TestTexts(t *testing.T) {
 			w.shown(t, text.text)
 		})
 	}
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // shown checks what the terminal shows of the file f: log has every byte, a line feed being CR LF;

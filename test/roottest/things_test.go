@@ -34,11 +34,9 @@ func things(t *testing.T) (all []thing) {
 // and outside of chatd, as a user of its own: the same exit code and the same last line. What differs
 // is written beside it in things.txt, and does differ. With -short it tries every fifth.
 func TestThings(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	d := shippedDaemon(t, opt, t.TempDir())
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "things", Profile: "agent"}))(t)
-	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	outside := outsideHome(t)
 	tried := 0
 	for i, th := range things(t) {

@@ -31,7 +31,6 @@ func TestToolsObeyTheLanguage(t *testing.T) {
 	profile.Name = "seed"
 	opt.Profiles["seed"], opt.FileRules["seed"] = profile, p
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	for _, tt := range []struct {
 		profile, agent string
 		want           map[string]toolVerdicts
