@@ -3,8 +3,7 @@ package roottest
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -61,8 +60,7 @@ func TestAttackShareOfUIDs(t *testing.T) {
 	if !slices.ContainsFunc(host.Findings, func(f string) bool { return strings.Contains(f, `owner_shares.uids: owner "greedy"`) }) {
 		t.Errorf("findings: %q", host.Findings)
 	}
-	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
-	n := strings.Count(string(log), `"rule":"owner_shares.uids"`)
+	n := len(auditLines(t, opt, `"rule":"owner_shares.uids"`))
 	expect.True(t, n == 1, "%d lines of audit for four refusals in a minute, want 1", n)
 }
 
@@ -138,9 +136,8 @@ func TestAttackSharesWithout(t *testing.T) {
 
 // forBridges is a host on which the profile web, which has egress, is for these bridges.
 func forBridges(opt provision.Options, bridges ...string) provision.Options {
-	web := opt.Profiles["web"]
-	web.Bridges = bridges
-	opt.Profiles = map[string]chat.Profile{"default": opt.Profiles["default"], "web": web}
+	opt.Profiles = maps.Clone(opt.Profiles)
+	edit(opt, "web", func(p *chat.Profile) { p.Bridges = bridges })
 	return opt
 }
 
@@ -154,10 +151,7 @@ func TestAttackForeignProfile(t *testing.T) {
 	if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), `profile "web"`) || strings.Contains(err.Error(), "honest") {
 		t.Errorf("greedy: %v, want denied, with the profile and without the others' names", err)
 	}
-	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
-	if !strings.Contains(string(log), `"outcome":"denied"`) || !strings.Contains(string(log), `"rule":"bridges"`) {
-		t.Errorf("audit log: %s", log)
-	}
+	expect.True(t, len(auditLines(t, opt, `"outcome":"denied"`, `"rule":"bridges"`)) > 0, "it is not audited")
 	honest := must.First(m.Create(asBridge(t.Context(), "honest"), spec))(t)
 	spec.Owner = "greedy"
 	expect.Is(t, expect.Err(m.Create(operator(t.Context()), spec)), nil, "an operator")

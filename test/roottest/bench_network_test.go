@@ -76,19 +76,12 @@ func BenchmarkNetwork(b *testing.B) {
 		}
 	}
 	for _, act := range acts {
-		what := act.args[0] + " " + act.args[2] + " "
-		mine := t.median(what + ways[0].name)
-		for _, rival := range append(slices.Clip(ways), act.ways...)[1:] {
-			if len(t[what+rival.name]) == 0 {
-				continue
-			}
-			theirs := t.median(what + rival.name)
-			fmt.Fprintf(os.Stderr, "%-26s %8.3f ms = %6.2f x %s (%.3f ms)\n",
-				what, mine, mine/theirs, rival.name, theirs)
-			b.ReportMetric(mine/theirs, strings.ReplaceAll(what+"/ "+rival.name, " ", "-"))
+		what, rivals := act.args[0]+" "+act.args[2]+" ", []string{}
+		for _, way := range append(slices.Clip(ways), act.ways...)[1:] {
+			rivals = append(rivals, what+way.name)
 		}
+		t.say(b, what+ways[0].name, rivals...)
 	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // benchWay is a way to the servers, which have the address to there.
@@ -297,8 +290,7 @@ func rivalProxy(t testing.TB, kind string) string {
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { must.Do(t, in.Close()); must.Do(t, cmd.Wait()) })
-	addr := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
-	return strings.TrimSpace(addr)
+	return strings.TrimSpace(must.Get(bufio.NewReader(out).ReadString('\n'))(t))
 }
 
 // tunnelTo answers CONNECT, and gives the client's connection to f.

@@ -135,10 +135,10 @@ func withClients(t *testing.T) provision.Options {
 	header := must.Get(words.ParseHeader("Authorization: Basic git:$"))(t)
 	opt.Secrets["git"] = words.Spec{File: file, Hosts: parsedAllows(t, "git.example.test:8443"),
 		Header: header, Env: "GIT_TOKEN"}
-	p := opt.Profiles["named"]
-	p.Secrets, p.Limits.MemoryMax, p.Guard = []string{"api", "git"}, 1<<30, chat.DefaultGuard()
-	p.EgressMayAdd = parsedAllows(t, "*.example.test:22")
-	opt.Profiles["named"] = p
+	edit(opt, "named", func(p *chat.Profile) {
+		p.Secrets, p.Limits.MemoryMax, p.Guard = []string{"api", "git"}, 1<<30, chat.DefaultGuard()
+		p.EgressMayAdd = parsedAllows(t, "*.example.test:22")
+	})
 	return opt
 }
 

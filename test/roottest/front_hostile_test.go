@@ -42,8 +42,7 @@ func TestHostileFront(t *testing.T) {
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	said := func() string {
-		b := must.Get(os.ReadFile(log))(t)
-		return string(b)
+		return string(must.Get(os.ReadFile(log))(t))
 	}
 	if !comes(func() bool { return strings.Contains(said(), "HOSTILE begins") }) {
 		t.Fatalf("the front did not begin:\n%s", said())

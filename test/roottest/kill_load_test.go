@@ -37,8 +37,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	opt := keepsArchives(t, options(t))
-	config := archiveConfig(t, opt)
-	must.Do(t, appendTo(config, []byte(modelProfiles)))
+	config := archiveConfig(t, opt, modelProfiles)
 	l := &underLoad{history: history{t: t, opt: opt, config: config, given: map[uint32]chat.ID{}},
 		acknowledged: map[string]map[int]bool{}, archiving: map[chat.ID][]map[int]bool{},
 		rand: rand.New(rand.NewPCG(seed, 0)), killed: map[string]int{}}

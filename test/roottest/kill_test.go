@@ -54,8 +54,8 @@ func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string
 	t.Cleanup(func() {
 		d.reapAll(t)
 		if d.kill(); t.Failed() {
-			text, _ := os.ReadFile(d.log) // to explain the failure, if it can
-			t.Logf("the last of %s:\n%s", d.log, text[max(0, len(text)-10_000):])
+			said := text(d.log) // to explain the failure, if it can
+			t.Logf("the last of %s:\n%s", d.log, said[max(0, len(said)-10_000):])
 		}
 	})
 	d.Client = client.NewClient(client.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
@@ -64,13 +64,24 @@ func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string
 	return d
 }
 
+// hup has a daemon read its config again, and waits until its log or a finding says the words.
+func (d *daemon) hup(t *testing.T, want string) (h chat.Host) {
+	t.Helper()
+	must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
+	until(t, fmt.Sprintf("after SIGHUP somebody says %q", want), func() bool {
+		h = must.Get(d.Host(t.Context()))(t)
+		return strings.Contains(text(d.log)+strings.Join(h.Findings, "\n"), want)
+	})
+	return h
+}
+
 // reapAll reaps the chats of a daemon that is still there.
 func (d *daemon) reapAll(t *testing.T) {
 	if d.isOver() {
 		return
 	}
 	page, err := d.List(context.Background(), chat.Filter{Limit: 1000})
-	expect.NoError(t, err)
+	expect.True(t, err == nil || d.isOver(), "%v", err)
 	for _, c := range page.Chats {
 		expect.NoError(t, d.Reap(context.Background(), c.ID))
 	}
@@ -112,8 +123,7 @@ func (d *daemon) waitReady(t *testing.T) {
 			return d.isOver()
 		}
 	}) {
-		b, _ := os.ReadFile(d.log)
-		t.Fatalf("chatd does not say READY=1; its log:\n%s", b)
+		t.Fatalf("chatd does not say READY=1; its log:\n%s", text(d.log))
 	}
 }
 
@@ -127,10 +137,7 @@ func (d *daemon) waitUp(t *testing.T) {
 		}
 		return err == nil || d.isOver()
 	})
-	if err != nil {
-		b, _ := os.ReadFile(d.log)
-		t.Fatalf("chatd does not answer: %v; its log:\n%s", err, b)
-	}
+	must.True(t, err == nil, "chatd does not answer: %v; its log:\n%s", err, text(d.log))
 }
 
 // isOver reports a daemon that is not there any more, and leaves it to be collected.

@@ -166,7 +166,7 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 			opt := ruledOptions(t, fmt.Sprintf("access:\n  messages: %s\n  deny: ['**/vaul?/**', '**/*.pem']\n", messages))
 			m := open(t, opt)
 			bridge := asBridge(t.Context(), "bridge")
-			c := asleepFor(bridge, t, m)
+			c := must.First(m.Create(bridge, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: new(false)}))(t)
 			pem := putFile(t, c, "a.pem", secret)
 			must.Do(t, errors.Join(os.Chown(pem, int(c.UID), int(c.UID)), os.Link(pem, filepath.Join(c.Home, "linked"))))
 			putDir(t, c, "vault")
@@ -188,12 +188,6 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 			}
 		})
 	}
-}
-
-// asleepFor is a chat of a caller's with rules.
-func asleepFor(ctx context.Context, t *testing.T, m *manager) chat.Chat {
-	t.Helper()
-	return must.First(m.Create(ctx, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: new(false)}))(t)
 }
 
 func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *manager, c chat.Chat, terse bool) {
@@ -236,9 +230,7 @@ func TestRefusedToolsAreLogged(t *testing.T) {
 			c := sleeper(t, m, "logged")
 			putFile(t, c, "keys/k", secret)
 			_, err := get(t, m, c.ID, "keys/k")
-			if err == nil || !strings.Contains(err.Error(), "Access denied: ~/keys/k blocked by policy") {
-				t.Errorf("the denial: %v", err)
-			}
+			expect.Says(t, err, nil, "Access denied: ~/keys/k blocked by policy", "the denial")
 			_, err = m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "f", Content: new(string)}, nil)
 			expect.True(t, err != nil, "a tool that is off works")
 			var all []string

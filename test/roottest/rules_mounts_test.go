@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/test/expect"
@@ -39,13 +37,8 @@ func TestRulesOfSharedMemory(t *testing.T) {
 // /usr/local does on many hosts, and in that mount too.
 func TestRulesOfASubmount(t *testing.T) {
 	needsNamespaces(t, "mounts over /usr/local, which is the machine's")
-	must.Do(t, unix.Mount("tmpfs", "/usr/local", "tmpfs", 0, "mode=0755"))
-	t.Cleanup(func() { must.Do(t, unix.Unmount("/usr/local", unix.MNT_DETACH)) })
-	put := func(name string) {
-		t.Helper()
-		file := filepath.Join("/usr/local", name)
-		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(secret), 0o644)))
-	}
+	mount(t, "tmpfs", "/usr/local", "mode=0755")
+	put := func(name string) { writeFile(t, filepath.Join("/usr/local", name), secret, 0o644) }
 	put("share/plain")
 	put("share/.env")
 	m := open(t, ruledOptions(t, `access: {useDefaults: false, rules: [{deny: "**/.env"}, {deny: "/usr/share/common-licenses/**"}]}`))
@@ -92,7 +85,7 @@ mount -t overlay one -o lowerdir=/usr:empty one; mount -t overlay two -o lowerdi
 // them, though each has inodes of its own there and the tree is looked through once.
 func TestRulesOverOverlays(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["/srv/**/*.key"]}`)
-	dir := exposedTree(t, &opt)
+	dir := exposedTree(t, opt)
 	for i := range 60 {
 		sub := filepath.Join(dir, "sub", strings.Repeat("x", i%20+1))
 		must.Do(t, os.MkdirAll(sub, 0o755))
@@ -118,14 +111,7 @@ func TestRulesOverOverlays(t *testing.T) {
 // shippedDaemon is a chatd with the profiles as they are shipped, and a skeleton.
 func shippedDaemon(t *testing.T, opt provision.Options, skeleton string) *daemon {
 	t.Helper()
-	config := configFile(t, opt)
-	text := must.Get(os.ReadFile(config))(t)
-	extra := "profiles:\n"
-	for _, name := range []string{"agent", "agent-large"} {
-		extra += fmt.Sprintf("  %s: {skeleton: %s}\n", name, skeleton)
-	}
-	must.Do(t, os.WriteFile(config, append(text, extra...), 0o600))
-	return startDaemonOf(t, opt, config, "")
+	return startDaemon(t, opt, "", fmt.Sprintf("profiles: {agent: {skeleton: %s}, agent-large: {skeleton: %[1]s}}\n", skeleton))
 }
 
 // trees uses git and npm on trees that have .env and secrets in them.

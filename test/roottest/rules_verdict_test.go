@@ -21,10 +21,9 @@ func TestSeedSamplesHold(t *testing.T) {
 	for _, file := range []string{"sample1.json5", "sample2.json5"} {
 		text := must.Get(os.ReadFile("../../filerules/rulefile/testdata/" + file))(t)
 		p := must.Get(rulefile.Load(file, text))(t)
-		profile := opt.Profiles["ruled"]
-		profile.Name = strings.TrimSuffix(file, ".json5")
-		opt.Profiles[profile.Name] = profile
-		opt.FileRules[profile.Name] = p
+		name := strings.TrimSuffix(file, ".json5")
+		edit(opt, name, func(p *chat.Profile) { p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod })
+		opt.FileRules[name] = p
 	}
 	m := open(t, opt)
 	// A name for each rule of both, one below it, one beside it, and one of each later.
@@ -54,9 +53,8 @@ func TestSeedSamplesHold(t *testing.T) {
 // agentOf is a chat of an agent that is asleep.
 func agentOf(t testing.TB, m *manager, profile, agent string) chat.Chat {
 	t.Helper()
-	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: profile + " " + agent, Profile: profile, Agent: agent, Awake: new(false)})
-	must.Do(t, err)
-	return c
+	spec := chat.Spec{ExternalID: profile + " " + agent, Profile: profile, Agent: agent, Awake: new(false)}
+	return must.First(m.Create(operator(t.Context()), spec))(t)
 }
 
 // oneVerdict has each name read, edited, appended to and written by a tool, and read and

@@ -126,8 +126,7 @@ func withSecret(t testing.TB, egress ...string) (provision.Options, *lockedBuffe
 	opt, log := named(t, egress...), &lockedBuffer{}
 	opt.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	file := filepath.Join(filepath.Dir(opt.State), "secret")
-	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must.Do(t, os.WriteFile(file, []byte(secretValue+"\n"), 0o600))
+	writeFile(t, file, secretValue+"\n", 0o600)
 	header := must.Get(words.ParseHeader("x-api-key: $"))(t)
 	host := must.Get(chat.ParseAllow("api.example.test:8443"))(t)
 	opt.Secrets = map[string]words.Spec{"api": {File: file, Hosts: []chat.Allow{host},
@@ -306,14 +305,11 @@ func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *loc
 func TestSecretsDaemon(t *testing.T) {
 	api := newAPI(t, newInternet(t))
 	opt, _ := withSecret(t)
-	file, config := opt.Secrets["api"].File, configFile(t, opt)
-	f := must.Get(os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0))(t)
-	fmt.Fprintf(f, "log_level: debug\ndns_servers: [%s]\nsecrets:\n  api: {file: %s, "+
+	file := opt.Secrets["api"].File
+	d := startDaemon(t, opt, "", fmt.Sprintf("log_level: debug\ndns_servers: [%s]\nsecrets:\n  api: {file: %s, "+
 		"hosts: ['api.example.test:8443'], header: 'x-api-key: $', env: API_KEY}\nprofiles:\n"+
 		"  named: {egress: ['api.example.test:8443'], secrets: [api], commands: ['*']}\n",
-		outsideAddr, file)
-	must.Do(t, f.Close())
-	d := startDaemonOn(t, config)
+		outsideAddr, file))
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "named"}))(t)
 	program := filepath.Join(c.Home, attackName)
 	must.Do(t, os.Link(attacker(t), program))

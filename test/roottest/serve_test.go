@@ -92,9 +92,8 @@ func TestSocketActivation(t *testing.T) {
 	}
 	d := a.serve(t, "", a.file, a.file)
 	expect.Equal(t, d.ended(t), 2, "with two sockets it ends with")
-	if b, err := os.ReadFile(d.log); err != nil || !strings.Contains(string(b), "got 2, want only that of chatd.socket") {
-		t.Errorf("with two sockets it says %s, %v", b, err)
-	}
+	said := text(d.log)
+	expect.True(t, strings.Contains(said, "got 2, want only that of chatd.socket"), "with two sockets it says %s", said)
 }
 
 // heard reads what was told to systemd until one message has the word.
@@ -118,19 +117,16 @@ func TestUpgradeUnderARun(t *testing.T) {
 	d := a.serve(t, "", a.file)
 	d.waitUp(t)
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "upgrade"}))(t)
-	ended := make(chan error, 1)
-	go func() {
+	ended := going(func() error {
 		r, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "touch begun; sleep 1234567"})
 		expect.True(t, err == nil && r.EndedBy == chat.EndedByStop && r.Signal != "",
 			"the run's caller is told %+v, %v", r, err)
-		ended <- err
-	}()
+		return err
+	})
 	waitFile(t, filepath.Join(c.Home, "begun"))
 	must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
-	if code := d.ended(t); code != 0 {
-		b, _ := os.ReadFile(d.log)
-		t.Errorf("after SIGTERM under a run it ends with %d: %s", code, b)
-	}
+	code := d.ended(t)
+	expect.True(t, code == 0, "after SIGTERM under a run it ends with %d: %s", code, text(d.log))
 	<-ended
 	if out, err := exec.Command("pgrep", "-u", fmt.Sprint(c.UID), "-f", "sleep 1234567").Output(); err == nil {
 		t.Errorf("processes of the run live on: %s", out)
@@ -152,10 +148,8 @@ func TestEndBeforeUp(t *testing.T) {
 		waitFile(t, lock)
 		time.Sleep(after)
 		must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
-		if code := d.ended(t); code != 0 {
-			b, _ := os.ReadFile(d.log)
-			t.Errorf("after SIGTERM %s into its start it ends with %d: %s", after, code, b)
-		}
+		code := d.ended(t)
+		expect.True(t, code == 0, "after SIGTERM %s into its start it ends with %d: %s", after, code, text(d.log))
 	}
 	a.serve(t, "", a.file).waitUp(t)
 }

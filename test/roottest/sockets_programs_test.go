@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/test/expect"
 )
 
@@ -52,9 +53,7 @@ print(len(all))'`
 // socket options that are left; allow_netlink lists interfaces.
 func TestProgramsWithoutNetlink(t *testing.T) {
 	opt := options(t)
-	opened := opt.Profiles["default"]
-	opened.Name, opened.AllowNetlink = "netlink", true
-	opt.Profiles["netlink"] = opened
+	edit(opt, "netlink", func(p *chat.Profile) { p.AllowNetlink = true })
 	m := open(t, opt)
 	for _, profile := range []string{"default", "web"} {
 		c := create(t, m, "programs "+profile, profile)

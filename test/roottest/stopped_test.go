@@ -73,11 +73,10 @@ func TestStoppedRoot(t *testing.T) {
 	}
 	was := size()
 	until(t, "the run goes on", func() bool { return size() > was+4 })
-	asked := make(chan string, 1)
-	go func() {
+	asked := going(func() string {
 		got, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo late"})
-		asked <- fmt.Sprintln(strings.TrimSpace(got.Stdout), err)
-	}()
+		return fmt.Sprintln(strings.TrimSpace(got.Stdout), err)
+	})
 	was = size()
 	until(t, "the run goes on", func() bool { return size() > was+4 })
 	select {
@@ -235,11 +234,7 @@ func TestStoppedArchiver(t *testing.T) {
 	must.Get(m.Sleep(ctx, a.ID))(t)
 	asking, leave := context.WithCancel(ctx)
 	defer leave()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := m.Archive(asking, a.ID, chat.ToArchive{Keep: true})
-		ended <- err
-	}()
+	ended := going(func() error { return expect.Err(m.Archive(asking, a.ID, chat.ToArchive{Keep: true})) })
 	stopped := 0
 	for end := time.Now().Add(time.Minute); stopped == 0 && time.Now().Before(end); {
 		for _, pid := range pidsOf(a.UID) {

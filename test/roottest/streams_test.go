@@ -62,7 +62,7 @@ func TestRootReadsNoOutput(t *testing.T) {
 				return chat.RunResult{}, err
 			}
 			for range 4 {
-				if shown := shownRun(t, d, c.ID, r.ID); len(shown.Result.Stdout) < chat.MaxOutputMax/2 {
+				if shown := awaitRun(t, d, c.ID, r.ID); len(shown.Result.Stdout) < chat.MaxOutputMax/2 {
 					t.Errorf("the background run shows %d bytes", len(shown.Result.Stdout))
 				}
 			}
@@ -191,8 +191,7 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 		Command: "for i in $(seq 3000); do echo $i; [ $((i % 100)) -gt 0 ] || sleep 0.1; done",
 	}))(t)
 	front, printing := frontOf(t, d.cmd.Process.Pid), make(chan struct{})
-	result := make(chan error, 1)
-	go func() {
+	result := going(func() error {
 		begun := false
 		_, err := d.RunTo(t.Context(), c.ID, chat.RunSpec{Command: "while echo $$; do sleep 0.01; done"},
 			func(string, []byte) {
@@ -201,8 +200,8 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 					close(printing)
 				}
 			})
-		result <- err
-	}()
+		return err
+	})
 	<-printing
 	must.Do(t, unix.Kill(front, unix.SIGKILL))
 	expect.True(t, <-result != nil, "the caller of a run is told that it has ended well")
@@ -215,7 +214,7 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintln(&want, i+1)
 	}
-	if r := shownRun(t, d, c.ID, back.ID); r.Result.Exit != 0 || r.Result.Stdout != want.String() {
+	if r := awaitRun(t, d, c.ID, back.ID); r.Result.Exit != 0 || r.Result.Stdout != want.String() {
 		t.Errorf("the background run: exit %d, %d bytes, want %d",
 			r.Result.Exit, len(r.Result.Stdout), want.Len())
 	}

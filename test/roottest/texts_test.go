@@ -149,8 +149,7 @@ func (w textWays) out(t *testing.T) map[string]func() (got string, says bool) {
 			a := callTool(t, w, w.id, "read_file", map[string]any{"path": "f"})
 			content, _ := a.StructuredContent["content"].(string)
 			if a.StructuredContent["encoding"] == "base64" {
-				b := must.Get(base64.StdEncoding.DecodeString(content))(t)
-				content = string(b)
+				content = string(must.Get(base64.StdEncoding.DecodeString(content))(t))
 			}
 			return content, a.StructuredContent["truncated"] == true || a.IsError
 		},

@@ -21,8 +21,7 @@ type thing struct{ program, source, differs, command string }
 
 func things(t *testing.T) (all []thing) {
 	t.Helper()
-	text := must.Get(os.ReadFile("things.txt"))(t)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(must.Get(os.ReadFile("things.txt"))(t))) {
 		if f := strings.Split(strings.TrimSuffix(strings.ReplaceAll(line, "␤", "\n"), "\n"), "\t"); line[0] != '#' {
 			all = append(all, thing{f[0], f[1], f[2], f[3]})
 		}

@@ -47,8 +47,7 @@ func traces(t testing.TB, opt provision.Options, c chat.Chat) []string {
 		}
 	}
 	for _, file := range []string{"/proc/key-users", "/proc/self/mountinfo", "/etc/passwd", "/etc/group", "/etc/shadow"} {
-		b := must.Get(os.ReadFile(file))(t)
-		for line := range strings.Lines(string(b)) {
+		for line := range strings.Lines(string(must.Get(os.ReadFile(file))(t))) {
 			if strings.Contains(line, string(c.ID)) || strings.Contains(line, fmt.Sprintf(" %d:", c.UID)) {
 				add("%s: %s", file, line)
 			}

@@ -78,8 +78,7 @@ func dropAccounts(t testing.TB) {
 	if onHost() {
 		return
 	}
-	entries := must.Get(os.ReadDir("/etc/userdb"))(t)
-	for _, e := range entries {
+	for _, e := range must.Get(os.ReadDir("/etc/userdb"))(t) {
 		must.Do(t, os.Remove(filepath.Join("/etc/userdb", e.Name())))
 	}
 }
@@ -194,6 +193,13 @@ func open(t testing.TB, opt provision.Options) *manager {
 	return m
 }
 
+// restart ends chatd-root, and starts another.
+func (m *manager) restart(t testing.TB, opt provision.Options) {
+	t.Helper()
+	must.Do(t, m.Close())
+	*m = *must.Get(openManager(t.Context(), opt))(t)
+}
+
 func operator(ctx context.Context) context.Context {
 	return chat.WithCaller(ctx, chat.Caller{Name: "root", Role: chat.RoleOperator})
 }
@@ -285,10 +291,10 @@ func comes(ok func() bool) bool {
 	return true
 }
 
-// going does f meanwhile. What it returns comes by the channel.
+// going does f meanwhile. What it returns comes by the channel, which is closed then.
 func going[T any](f func() T) <-chan T {
 	done := make(chan T, 1)
-	go func() { done <- f() }()
+	go func() { done <- f(); close(done) }()
 	return done
 }
 
@@ -340,6 +346,13 @@ func edit(opt provision.Options, name string, change func(*chat.Profile)) {
 	}
 	change(&p)
 	opt.Profiles[name] = p
+}
+
+// expose has chats of a profile see a path of the host, read-only.
+func expose(opt provision.Options, profile, source, target string) {
+	edit(opt, profile, func(p *chat.Profile) {
+		p.ExposePaths = append(p.ExposePaths, chat.Expose{Source: source, Target: target, Mode: chat.ReadOnly})
+	})
 }
 
 // needsNamespaces skips a test that cannot be on a machine whose namespaces are the host's.
