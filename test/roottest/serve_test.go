@@ -135,6 +135,7 @@ func TestUpgradeUnderARun(t *testing.T) {
 	d.waitUp(t)
 	got, err := d.Get(t.Context(), c.ID)
 	expect.True(t, err == nil && got.Awake, "after the upgrade the chat is %+v, %v", got, err)
+	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestEndBeforeUp: SIGTERM at any moment of a start is not a failure, and the next
