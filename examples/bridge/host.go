@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -196,7 +197,7 @@ func (h *host) startDaemon() error {
 
 // breakWalls is what an unknowing administrator might type. chatd mends it within a minute, and
 // packet rules immediately, so it is typed again and again until the demonstration ends.
-func (h *host) breakWalls(chats ...chat.Chat) {
+func (h *host) breakWalls(chats []chat.Chat) {
 	say("opening the chats' homes behind chatd's back")
 	go func() {
 		for ; ; time.Sleep(20 * time.Millisecond) {
@@ -223,22 +224,21 @@ func (h *host) close() error {
 		h.killDaemon()
 	}
 	_ = h.peer.Process.Kill()
-	var errs []error
 	for _, dir := range cgroupDirs() {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	}
+	var err error
 	for range 100 {
-		errs = nil
-		dirs := cgroupDirs()
-		for i := len(dirs) - 1; i >= 0; i-- {
-			errs = append(errs, os.Remove(dirs[i]))
+		err = nil
+		for _, dir := range slices.Backward(cgroupDirs()) {
+			err = errors.Join(err, os.Remove(dir))
 		}
-		if errors.Join(errs...) == nil {
+		if err == nil {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 func cgroupDirs() []string {

@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,62 +59,45 @@ func demo(ctx context.Context) (err error) {
 	}
 	daemon := client.NewClient(client.ClientOptions{Socket: h.socket})
 	defer daemon.Close()
-	a, b, err := createBoth(ctx, daemon)
-	if err != nil {
-		return err
-	}
-	if err := talk(ctx, daemon, a, b); err != nil {
-		return err
-	}
-	if slices.Contains(os.Args[1:], "--break") {
-		h.breakWalls(a, b)
-	}
-	t := trial{ctx: ctx, daemon: daemon, host: h, a: a, b: b}
-	if err := t.all(); err != nil {
-		return err
-	}
-	if err := restart(ctx, daemon, h, a, b); err != nil {
-		return err
-	}
-	if err := reapBoth(ctx, daemon, h, a, b); err != nil {
-		return err
+	t := &trial{ctx: ctx, daemon: daemon, host: h}
+	for _, step := range []func() error{t.create, t.talk, t.all, t.restart, t.reap} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	say("took %.1f s", time.Since(began).Seconds())
 	return nil
 }
 
-// createBoth makes two chats as a bridge would on their first messages, twice
-// each: the second call finds what the first made.
-func createBoth(ctx context.Context, daemon *client.Client) (a, b chat.Chat, err error) {
-	for i, external := range []string{"../../etc\n-rf 💬", "+49 170 123 45 67"} {
+// create makes two chats as a bridge would on their first messages, twice each: the second call
+// finds what the first made.
+func (t *trial) create() error {
+	for _, external := range []string{"../../etc\n-rf 💬", "+49 170 123 45 67"} {
 		began := time.Now()
-		c, created, err := daemon.Create(ctx, chat.Spec{ExternalID: external, Profile: "web"})
+		c, created, err := t.daemon.Create(t.ctx, chat.Spec{ExternalID: external, Profile: "web"})
 		if err != nil || !created {
-			return a, b, fmt.Errorf("cannot create %q: created %v: %w", external, created, err)
+			return fmt.Errorf("cannot create %q: created %v: %w", external, created, err)
 		}
 		took := time.Since(began)
-		again, created, err := daemon.Create(ctx, chat.Spec{ExternalID: external, Profile: "web"})
+		again, created, err := t.daemon.Create(t.ctx, chat.Spec{ExternalID: external, Profile: "web"})
 		if err != nil || created || again.ID != c.ID {
-			return a, b, fmt.Errorf("cannot find %q again: created %v: %w", external, created, err)
+			return fmt.Errorf("cannot find %q again: created %v: %w", external, created, err)
 		}
 		say("POST /v1/chats %q gave user %s, uid %d, with a shell at its prompt, in %d ms", external, c.User, c.UID, took.Milliseconds())
-		if i == 0 {
-			a = c
-		} else {
-			b = c
-		}
+		t.chats = append(t.chats, c)
 	}
-	return a, b, nil
+	t.a, t.b = t.chats[0], t.chats[1]
+	return nil
 }
 
 // talk types a command into each session and waits until the screen shows its answer.
-func talk(ctx context.Context, daemon *client.Client, chats ...chat.Chat) error {
-	for _, c := range chats {
-		if err := daemon.Input(ctx, c.ID, chat.Input{Text: "echo I am $(id -un), $((6*7))", Enter: true}); err != nil {
+func (t *trial) talk() error {
+	for _, c := range t.chats {
+		if err := t.daemon.Input(t.ctx, c.ID, chat.Input{Text: "echo I am $(id -un), $((6*7))", Enter: true}); err != nil {
 			return err
 		}
 		line := fmt.Sprintf("I am %s, 42", c.User)
-		if err := waitScreen(ctx, daemon, c.ID, line); err != nil {
+		if err := t.waitScreen(c.ID, line); err != nil {
 			return err
 		}
 		say("typed into %s, and its screen says: %s", c.User, line)
@@ -123,10 +105,10 @@ func talk(ctx context.Context, daemon *client.Client, chats ...chat.Chat) error 
 	return nil
 }
 
-func waitScreen(ctx context.Context, daemon *client.Client, id chat.ID, want string) error {
+func (t *trial) waitScreen(id chat.ID, want string) error {
 	var last string
 	for range 200 {
-		s, err := daemon.Screen(ctx, id)
+		s, err := t.daemon.Screen(t.ctx, id)
 		if err != nil {
 			return err
 		}
@@ -139,19 +121,19 @@ func waitScreen(ctx context.Context, daemon *client.Client, id chat.ID, want str
 }
 
 // restart kills the daemon, as a crash would, and starts another.
-func restart(ctx context.Context, daemon *client.Client, h *host, chats ...chat.Chat) error {
+func (t *trial) restart() error {
 	say("kill -9 of chatd, with both sessions alive")
-	h.killDaemon()
-	for _, c := range chats {
+	t.host.killDaemon()
+	for _, c := range t.chats {
 		if len(pidsOf(c.UID)) < 3 {
 			return fmt.Errorf("the session of %s ended with the daemon", c.User)
 		}
 	}
-	if err := h.startDaemon(); err != nil {
+	if err := t.host.startDaemon(); err != nil {
 		return err
 	}
-	for _, c := range chats {
-		if err := waitScreen(ctx, daemon, c.ID, fmt.Sprintf("I am %s, 42", c.User)); err != nil {
+	for _, c := range t.chats {
+		if err := t.waitScreen(c.ID, fmt.Sprintf("I am %s, 42", c.User)); err != nil {
 			return err
 		}
 		say("chatd is back, and the screen of %s still says what it said", c.User)
@@ -159,13 +141,13 @@ func restart(ctx context.Context, daemon *client.Client, h *host, chats ...chat.
 	return nil
 }
 
-// reapBoth takes the chats away and looks for traces from the host's side.
-func reapBoth(ctx context.Context, daemon *client.Client, h *host, chats ...chat.Chat) error {
-	for _, c := range chats {
-		if err := daemon.Reap(ctx, c.ID); err != nil {
+// reap takes the chats away and looks for traces from the host's side.
+func (t *trial) reap() error {
+	for _, c := range t.chats {
+		if err := t.daemon.Reap(t.ctx, c.ID); err != nil {
 			return err
 		}
-		if left := h.traces(c); len(left) > 0 {
+		if left := traces(c); len(left) > 0 {
 			return fmt.Errorf("left of %s:\n  %s", c.User, strings.Join(left, "\n  "))
 		}
 		say("DELETE /v1/chats/%s: no process, account, file, cgroup, mount or IPC object of uid %d is left", c.ID, c.UID)

@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/chatd/chatd/chat"
 	"golang.org/x/sys/unix"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // pidsOf are the processes of a uid that have not ended.
@@ -32,7 +32,7 @@ func pidsOf(uid uint32) []string {
 }
 
 // traces looks for the chat with the host's own eyes.
-func (h *host) traces(c chat.Chat) []string {
+func traces(c chat.Chat) []string {
 	left := pidsOf(c.UID)
 	for _, key := range []string{c.User, fmt.Sprint(c.UID)} {
 		for _, database := range []string{"passwd", "group"} {
@@ -43,17 +43,13 @@ func (h *host) traces(c chat.Chat) []string {
 	}
 	for _, dir := range []string{"/srv", "/tmp", "/var/tmp", "/var/spool", "/dev/shm", "/run", "/etc/userdb", "/sys/fs/cgroup"} {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
+			var st unix.Stat_t
+			if err != nil || unix.Lstat(path, &st) != nil {
 				return nil
 			}
 			if d.IsDir() && isProc(path) {
 				return fs.SkipDir
 			}
-			fi, err := d.Info()
-			if err != nil {
-				return nil
-			}
-			st := fi.Sys().(*syscall.Stat_t)
 			if st.Uid == c.UID || st.Gid == c.UID || strings.Contains(path, string(c.ID)) {
 				left = append(left, path)
 			}

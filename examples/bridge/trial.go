@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,7 +22,8 @@ type trial struct {
 	ctx    context.Context
 	daemon *client.Client
 	host   *host
-	a, b   chat.Chat
+	chats  []chat.Chat
+	a, b   chat.Chat // the two of them
 	rows   []row
 }
 
@@ -67,6 +69,9 @@ func (t *trial) attempts() []attempt {
 
 // all runs the attempts, prints the table, and fails unless every one held.
 func (t *trial) all() error {
+	if slices.Contains(os.Args[1:], "--break") {
+		t.host.breakWalls(t.chats)
+	}
 	if err := t.prepareB(); err != nil {
 		return err
 	}
@@ -90,7 +95,7 @@ func (t *trial) prepareB() error {
 			return err
 		}
 	}
-	if err := waitScreen(t.ctx, t.daemon, t.b.ID, "up!"); err != nil {
+	if err := t.waitScreen(t.b.ID, "up!"); err != nil {
 		return err
 	}
 	for command, want := range map[string]string{"cat ~/secret /tmp/secret": "secret\nsecret\n", dial("127.0.0.1", 7777): "hello\n"} {

@@ -64,3 +64,12 @@ func show(v any) string {
 	}
 	return fmt.Sprintf("%+v", v)
 }
+
+// Says reports an error that is not of the kind that is wanted, or does not say the text; a kind of
+// nil is any. The message says what was tried.
+func Says(t testing.TB, err, kind error, text, format string, args ...any) {
+	t.Helper()
+	if err == nil || kind != nil && !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s%v, want %v that says %q", prefix(format, args), err, kind, text)
+	}
+}

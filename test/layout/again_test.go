@@ -1,22 +1,21 @@
 package layout
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // onceMore is what test/vagrant/inside/again would run again of a log; "" is nothing.
 func onceMore(log string) string {
 	cmd := exec.Command("test/vagrant/inside/again")
 	cmd.Stdin = strings.NewReader(log)
-	out, err := cmd.Output()
-	if err != nil {
-		return ""
-	}
+	out, _ := cmd.Output()
 	return string(out)
 }
 
@@ -44,28 +43,14 @@ func TestOnceMore(t *testing.T) {
 		of:       "",
 		"PASS\n": "",
 	} {
-		if got := onceMore(log); got != want {
-			t.Errorf("of %q it runs %q again, want %q", log, got, want)
-		}
-	}
-	files, err := filepath.Glob("test/roottest/attack_*_test.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+		expect.Equal(t, onceMore(log), want, "of %q it runs … again", log)
 	}
 	attacks := 0
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(text, -1) {
+	for _, name := range must.Get(filepath.Glob("test/roottest/attack_*_test.go"))(t) {
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(page(t, name), -1) {
 			attacks++
-			if got := onceMore(failure(string(m[1]))); got != "" {
-				t.Errorf("%s: the attack %s would be run again", name, m[1])
-			}
+			expect.True(t, onceMore(failure(m[1])) == "", "%s: the attack %s would be run again", name, m[1])
 		}
 	}
-	if attacks < 20 {
-		t.Errorf("%d attacks were found", attacks)
-	}
+	expect.True(t, attacks >= 20, "%d attacks were found", attacks)
 }

@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var update = flag.Bool("update", false, "draw "+drawing+" anew")
@@ -50,9 +53,7 @@ type box struct{ x, y, width int }
 func TestDrawing(t *testing.T) {
 	lines := codeLines(t)
 	if *update {
-		if err := os.WriteFile(drawing, []byte(drawTree(lines)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(drawing, []byte(drawTree(lines)), 0o644))
 	}
 	have := page(t, drawing)
 	for _, m := range regexp.MustCompile(`<!-- (\S+) (\d+) -->`).FindAllStringSubmatch(have, -1) {
@@ -61,12 +62,9 @@ func TestDrawing(t *testing.T) {
 			lines[m[1]] = drawn
 		}
 	}
-	if have != drawTree(lines) {
-		t.Errorf("%s is out of date: go test ./test/layout -run TestDrawing -update", drawing)
-	}
-	if err := xml.Unmarshal([]byte(have), new(struct{})); err != nil {
-		t.Errorf("%s is no XML: %v", drawing, err)
-	}
+	expect.True(t, have == drawTree(lines),
+		"%s is out of date: go test ./test/layout -run TestDrawing -update", drawing)
+	expect.Is(t, xml.Unmarshal([]byte(have), new(struct{})), nil, "%s is no XML", drawing)
 }
 
 // codeLines are the lines of code of each folder, in hundreds and at least one.
@@ -89,13 +87,7 @@ func drawTree(lines map[string]int) string {
 	var body strings.Builder
 	bottom, at := map[int]int{}, map[string]box{} // of a column; of a folder or a side
 	for _, p := range panels {
-		var dirs []string
-		for dir := range lines {
-			if sideOfFolder(dir) == p.side {
-				dirs = append(dirs, dir)
-			}
-		}
-		slices.Sort(dirs)
+		dirs := slices.DeleteFunc(slices.Sorted(maps.Keys(lines)), func(dir string) bool { return sideOfFolder(dir) != p.side })
 		rows := (len(dirs) + p.columns - 1) / p.columns
 		x, y, width := left+p.x*columnWidth, 56+bottom[p.x], p.columns*columnWidth-30
 		fmt.Fprintf(&body, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\" stroke=\"%s\"/>\n",

@@ -16,6 +16,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 const module = "github.com/chatd/chatd"
@@ -93,9 +96,7 @@ func packages(t *testing.T) []listedPackage {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Doc,CgoFiles,Imports", "./...")
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOFLAGS=-buildvcs=false")
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
+	must.True(t, err == nil, "go list: %v", err)
 	var all []listedPackage
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listedPackage
@@ -127,12 +128,8 @@ func TestImports(t *testing.T) {
 	unused := maps.Clone(crossings)
 	for _, p := range packages(t) {
 		dir := folder(p.ImportPath)
-		if sideOfFolder(dir) == "" {
-			t.Errorf("folder %s has no side", dir)
-		}
-		if len(p.CgoFiles) > 0 {
-			t.Errorf("%s uses cgo", dir)
-		}
+		expect.True(t, sideOfFolder(dir) != "", "folder %s has no side", dir)
+		expect.True(t, len(p.CgoFiles) == 0, "%s uses cgo", dir)
 		for _, i := range p.Imports {
 			switch {
 			case strings.HasPrefix(i, module):
@@ -210,24 +207,15 @@ func TestShimStaysSmall(t *testing.T) {
 func TestPackageDocs(t *testing.T) {
 	for _, p := range packages(t) {
 		dir := folder(p.ImportPath)
-		files, err := filepath.Glob(dir + "/*.go")
-		if err != nil {
-			t.Fatal(err)
-		}
 		var docs string
-		for _, path := range files {
-			if strings.HasSuffix(path, "_test.go") {
-				continue
+		for _, path := range must.Get(filepath.Glob(dir + "/*.go"))(t) {
+			if !strings.HasSuffix(path, "_test.go") {
+				const mode = parser.ParseComments | parser.PackageClauseOnly
+				docs += must.Get(parser.ParseFile(token.NewFileSet(), path, nil, mode))(t).Doc.Text()
 			}
-			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.PackageClauseOnly)
-			if err != nil {
-				t.Fatal(err)
-			}
-			docs += f.Doc.Text()
 		}
-		if !strings.Contains(docs, "# What it does not stop") {
-			t.Errorf("the package doc of %s has no heading \"What it does not stop\"", dir)
-		}
+		expect.True(t, strings.Contains(docs, "# What it does not stop"),
+			"the package doc of %s has no heading \"What it does not stop\"", dir)
 	}
 }
 
@@ -242,13 +230,9 @@ const maxLines = 300
 func TestStyle(t *testing.T) {
 	fset, elsewhere := token.NewFileSet(), documentedElsewhere(t)
 	for _, path := range goFiles(t) {
-		if forbidden.MatchString(strings.TrimSuffix(filepath.Base(path), ".go")) {
-			t.Errorf("%s: a file of that name holds anything", path)
-		}
-		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.True(t, !forbidden.MatchString(strings.TrimSuffix(filepath.Base(path), ".go")),
+			"%s: a file of that name holds anything", path)
+		f := must.Get(parser.ParseFile(fset, path, nil, parser.ParseComments))(t)
 		checkFile(t, fset, path, f, elsewhere)
 	}
 }
@@ -264,10 +248,7 @@ func documentedElsewhere(t *testing.T) func(path string, fn *ast.FuncDecl) bool 
 		for _, m := range asserted.FindAllSubmatch(read(t, path), -1) {
 			types[filepath.Dir(path)+"."+string(m[1])] = true
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments))(t)
 		ast.Inspect(f, func(n ast.Node) bool {
 			if in, ok := n.(*ast.InterfaceType); ok {
 				for _, m := range in.Methods.List {

@@ -8,15 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 func page(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return string(read(t, name))
 }
 
 // TestEveryFolderIsOnTheMap: a reader finds each package in ARCHITECTURE.md.
@@ -24,9 +23,8 @@ func TestEveryFolderIsOnTheMap(t *testing.T) {
 	for _, p := range packages(t) {
 		dir := folder(p.ImportPath)
 		word := regexp.MustCompile("[`/]" + regexp.QuoteMeta(filepath.Base(dir)) + "`")
-		if !word.MatchString(page(t, "ARCHITECTURE.md")) {
-			t.Errorf("ARCHITECTURE.md does not name %s", dir)
-		}
+		expect.True(t, word.MatchString(page(t, "ARCHITECTURE.md")),
+			"ARCHITECTURE.md does not name %s", dir)
 	}
 }
 
@@ -36,20 +34,15 @@ func TestReadme(t *testing.T) {
 	if n := strings.Count(text, "\n"); n > 89 {
 		t.Errorf("README.md has %d lines, want at most 89: what is for few goes to HACKING.md", n)
 	}
-	if n := strings.Count(text, "](processes.svg)"); n != 1 {
-		t.Errorf("README.md shows processes.svg %d times, want 1", n)
-	}
+	expect.Equal(t, strings.Count(text, "](processes.svg)"), 1, "README.md shows processes.svg … times")
 	for _, commissioned := range []string{
 		"coreos/go-systemd", "containerd/cgroups", "coreos/go-iptables", "moby/sys/user",
 		"landlock-lsm/go-landlock", "urfave/cli",
 	} {
-		if !strings.Contains(text, commissioned) {
-			t.Errorf("README.md does not say what %s is for", commissioned)
-		}
+		expect.True(t, strings.Contains(text, commissioned),
+			"README.md does not say what %s is for", commissioned)
 	}
-	if err := xml.Unmarshal(read(t, "processes.svg"), new(struct{})); err != nil {
-		t.Errorf("processes.svg is no XML: %v", err)
-	}
+	expect.Is(t, xml.Unmarshal(read(t, "processes.svg"), new(struct{})), nil, "processes.svg is no XML")
 }
 
 // pages are the names of all pages.
@@ -57,11 +50,7 @@ func pages(t *testing.T) []string {
 	t.Helper()
 	var pages []string
 	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md", "*/*/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, found...)
+		pages = append(pages, must.Get(filepath.Glob(pattern))(t)...)
 	}
 	return pages
 }
@@ -80,22 +69,17 @@ func TestLinks(t *testing.T) {
 			links++
 		}
 	}
-	if links < 100 {
-		t.Errorf("%d links were found, want at least 100: the test looks in the wrong place", links)
-	}
+	expect.True(t, links >= 100,
+		"%d links were found, want at least 100: the test looks in the wrong place", links)
 }
 
 // TestDecisionsAreListed: adrs/README.md has each decision once, with the title of its page.
 func TestDecisionsAreListed(t *testing.T) {
-	files, err := filepath.Glob("adrs/[0-9]*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("adrs/[0-9]*.md"))(t)
 	list := page(t, "adrs/README.md")
 	for _, name := range files {
-		if strings.Count(list, "]("+filepath.Base(name)+")") != 1 {
-			t.Errorf("adrs/README.md does not list %s once", name)
-		}
+		expect.True(t, strings.Count(list, "]("+filepath.Base(name)+")") == 1,
+			"adrs/README.md does not list %s once", name)
 	}
 	for _, link := range regexp.MustCompile(`\]\((\d{4}-[^)]*)\)`).FindAllStringSubmatch(list, -1) {
 		if !slices.Contains(files, "adrs/"+link[1]) {

@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 var (
@@ -21,7 +24,7 @@ var (
 func testNames(t *testing.T) string {
 	t.Helper()
 	var names strings.Builder
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -30,10 +33,7 @@ func testNames(t *testing.T) string {
 			names.Write(append(m[1], '\n'))
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return names.String()
 }
 
@@ -51,7 +51,5 @@ func TestPatternsOfScripts(t *testing.T) {
 			}
 		}
 	}
-	if words < 50 {
-		t.Errorf("control: only %d words are in patterns", words)
-	}
+	expect.True(t, words >= 50, "control: only %d words are in patterns", words)
 }

@@ -6,13 +6,15 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/tools/go/callgraph/rta"
 	load "golang.org/x/tools/go/packages"
 	"golang.org/x/tools/go/ssa"
 	"golang.org/x/tools/go/ssa/ssautil"
+
+	"github.com/chatd/chatd/test/expect"
+	"github.com/chatd/chatd/test/must"
 )
 
 // TestEnforceStaysSmall measures what is reachable from chatd-enforce's main, by rapid type
@@ -42,24 +44,18 @@ func staysSmall(t *testing.T, program, folder string, least int) {
 // TestRootLinksLittle keeps what reads callers' requests out of chatd-root.
 func TestRootLinksLittle(t *testing.T) {
 	deps := depsOf(t, "./cmd/chatd-root")
-	if !slices.Contains(deps, module+"/provision") {
-		t.Errorf("chatd-root does not link provision: %s", deps)
-	}
+	expect.True(t, slices.Contains(deps, module+"/provision"),
+		"chatd-root does not link provision: %s", deps)
 	for _, dep := range deps {
 		if slices.Contains([]string{"client", "front/api", "front/mcp", "internal/termsafe", "front", "front/runs", "internal/guard", "internal/shell", "front/schedule", "shims/archive", "cmd/chatd"}, folder(dep)) {
 			t.Errorf("chatd-root links %s", dep)
 		}
-		for _, not := range []string{
-			"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/google/jsonschema-go",
-			"github.com/urfave/cli", "github.com/charmbracelet/x", "mvdan.cc/sh", "github.com/robfig/cron", "time/tzdata", "database/sql",
-			"filippo.io/age", "github.com/klauspost/compress", "github.com/goccy/go-yaml", "github.com/titanous/json5",
-			module + "/filerules/rulefile", module + "/internal/config/configfile",
-		} {
-			if dep == not || strings.HasPrefix(dep, not+"/") {
-				t.Errorf("chatd-root links %s", dep)
-			}
-		}
 	}
+	linksNone(t, "chatd-root", deps,
+		"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/google/jsonschema-go",
+		"github.com/urfave/cli", "github.com/charmbracelet/x", "mvdan.cc/sh", "github.com/robfig/cron", "time/tzdata", "database/sql",
+		"filippo.io/age", "github.com/klauspost/compress", "github.com/goccy/go-yaml", "github.com/titanous/json5",
+		module+"/filerules/rulefile", module+"/internal/config/configfile")
 }
 
 // depsOf are the packages that a program links.
@@ -67,38 +63,35 @@ func depsOf(t *testing.T, program string) []string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", program)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Fields(string(out))
+	return strings.Fields(string(must.Get(cmd.Output())(t)))
 }
 
-// enforceMayNot are what no root process that reads little needs.
-var enforceMayNot = []string{
-	"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/urfave/cli", "mvdan.cc/sh",
-	"github.com/robfig/cron", "github.com/charmbracelet/x", "go.etcd.io/bbolt", "github.com/godbus", "github.com/containerd", "database/sql",
-	"github.com/goccy/go-yaml", "github.com/titanous/json5",
+// linksNone wants none of these packages, or of one below them, among what a program links.
+func linksNone(t *testing.T, program string, deps []string, packages ...string) {
+	t.Helper()
+	for _, dep := range deps {
+		for _, not := range packages {
+			expect.True(t, dep != not && !strings.HasPrefix(dep, not+"/"), "%s links %s", program, dep)
+		}
+	}
 }
 
 // TestEnforceLinksLittle keeps what reads callers' and chats' text out of chatd-enforce.
 func TestEnforceLinksLittle(t *testing.T) {
 	deps := depsOf(t, "./cmd/chatd-enforce")
-	if !slices.Contains(deps, module+"/enforce") {
-		t.Errorf("chatd-enforce does not link enforce: %s", deps)
-	}
+	expect.True(t, slices.Contains(deps, module+"/enforce"),
+		"chatd-enforce does not link enforce: %s", deps)
 	for _, dep := range deps {
 		if strings.HasPrefix(dep, module) && !slices.Contains([]string{
 			"chat", "filerules", "enforce", "enforce/pathclass", "enforce/masks", "internal/orders", "internal/sys", "cmd/chatd-enforce",
 		}, folder(dep)) {
 			t.Errorf("chatd-enforce links %s", dep)
 		}
-		for _, not := range enforceMayNot {
-			if dep == not || strings.HasPrefix(dep, not+"/") {
-				t.Errorf("chatd-enforce links %s", dep)
-			}
-		}
 	}
+	linksNone(t, "chatd-enforce", deps,
+		"net/http", "crypto/tls", "github.com/danielgtaylor/huma", "github.com/modelcontextprotocol", "github.com/urfave/cli", "mvdan.cc/sh",
+		"github.com/robfig/cron", "github.com/charmbracelet/x", "go.etcd.io/bbolt", "github.com/godbus", "github.com/containerd", "database/sql",
+		"github.com/goccy/go-yaml", "github.com/titanous/json5")
 }
 
 // binaries are the six programs: their folders below cmd.
@@ -106,19 +99,17 @@ var binaries = []string{
 	"chatd-root", "chatd-enforce", "chatd-egress", "chatd-shim", "chatd-archive", "chatd",
 }
 
-var (
-	reachOnce sync.Once
-	reachOf   map[string]map[string]int
-)
+// reachOf is what each program reaches: they are loaded once, together.
+var reachOf map[string]map[string]int
 
 // reachable counts the code lines, by folder, of this module's functions that main of a
-// program can reach. The six programs are loaded once, together.
+// program can reach.
 func reachable(t *testing.T, program string) map[string]int {
 	t.Helper()
-	reachOnce.Do(func() { reachOf = reachAll(t) })
-	if reachOf[program] == nil {
-		t.Fatalf("cannot measure %s: the programs could not be loaded", program)
+	if reachOf == nil {
+		reachOf = reachAll(t)
 	}
+	must.True(t, reachOf[program] != nil, "cannot measure %s: the programs could not be loaded", program)
 	return reachOf[program]
 }
 
@@ -133,9 +124,7 @@ func reachAll(t *testing.T) map[string]map[string]int {
 		patterns = append(patterns, "./cmd/"+program)
 	}
 	loaded, err := load.Load(cfg, patterns...)
-	if err != nil || load.PrintErrors(loaded) > 0 {
-		t.Fatalf("cannot load %s: %v", patterns, err)
-	}
+	must.True(t, err == nil && load.PrintErrors(loaded) <= 0, "cannot load %s: %v", patterns, err)
 	prog, mains := ssautil.AllPackages(loaded, ssa.InstantiateGenerics)
 	prog.Build()
 	all := map[string]map[string]int{}
@@ -169,10 +158,7 @@ func reachedLines(t *testing.T, prog *ssa.Program, main *ssa.Package) map[string
 			}
 		}
 	}
-	wd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wd := must.Get(os.Getwd())(t)
 	lines := map[string]int{}
 	for file, set := range counted {
 		dir := strings.TrimPrefix(file, wd+"/")

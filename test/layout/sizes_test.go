@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/chatd/chatd/test/must"
 )
 
 // totals are the figures of the repository, code without tests where nothing else is said. A figure
@@ -108,7 +110,7 @@ func isLibrary(dir string) bool {
 func goFiles(t *testing.T) []string {
 	t.Helper()
 	var files []string
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -118,10 +120,7 @@ func goFiles(t *testing.T) []string {
 			files = append(files, path)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -150,11 +149,7 @@ func measure(t *testing.T, path string) (s sizes) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(os.ReadFile(path))(t)
 }
 
 // lineKinds says of each line of Go, from 1 on, whether code is on it, and whether a comment.
@@ -184,10 +179,7 @@ func lineKinds(text []byte) (code, comment []bool) {
 func functionLengths(t *testing.T, path string) []int {
 	t.Helper()
 	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(parser.ParseFile(fset, path, nil, parser.SkipObjectResolution))(t)
 	var lengths []int
 	for _, d := range f.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok {

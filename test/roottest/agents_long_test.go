@@ -3,7 +3,6 @@
 package roottest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,6 +98,9 @@ func overlayUsrLocal(t *testing.T) {
 // installAgents does what an operator does: npm install -g, as root, of which chats see /usr/local.
 func installAgents(t *testing.T, packages ...string) {
 	t.Helper()
+	if os.Getenv("CHATD_TEST_LONG") == "" {
+		t.Skip("NOT TRIED: want CHATD_TEST_LONG=1, see test/all agents")
+	}
 	overlayUsrLocal(t)
 	// npm runs in the network namespace of the tests' parent, because this one has no network.
 	argv := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()), "npm", "install", "-g", "--prefix", "/usr/local", "--no-audit", "--no-fund"}
@@ -115,9 +117,7 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 	skeleton := filepath.Join(filepath.Dir(opt.State), "skeleton")
 	for _, a := range realAgents {
 		for name, text := range a.files {
-			file := filepath.Join(skeleton, name)
-			must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
-			must.Do(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "@model@", modelURL)), 0o644))
+			writeFile(t, filepath.Join(skeleton, name), strings.ReplaceAll(text, "@model@", modelURL), 0o644)
 		}
 	}
 	extra := "dns_servers: [" + outsideAddr + "]\nsecrets:\n"
@@ -133,20 +133,13 @@ func agentsDaemon(t *testing.T, more string) *daemon {
 			"    secrets: [anthropic, openai, gemini]\n    skeleton: %s\n    env: %s\n%s",
 			name, skeleton, strings.ReplaceAll(agentEnv, "@model@", modelURL), more)
 	}
-	config := configFile(t, opt)
-	text, err := os.ReadFile(config)
-	must.Do(t, errors.Join(err, os.WriteFile(config, append(text, extra...), 0o600)))
-	return startDaemonOf(t, opt, config, "")
+	return startDaemon(t, opt, "", extra)
 }
 
 // TestLongAgents: agents as they are published are started, asked, and read through the API, in
 // the profiles that are shipped for them. Their key is a secret of chatd: the model's server gets
 // the value, and the chat has it nowhere.
 func TestLongAgents(t *testing.T) {
-	needsRoot(t)
-	if os.Getenv("CHATD_TEST_LONG") == "" {
-		t.Skip("NOT TRIED: want CHATD_TEST_LONG=1, see test/all agents")
-	}
 	alone(t) // what it measures is in deploy/agents.md
 	var packages []string
 	for _, a := range realAgents {
@@ -158,7 +151,6 @@ func TestLongAgents(t *testing.T) {
 	for name, a := range realAgents {
 		t.Run(name, func(t *testing.T) {
 			c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: a.profile}))(t)
-			t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 			drivenAgent{t: t, d: d, c: c, m: m, agent: a}.all()
 		})
 	}
@@ -209,8 +201,7 @@ func (a drivenAgent) typed(in chat.Input, w chat.Wait) chat.Typed {
 	a.t.Helper()
 	w.Max = chat.MaxWait
 	in.Wait = &w
-	got := must.Get(a.d.InputWait(a.t.Context(), a.c.ID, in))(a.t)
-	return got
+	return must.Get(a.d.InputWait(a.t.Context(), a.c.ID, in))(a.t)
 }
 
 // message is a text for the agent alone.

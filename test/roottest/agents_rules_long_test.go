@@ -3,7 +3,6 @@
 package roottest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -33,25 +32,16 @@ var hookedAgents = map[string]struct{ argv, read []string }{
 // settings alone, do not run what the rules of a chat refuse, tell the model why, and run what
 // those allow. Without chatd they run nothing.
 func TestLongAgentHooks(t *testing.T) {
-	needsRoot(t)
-	if os.Getenv("CHATD_TEST_LONG") == "" {
-		t.Skip("NOT TRIED: want CHATD_TEST_LONG=1, see test/all agents")
-	}
 	var packages []string
 	for name := range hookedAgents {
 		packages = append(packages, realAgents[name].pkg)
 	}
 	installAgents(t, packages...)
 	opt := options(t)
-	config := configFile(t, opt)
 	rules := filepath.Join(filepath.Dir(opt.State), "rules.yaml")
-	must.Do(t, os.WriteFile(rules, []byte("access: {useDefaults: false, deny: [~/closed/**]}\n"), 0o600))
-	text := must.Get(os.ReadFile(config))(t)
-	text = fmt.Appendf(text, "profiles: {ruled: {access_file: %s, commands: ['*']}}\n", rules)
-	must.Do(t, os.WriteFile(config, text, 0o600))
-	d := startDaemonOf(t, opt, config, "")
+	writeFile(t, rules, "access: {useDefaults: false, deny: [~/closed/**]}\n", 0o600)
+	d := startDaemon(t, opt, "", fmt.Sprintf("profiles: {ruled: {access_file: %s, commands: ['*']}}\n", rules))
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "hooked", Profile: "ruled"}))(t)
-	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)); endEnforcer(t, opt) })
 	putFile(t, c, "closed/k", secret)
 	putFile(t, c, "open/k", "open to all\n")
 	for name := range hookedAgents {
@@ -98,8 +88,7 @@ func (a hooked) put(name, text string) {
 		must.Do(a.t, json.Unmarshal([]byte(text), &all))
 		text = textOf(all)
 	}
-	must.Do(a.t, os.MkdirAll(filepath.Dir(file), 0o700))
-	must.Do(a.t, os.WriteFile(file, []byte(text), 0o600))
+	writeFile(a.t, file, text, 0o600)
 }
 
 // installHook writes the block of deploy/agents.md to the file that it names, with the rules of the
@@ -229,10 +218,6 @@ var ownSandboxes = map[string]ownSandbox{
 // command undone; with the settings of deploy/agents.md the agents work, and the chat's walls
 // refuse what they may not. One of Landlock alone stands inside the chat's own.
 func TestLongAgentSandboxes(t *testing.T) {
-	needsRoot(t)
-	if os.Getenv("CHATD_TEST_LONG") == "" {
-		t.Skip("NOT TRIED: want CHATD_TEST_LONG=1, see test/all agents")
-	}
 	packages := []string{"@anthropic-ai/sandbox-runtime"}
 	for _, name := range []string{"claude", "codex", "gemini"} {
 		packages = append(packages, realAgents[name].pkg)
@@ -266,7 +251,6 @@ type ownTrial struct {
 func trialIn(t *testing.T, d *daemon, m *model, name, profile string) ownTrial {
 	t.Helper()
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: name, Profile: profile}))(t)
-	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	must.Do(t, os.WriteFile(filepath.Join(c.Home, ".env"), []byte(secret), 0o644))
 	return ownTrial{t, d, c, m}
 }

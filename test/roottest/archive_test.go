@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"filippo.io/age"
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
@@ -32,12 +31,11 @@ func withKeys(t *testing.T, opt provision.Options, have bool) *age.X25519Identit
 	t.Helper()
 	key := must.Get(age.GenerateX25519Identity())(t)
 	dir := filepath.Join(filepath.Dir(opt.State), "keys")
-	must.Do(t, os.MkdirAll(dir, 0o700))
 	opt.Archives.Recipients = filepath.Join(dir, "recipients")
-	must.Do(t, os.WriteFile(opt.Archives.Recipients, []byte(key.Recipient().String()+"\n"), 0o600))
+	writeFile(t, opt.Archives.Recipients, key.Recipient().String()+"\n", 0o600)
 	if have {
 		opt.Archives.Identities = filepath.Join(dir, "identities")
-		must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(key.String()+"\n"), 0o600))
+		writeFile(t, opt.Archives.Identities, key.String()+"\n", 0o600)
 	}
 	return key
 }
@@ -57,8 +55,7 @@ func furnishHome(t *testing.T, m *manager, c chat.Chat) (tell string) {
 // archiveChat archives a chat, and fails the test where that fails.
 func archiveChat(t *testing.T, m *manager, c chat.Chat, keep bool) chat.Archive {
 	t.Helper()
-	a := must.Get(m.Archive(operator(t.Context()), c.ID, chat.ToArchive{Keep: keep}))(t)
-	return a
+	return must.Get(m.Archive(operator(t.Context()), c.ID, chat.ToArchive{Keep: keep}))(t)
 }
 
 // TestArchive: an archived chat is gone, and comes back with its home, record, log and schedules
@@ -159,15 +156,14 @@ func kept(t *testing.T, m *manager, external string) chat.Chat {
 // with a path that no archive has is refused by that path, the chat stays, and its reap leaves
 // nothing of it.
 func TestArchiveDeep(t *testing.T) {
-	opt := keepsArchives(t, options(t))
+	opt := keepsArchives(t, attackOptions(t))
 	edit(opt, "default", func(p *chat.Profile) { p.Limits.NoFile = 64 })
 	m := open(t, opt)
 	ctx := operator(t.Context())
 	c := kept(t, m, "deep")
 	const tell = `find deep -printf '%P %y %m %s %n %T@\n' | sort | sha256sum; find deep -type f -printf '%s ' -execdir cat {} + `
 	long := func(command string) chat.RunResult {
-		r := must.Get(m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)}))(t)
-		return r
+		return must.Get(m.Run(ctx, c.ID, chat.RunSpec{Command: command, Timeout: chat.Duration(longEnough)}))(t)
 	}
 	before := long(`mkdir deep && cd deep && p=$(printf 'ddd/%.0s' $(seq 250)) && for i in 1 2 3 4 5; do
 		mkdir -p $p && cd -P $p && echo $i >file && ln file ~/deep/up$i && ln ~/kept kept || exit; done; cd && ` + tell)
@@ -194,54 +190,44 @@ func TestArchiveRefused(t *testing.T) {
 	opt := keepsArchives(t, options(t))
 	m := open(t, opt)
 	ctx := operator(t.Context())
-	t.Run("another owner's", func(t *testing.T) {
-		c := kept(t, m, "others")
-		_, err := m.Archive(stranger(t.Context()), c.ID, chat.ToArchive{})
-		expect.Is(t, err, chat.ErrNotFound, "")
-		a := archiveChat(t, m, c, true)
-		_, verr := m.VerifyArchive(stranger(t.Context()), a.Name)
-		_, uerr := m.Unarchive(stranger(t.Context()), a.Name)
-		rerr := m.RemoveArchive(stranger(t.Context()), a.Name)
-		for _, err := range []error{verr, uerr, rerr} {
-			expect.Is(t, err, chat.ErrNotFound, "")
-		}
-		all, err := m.Archives(stranger(t.Context()), chat.ArchiveFilter{})
-		expect.True(t, err == nil && len(all) == 0, "listed are %+v, %v", all, err)
-		must.Do(t, m.RemoveArchive(ctx, a.Name))
-		stays(t, m, opt, c)
-	})
+	stranger := asBridge(t.Context(), "stranger")
+	c := kept(t, m, "others")
+	a := archiveChat(t, m, c, true)
+	for what, err := range map[string]error{
+		"archive": expect.Err(m.Archive(stranger, c.ID, chat.ToArchive{})), "verify": expect.Err(m.VerifyArchive(stranger, a.Name)),
+		"unarchive": expect.Err(m.Unarchive(stranger, a.Name)), "remove": m.RemoveArchive(stranger, a.Name),
+	} {
+		expect.Is(t, err, chat.ErrNotFound, "%s", what)
+	}
+	all, err := m.Archives(stranger, chat.ArchiveFilter{})
+	expect.True(t, err == nil && len(all) == 0, "listed are %+v, %v", all, err)
+	must.Do(t, m.RemoveArchive(ctx, a.Name))
+	stays(t, m, opt, c)
 }
 
 // TestArchiveOnFullDisk: an archive that would fill its file system is none.
 func TestArchiveOnFullDisk(t *testing.T) {
 	opt := keepsArchives(t, options(t))
-	must.Do(t, os.MkdirAll(opt.Archives.Dir, 0o700))
-	must.Do(t, unix.Mount("tmpfs", opt.Archives.Dir, "tmpfs", 0, "size=24m,mode=700"))
-	t.Cleanup(func() { must.Do(t, unix.Unmount(opt.Archives.Dir, unix.MNT_DETACH)) })
+	mount(t, "tmpfs", opt.Archives.Dir, "size=24m,mode=700")
 	m := open(t, opt)
 	c := kept(t, m, "full")
 	run(t, m, c.ID, "head -c 20M /dev/urandom >~/much")
-	_, err := m.Archive(operator(t.Context()), c.ID, chat.ToArchive{})
-	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "bytes free"),
-		"%v", err)
+	expect.Says(t, expect.Err(m.Archive(operator(t.Context()), c.ID, chat.ToArchive{})),
+		chat.ErrBusy, "bytes free", "")
 	stays(t, m, opt, c)
 }
 
 // slowArchive has a daemon archive a chat, which takes for ever: the operator's command hangs. When
 // it has begun, cancel ends its caller, and ended gets the error.
 func slowArchive(t *testing.T, opt provision.Options, external string) (
-	m *manager, c chat.Chat, cancel context.CancelFunc, ended chan error,
+	m *manager, c chat.Chat, cancel context.CancelFunc, ended <-chan error,
 ) {
 	t.Helper()
 	hangs(opt)
 	m = open(t, opt)
 	c = kept(t, m, external)
 	ctx, cancel := context.WithCancel(operator(t.Context()))
-	ended = make(chan error)
-	go func() {
-		_, err := m.Archive(ctx, c.ID, chat.ToArchive{})
-		ended <- err
-	}()
+	ended = going(func() error { return expect.Err(m.Archive(ctx, c.ID, chat.ToArchive{})) })
 	until(t, "the command has begun", func() bool { return len(archiveFiles(t, opt)) == 3 })
 	return m, c, cancel, ended
 }
@@ -305,38 +291,6 @@ func TestReapAfterGivesWay(t *testing.T) {
 	stays(t, m, opt, c)
 }
 
-// TestUnarchiveFails: what cannot be unarchived whole is not there at all, and its archive stays.
-func TestUnarchiveFails(t *testing.T) {
-	opt := keepsArchives(t, options(t))
-	withKeys(t, opt, false)
-	m := open(t, opt)
-	ctx := operator(t.Context())
-	c := kept(t, m, "lost")
-	a := archiveChat(t, m, c, false)
-	fails := func(what, want string) {
-		t.Helper()
-		_, err := m.Unarchive(ctx, a.Name)
-		expect.True(t, err != nil && strings.Contains(err.Error(), want),
-			"%s: %v, want %q", what, err, want)
-		expect.Is(t, expect.Err(m.Get(ctx, c.ID)), chat.ErrNotFound, "%s: the chat is there", what)
-		left := archiveFiles(t, opt)
-		expect.True(t, len(left) == 3, "%s: the archive has %q", what, left)
-	}
-	fails("without identities", "archive.identities")
-	other := must.Get(age.GenerateX25519Identity())(t)
-	opt.Archives.Identities = filepath.Join(filepath.Dir(opt.Archives.Recipients), "identities")
-	must.Do(t, os.WriteFile(opt.Archives.Identities, []byte(other.String()), 0o600))
-	fails("with another identity", "cannot decrypt")
-	home := filepath.Join(opt.Archives.Dir, string(a.Name)+".home")
-	must.Do(t, os.Truncate(home, 10))
-	fails("cut off", "not a file of")
-}
-
-// stranger is a bridge that owns no chat.
-func stranger(ctx context.Context) context.Context {
-	return chat.WithCaller(ctx, chat.Caller{Name: "stranger", UID: 4343, Role: chat.RoleBridge})
-}
-
 // TestArchiveMoves: another host with the same install key makes the chat of an archive, and one with
 // another key does not.
 func TestArchiveMoves(t *testing.T) {
@@ -378,8 +332,7 @@ func TestArchivedIsBusy(t *testing.T) {
 		"reap":   m.Reap(operator(t.Context()), c.ID),
 		"create": expect.Err(m.Create(operator(t.Context()), chat.Spec{ExternalID: "busy"})),
 	} {
-		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "being archived"),
-			"%s: %v", what, err)
+		expect.Says(t, err, chat.ErrBusy, "being archived", "%s", what)
 	}
 	got, err := m.Get(operator(t.Context()), c.ID)
 	expect.True(t, err == nil && got.Archiving != nil, "it shows %+v, %v", got.Archiving, err)
@@ -391,7 +344,7 @@ func TestArchivedIsBusy(t *testing.T) {
 // TestArchiveInLittleMemory: what packs and unpacks needs little of the chat's memory, whatever its
 // home has.
 func TestArchiveInLittleMemory(t *testing.T) {
-	opt := keepsArchives(t, options(t))
+	opt := keepsArchives(t, attackOptions(t))
 	withKeys(t, opt, true)
 	edit(opt, "default", func(p *chat.Profile) { p.Limits.MemoryMax = 48 << 20 })
 	m := open(t, opt)

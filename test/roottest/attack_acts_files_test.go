@@ -17,10 +17,7 @@ import (
 // fileActs are what an attacker does to paths.
 var fileActs = map[string]act{
 	"read": func(a []string) (string, error) {
-		f, err := os.OpenFile(a[0], os.O_RDONLY|unix.O_NONBLOCK, 0)
-		if err != nil {
-			return "", err
-		}
+		f := value(os.OpenFile(a[0], os.O_RDONLY|unix.O_NONBLOCK, 0))
 		defer f.Close()
 		b := make([]byte, 200)
 		n, err := f.Read(b)
@@ -63,10 +60,7 @@ var fileActs = map[string]act{
 
 // linkFD links a file by descriptor, which asks for no right to its directory.
 func linkFD(a []string) (string, error) {
-	fd, err := unix.Open(a[0], unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
+	fd := value(unix.Open(a[0], unix.O_PATH|unix.O_CLOEXEC, 0))
 	defer unix.Close(fd)
 	return "", unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, a[1], unix.AT_SYMLINK_FOLLOW)
 }
@@ -76,13 +70,8 @@ func linkFD(a []string) (string, error) {
 // containers.
 func openByHandle(a []string) (string, error) {
 	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, a[0], 0)
-	if err != nil {
-		return "", err
-	}
-	dir, err := unix.Open(filepath.Dir(a[0]), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
+	check(err)
+	dir := value(unix.Open(filepath.Dir(a[0]), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))
 	defer unix.Close(dir)
 	return closing(unix.OpenByHandleAt(dir, h, unix.O_RDONLY|unix.O_CLOEXEC))
 }
@@ -90,10 +79,7 @@ func openByHandle(a []string) (string, error) {
 // fill writes to a file until it may not go on, at most a[1] bytes, says how
 // far it came in MiB, and removes the file.
 func fill(a []string) (string, error) {
-	f, err := os.Create(filepath.Join(a[0], "fill"))
-	if err != nil {
-		return "", err
-	}
+	f := value(os.Create(filepath.Join(a[0], "fill")))
 	defer os.Remove(f.Name())
 	defer f.Close()
 	block, total := make([]byte, 64<<10), 0
@@ -110,10 +96,7 @@ func fill(a []string) (string, error) {
 // readWriteMounts lists the mount points that are not read-only, without those
 // that are one device or file.
 func readWriteMounts([]string) (string, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return "", err
-	}
+	text := value(os.ReadFile("/proc/self/mountinfo"))
 	var points []string
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
@@ -156,9 +139,7 @@ func writable(roots []string) (string, error) {
 			}
 			return nil
 		})
-		if err != nil {
-			return "", err
-		}
+		check(err)
 	}
 	return strings.Join(found, " "), nil
 }
@@ -166,23 +147,14 @@ func writable(roots []string) (string, error) {
 // watchOpens watches a file that all chats share for opens (inotify(7)), and reports whether there
 // was one until the file a[2] existed.
 func watchOpens(a []string) (string, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return "", err
-	}
+	fd := value(unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK))
 	defer unix.Close(fd)
-	if _, err := unix.InotifyAddWatch(fd, a[0], unix.IN_OPEN|unix.IN_ACCESS); err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(a[1], nil, 0o600); err != nil {
-		return "", err
-	}
-	if err := awaitFile(a[2]); err != nil {
-		return "", err
-	}
+	value(unix.InotifyAddWatch(fd, a[0], unix.IN_OPEN|unix.IN_ACCESS))
+	check(os.WriteFile(a[1], nil, 0o600))
+	check(awaitFile(a[2]))
 	b := make([]byte, 4096)
-	_, err = unix.Read(fd, b)
-	return "seen", err
+	value(unix.Read(fd, b))
+	return "seen", nil
 }
 
 // sharedActs move bytes through what two chats may only read.
@@ -220,16 +192,10 @@ func sixteen(dir string) ([]string, error) {
 
 // sayByOpens opens one file of a[0] for each half byte of a[1].
 func sayByOpens(a []string) (string, error) {
-	files, err := sixteen(a[0])
-	if err != nil {
-		return "", err
-	}
+	files := value(sixteen(a[0]))
 	for _, b := range []byte(a[1]) {
 		for _, half := range []byte{b >> 4, b & 15} {
-			fd, err := unix.Open(files[half], unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return "", err
-			}
+			fd := value(unix.Open(files[half], unix.O_RDONLY|unix.O_CLOEXEC, 0))
 			unix.Close(fd)
 		}
 	}
@@ -239,29 +205,16 @@ func sayByOpens(a []string) (string, error) {
 // hearOpens watches the files of a[0] from when a[1] is made until a[2] is there, and
 // tells the bytes of what it heard.
 func hearOpens(a []string) (string, error) {
-	files, err := sixteen(a[0])
-	if err != nil {
-		return "", err
-	}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return "", err
-	}
+	files := value(sixteen(a[0]))
+	fd := value(unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK))
 	defer unix.Close(fd)
-	value := map[int32]byte{}
+	means := map[int32]byte{}
 	for i, f := range files {
-		w, err := unix.InotifyAddWatch(fd, f, unix.IN_OPEN)
-		if err != nil {
-			return "", err
-		}
-		value[int32(w)] = byte(i)
+		w := value(unix.InotifyAddWatch(fd, f, unix.IN_OPEN))
+		means[int32(w)] = byte(i)
 	}
-	if err := os.WriteFile(a[1], nil, 0o600); err != nil {
-		return "", err
-	}
-	if err := awaitFile(a[2]); err != nil {
-		return "", err
-	}
+	check(os.WriteFile(a[1], nil, 0o600))
+	check(awaitFile(a[2]))
 	var halves []byte
 	b := make([]byte, 64<<10)
 	for {
@@ -270,7 +223,7 @@ func hearOpens(a []string) (string, error) {
 			break // nothing more
 		}
 		for at := 0; at+unix.SizeofInotifyEvent <= n; at += unix.SizeofInotifyEvent {
-			halves = append(halves, value[int32(b[at])|int32(b[at+1])<<8])
+			halves = append(halves, means[int32(b[at])|int32(b[at+1])<<8])
 		}
 	}
 	var said strings.Builder
@@ -284,39 +237,27 @@ func hearOpens(a []string) (string, error) {
 // from when a[2] is made until a[3] is there. Seccomp refuses locks of open file
 // descriptions.
 func sayByLocks(a []string) (string, error) {
-	f, err := os.Open(a[0])
-	if err != nil {
-		return "", err
-	}
+	f := value(os.Open(a[0]))
 	defer f.Close()
 	for i := range 8 * len(a[1]) {
 		if a[1][i/8]>>(i%8)&1 == 0 {
 			continue
 		}
 		l := unix.Flock_t{Type: unix.F_RDLCK, Start: int64(i), Len: 1}
-		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &l); err != nil {
-			return "", err
-		}
+		check(unix.FcntlFlock(f.Fd(), unix.F_SETLK, &l))
 	}
-	if err := os.WriteFile(a[2], nil, 0o600); err != nil {
-		return "", err
-	}
+	check(os.WriteFile(a[2], nil, 0o600))
 	return "", awaitFile(a[3])
 }
 
 // hearLocks asks for the lock that conflicts with each bit of a[1] bytes.
 func hearLocks(a []string) (string, error) {
-	f, err := os.Open(a[0])
-	if err != nil {
-		return "", err
-	}
+	f := value(os.Open(a[0]))
 	defer f.Close()
 	said := make([]byte, number(a[1]))
 	for i := range 8 * len(said) {
 		l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(i), Len: 1}
-		if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &l); err != nil {
-			return "", err
-		}
+		check(unix.FcntlFlock(f.Fd(), unix.F_GETLK, &l))
 		if l.Type != unix.F_UNLCK {
 			said[i/8] |= 1 << (i % 8)
 		}
@@ -326,26 +267,16 @@ func hearLocks(a []string) (string, error) {
 
 // holdFlock holds a lock on a[0] from when a[1] is made until a[2] is there.
 func holdFlock(a []string) (string, error) {
-	f, err := os.Open(a[0])
-	if err != nil {
-		return "", err
-	}
+	f := value(os.Open(a[0]))
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(a[1], nil, 0o600); err != nil {
-		return "", err
-	}
+	check(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	check(os.WriteFile(a[1], nil, 0o600))
 	return "", awaitFile(a[2])
 }
 
 // tryFlock is "held" if another process has the lock.
 func tryFlock(a []string) (string, error) {
-	f, err := os.Open(a[0])
-	if err != nil {
-		return "", err
-	}
+	f := value(os.Open(a[0]))
 	defer f.Close()
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK {
 		return "held", nil
@@ -354,13 +285,10 @@ func tryFlock(a []string) (string, error) {
 }
 
 func tryLease(a []string) (string, error) {
-	f, err := os.Open(a[0])
-	if err != nil {
-		return "", err
-	}
+	f := value(os.Open(a[0]))
 	defer f.Close()
-	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
-	return "", err
+	value(unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK))
+	return "", nil
 }
 
 // dialFIFO writes into a fifo that has a reader.

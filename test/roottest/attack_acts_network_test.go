@@ -31,37 +31,25 @@ const dialTime = 10 * time.Second
 // networkActs are what an attacker does with addresses.
 var networkActs = map[string]act{
 	"dial": func(a []string) (string, error) {
-		c, err := net.DialTimeout("tcp", a[0], dialTime)
-		if err != nil {
-			return "", err
-		}
+		c := value(net.DialTimeout("tcp", a[0], dialTime))
 		return hear(c)
 	},
 	"dial-mptcp": func(a []string) (string, error) {
 		d := net.Dialer{Timeout: dialTime}
 		d.SetMultipathTCP(true)
-		c, err := d.DialContext(context.Background(), "tcp", a[0])
-		if err != nil {
-			return "", err
-		}
+		c := value(d.DialContext(context.Background(), "tcp", a[0]))
 		return hear(c)
 	},
 	// dial-marked asks for what a rule by mark or device might let pass.
 	"dial-marked": dialMarked,
 	"send-udp": func(a []string) (string, error) {
-		c, err := net.Dial("udp", a[0])
-		if err != nil {
-			return "", err
-		}
+		c := value(net.Dial("udp", a[0]))
 		defer c.Close()
-		_, err = c.Write([]byte("x"))
-		return "", err
+		value(c.Write([]byte("x")))
+		return "", nil
 	},
 	"ping": func(a []string) (string, error) {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
-		if err != nil {
-			return "", err
-		}
+		fd := value(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP))
 		defer unix.Close(fd)
 		to := unix.SockaddrInet4{Addr: [4]byte(net.ParseIP(a[0]).To4())}
 		return "", unix.Sendto(fd, []byte{8, 0, 0, 0, 0, 0, 0, 0}, 0, &to)
@@ -98,14 +86,9 @@ func dialAny(addresses []string) (string, error) {
 }
 
 func dialMarked(a []string) (string, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
+	fd := value(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
 	defer unix.Close(fd)
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, number(a[0])); err != nil {
-		return "", err
-	}
+	check(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, number(a[0])))
 	return "", nil
 }
 
@@ -230,14 +213,9 @@ var nameActs = map[string]act{
 	// flows NUMBER ADDRESS: datagrams, each of a port of its own
 	"flows": func(a []string) (string, error) {
 		for range number(a[0]) {
-			c, err := net.Dial("udp", a[1])
-			if err != nil {
-				return "", err
-			}
-			_, err = c.Write([]byte("x"))
-			if err = errors.Join(err, c.Close()); err != nil {
-				return "", err
-			}
+			c := value(net.Dial("udp", a[1]))
+			value(c.Write([]byte("x")))
+			check(c.Close())
 			time.Sleep(2 * time.Millisecond) // the queue of chatd-egress is short
 		}
 		return "done", nil
@@ -249,14 +227,10 @@ var nameActs = map[string]act{
 			return "", lookupError(err)
 		}
 		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
-			return "", err
-		}
+		check(c.SetDeadline(time.Now().Add(dialTime)))
 		t := tls.Client(c, &tls.Config{ServerName: strings.Trim(a[1], "-"),
 			InsecureSkipVerify: true})
-		if err := t.Handshake(); err != nil {
-			return "", err
-		}
+		check(t.Handshake())
 		return say(t, "over TLS")
 	},
 	// hosts ADDRESS HOST…: one request for each, pipelined
@@ -277,12 +251,8 @@ func lookupError(err error) error {
 
 func say(c net.Conn, text string) (string, error) {
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
-		return "", err
-	}
-	if _, err := io.WriteString(c, text+"\n"); err != nil {
-		return "", err
-	}
+	check(c.SetDeadline(time.Now().Add(dialTime)))
+	value(io.WriteString(c, text+"\n"))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil && line == "" {
 		return "", err
@@ -297,30 +267,15 @@ func query(server, name string, kind int) (string, error) {
 		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name + "."),
 			Type: dnsmessage.Type(kind), Class: dnsmessage.ClassINET}},
 	}
-	b, err := q.Pack()
-	if err != nil {
-		return "", err
-	}
-	c, err := net.Dial("udp", server)
-	if err != nil {
-		return "", err
-	}
+	b := value(q.Pack())
+	c := value(net.Dial("udp", server))
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
-		return "", err
-	}
-	if _, err := c.Write(b); err != nil {
-		return "", err
-	}
+	check(c.SetDeadline(time.Now().Add(dialTime)))
+	value(c.Write(b))
 	answer := make([]byte, 4096)
-	n, err := c.Read(answer)
-	if err != nil {
-		return "", err
-	}
+	n := value(c.Read(answer))
 	var m dnsmessage.Message
-	if err := m.Unpack(answer[:n]); err != nil {
-		return "", err
-	}
+	check(m.Unpack(answer[:n]))
 	return fmt.Sprintf("%s %d", strings.TrimPrefix(m.RCode.String(), "RCode"), len(m.Answers)), nil
 }
 
@@ -330,16 +285,12 @@ func pipelined(a []string) (string, error) {
 		return "", lookupError(err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
-		return "", err
-	}
+	check(c.SetDeadline(time.Now().Add(dialTime)))
 	var all strings.Builder
 	for _, host := range a[1:] {
 		fmt.Fprintf(&all, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
 	}
-	if _, err := io.WriteString(c, all.String()); err != nil {
-		return "", err
-	}
+	value(io.WriteString(c, all.String()))
 	var got []string
 	r := bufio.NewReader(c)
 	for range a[1:] {
@@ -347,10 +298,7 @@ func pipelined(a []string) (string, error) {
 		if err != nil {
 			return strings.Join(append(got, "end"), " "), nil
 		}
-		body, err := io.ReadAll(answer.Body)
-		if err != nil {
-			return "", err
-		}
+		body := value(io.ReadAll(answer.Body))
 		got = append(got, fmt.Sprint(answer.StatusCode, ":",
 			strings.Fields(string(body) + " ?")[0]))
 	}
@@ -377,10 +325,7 @@ var takers = map[string]func(){
 
 // take starts a[1] processes that take a[0], and stays with them.
 func take(a []string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
+	self := value(os.Executable())
 	for range number(a[1]) {
 		cmd := exec.Command(self, "hold", a[0])
 		cmd.Args[0] = attackName

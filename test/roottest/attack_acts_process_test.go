@@ -41,12 +41,8 @@ var processActs = map[string]act{
 	"ptrace": func(a []string) (string, error) {
 		runtime.LockOSThread()
 		pid := number(a[0])
-		if err := unix.PtraceAttach(pid); err != nil {
-			return "", err
-		}
-		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != nil {
-			return "", err
-		}
+		check(unix.PtraceAttach(pid))
+		value(unix.Wait4(pid, nil, unix.WALL, nil))
 		return "", unix.PtraceDetach(pid)
 	},
 	"memory-of": func(a []string) (string, error) {
@@ -62,8 +58,8 @@ var processActs = map[string]act{
 		return "", unix.Prlimit(number(a[0]), unix.RLIMIT_NOFILE, nil, &l)
 	},
 	"priority-of-uid": func(a []string) (string, error) {
-		_, err := unix.Getpriority(unix.PRIO_USER, number(a[0]))
-		return "", err
+		value(unix.Getpriority(unix.PRIO_USER, number(a[0])))
+		return "", nil
 	},
 	"cpus-of": func(a []string) (string, error) {
 		var s unix.CPUSet
@@ -73,9 +69,7 @@ var processActs = map[string]act{
 	// child-then does an act to a child of its own: the positive control.
 	"child-then": func(a []string) (string, error) {
 		cmd := exec.Command("sleep", "100")
-		if err := cmd.Start(); err != nil {
-			return "", err
-		}
+		check(cmd.Start())
 		defer cmd.Wait()
 		defer cmd.Process.Kill()
 		return acts[a[0]](append([]string{strconv.Itoa(cmd.Process.Pid)}, a[1:]...))
@@ -102,9 +96,7 @@ func statusField(pid int, name string) (string, error) {
 func ambush(a []string) (string, error) {
 	runtime.LockOSThread()
 	met := map[string]bool{}
-	if err := os.WriteFile(a[0]+".waits", nil, 0o600); err != nil {
-		return "", err
-	}
+	check(os.WriteFile(a[0]+".waits", nil, 0o600))
 	for unix.Access(a[0], unix.F_OK) != nil {
 		dirs, _ := filepath.Glob("/proc/[0-9]*")
 		for _, dir := range dirs {
@@ -113,9 +105,7 @@ func ambush(a []string) (string, error) {
 				continue
 			}
 			if len(met) == 0 {
-				if err := os.WriteFile(a[0]+".met", nil, 0o600); err != nil {
-					return "", err
-				}
+				check(os.WriteFile(a[0]+".met", nil, 0o600))
 			}
 			met[dir] = true
 			if what := takeOver(dir); what != "" {
@@ -158,9 +148,7 @@ var elf386 = append([]byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\
 // would take for others.
 func i386(a []string) (string, error) {
 	p := filepath.Join(a[0], "i386")
-	if err := os.WriteFile(p, elf386, 0o700); err != nil {
-		return "", err
-	}
+	check(os.WriteFile(p, elf386, 0o700))
 	err := exec.Command(p).Run()
 	if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == 42 {
 		return "", nil
@@ -188,9 +176,7 @@ func gainingPrograms(roots []string) (string, error) {
 			}
 			return nil
 		})
-		if err != nil {
-			return "", err
-		}
+		check(err)
 	}
 	if len(gained) > 0 {
 		return "", fmt.Errorf("gained: %s", strings.Join(gained, ", "))
@@ -350,10 +336,7 @@ func fsOpen([]string) (string, error) {
 }
 
 func setNS(a []string) (string, error) {
-	fd, err := unix.Open("/proc/self/ns/"+a[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
+	fd := value(unix.Open("/proc/self/ns/"+a[0], unix.O_RDONLY|unix.O_CLOEXEC, 0))
 	defer unix.Close(fd)
 	return "", unix.Setns(fd, 0)
 }
@@ -403,9 +386,7 @@ var credentialActs = map[string]act{
 // raiseLimit asks for one more than the hard limit (setrlimit(2)).
 func raiseLimit(a []string) (string, error) {
 	var l unix.Rlimit
-	if err := unix.Getrlimit(number(a[0]), &l); err != nil {
-		return "", err
-	}
+	check(unix.Getrlimit(number(a[0]), &l))
 	l.Max++
 	return "", unix.Setrlimit(number(a[0]), &l)
 }
@@ -414,10 +395,7 @@ func raiseLimit(a []string) (string, error) {
 func becomeRootByFile(a []string) (string, error) {
 	cmd := exec.Command(a[0], "uid")
 	cmd.Args[0] = attackName
-	out, err := cmd.Output()
-	if err != nil {
-		return "", err
-	}
+	out := value(cmd.Output())
 	u := strconv.Itoa(os.Getuid())
 	if string(out) == fmt.Sprintf("ok %s %s %s\n", u, u, strconv.Itoa(os.Getgid())) {
 		return "", unix.EPERM
@@ -468,10 +446,7 @@ func messageQueue(a []string) (string, error) {
 }
 
 func dialUnix(name string) (string, error) {
-	c, err := net.DialTimeout("unix", name, dialTime)
-	if err != nil {
-		return "", err
-	}
+	c := value(net.DialTimeout("unix", name, dialTime))
 	return hear(c)
 }
 
@@ -481,9 +456,7 @@ const secretOfServer = "the-secret-of-this-server"
 // hear reads what a server sends to each client.
 func hear(c net.Conn) (string, error) {
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(dialTime)); err != nil {
-		return "", err
-	}
+	check(c.SetDeadline(time.Now().Add(dialTime)))
 	b := make([]byte, 64)
 	n, err := c.Read(b)
 	return string(b[:n]), err
@@ -491,22 +464,12 @@ func hear(c net.Conn) (string, error) {
 
 // serve sends its secret to every client, forever. It creates the file ready once it listens.
 func serve(network, addr, ready string) (string, error) {
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		return "", err
-	}
+	l := value(net.Listen(network, addr))
 	// Whole or not there: it is read as soon as it is seen.
-	if err := os.WriteFile(ready+".new", []byte(l.Addr().String()), 0o600); err != nil {
-		return "", err
-	}
-	if err := os.Rename(ready+".new", ready); err != nil {
-		return "", err
-	}
+	check(os.WriteFile(ready+".new", []byte(l.Addr().String()), 0o600))
+	check(os.Rename(ready+".new", ready))
 	for {
-		c, err := l.Accept()
-		if err != nil {
-			return "", err
-		}
+		c := value(l.Accept())
 		// It stays open for a while: a packet after close has no owner, and is
 		// checked otherwise.
 		go func() {
@@ -521,10 +484,7 @@ func serve(network, addr, ready string) (string, error) {
 var greedyActs = map[string]act{
 	// memory touches a[0] MiB.
 	"memory": func(a []string) (string, error) {
-		b, err := unix.Mmap(-1, 0, number(a[0])<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-		if err != nil {
-			return "", err
-		}
+		b := value(unix.Mmap(-1, 0, number(a[0])<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = 1
 		}
@@ -546,9 +506,7 @@ var greedyActs = map[string]act{
 	"spin": func(a []string) (string, error) {
 		for {
 			var u unix.Rusage
-			if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-				return "", err
-			}
+			check(unix.Getrusage(unix.RUSAGE_SELF, &u))
 			if u.Utime.Nano()+u.Stime.Nano() > int64(number(a[0]))*1e6 {
 				return "", nil
 			}
@@ -563,10 +521,7 @@ var greedyActs = map[string]act{
 
 // bombs forks and allocates without end.
 func bombs([]string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
+	self := value(os.Executable())
 	for {
 		for _, what := range [][]string{{"bombs"}, {"memory", "2000"}} {
 			cmd := exec.Command(self, what...)
@@ -583,14 +538,10 @@ func crowd(a []string) (string, error) {
 	runtime.LockOSThread() // children forked here inherit the CPU
 	var cpu unix.CPUSet
 	cpu.Set(number(a[1]))
-	if err := unix.SchedSetaffinity(0, &cpu); err != nil {
-		return "", err
-	}
+	check(unix.SchedSetaffinity(0, &cpu))
 	for range number(a[0]) {
 		cmd := exec.Command("/bin/sh", "-c", "while :; do :; done")
-		if err := cmd.Start(); err != nil {
-			return "", err
-		}
+		check(cmd.Start())
 		defer cmd.Wait()
 	}
 	return "", nil
@@ -611,45 +562,27 @@ func terminals(a []string) (string, error) {
 // starts the next. The file a[1] is there once all have done it, and they stay
 // until the file a[2] is.
 func inProcesses(act string, a []string, f func() int) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
+	self := value(os.Executable())
 	ready := a[1] + "." + a[0]
 	if n := number(a[0]); n > 1 {
 		cmd := exec.Command(self, act, strconv.Itoa(n-1), a[1], a[2])
 		cmd.Args[0] = attackName
-		if err := cmd.Start(); err != nil {
-			return "", err
-		}
+		check(cmd.Start())
 		defer cmd.Wait()
-		if err := awaitFile(a[1] + "." + strconv.Itoa(n-1)); err != nil {
-			return "", err
-		}
+		check(awaitFile(a[1] + "." + strconv.Itoa(n-1)))
 	}
-	made, err := os.Create(ready + ".new") // before f has used up all descriptors
-	if err != nil {
-		return "", err
-	}
+	made := value(os.Create(ready + ".new")) // before f has used up all descriptors
 	did := strconv.Itoa(f())
-	if err := os.Rename(made.Name(), ready); err != nil {
-		return "", err
-	}
+	check(os.Rename(made.Name(), ready))
 	return did, awaitFile(a[2])
 }
 
 // nest makes a[1] directories, each in the one before.
 func nest(a []string) (string, error) {
-	if err := os.Chdir(a[0]); err != nil {
-		return "", err
-	}
+	check(os.Chdir(a[0]))
 	for range number(a[1]) {
-		if err := unix.Mkdir("d", 0o700); err != nil {
-			return "", err
-		}
-		if err := unix.Chdir("d"); err != nil {
-			return "", err
-		}
+		check(unix.Mkdir("d", 0o700))
+		check(unix.Chdir("d"))
 	}
 	return "", os.WriteFile("bottom", nil, 0o600)
 }
@@ -658,26 +591,14 @@ func nest(a []string) (string, error) {
 func hostileNames(a []string) (string, error) {
 	at := func(n string) string { return a[0] + "/" + n }
 	for _, n := range []string{"-rf", "--", "a\nb", "\xff\xfe", "*", "$(touch x)", "'\"`", strings.Repeat("n", 255), ".chatd-1", ".chatd-2", "..."} {
-		if err := os.Mkdir(at(n), 0o700); err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(at(n), n), nil, 0o000); err != nil {
-			return "", err
-		}
-		if err := os.Chmod(at(n), 0o000); err != nil {
-			return "", err
-		}
+		check(os.Mkdir(at(n), 0o700))
+		check(os.WriteFile(filepath.Join(at(n), n), nil, 0o000))
+		check(os.Chmod(at(n), 0o000))
 	}
-	if err := unix.Mkfifo(at("fifo"), 0o600); err != nil {
-		return "", err
-	}
-	if _, err := net.Listen("unix", at("socket")); err != nil {
-		return "", err
-	}
+	check(unix.Mkfifo(at("fifo"), 0o600))
+	value(net.Listen("unix", at("socket")))
 	for i := range 300 {
-		if err := os.Symlink("/etc", at("link"+strconv.Itoa(i))); err != nil {
-			return "", err
-		}
+		check(os.Symlink("/etc", at("link"+strconv.Itoa(i))))
 	}
 	return "", os.Symlink(".", at("loop"))
 }

@@ -68,11 +68,43 @@ func attempt(args []string) string {
 	if len(args) == 0 || acts[args[0]] == nil {
 		return fmt.Sprintf("no such act: %q", args)
 	}
-	got, err := acts[args[0]](args[1:])
+	got, err := caught(acts[args[0]], args[1:])
 	if err != nil {
 		return errorName(err)
 	}
 	return strings.TrimSpace("ok " + got)
+}
+
+// caught does an act. An error that it met on the way ends it, as [check] has it.
+func caught(a act, args []string) (got string, err error) {
+	defer func() {
+		switch met := recover().(type) {
+		case nil:
+		case actError:
+			err = met
+		default:
+			panic(met)
+		}
+	}()
+	return a(args)
+}
+
+// actError is the error that ends an act.
+type actError struct{ error }
+
+func (e actError) Unwrap() error { return e.error }
+
+// check ends an act with an error, in the goroutine of its own.
+func check(err error) {
+	if err != nil {
+		panic(actError{err})
+	}
+}
+
+// value checks the error, and returns the value.
+func value[V any](v V, err error) V {
+	check(err)
+	return v
 }
 
 func errorName(err error) string {
@@ -129,19 +161,17 @@ var terminalActs = map[string]act{
 // floodPrompt writes into the fifo by which the shell reports its prompt, until
 // it takes no more, and says how many KiB it took.
 func floodPrompt(a []string) (string, error) {
-	fd, err := unix.Open(a[0], unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
+	fd := value(unix.Open(a[0], unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))
 	defer unix.Close(fd)
 	unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, 64<<20)
 	total := 0
-	for err == nil {
-		var n int
-		n, err = unix.Write(fd, make([]byte, 4096))
-		total += max(n, 0)
+	for {
+		n, err := unix.Write(fd, make([]byte, 4096))
+		if err != nil {
+			return strconv.Itoa(total >> 10), nil
+		}
+		total += n
 	}
-	return strconv.Itoa(total >> 10), nil
 }
 
 // falseServer takes the place of the terminal's server: it ends the real one
@@ -149,24 +179,12 @@ func floodPrompt(a []string) (string, error) {
 func falseServer(a []string) (string, error) {
 	signal.Ignore(unix.SIGHUP, unix.SIGTERM)
 	aside := a[0] + ".false"
-	l, err := net.Listen("unix", aside)
-	if err != nil {
-		return "", err
-	}
-	if err := exec.Command("/usr/bin/pkill", "-9", "-x", "tmux: server").Run(); err != nil {
-		return "", err
-	}
-	if err := os.Rename(aside, a[0]); err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(a[1], nil, 0o600); err != nil {
-		return "", err
-	}
+	l := value(net.Listen("unix", aside))
+	check(exec.Command("/usr/bin/pkill", "-9", "-x", "tmux: server").Run())
+	check(os.Rename(aside, a[0]))
+	check(os.WriteFile(a[1], nil, 0o600))
 	for {
-		c, err := l.Accept()
-		if err != nil {
-			return "", err
-		}
+		c := value(l.Accept())
 		go func() {
 			if len(a) > 2 {
 				c.Write([]byte(a[2]))
@@ -180,37 +198,22 @@ func falseServer(a []string) (string, error) {
 // keepStdout waits on the socket a[0] for another process's stdout and keeps it; it creates the
 // file a[1] once it listens.
 func keepStdout(a []string) (string, error) {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: a[0], Net: "unix"})
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(a[1], nil, 0o600); err != nil {
-		return "", err
-	}
-	c, err := l.AcceptUnix()
-	if err != nil {
-		return "", err
-	}
+	l := value(net.ListenUnix("unix", &net.UnixAddr{Name: a[0], Net: "unix"}))
+	check(os.WriteFile(a[1], nil, 0o600))
+	c := value(l.AcceptUnix())
 	oob := make([]byte, 64)
-	if _, _, _, _, err := c.ReadMsgUnix(make([]byte, 1), oob); err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(a[1]+".got", nil, 0o600); err != nil {
-		return "", err
-	}
+	_, _, _, _, err := c.ReadMsgUnix(make([]byte, 1), oob)
+	check(err)
+	check(os.WriteFile(a[1]+".got", nil, 0o600))
 	time.Sleep(time.Hour)
 	return "", nil
 }
 
 // lendStdout gives its stdout to the process behind the socket a[0].
 func lendStdout(a []string) (string, error) {
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: a[0], Net: "unix"})
-	if err != nil {
-		return "", err
-	}
-	if _, _, err := c.WriteMsgUnix([]byte("x"), unix.UnixRights(1), nil); err != nil {
-		return "", err
-	}
+	c := value(net.DialUnix("unix", nil, &net.UnixAddr{Name: a[0], Net: "unix"}))
+	_, _, err := c.WriteMsgUnix([]byte("x"), unix.UnixRights(1), nil)
+	check(err)
 	return "", awaitFile(a[1] + ".got")
 }
 
@@ -284,9 +287,7 @@ func speakForTool(a []string) (string, error) {
 
 // swapNames lets a[1] and a[2] change places without end.
 func swapNames(a []string) (string, error) {
-	if err := os.WriteFile(a[0], nil, 0o600); err != nil {
-		return "", err
-	}
+	check(os.WriteFile(a[0], nil, 0o600))
 	for end := time.Now().Add(time.Hour); time.Now().Before(end); {
 		if err := unix.Renameat2(unix.AT_FDCWD, a[1], unix.AT_FDCWD, a[2], unix.RENAME_EXCHANGE); err != nil && !strings.Contains(fmt.Sprint(err), "no such") {
 			return "", err

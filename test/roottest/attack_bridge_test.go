@@ -26,9 +26,7 @@ func asBridge(ctx context.Context, name string) context.Context {
 // sleepingOf is a chat of a bridge's own, asleep.
 func sleepingOf(t testing.TB, m *manager, bridge, external string) chat.Chat {
 	t.Helper()
-	no := false
-	c := must.First(m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no}))(t)
-	return c
+	return must.First(m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: new(false)}))(t)
 }
 
 // TestAttackScheduleSlots: a bridge whose schedules come due first, and whose runs do not end,

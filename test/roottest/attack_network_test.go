@@ -207,8 +207,8 @@ func takePorts(t *testing.T, m *manager) (bool, string) {
 	must.Do(t, os.WriteFile(a.in("ports.pl"), []byte(portScript), 0o644))
 	a.typeLine(t, "perl ~/ports.pl &")
 	bound := exists(a.in("bound"))
-	until(t, "the ports are bound, or the session ended", func() bool { return bound() || !awake(t, a) })
-	if !awake(t, a) {
+	until(t, "the ports are bound, or the session ended", func() bool { return bound() || !isAwake(t, a.m, a.Chat) })
+	if !isAwake(t, a.m, a.Chat) {
 		return false, "the session was ended, for its sockets held too much"
 	}
 	got := asHost(t, "dial", "10.213.0.2:8000")
@@ -269,8 +269,7 @@ func TestAttackDNSSockets(t *testing.T) {
 			m := open(t, opt)
 			inmateOf(t, m, "taken over", "named")
 			said := func() string {
-				b, _ := os.ReadFile(filepath.Join(opt.Run, "egress", "log"))
-				return string(b)
+				return text(filepath.Join(opt.Run, "egress", "log"))
 			}
 			if !comes(func() bool { return strings.Contains(said(), "TRIED all") }) {
 				t.Fatalf("it did not try all:\n%s", said())
@@ -432,10 +431,9 @@ func TestAttackManyConnections(t *testing.T) {
 	a, b := inmateOf(t, m, "many a", "named"), inmateOf(t, m, "many b", "named")
 	var got string
 	for hold := 5; ; hold *= 2 { // until it has its share in that time
-		done := make(chan string, 1)
-		go func() {
-			done <- a.try(t, "hold-connections", "api.example.test:7002", "10000", strconv.Itoa(hold))
-		}()
+		done := going(func() string {
+			return a.try(t, "hold-connections", "api.example.test:7002", "10000", strconv.Itoa(hold))
+		})
 		until(t, "A has its share", func() bool { return now.Load() >= 500 || len(done) > 0 })
 		outcomes(t, "B meanwhile", b.try(t, "say", "api.example.test:7000", "x"), "ok")
 		got = <-done
@@ -485,8 +483,7 @@ func TestAttackRedirect(t *testing.T) {
 func trackedNow(t *testing.T) int {
 	t.Helper()
 	b := must.Get(os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count"))(t)
-	n := must.Get(strconv.Atoi(strings.TrimSpace(string(b))))(t)
-	return n
+	return must.Get(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 }
 
 // TestAttackFlows: a chat that sends datagrams from one port after the other fills its part of the

@@ -99,8 +99,7 @@ func lieInWait(t *testing.T, a inmate, n int) string {
 	}
 	must.Do(t, os.WriteFile(a.in("stop"), nil, 0o644))
 	must.Do(t, awaitFile(a.in("ambush")))
-	b := must.Get(os.ReadFile(a.in("ambush")))(t)
-	return strings.TrimSpace(string(b))
+	return strings.TrimSpace(string(must.Get(os.ReadFile(a.in("ambush")))(t)))
 }
 
 // TestAttackIPC: chat A tries to get at the objects of B that have a key or a
@@ -149,10 +148,8 @@ const timeout = longEnough
 // within fails the test when f does not return.
 func within(t testing.TB, what string, f func() error) error {
 	t.Helper()
-	done := make(chan error, 1)
-	go func() { done <- f() }()
 	select {
-	case err := <-done:
+	case err := <-going(f):
 		return err
 	case <-time.After(timeout):
 		t.Errorf("%s did not come back within %s", what, timeout)
@@ -231,9 +228,7 @@ func skeleton(t *testing.T, opt provision.Options, name, bashrc string) {
 	t.Helper()
 	dir := t.TempDir()
 	must.Do(t, os.WriteFile(dir+"/.bashrc", []byte(bashrc), 0o644))
-	p := opt.Profiles["default"]
-	p.Name, p.Skeleton = name, dir
-	opt.Profiles[name] = p
+	edit(opt, name, func(p *chat.Profile) { p.Skeleton = dir })
 }
 
 // hostileStart: create gives a session or says what is wrong, and either way
@@ -410,7 +405,7 @@ func TestAttackBombsInTheBackground(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	if left := runLeaves(t, opt); len(left) > 0 || len(supervisors(t)) > 0 {
+	if left := runLeaves(opt); len(left) > 0 || len(supervisors(t)) > 0 {
 		t.Errorf("left: %v, %v", left, supervisors(t))
 	}
 	r := startRun(t, m, a.ID, chat.RunSpec{Command: "exit 7"})
@@ -443,10 +438,8 @@ func beginMany(t *testing.T, m *manager, id chat.ID) (began []chat.Run) {
 // no leaf and no file.
 func TestAttackKilledStarts(t *testing.T) {
 	opt := attackOptions(t)
-	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "killed"}))(t)
-	defer func() { expect.NoError(t, d.Reap(context.Background(), c.ID)) }()
 	rounds := 6
 	if testing.Short() {
 		rounds = 2
@@ -505,7 +498,7 @@ func startsUntilKilled(t *testing.T, d *daemon, id chat.ID, after time.Duration)
 // nothingRuns wants no supervisor, no leaf cgroup, and only the files of known runs.
 func nothingRuns(t *testing.T, opt provision.Options, id chat.ID, known map[string]chat.Run) {
 	t.Helper()
-	left := func() string { return fmt.Sprint(supervisors(t), runLeaves(t, opt)) }
+	left := func() string { return fmt.Sprint(supervisors(t), runLeaves(opt)) }
 	if !comes(func() bool { return left() == "[] []" }) {
 		t.Fatalf("supervisors and leaves are left: %s", left())
 	}

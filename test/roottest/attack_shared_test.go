@@ -24,19 +24,16 @@ const spoken = "the plan is in the garden"
 
 // exposedTree makes a directory of the host, with files, a fifo and a socket in it, and a
 // profile to which it is exposed read-only.
-func exposedTree(t *testing.T, opt *provision.Options) string {
+func exposedTree(t *testing.T, opt provision.Options) string {
 	t.Helper()
-	dir := filepath.Join("/srv", fmt.Sprintf("shared-%d-%d", os.Getpid(), worlds.Load()))
-	must.Do(t, os.MkdirAll(dir, 0o755))
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := srvDir(t)
 	for i := range 20 {
 		must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%02d", i)), []byte("x"), 0o644))
 	}
 	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 	must.Do(t, os.Chmod(filepath.Join(dir, "fifo"), 0o666))
-	p := opt.Profiles["default"]
-	p.Name, p.ExposePaths = "reader", []chat.Expose{{Source: dir, Target: dir, Mode: chat.ReadOnly}, {Source: dir + "/file00", Target: "/srv/alone", Mode: chat.ReadOnly}}
-	opt.Profiles["reader"] = p
+	expose(opt, "reader", dir, dir)
+	expose(opt, "reader", dir+"/file00", "/srv/alone")
 	return dir
 }
 
@@ -45,7 +42,7 @@ func exposedTree(t *testing.T, opt *provision.Options) string {
 // try gets through where a session's tree is not its own.
 func TestAttackShared(t *testing.T) {
 	opt := attackOptions(t)
-	dir := exposedTree(t, &opt)
+	dir := exposedTree(t, opt)
 	m := open(t, opt)
 	a, b := inmateOf(t, m, "shared a", "reader"), inmateOf(t, m, "shared b", "reader")
 	for _, d := range []string{"/usr/bin", "/etc/ssl/certs", dir} {

@@ -3,8 +3,7 @@ package roottest
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -27,8 +26,7 @@ func wantSpent(t testing.TB, what string, err error, share quota.Share) {
 
 // tryCreate creates a chat of the bridge, asleep.
 func tryCreate(t testing.TB, m *manager, bridge, external string) (chat.Chat, error) {
-	no := false
-	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: &no})
+	c, _, err := m.Create(asBridge(t.Context(), bridge), chat.Spec{ExternalID: external, Awake: new(false)})
 	return c, err
 }
 
@@ -53,8 +51,7 @@ func TestAttackShareOfUIDs(t *testing.T) {
 		wantSpent(t, "once more", err, quota.UIDs)
 	}
 	expect.Is(t, expect.Err(tryCreate(t, m, "honest", "x")), nil, "another bridge")
-	no := false
-	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: &no})
+	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "x", Owner: "greedy", Awake: new(false)})
 	expect.True(t, err == nil, "an operator, for the greedy one: %v", err)
 	host := must.Get(m.Host(operator(t.Context())))(t)
 	if !slices.Contains(host.Shares, chat.ShareUse{Owner: "greedy", Share: "uids", Used: 4, Limit: 3}) {
@@ -63,8 +60,7 @@ func TestAttackShareOfUIDs(t *testing.T) {
 	if !slices.ContainsFunc(host.Findings, func(f string) bool { return strings.Contains(f, `owner_shares.uids: owner "greedy"`) }) {
 		t.Errorf("findings: %q", host.Findings)
 	}
-	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
-	n := strings.Count(string(log), `"rule":"owner_shares.uids"`)
+	n := len(auditLines(t, opt, `"rule":"owner_shares.uids"`))
 	expect.True(t, n == 1, "%d lines of audit for four refusals in a minute, want 1", n)
 }
 
@@ -140,27 +136,22 @@ func TestAttackSharesWithout(t *testing.T) {
 
 // forBridges is a host on which the profile web, which has egress, is for these bridges.
 func forBridges(opt provision.Options, bridges ...string) provision.Options {
-	web := opt.Profiles["web"]
-	web.Bridges = bridges
-	opt.Profiles = map[string]chat.Profile{"default": opt.Profiles["default"], "web": web}
+	opt.Profiles = maps.Clone(opt.Profiles)
+	edit(opt, "web", func(p *chat.Profile) { p.Bridges = bridges })
 	return opt
 }
 
 // TestAttackForeignProfile: a bridge does not get the egress that was opened for another's
 // chats, is told why, and stands in the audit log.
 func TestAttackForeignProfile(t *testing.T) {
-	no := false
-	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}
+	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: new(false)}
 	opt := forBridges(options(t), "honest")
 	m := open(t, opt)
 	_, _, err := m.Create(asBridge(t.Context(), "greedy"), spec)
 	if !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), `profile "web"`) || strings.Contains(err.Error(), "honest") {
 		t.Errorf("greedy: %v, want denied, with the profile and without the others' names", err)
 	}
-	log := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
-	if !strings.Contains(string(log), `"outcome":"denied"`) || !strings.Contains(string(log), `"rule":"bridges"`) {
-		t.Errorf("audit log: %s", log)
-	}
+	expect.True(t, len(auditLines(t, opt, `"outcome":"denied"`, `"rule":"bridges"`)) > 0, "it is not audited")
 	honest := must.First(m.Create(asBridge(t.Context(), "honest"), spec))(t)
 	spec.Owner = "greedy"
 	expect.Is(t, expect.Err(m.Create(operator(t.Context()), spec)), nil, "an operator")
@@ -170,8 +161,7 @@ func TestAttackForeignProfile(t *testing.T) {
 // TestAttackForeignProfileWithout: nothing but the list keeps a bridge out of the profile.
 func TestAttackForeignProfileWithout(t *testing.T) {
 	m := open(t, forBridges(options(t), chat.EveryBridge))
-	no := false
-	c, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: "x", Profile: "web", Awake: &no})
+	c, _, err := m.Create(asBridge(t.Context(), "greedy"), chat.Spec{ExternalID: "x", Profile: "web", Awake: new(false)})
 	expect.True(t, err == nil && c.Profile == "web", "a profile for all: %+v, %v", c, err)
 }
 
@@ -182,8 +172,7 @@ func TestProfileIsKept(t *testing.T) {
 	ctx := asBridge(t.Context(), "ada")
 	opt := forBridges(options(t), "ada")
 	m := must.Get(openManager(t.Context(), opt))(t)
-	no := false
-	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: &no}
+	spec := chat.Spec{ExternalID: "x", Profile: "web", Awake: new(false)}
 	c := must.First(m.Create(ctx, spec))(t)
 	must.Do(t, m.Close())
 	m2 := open(t, forBridges(opt, "bob"))

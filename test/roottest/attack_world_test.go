@@ -34,9 +34,7 @@ func attackOptions(t testing.TB) provision.Options {
 		opt.Profiles[name] = p
 	}
 	v6 := must.Get(chat.ParseAllow("[fd13:213::2]:8000"))(t)
-	web := opt.Profiles["web"]
-	web.Egress = append(web.Egress, v6)
-	opt.Profiles["web"] = web
+	edit(opt, "web", func(p *chat.Profile) { p.Egress = append(p.Egress, v6) })
 	return opt
 }
 
@@ -118,16 +116,14 @@ func (i inmate) sh(t testing.TB, command string) string {
 func (i inmate) background(t testing.TB, ready string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(operator(context.Background()))
-	ended := make(chan string, 1)
-	go func() {
+	ended := going(func() string {
 		r, err := i.m.Run(ctx, i.ID, chat.RunSpec{Argv: append([]string{i.program}, args...), Timeout: chat.MaxTimeout})
-		ended <- fmt.Sprint(r, err)
-	}()
+		return fmt.Sprint(r, err)
+	})
 	t.Cleanup(func() { cancel(); <-ended })
 	until(t, fmt.Sprintf("%q is ready", args), func() bool {
 		select {
 		case what := <-ended:
-			ended <- what
 			t.Fatalf("%q ended: %s", args, what)
 		default:
 		}

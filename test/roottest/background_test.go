@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
@@ -30,7 +29,9 @@ func startRun(t testing.TB, m *manager, id chat.ID, spec chat.RunSpec) chat.Run 
 }
 
 // awaitRun waits until a run has ended.
-func awaitRun(t testing.TB, m *manager, id chat.ID, run string) chat.Run {
+func awaitRun(t testing.TB, m interface {
+	ShowRun(context.Context, chat.ID, string) (chat.Run, error)
+}, id chat.ID, run string) chat.Run {
 	t.Helper()
 	var r chat.Run
 	until(t, "run "+run+" ends", func() bool {
@@ -67,16 +68,11 @@ func supervisors(t testing.TB) []int {
 	return found
 }
 
-func uidOf(pid int) uint32 {
-	var st unix.Stat_t
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil || unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text), "\nUid:\t")
-	field, _, _ := strings.Cut(rest, "\t")
-	uid, _ := strconv.ParseUint(field, 10, 32)
-	return uint32(uid)
+// uidOf is the real uid of a process, 0 where it has ended.
+func uidOf(pid int) (uid uint32) {
+	field, _ := statusField(pid, "Uid")
+	_, _ = fmt.Sscan(field, &uid)
+	return uid
 }
 
 // TestBackground: a background run has an id of its chat, is listed, read, followed, and
@@ -224,21 +220,13 @@ func TestBackgroundRestart(t *testing.T) {
 	if e := awaitRun(t, m, c.ID, long.ID); e.Result.Exit != 0 || e.Result.Stdout != "got one\ngot two\nend\n" {
 		t.Errorf("%+v %+v", e.State, e.Result)
 	}
-	leaves := runLeaves(t, opt)
+	leaves := runLeaves(opt)
 	expect.True(t, len(leaves) == 0, "leaves are left: %v", leaves)
 }
 
 // runLeaves are the cgroups of runs of this test's daemon.
-func runLeaves(t testing.TB, opt provision.Options) []string {
-	t.Helper()
-	var found []string
-	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.Contains(path, "/"+opt.Cgroup) && strings.Contains(path, "/runs/run-") {
-			found = append(found, path)
-		}
-		return nil
-	}))
-	return found
+func runLeaves(opt provision.Options) []string {
+	return cgroups("/"+opt.Cgroup, "/runs/run-")
 }
 
 // TestBackgroundEnds: a run ends with the session, what had ended is kept then, and a reap leaves
@@ -270,18 +258,17 @@ func TestBackgroundEnds(t *testing.T) {
 // TestSimultaneousRuns: 64 runs are under way simultaneously, and the next one is refused.
 func TestSimultaneousRuns(t *testing.T) {
 	opt := attackOptions(t)
-	p := opt.Profiles["default"]
-	p.Limits.MemoryMax = 1 << 30 // with 64 runs, their supervisors took much of 256 MB at their start (ADR 0025)
-	opt.Profiles["default"] = p
+	edit(opt, "default", func(p *chat.Profile) {
+		p.Limits.MemoryMax = 1 << 30 // with 64 runs, their supervisors took much of 256 MB at their start (ADR 0025)
+	})
 	m := open(t, opt)
 	c := create(t, m, "many", "default")
 	var last chat.Run
 	for range chat.MaxRuns {
 		last = startRun(t, m, c.ID, chat.RunSpec{Argv: []string{"sleep", "1000"}})
 	}
-	_, err := m.StartRun(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})
-	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "64 runs"),
-		"the 65th: %v", err)
+	expect.Says(t, expect.Err(m.StartRun(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})),
+		chat.ErrBusy, "64 runs", "the 65th")
 	expect.Is(t, expect.Err(m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: "true"})), chat.ErrBusy,
 		"the 65th, in the foreground")
 	must.Do(t, m.EndRun(operator(t.Context()), c.ID, last.ID))

@@ -76,19 +76,12 @@ func BenchmarkNetwork(b *testing.B) {
 		}
 	}
 	for _, act := range acts {
-		what := act.args[0] + " " + act.args[2] + " "
-		mine := t.median(what + ways[0].name)
-		for _, rival := range append(slices.Clip(ways), act.ways...)[1:] {
-			if len(t[what+rival.name]) == 0 {
-				continue
-			}
-			theirs := t.median(what + rival.name)
-			fmt.Fprintf(os.Stderr, "%-26s %8.3f ms = %6.2f x %s (%.3f ms)\n",
-				what, mine, mine/theirs, rival.name, theirs)
-			b.ReportMetric(mine/theirs, strings.ReplaceAll(what+"/ "+rival.name, " ", "-"))
+		what, rivals := act.args[0]+" "+act.args[2]+" ", []string{}
+		for _, way := range append(slices.Clip(ways), act.ways...)[1:] {
+			rivals = append(rivals, what+way.name)
 		}
+		t.say(b, what+ways[0].name, rivals...)
 	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // benchWay is a way to the servers, which have the address to there.
@@ -131,21 +124,13 @@ var benchActs = map[string]act{
 		var all []float64
 		host, port, err := net.SplitHostPort(a[0])
 		if err == nil && !strings.ContainsAny(host, "!^") {
-			addrs, err := net.LookupHost(host)
-			if err != nil {
-				return "", err
-			}
+			addrs := value(net.LookupHost(host))
 			a[0] = net.JoinHostPort(addrs[0], port)
 		}
 		for range number(a[1]) {
 			began := time.Now()
-			c, err := benchDial(a[0])
-			if err != nil {
-				return "", err
-			}
-			if _, err := say(c, "x"); err != nil {
-				return "", err
-			}
+			c := value(benchDial(a[0]))
+			value(say(c, "x"))
 			all = append(all, milliseconds(began))
 		}
 		slices.Sort(all)
@@ -160,9 +145,7 @@ var benchActs = map[string]act{
 			go func() { ends <- benchSend(a[0], 256<<20/n) }()
 		}
 		for range n {
-			if err := <-ends; err != nil {
-				return "", err
-			}
+			check(<-ends)
 		}
 		return fmt.Sprintf("%.3f", milliseconds(began)), nil
 	},
@@ -174,9 +157,7 @@ var benchActs = map[string]act{
 	"bench-connect-secret": func(a []string) (string, error) {
 		began := time.Now()
 		for range number(a[1]) {
-			if _, err := benchRequests([]string{a[0], "1"}, benchTLS); err != nil {
-				return "", err
-			}
+			value(benchRequests([]string{a[0], "1"}, benchTLS))
 		}
 		return fmt.Sprintf("%.4f", milliseconds(began)/float64(number(a[1]))), nil
 	},
@@ -200,10 +181,7 @@ func benchHost(to string) string {
 // benchRequests sends the key of the chat's environment, or what it stands for.
 func benchRequests(a []string, dial func(string) (net.Conn, error)) (string, error) {
 	began := time.Now()
-	c, err := dial(a[0])
-	if err != nil {
-		return "", err
-	}
+	c := value(dial(a[0]))
 	defer c.Close()
 	key := os.Getenv("API_KEY")
 	if key == "" {
@@ -217,10 +195,7 @@ func benchRequests(a []string, dial func(string) (net.Conn, error)) (string, err
 	for range number(a[1]) {
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\n\r\n", target,
 			benchHost(a[0]), key)
-		answer, err := http.ReadResponse(r, nil)
-		if err != nil {
-			return "", err
-		}
+		answer := value(http.ReadResponse(r, nil))
 		if _, err := io.Copy(io.Discard, answer.Body); err != nil ||
 			answer.StatusCode != http.StatusOK {
 			return "", errors.Join(err, errors.New(answer.Status))
@@ -298,14 +273,11 @@ var rivalProxies = map[string]http.Handler{
 var proxyActs = map[string]act{
 	// bench-proxy KIND: says its address, and serves until its input ends
 	"bench-proxy": func(a []string) (string, error) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", err
-		}
+		l := value(net.Listen("tcp", "127.0.0.1:0"))
 		fmt.Println(l.Addr())
 		go func() { _ = http.Serve(l, rivalProxies[a[0]]) }()
-		_, err = io.Copy(io.Discard, os.Stdin)
-		return "", err
+		value(io.Copy(io.Discard, os.Stdin))
+		return "", nil
 	},
 }
 
@@ -318,8 +290,7 @@ func rivalProxy(t testing.TB, kind string) string {
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { must.Do(t, in.Close()); must.Do(t, cmd.Wait()) })
-	addr := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
-	return strings.TrimSpace(addr)
+	return strings.TrimSpace(must.Get(bufio.NewReader(out).ReadString('\n'))(t))
 }
 
 // tunnelTo answers CONNECT, and gives the client's connection to f.

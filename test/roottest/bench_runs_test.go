@@ -21,12 +21,7 @@ import (
 //
 //	go test ./test/roottest -run - -bench BenchmarkRuns -benchtime 1x
 func BenchmarkRuns(b *testing.B) {
-	needsRoot(b)
-	opt := options(b)
-	for name, p := range opt.Profiles {
-		p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod // else the last ones measure the quota
-		opt.Profiles[name] = p
-	}
+	opt := attackOptions(b) // else the last ones measure the quota
 	m := open(b, opt)
 	d := serveOver(b, m, opt)
 	c := create(b, m, "bench", "default")
@@ -53,30 +48,16 @@ func BenchmarkRuns(b *testing.B) {
 			must.Get(m.FollowRun(ctx, c.ID, r.ID, "", func(chat.Frame) {}))(b)
 		})
 	}
-	for _, rival := range []string{"fork and exec", "nsenter", "crun exec"} {
-		if len(t[rival]) == 0 {
-			continue
-		}
-		for _, what := range []string{"run", "run over HTTP", "background, to its end"} {
-			ratio := t.median(what) / t.median(rival)
-			fmt.Fprintf(os.Stderr, "%-16s %-24s %8.2f ms = %6.2f x %s (%.3f ms)\n", b.Name(), what, t.median(what), ratio, rival, t.median(rival))
-			b.ReportMetric(ratio, strings.ReplaceAll(strings.ReplaceAll(what+"/"+rival, ",", ""), " ", "-"))
-		}
+	for _, what := range []string{"run", "run over HTTP", "background, to its end"} {
+		t.say(b, what, "fork and exec", "nsenter", "crun exec")
 	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // sessionInit is the pid of bubblewrap's pid 1 in the chat's session.
 func sessionInit(t testing.TB, c chat.Chat) string {
 	t.Helper()
 	for _, pid := range pidsOf(c.UID) {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(text), "\nNSpid:\t")
-		line, _, _ := strings.Cut(rest, "\n")
-		if f := strings.Fields(line); len(f) > 1 && f[len(f)-1] == "1" {
+		if pids, _ := statusField(pid, "NSpid"); strings.HasSuffix(pids, " 1") {
 			return fmt.Sprint(pid)
 		}
 	}

@@ -3,6 +3,7 @@ package roottest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +34,6 @@ import (
 //
 // CHATD_BENCH_CHATS and CHATD_BENCH_ROUNDS change both.
 func BenchmarkLife(b *testing.B) {
-	needsRoot(b)
 	opt := options(b)
 	opt.Profiles["default"] = withCommands(opt.Profiles["default"])
 	m := open(b, opt)
@@ -78,7 +78,12 @@ func measure(b *testing.B, m *manager, r *rivals, rounds int) {
 			t.time("podman run of true", func() { must.Do(b, r.container()) })
 		}
 	}
-	t.report(b)
+	t.say(b, "create asleep", "useradd -m")
+	t.say(b, "create to prompt", "tmux+bash to prompt", "useradd -m", "bwrap with true", "podman run of true")
+	t.say(b, "wake", "tmux+bash to prompt")
+	t.say(b, "run of true", "fork+exec of true")
+	t.say(b, "sleep")
+	t.say(b, "reap")
 	memory(b, m)
 }
 
@@ -121,9 +126,7 @@ func pss(b *testing.B, pid string) int {
 
 func asleep(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
-	no := false
-	c := must.First(m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no}))(t)
-	return c
+	return must.First(m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: new(false)}))(t)
 }
 
 // table is the samples of each thing measured.
@@ -141,29 +144,20 @@ func (t table) median(what string) float64 {
 	return float64(s[len(s)/2].Microseconds()) / 1000
 }
 
-// report prints medians in ms, and the ratios that the project promises.
-func (t table) report(b *testing.B) {
-	for _, p := range [][2]string{
-		{"create asleep", "useradd -m"}, {"create to prompt", "tmux+bash to prompt"},
-		{"create to prompt", "useradd -m"}, {"create to prompt", "bwrap with true"},
-		{"create to prompt", "podman run of true"}, {"wake", "tmux+bash to prompt"},
-		{"run of true", "fork+exec of true"},
-		{"sleep", ""}, {"reap", ""},
-	} {
-		if p[1] != "" && len(t[p[1]]) == 0 {
-			fmt.Fprintf(os.Stderr, "%-28s %s was not measured: it is not installed, or does not run here\n", b.Name(), p[1])
-			continue
-		}
-		ms := t.median(p[0])
-		if p[1] == "" {
-			fmt.Fprintf(os.Stderr, "%-28s %-18s %8.2f ms\n", b.Name(), p[0], ms)
-			continue
-		}
-		ratio := ms / t.median(p[1])
-		fmt.Fprintf(os.Stderr, "%-28s %-18s %8.2f ms = %5.2f x %s (%.2f ms)\n", b.Name(), p[0], ms, ratio, p[1], t.median(p[1]))
-		b.ReportMetric(ratio, strings.ReplaceAll(p[0]+"/"+p[1], " ", "-"))
-	}
+// say prints the median of what was measured, and how many times that of each rival it is.
+func (t table) say(b *testing.B, what string, rivals ...string) {
 	b.ReportMetric(0, "ns/op")
+	ms := t.median(what)
+	fmt.Fprintf(os.Stderr, "%-28s %-24s %8.3f ms\n", b.Name(), what, ms)
+	for _, rival := range rivals {
+		if len(t[rival]) == 0 {
+			fmt.Fprintf(os.Stderr, "NOT MEASURED: %s is not installed, or does not run here\n", rival)
+			continue
+		}
+		ratio := ms / t.median(rival)
+		fmt.Fprintf(os.Stderr, "%-28s %-24s = %6.2f x %s (%.3f ms)\n", b.Name(), what, ratio, rival, t.median(rival))
+		b.ReportMetric(ratio, strings.NewReplacer(",", "", " ", "-").Replace(what+"/"+rival))
+	}
 }
 
 // rivals are the plain ways to do parts of the same: as root by hand.
@@ -187,8 +181,7 @@ func newRivals(b *testing.B) *rivals {
 // useradd makes one user with a home, in the copies of /etc's files that this
 // mount namespace has.
 func (r *rivals) useradd(b *testing.B) {
-	out, err := exec.Command("useradd", "-m", "-d", "/srv/rivals/added", "-u", fmt.Sprint(r.uid+1), "-K", "UID_MAX=2147483646", "rival").CombinedOutput()
-	must.True(b, err == nil, "useradd: %v: %s", err, out)
+	must.Run(b, exec.Command("useradd", "-m", "-d", "/srv/rivals/added", "-u", fmt.Sprint(r.uid+1), "-K", "UID_MAX=2147483646", "rival"))
 }
 
 func (r *rivals) userdel(b *testing.B) {
@@ -303,7 +296,6 @@ func envInts(name string, otherwise []int) []int {
 // costs, and which of the host's bounds this many come closest to. CHATD_BENCH_POPULATION is
 // "asleep,awake".
 func BenchmarkPopulation(b *testing.B) {
-	needsRoot(b)
 	many := envInts("CHATD_BENCH_POPULATION", []int{10000, 500})
 	opt := options(b)
 	opt.Profiles["default"] = withCommands(opt.Profiles["default"])
@@ -408,21 +400,12 @@ func (p *population) disk(c populated, dir string) {
 
 // say prints what one of n costs.
 func (p *population) say(what string, now, before populated, n int) {
-	for _, name := range names(now) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
 		each := (float64(now[name]) - float64(before[name])) / float64(n)
 		if each >= 0.01 || each <= -0.01 {
 			fmt.Fprintf(os.Stderr, "%-20s %10.2f %s\n", what, each, name)
 		}
 	}
-}
-
-func names(c populated) []string {
-	all := make([]string, 0, len(c))
-	for name := range c {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // bound is a resource of the host, and how much of it is in use.
@@ -472,7 +455,6 @@ func parse(s string) float64 { n, _ := strconv.ParseFloat(s, 64); return n }
 // directory also makes the directories and the PATH, and is not counted. To compare two commits,
 // build the tests of both with go test -c and let them take turns.
 func BenchmarkStart(b *testing.B) {
-	needsRoot(b)
 	opt := options(b)
 	t := table{}
 	for round := range envInt("CHATD_BENCH_ROUNDS", 25) + 1 {
@@ -484,17 +466,14 @@ func BenchmarkStart(b *testing.B) {
 		t.time(what, func() { m = must.Get(openManager(b.Context(), opt))(b) })
 		must.Do(b, m.Close())
 	}
-	for _, what := range []string{"first start", "start"} {
-		fmt.Fprintf(os.Stderr, "%-28s %-12s %8.2f ms\n", b.Name(), what, t.median(what))
-	}
+	t.say(b, "first start")
+	t.say(b, "start")
 	b.ReportMetric(t.median("start"), "ms/start")
-	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkThaw measures the first input to a chat that is awake, frozen or asleep, in turn in one
 // run, and what the thaw and the wake alone take.
 func BenchmarkThaw(b *testing.B) {
-	needsRoot(b)
 	m := open(b, options(b))
 	ctx := operator(b.Context())
 	c := create(b, m, "bench", "default")
@@ -513,11 +492,8 @@ func BenchmarkThaw(b *testing.B) {
 		sleep()
 		t.time("wake", func() { must.Get(m.Wake(ctx, c.ID))(b) })
 	}
-	for _, what := range []string{
-		"input, awake", "input, frozen", "input, asleep", "freeze", "thaw", "wake",
-	} {
-		fmt.Fprintf(os.Stderr, "%-28s %-14s %8.2f ms\n", b.Name(), what, t.median(what))
+	for _, what := range []string{"input, awake", "input, frozen", "input, asleep", "freeze"} {
+		t.say(b, what)
 	}
-	b.ReportMetric(t.median("thaw")/t.median("wake"), "thaw/wake")
-	b.ReportMetric(0, "ns/op")
+	t.say(b, "thaw", "wake")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,17 +21,14 @@ import (
 // v1.
 func kernelLimit(t testing.TB, id chat.ID, v2, v1 string) (path, value string) {
 	t.Helper()
-	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(at string, d fs.DirEntry, err error) error {
-		name := filepath.Base(at)
-		if err == nil && (name == v2 || name == v1) && strings.Contains(filepath.Base(filepath.Dir(at)), string(id)) {
-			b, err := os.ReadFile(at)
-			if err != nil {
-				return err
+	for _, dir := range cgroups(string(id)) {
+		for _, name := range []string{v2, v1} {
+			at := filepath.Join(dir, name)
+			if name != "" && strings.Contains(filepath.Base(dir), string(id)) && exists(at)() {
+				path, value = at, strings.TrimSpace(string(must.Get(os.ReadFile(at))(t)))
 			}
-			path, value = at, strings.TrimSpace(string(b))
 		}
-		return nil
-	}))
+	}
 	return path, value
 }
 
@@ -142,8 +138,7 @@ func TestChangeMemoryHeld(t *testing.T) {
 	r := startRun(t, m, c.ID, chat.RunSpec{Command: "{ head -c 67108864 /dev/zero; touch full; exec sleep 1000; } | tail -c 67108864 > /dev/null"})
 	until(t, "the memory is held", exists(filepath.Join(c.Home, "full")))
 	_, err := patchAs(ctx, t, m, c.ID, `{"limits":{"memory_max":33554432,"pids_max":88},"labels":{"k":"v"}}`)
-	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "it holds"),
-		"below what it holds: %v", err)
+	expect.Says(t, err, chat.ErrBusy, "it holds", "below what it holds")
 	now, err := m.Get(ctx, c.ID)
 	if err != nil || now.Limits != chat.DefaultLimits() || len(now.Labels) > 0 || pidsMax(t, c.ID) != "200" {
 		t.Errorf("a refused change changed: %+v, %v, pids %s", now.Limits, now.Labels, pidsMax(t, c.ID))
@@ -175,18 +170,11 @@ func TestChangeMemoryHeld(t *testing.T) {
 func TestChangeByBridge(t *testing.T) {
 	opt := options(t)
 	edit(opt, "web", func(p *chat.Profile) { p.Bridges = []string{"ada"} })
-	closed := opt.Profiles["web"]
-	closed.Name, closed.Bridges = "closed", []string{}
-	opt.Profiles["closed"] = closed
+	edit(opt, "closed", func(p *chat.Profile) { p.Egress, p.Bridges = opt.Profiles["web"].Egress, []string{} })
 	m := open(t, opt)
-	as := func(name string) context.Context {
-		return chat.WithCaller(t.Context(), chat.Caller{UID: 4711, Name: name, Role: chat.RoleBridge})
-	}
+	as := func(name string) context.Context { return asBridge(t.Context(), name) }
 	spec := chat.Spec{ExternalID: "a bridge's", Profile: "default"}
-	ada, _, err := m.Create(as("ada"), spec)
-	must.Do(t, err)
-	bob, _, err := m.Create(as("bob"), spec)
-	must.Do(t, err)
+	ada, bob := must.First(m.Create(as("ada"), spec))(t), must.First(m.Create(as("bob"), spec))(t)
 	for _, c := range []struct {
 		by   string
 		id   chat.ID
@@ -213,7 +201,7 @@ func TestChangeByBridge(t *testing.T) {
 	}
 	// An operator may more, and a bridge keeps what it was given.
 	patched(t, m, ada.ID, `{"limits":{"memory_max":536870912}}`)
-	_, err = patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":91}}`)
+	_, err := patchAs(as("ada"), t, m, ada.ID, `{"limits":{"pids_max":91}}`)
 	expect.Is(t, err, chat.ErrBusy, "limits right after limits")
 	var c chat.Chat
 	until(t, "limits may change again", func() bool {
@@ -242,14 +230,12 @@ func TestChangeByBridge(t *testing.T) {
 func TestChangeProfile(t *testing.T) {
 	newInternet(t)
 	opt := named(t, "api.example.test:7000")
-	p := opt.Profiles["named"]
-	p.Limits.PidsMax, p.Env = 150, map[string]string{"OF": "named"}
-	opt.Profiles["named"] = p
-	other := opt.Profiles["named"]
-	other.Name, other.Egress = "other", parsedAllows(t, "ssh.example.test:22")
-	other.Limits.PidsMax, other.Env, other.AllowNetlink = 99, map[string]string{"OF": "other"}, true
-	opt.Profiles["other"] = other
-	m := must.Get(openManager(t.Context(), opt))(t)
+	edit(opt, "named", func(p *chat.Profile) { p.Limits.PidsMax, p.Env = 150, map[string]string{"OF": "named"} })
+	edit(opt, "other", func(p *chat.Profile) {
+		p.Network, p.Egress = chat.NetworkOwn, parsedAllows(t, "ssh.example.test:22")
+		p.Limits.PidsMax, p.Env, p.AllowNetlink = 99, map[string]string{"OF": "other"}, true
+	})
+	m := open(t, opt)
 	ctx := operator(t.Context())
 	a, b := inmateOf(t, m, "moves a", "named"), inmateOf(t, m, "moves b", "named")
 	const refused = "ECONNRESET EOF EPIPE NXDOMAIN"
@@ -273,13 +259,7 @@ func TestChangeProfile(t *testing.T) {
 	// One that began without a network moves to one: it has it at the next wake.
 	lone := inmateOf(t, m, "moves alone", "default")
 	wantChanged(t, patched(t, m, lone.ID, `{"profile":"named"}`), "limits.pids_max profile", "egress env network", "")
-	must.Do(t, m.Close())
-	again := must.Get(openManager(t.Context(), opt))(t)
-	*m = *again
-	t.Cleanup(func() {
-		ctx := operator(context.Background())
-		must.Do(t, errors.Join(m.Reap(ctx, a.ID), m.Reap(ctx, b.ID), m.Reap(ctx, lone.ID), m.Close()))
-	})
+	m.restart(t, opt)
 	check("another chatd")
 	now, err := m.Get(ctx, a.ID)
 	expect.True(t, err == nil && slices.Equal(now.OldPlan, []string{"allow_netlink", "env"}),
@@ -339,7 +319,6 @@ func TestReloadLimits(t *testing.T) {
 // TestPatchKilled: chatd-root is killed when a change is recorded, and when it is in force and
 // nobody was told. The next one brings the session to the record.
 func TestPatchKilled(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "killed"}))(t)
@@ -365,23 +344,18 @@ func TestPatchKilled(t *testing.T) {
 		d.kill()
 	}
 	d = startDaemon(t, opt, "")
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestChangeProfileSees: a session that sees paths of the host under the file rules of its profile
 // meets no other profile's rules there. The chat moves while it sleeps.
 func TestChangeProfileSees(t *testing.T) {
-	needsRoot(t)
 	shared := "/opt/change-" + filepath.Base(t.TempDir())
 	t.Cleanup(func() { must.Do(t, os.RemoveAll(shared)) })
 	must.Do(t, errors.Join(os.MkdirAll(shared+"/closed", 0o755),
 		os.WriteFile(shared+"/closed/f", []byte("closed by rules\n"), 0o644)))
 	opt := ruledOptions(t, `access: {useDefaults: false, deny: [/data/closed, "~/note"]}`)
-	p := opt.Profiles["ruled"]
-	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}}
-	opt.Profiles["ruled"] = p
+	expose(opt, "ruled", shared, "/data")
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	ctx := operator(t.Context())
 	c := create(t, m, "sees", "ruled")
 	putFile(t, c, "note", "a note\n")
@@ -389,10 +363,8 @@ func TestChangeProfileSees(t *testing.T) {
 	if got := look(); got != "" && got != "closed\n" {
 		t.Errorf("control: %q", got)
 	}
-	_, err := patchAs(ctx, t, m, c.ID, `{"profile":"default","labels":{"k":"v"}}`)
-	if !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "put it to sleep first") {
-		t.Errorf("awake: %v", err)
-	}
+	expect.Says(t, expect.Err(patchAs(ctx, t, m, c.ID, `{"profile":"default","labels":{"k":"v"}}`)),
+		chat.ErrWrongPhase, "put it to sleep first", "awake")
 	if got := look(); strings.Contains(got, "by rules") || strings.Contains(got, "note") {
 		t.Errorf("after it was refused: %q", got)
 	}

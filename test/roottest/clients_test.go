@@ -135,10 +135,10 @@ func withClients(t *testing.T) provision.Options {
 	header := must.Get(words.ParseHeader("Authorization: Basic git:$"))(t)
 	opt.Secrets["git"] = words.Spec{File: file, Hosts: parsedAllows(t, "git.example.test:8443"),
 		Header: header, Env: "GIT_TOKEN"}
-	p := opt.Profiles["named"]
-	p.Secrets, p.Limits.MemoryMax, p.Guard = []string{"api", "git"}, 1<<30, chat.DefaultGuard()
-	p.EgressMayAdd = parsedAllows(t, "*.example.test:22")
-	opt.Profiles["named"] = p
+	edit(opt, "named", func(p *chat.Profile) {
+		p.Secrets, p.Limits.MemoryMax, p.Guard = []string{"api", "git"}, 1<<30, chat.DefaultGuard()
+		p.EgressMayAdd = parsedAllows(t, "*.example.test:22")
+	})
 	return opt
 }
 
@@ -218,12 +218,10 @@ func (c realClient) isRefused(t *testing.T, a inmate) {
 func (i inmate) line(t *testing.T, command string) chat.RunResult {
 	t.Helper()
 	spec := chat.RunSpec{Command: command, Timeout: tryTimeout}
-	r := must.Get(i.m.Run(operator(t.Context()), i.ID, spec))(t)
-	return r
+	return must.Get(i.m.Run(operator(t.Context()), i.ID, spec))(t)
 }
 
 func explained(t *testing.T, a inmate, host string, port uint16) chat.Explained {
 	t.Helper()
-	e := must.Get(a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port}))(t)
-	return e
+	return must.Get(a.m.Explain(operator(t.Context()), a.ID, chat.Question{Host: host, Port: port}))(t)
 }

@@ -26,9 +26,7 @@ func onSmallDisks(t *testing.T, opt provision.Options) {
 	t.Helper()
 	needsNamespaces(t, "the state's directory is a mount that PAM knows: test/vagrant fills the machine's own disk")
 	for _, dir := range []string{opt.State, opt.Homes} {
-		must.Do(t, os.MkdirAll(dir, 0o711))
-		must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,nr_inodes=4000,mode=711"))
-		t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+		mount(t, "tmpfs", dir, "size=24m,nr_inodes=4000,mode=711")
 	}
 }
 
@@ -175,48 +173,30 @@ func TestFullStateIsSaid(t *testing.T) {
 // brokenDisk is a disk whose blocks lie in memory that can be taken away: writes to blocks that it
 // never wrote fail then, and ext4 gives up its journal.
 type brokenDisk struct {
-	t              *testing.T
-	dir, image, at string
+	cutDisk
+	dir string
 }
 
-func newBrokenDisk(t *testing.T, at string) *brokenDisk {
+func newBrokenDisk(t *testing.T, at string) brokenDisk {
 	t.Helper()
 	needsNamespaces(t, "the state's directory is a mount that PAM knows")
-	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		missing(t, "loop devices")
-	}
-	d := &brokenDisk{t: t, dir: t.TempDir(), at: at}
-	must.Do(t, unix.Mount("tmpfs", d.dir, "tmpfs", 0, "size=32m"))
-	t.Cleanup(func() { must.Do(t, unix.Unmount(d.dir, unix.MNT_DETACH)) })
-	d.image = filepath.Join(d.dir, "image")
-	must.Do(t, os.WriteFile(d.image, nil, 0o600))
-	must.Do(t, os.Truncate(d.image, 128<<20))
-	d.command("mkfs.ext4", "-q", "-F", d.image)
-	must.Do(t, os.MkdirAll(at, 0o711))
-	d.mount()
-	t.Cleanup(d.unmount)
+	dir := t.TempDir()
+	mount(t, "tmpfs", dir, "size=32m")
+	d := brokenDisk{newCutDisk(t, at, filepath.Join(dir, "image"), 128<<20), dir}
+	d.mount(t)
+	t.Cleanup(func() { must.Do(t, unix.Unmount(at, 0)) })
 	return d
 }
 
-func (d *brokenDisk) command(args ...string) {
-	d.t.Helper()
-	must.Run(d.t, exec.Command(args[0], args[1:]...))
-}
-
-func (d *brokenDisk) mount() { d.command("mount", "-o", "loop", d.image, d.at) }
-
-func (d *brokenDisk) unmount() { d.command("umount", d.at) }
-
 // fail lets the disk take no new block.
-func (d *brokenDisk) fail() { takeAll(d.t, d.dir, false) }
+func (d brokenDisk) fail(t *testing.T) { takeAll(t, d.dir, false) }
 
 // mend is what an operator does: a disk with room, and fsck(8).
-func (d *brokenDisk) mend() {
-	d.unmount()
-	must.Do(d.t, os.Remove(filepath.Join(d.dir, "fill")))
+func (d brokenDisk) mend(t *testing.T) {
+	must.Do(t, unix.Unmount(d.at, 0), os.Remove(filepath.Join(d.dir, "fill")))
 	_ = exec.Command("e2fsck", "-fy", d.image).Run() // it exits 1 when it corrected something
-	d.command("e2fsck", "-fn", d.image)
-	d.mount()
+	must.Run(t, exec.Command("e2fsck", "-fn", d.image))
+	d.mount(t)
 }
 
 // TestBrokenDisk: the disk of the state fails while chats are made. chatd says so, goes on showing
@@ -227,8 +207,7 @@ func TestBrokenDisk(t *testing.T) {
 	m := must.Get(openManager(t.Context(), opt))(t)
 	acknowledged := map[chat.ID]chat.Chat{}
 	add := func(external string) error {
-		no := false
-		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: &no})
+		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Awake: new(false)})
 		if err == nil {
 			acknowledged[c.ID] = c
 		}
@@ -237,7 +216,7 @@ func TestBrokenDisk(t *testing.T) {
 	for i := range 5 {
 		must.Do(t, add(fmt.Sprint("before ", i)))
 	}
-	disk.fail()
+	disk.fail(t)
 	var failed error
 	for i := 0; i < 2000 && failed == nil; i++ {
 		failed = add(fmt.Sprint("while ", i))
@@ -249,7 +228,7 @@ func TestBrokenDisk(t *testing.T) {
 		"it shows %d chats of %d, %v", len(page.Chats), len(acknowledged), err)
 	expect.True(t, add("one more") != nil, "a create is acknowledged on a broken disk")
 	t.Logf("it closes with %v", m.Close())
-	disk.mend()
+	disk.mend(t)
 	afterBrokenDisk(t, opt, acknowledged)
 }
 
@@ -304,11 +283,9 @@ func TestPowerCutAfterReap(t *testing.T) {
 // by then, as the kernel writes them every few seconds, and it writes content later.
 func TestPowerCutAfterCreate(t *testing.T) {
 	opt, d := onCutDisk(t)
-	p := opt.Profiles["default"]
-	p.Skeleton = t.TempDir()
-	must.Do(t, os.Mkdir(filepath.Join(p.Skeleton, "dir"), 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(p.Skeleton, "dir/notes"), []byte("as it shall begin"), 0o644))
-	opt.Profiles["default"] = p
+	skeleton := t.TempDir()
+	writeFile(t, filepath.Join(skeleton, "dir/notes"), "as it shall begin", 0o644)
+	edit(opt, "default", func(p *chat.Profile) { p.Skeleton = skeleton })
 	m := must.Get(openManager(t.Context(), opt))(t)
 	c := asleep(t, m, "begins")
 	d.sync(t, unix.Fsync) // the directory of homes, and with it all names
@@ -326,7 +303,8 @@ func TestPowerCutAfterCreate(t *testing.T) {
 func onCutDisk(t *testing.T) (provision.Options, cutDisk) {
 	t.Helper()
 	opt := options(t)
-	d := newCutDisk(t, filepath.Join(filepath.Dir(opt.State), "disk"))
+	at := filepath.Join(filepath.Dir(opt.State), "disk")
+	d := newCutDisk(t, at, at+".image", 64<<20)
 	d.mount(t)
 	opt.State, opt.Homes = filepath.Join(d.at, "state"), filepath.Join(d.at, "homes")
 	must.Do(t, os.Mkdir(filepath.Join(d.at, "userdb"), 0o711))
@@ -354,14 +332,11 @@ func (d cutDisk) cutAndOpen(t *testing.T, m *manager, opt provision.Options) *ma
 // cutDisk is an ext4 file system in a file.
 type cutDisk struct{ at, image string }
 
-func newCutDisk(t *testing.T, at string) cutDisk {
+func newCutDisk(t *testing.T, at, image string, size int64) cutDisk {
 	t.Helper()
-	d := cutDisk{at: at, image: at + ".image"}
-	must.Do(t, os.MkdirAll(at, 0o711))
-	must.Do(t, os.WriteFile(d.image, nil, 0o600))
-	must.Do(t, os.Truncate(d.image, 64<<20))
-	must.Run(t, exec.Command("mkfs.ext4", "-q", "-F", d.image))
-	return d
+	must.Do(t, os.MkdirAll(at, 0o711), os.WriteFile(image, nil, 0o600), os.Truncate(image, size))
+	must.Run(t, exec.Command("mkfs.ext4", "-q", "-F", image))
+	return cutDisk{at, image}
 }
 
 // loop gives the image a loop device, which goes when the file system is unmounted. Its nodes
@@ -369,9 +344,7 @@ func newCutDisk(t *testing.T, at string) cutDisk {
 func (d cutDisk) loop(t *testing.T) (string, *os.File) {
 	t.Helper()
 	nodes := d.at + ".dev"
-	must.Do(t, os.MkdirAll(nodes, 0o700))
-	must.Do(t, unix.Mount("tmpfs", nodes, "tmpfs", 0, "size=1m"))
-	t.Cleanup(func() { must.Do(t, unix.Unmount(nodes, unix.MNT_DETACH)) })
+	mount(t, "tmpfs", nodes, "size=1m")
 	must.Do(t, unix.Mknod(nodes+"/control", unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))))
 	control := must.Get(os.OpenFile(nodes+"/control", os.O_RDWR, 0))(t)
 	defer control.Close()

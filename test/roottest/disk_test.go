@@ -2,8 +2,6 @@ package roottest
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,9 +19,8 @@ import (
 
 // withDisk has the profile "narrow", whose chats may have 4 MiB and 200 files, and looks often.
 func withDisk(opt provision.Options) provision.Options {
-	narrow := opt.Profiles["default"]
-	narrow.Name, narrow.Limits.DiskLimits = "narrow", chat.DiskLimits{DiskMax: 4 << 20, InodesMax: 200}
-	opt.Profiles["narrow"], opt.DiskEvery = narrow, 50*time.Millisecond
+	edit(opt, "narrow", func(p *chat.Profile) { p.Limits.DiskLimits = chat.DiskLimits{DiskMax: 4 << 20, InodesMax: 200} })
+	opt.DiskEvery = 50 * time.Millisecond
 	return opt
 }
 
@@ -36,7 +33,6 @@ func enforcesQuotas() bool {
 // the audit log, and put to sleep when it has twice its limit, also by its /tmp. It wakes, can
 // remove files and not write any, and works as before once it has removed enough.
 func TestDiskIsCounted(t *testing.T) {
-	needsRoot(t)
 	if enforcesQuotas() {
 		t.Skip("this host has quotas; TestHostQuota of test/vagrant shows them")
 	}
@@ -66,13 +62,11 @@ func TestDiskIsCounted(t *testing.T) {
 	expect.True(t, r.Exit == 0, "it cannot remove files: %+v", r)
 	until(t, "it can write", func() bool { return strings.TrimSpace(run(t, m, c.ID, write).Stdout) == "100000" })
 	expect.True(t, isAwake(t, m, c), "it was put to sleep again")
-	must.Do(t, m.Reap(operator(t.Context()), c.ID))
 }
 
 func disk(t testing.TB, m *manager, c chat.Chat) *chat.DiskUsage {
 	t.Helper()
-	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
-	return got.Disk
+	return must.Get(m.Get(operator(t.Context()), c.ID))(t).Disk
 }
 
 // keepMuch leaves 600 files on disk, and is "ok" if the chat may keep them awake.
@@ -97,9 +91,7 @@ func keepMuch(t *testing.T, m *manager) string {
 // process of the chat raises it. Without it the same goes through.
 func TestFileSize(t *testing.T) {
 	opt := options(t)
-	bounded := opt.Profiles["default"]
-	bounded.Name, bounded.Limits.FSize = "bounded", 1<<20
-	opt.Profiles["bounded"] = bounded
+	edit(opt, "bounded", func(p *chat.Profile) { p.Limits.FSize = 1 << 20 })
 	m := open(t, opt)
 	for profile, want := range map[string]string{"bounded": "153 1048576", "default": "0 3145728"} {
 		c := create(t, m, "file size "+profile, profile)
@@ -118,8 +110,7 @@ func TestFileSize(t *testing.T) {
 			must.Do(t, err)
 			continue
 		}
-		expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "file too large"),
-			"%s: write_file: %v, want that the file is too large", profile, err)
+		expect.Says(t, err, chat.ErrBusy, "file too large", "%s: write_file", profile)
 		left, _ := filepath.Glob(filepath.Join(c.Home, "*big*"))
 		expect.True(t, len(left) == 0, "%s: write_file left %v", profile, left)
 		r = run(t, m, c.ID, "ls -A | grep -c tmp")
@@ -129,20 +120,15 @@ func TestFileSize(t *testing.T) {
 
 // ioBounds are what the kernel's files of block I/O hold for a chat, by name, as far as they hold
 // anything.
-func ioBounds(t *testing.T, id chat.ID) map[string]string {
-	t.Helper()
+func ioBounds(id chat.ID) map[string]string {
 	found := map[string]string{}
-	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		name := filepath.Base(path)
-		of := name == "io.max" || strings.HasPrefix(name, "blkio.throttle.") && strings.HasSuffix(name, "ps_device")
-		if err != nil || !of || !strings.Contains(filepath.Base(filepath.Dir(path)), string(id)) {
-			return nil
+	for _, dir := range cgroups(string(id)) {
+		for _, path := range append(glob(dir+"/io.max"), glob(dir+"/blkio.throttle.*ps_device")...) {
+			if said := strings.TrimSpace(text(path)); strings.Contains(filepath.Base(dir), string(id)) && said != "" {
+				found[filepath.Base(path)] = said
+			}
 		}
-		if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
-			found[name] = strings.TrimSpace(string(text))
-		}
-		return nil
-	}))
+	}
 	return found
 }
 
@@ -151,12 +137,11 @@ func ioBounds(t *testing.T, id chat.ID) map[string]string {
 // What the host does not keep is a finding. systemd calls no unit changed on disk.
 func TestBlockIO(t *testing.T) {
 	opt := options(t)
-	later := opt.Profiles["default"]
-	later.Name = "later"
-	opt.Profiles["later"] = later
-	bounded := later
-	bounded.Name, bounded.Limits.IOReadBPS, bounded.Limits.IOWriteBPS = "bounded", 8<<20, 8<<20
-	opt.Profiles["bounded"] = bounded
+	bound := func(bps uint64) func(*chat.Profile) {
+		return func(p *chat.Profile) { p.Limits.IOReadBPS, p.Limits.IOWriteBPS = bps, bps }
+	}
+	edit(opt, "later", bound(0))
+	edit(opt, "bounded", bound(8<<20))
 	m := must.Get(openManager(t.Context(), opt))(t)
 	ctx := operator(t.Context())
 	h := must.Get(m.Host(ctx))(t)
@@ -172,7 +157,7 @@ func TestBlockIO(t *testing.T) {
 	c, plain, old := create(t, m, "bounded", "bounded"), create(t, m, "plain", "default"), create(t, m, "old", "later")
 	check := func(when string, id chat.ID, want bool) {
 		t.Helper()
-		found := ioBounds(t, id)
+		found := ioBounds(id)
 		v2 := strings.Contains(found["io.max"], " rbps=8388608 wbps=8388608 riops=max wiops=max")
 		v1 := strings.HasSuffix(found["blkio.throttle.read_bps_device"], " 8388608") &&
 			strings.HasSuffix(found["blkio.throttle.write_bps_device"], " 8388608")
@@ -196,20 +181,19 @@ func TestBlockIO(t *testing.T) {
 	r := run(t, m, c.ID, "dd if=/dev/zero of=f bs=1M count=4 conv=fsync 2>/dev/null && stat -c %s f")
 	expect.True(t, r.Stdout == "4194304\n", "a write under the bound: %+v", r)
 	must.Get(m.Sleep(ctx, c.ID))(t)
-	found := ioBounds(t, c.ID)
+	found := ioBounds(c.ID)
 	expect.True(t, len(found) == 0, "asleep there is %v", found)
 	must.Get(m.Wake(ctx, c.ID))(t)
 	check("awake again", c.ID, true)
 
 	must.Do(t, m.Close())
-	bounded.Name = "later"
-	opt.Profiles["later"] = bounded
+	edit(opt, "later", bound(8<<20))
 	m = must.Get(openManager(t.Context(), opt))(t)
 	check("adopted", c.ID, true)
 	check("adopted without a bound", plain.ID, false)
 	check("adopted with its first", old.ID, true)
 	must.Do(t, m.Close())
-	opt.Profiles["later"] = later
+	edit(opt, "later", bound(0))
 	m = open(t, opt)
 	check("adopted with none any more", old.ID, false)
 	for _, id := range []chat.ID{c.ID, plain.ID, old.ID} {

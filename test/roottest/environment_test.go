@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -24,10 +22,10 @@ import (
 func TestEnvironment(t *testing.T) {
 	opt := options(t)
 	skel := filepath.Join(filepath.Dir(opt.State), "skel")
-	must.Do(t, os.MkdirAll(filepath.Join(skel, ".config", "opencode"), 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(skel, ".config", "opencode", "model"), []byte("mine\n"), 0o644))
-	opt.Profiles["plain"] = chat.Profile{Name: "plain", Limits: chat.DefaultLimits(), Commands: []string{"*"}, Skeleton: skel,
-		Env: map[string]string{"FROM_PROFILE": "p", "BOTH": "profile"}}
+	writeFile(t, filepath.Join(skel, ".config", "opencode", "model"), "mine\n", 0o644)
+	edit(opt, "plain", func(p *chat.Profile) {
+		p.Skeleton, p.Env = skel, map[string]string{"FROM_PROFILE": "p", "BOTH": "profile"}
+	})
 	m := open(t, opt)
 	spec := chat.Spec{ExternalID: "x", Profile: "plain", Env: map[string]string{"FROM_CHAT": "c d", "BOTH": "chat"}}
 	c := must.First(m.Create(operator(t.Context()), spec))(t)
@@ -55,11 +53,14 @@ func TestEnvironment(t *testing.T) {
 func TestInstallsIntoTheHome(t *testing.T) {
 	m := open(t, options(t))
 	c := create(t, m, "x", "default")
-	must.Do(t, os.Mkdir(filepath.Join(c.Home, "tool"), 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(c.Home, "tool", "package.json"), []byte(`{"name":"own-npm","version":"1.0.0","bin":{"own-npm":"x.js"}}`), 0o644))
-	must.Do(t, os.WriteFile(filepath.Join(c.Home, "tool", "x.js"), []byte("#!/usr/bin/env node\nconsole.log('by npm')\n"), 0o755))
-	must.Do(t, os.WriteFile(filepath.Join(c.Home, "tool", "setup.py"), []byte("from setuptools import setup\nsetup(name='own-pip', version='1', py_modules=['own_pip'])\n"), 0o644))
-	must.Do(t, os.WriteFile(filepath.Join(c.Home, "tool", "own_pip.py"), []byte("print('by pip')\n"), 0o644))
+	for name, text := range map[string]string{
+		"package.json": `{"name":"own-npm","version":"1.0.0","bin":{"own-npm":"x.js"}}`,
+		"x.js":         "#!/usr/bin/env node\nconsole.log('by npm')\n",
+		"setup.py":     "from setuptools import setup\nsetup(name='own-pip', version='1', py_modules=['own_pip'])\n",
+		"own_pip.py":   "print('by pip')\n",
+	} {
+		writeFile(t, filepath.Join(c.Home, "tool", name), text, 0o755)
+	}
 	must.Do(t, filepath.WalkDir(filepath.Join(c.Home, "tool"), func(p string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(p, int(c.UID), int(c.UID)))
 	}))
@@ -85,8 +86,7 @@ func TestInstallsIntoTheHome(t *testing.T) {
 func TestProgramsInstalledLater(t *testing.T) {
 	opt := options(t)
 	name := fmt.Sprintf("chatd-test-tool-%d", os.Getpid())
-	must.Do(t, unix.Mount("tmpfs", "/usr/local/bin", "tmpfs", 0, "mode=0755"))
-	t.Cleanup(func() { must.Do(t, unix.Unmount("/usr/local/bin", unix.MNT_DETACH)) })
+	mount(t, "tmpfs", "/usr/local/bin", "mode=0755")
 	opt.Profiles["plain"] = chat.Profile{Name: "plain", Limits: chat.DefaultLimits(), Commands: []string{"sh", name}}
 	m := open(t, opt)
 	c := create(t, m, "x", "plain")
@@ -105,8 +105,7 @@ func TestProgramsInstalledLater(t *testing.T) {
 func TestShellIsDefault(t *testing.T) {
 	opt := options(t)
 	m := must.Get(openManager(t.Context(), opt))(t)
-	no := false
-	spec := func(profile string) chat.Spec { return chat.Spec{ExternalID: "x", Profile: profile, Awake: &no} }
+	spec := func(profile string) chat.Spec { return chat.Spec{ExternalID: "x", Profile: profile, Awake: new(false)} }
 	ctx := operator(t.Context())
 	c := must.First(m.Create(ctx, spec(chat.ShellProfile)))(t)
 	for _, name := range []string{"", chat.DefaultProfile, chat.ShellProfile} {
@@ -117,8 +116,8 @@ func TestShellIsDefault(t *testing.T) {
 	must.Do(t, m.Close())
 	opt.Profiles[chat.ShellProfile] = chat.Profile{Name: chat.ShellProfile, Limits: chat.DefaultLimits(), Commands: []string{"sh"}}
 	m = open(t, opt)
-	_, _, err := m.Create(ctx, spec(chat.ShellProfile))
-	expect.True(t, errors.Is(err, chat.ErrExists) && strings.Contains(err.Error(), "shell"), "with a profile of that name: %v", err)
+	expect.Says(t, expect.Err(m.Create(ctx, spec(chat.ShellProfile))), chat.ErrExists, "shell",
+		"with a profile of that name")
 }
 
 // TestInsideNamesNothing: what a run reads of itself names neither the host's cgroups nor

@@ -71,8 +71,7 @@ func (s *squeezed) bound(to string) {
 func (s *squeezed) used(file string) int {
 	s.t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(s.dir, file)))(s.t)
-	n := must.Get(strconv.Atoi(strings.TrimSpace(string(text))))(s.t)
-	return n
+	return must.Get(strconv.Atoi(strings.TrimSpace(string(text))))(s.t)
 }
 
 // again starts chatd again if it has ended, as its unit does. One that was ended may take a moment.
@@ -93,8 +92,6 @@ var brief = chat.RunSpec{Command: "true"}
 // fail and say so, or are done; chatd-root itself may end, which is a kill like any other. When
 // there is room again everything goes on, and nothing is half done.
 func TestTasksRunOut(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	s := squeeze(t, "pids", "pids.max")
 	c := must.First(s.Create(t.Context(), chat.Spec{ExternalID: "before"}))(t)
 	failed := 0
@@ -136,8 +133,6 @@ func TestTasksRunOut(t *testing.T) {
 // the kernel ends chatd-root or the helpers that it starts. Calls fail or are done. When there is
 // room again everything goes on, and nothing is half done.
 func TestMemoryRunsOut(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	s := squeeze(t, "memory", "memory.max", "memory.limit_in_bytes")
 	current, free := "memory.current", "max"
 	if strings.HasSuffix(s.file, "limit_in_bytes") {
@@ -241,8 +236,6 @@ func untilGone(t *testing.T, d *daemon, id chat.ID) {
 // TestNoMappings: mmap(2) of chatd-root returns ENOMEM, under load: the runtime ends it, which is a
 // kill like any other. The next one goes on, and nothing is half done.
 func TestNoMappings(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	opt := options(t)
 	config := configFile(t, opt)
 	d := startDaemonOf(t, opt, config, "")

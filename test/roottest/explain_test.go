@@ -58,13 +58,12 @@ func TestExplainAgreesWithTheKernel(t *testing.T) {
 	s := newShop(t, opt)
 	s.write(t, "secret", "x")
 	must.Do(t, os.Chmod(s.at("secret"), 0o600))
-	p := opt.Profiles["default"]
-	p.Name = "open"
-	p.ExposePaths = []chat.Expose{
-		{Source: s.at("tools"), Mode: chat.ReadOnly}, {Source: s.at("shared"), Mode: chat.ReadWrite},
-		{Source: s.at("secret"), Mode: chat.ReadWrite}, {Source: s.at("motd"), Mode: chat.ReadWrite},
-	}
-	opt.Profiles["open"] = p
+	edit(opt, "open", func(p *chat.Profile) {
+		p.ExposePaths = []chat.Expose{
+			{Source: s.at("tools"), Mode: chat.ReadOnly}, {Source: s.at("shared"), Mode: chat.ReadWrite},
+			{Source: s.at("secret"), Mode: chat.ReadWrite}, {Source: s.at("motd"), Mode: chat.ReadWrite},
+		}
+	})
 	m := open(t, opt)
 	c := create(t, m, "explained", "open")
 	run(t, m, c.ID, `echo x >f; mkdir d shut; echo x >d/f; echo x >locked; chmod 0 locked; echo x >shut/f; chmod 0 shut; echo x >mine; chmod 400 mine

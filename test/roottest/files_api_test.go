@@ -41,7 +41,6 @@ func (d *daemon) chatsOf(t testing.TB, name string) map[string]chat.Chat {
 
 // TestAppendsOverTheAPI: 100 callers append at the same time, and nothing is lost.
 func TestAppendsOverTheAPI(t *testing.T) {
-	needsRoot(t)
 	d := startDaemon(t, options(t), "")
 	for phase, c := range d.chatsOf(t, "append") {
 		t.Run(phase, func(t *testing.T) {
@@ -70,7 +69,6 @@ func TestAppendsOverTheAPI(t *testing.T) {
 // process and the chat's limits, out again as a stream and by read_file's last page, and
 // the daemon has not grown by them. Asleep it is less, for the time's sake.
 func TestBytesOverTheAPI(t *testing.T) {
-	needsRoot(t)
 	sizes := map[string]int64{"awake": 1 << 30, "asleep": 64 << 20}
 	needsRoom(t, "/srv", 2<<30)
 	d := startDaemon(t, options(t), "")
@@ -90,23 +88,19 @@ func TestBytesOverTheAPI(t *testing.T) {
 				"the last page is %+v of %d bytes, %v", page, n, err)
 		})
 	}
-	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid)))(t)
-	var kB int
-	_, after, _ := strings.Cut(string(b), "VmHWM:")
-	_, err := fmt.Sscan(after, &kB)
-	expect.True(t, err == nil && kB <= 128<<10, "the daemon had %d kB at most, %v", kB, err)
+	had := highWater(d.cmd.Process.Pid)
+	expect.True(t, had > 0 && had <= 128<<20, "the daemon had %d bytes at most", had)
 }
 
 // halfSent is a body of which a part was sent when it returns; finish ends it.
 func halfSent(t testing.TB, d *daemon, c chat.Chat, name string) (finish func() error) {
 	t.Helper()
 	r, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
+	done := going(func() error {
 		_, err := d.WriteFile(context.Background(), c.ID, filewire.WriteFile{Path: name, Stream: true}, r)
 		_ = r.CloseWithError(errors.New("the call is over"))
-		done <- err
-	}()
+		return err
+	})
 	if _, err := w.Write([]byte(strings.Repeat("new", 100_000))); err != nil {
 		t.Fatalf("%v: %v", err, <-done)
 	}
@@ -118,11 +112,9 @@ func halfSent(t testing.TB, d *daemon, c chat.Chat, name string) (finish func() 
 // or the new, no process of a chat that is asleep, and nothing that the next write
 // does not take away.
 func TestKillAmidWrite(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	chats := d.chatsOf(t, "killed")
-	collectAfterKill(t, chats)
 	write := func(id chat.ID, text string) error {
 		return expect.Err(d.WriteFile(t.Context(), id, filewire.WriteFile{Path: "f", Content: &text}, nil))
 	}
@@ -163,30 +155,9 @@ func TestKillAmidWrite(t *testing.T) {
 	}
 }
 
-// collectAfterKill collects what a daemon that was killed could not any more, as init
-// would: this process is the next subreaper, once it has been a daemon itself.
-func collectAfterKill(t testing.TB, chats map[string]chat.Chat) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			for _, c := range chats {
-				pidsOf(c.UID)
-			}
-			select {
-			case <-stop:
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-	}()
-	t.Cleanup(func() { close(stop); <-stopped })
-}
-
 // TestReapAmidWrite: reap does not wait for a caller that sends nothing, and removes the old
 // content with the rest. A caller that goes away ends the write too.
 func TestReapAmidWrite(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	for phase, c := range d.chatsOf(t, "reaped") {
@@ -198,8 +169,9 @@ func TestReapAmidWrite(t *testing.T) {
 	for phase, c := range d.chatsOf(t, "left") {
 		r, w := io.Pipe()
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- expect.Err(d.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+		done := going(func() error {
+			return expect.Err(d.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r))
+		})
 		must.Get(w.Write(make([]byte, 100_000)))(t)
 		cancel()
 		_ = w.CloseWithError(context.Canceled)
@@ -226,13 +198,12 @@ func TestReapEndsOneShotSessions(t *testing.T) {
 	c := asleep(t, m, "one-shot session without end")
 	r, w := io.Pipe()
 	defer w.Close()
-	done := make(chan error, 1)
-	go func() { done <- expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+	done := going(func() error {
+		return expect.Err(m.WriteFile(ctx, c.ID, filewire.WriteFile{Path: "f", Stream: true}, r))
+	})
 	must.Get(w.Write([]byte("half")))(t)
 	must.Do(t, within(t, "reap", func() error { return m.Reap(ctx, c.ID) }))
-	if err := <-done; !errors.Is(err, chat.ErrWrongPhase) || !strings.Contains(err.Error(), "reaped") {
-		t.Errorf("the caller is told: %v", err)
-	}
+	expect.Says(t, <-done, chat.ErrWrongPhase, "reaped", "the caller is told")
 	gone(t, opt, c)
 }
 
@@ -245,14 +216,15 @@ func TestOneShotSessionsAreBounded(t *testing.T) {
 	ctx := operator(t.Context())
 	a, b := asleep(t, m, "one-shot session a"), asleep(t, m, "one-shot session b")
 	r, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() { done <- expect.Err(m.WriteFile(ctx, a.ID, filewire.WriteFile{Path: "f", Stream: true}, r)) }()
+	done := going(func() error {
+		return expect.Err(m.WriteFile(ctx, a.ID, filewire.WriteFile{Path: "f", Stream: true}, r))
+	})
 	must.Get(w.Write([]byte("half")))(t)
+	wakes := going(func() error { return expect.Err(m.Wake(ctx, b.ID)) }) // each waits a while for a place
 	expect.Is(t, expect.Err(get(t, m, b.ID, "f")), chat.ErrBusy, "a second one-shot session")
-	expect.Is(t, expect.Err(m.Wake(ctx, b.ID)), chat.ErrBusy, "a wake beside a one-shot session")
+	expect.Is(t, <-wakes, chat.ErrBusy, "a wake beside a one-shot session")
 	must.Do(t, within(t, "reconcile", func() error { m.Reconcile(ctx); return nil }))
-	woken := make(chan error, 1)
-	go func() { woken <- expect.Err(m.Wake(ctx, a.ID)) }()
+	woken := going(func() error { return expect.Err(m.Wake(ctx, a.ID)) })
 	must.Do(t, w.Close())
 	must.Do(t, <-done)
 	must.Do(t, <-woken)

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,17 +26,17 @@ import (
 
 func frozenIs(t *testing.T, m *manager, id chat.ID) chat.Frozen {
 	t.Helper()
-	c := must.Get(m.Get(operator(t.Context()), id))(t)
-	return c.Frozen
+	return must.Get(m.Get(operator(t.Context()), id))(t).Frozen
 }
+
+const countLoop = "exec 5<><(:); while :; do echo >> count; read -t 0.2 -u 5; done &"
 
 // counting lets the chat's shell count in the background, slower than a trickle and in no program
 // of its own, and returns the file that grows.
 func counting(t *testing.T, m *manager, opt provision.Options, c chat.Chat) string {
 	t.Helper()
 	file := filepath.Join(opt.Homes, string(c.ID), "count")
-	const loop = "exec 5<><(:); while :; do echo >> count; read -t 0.2 -u 5; done &"
-	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: loop, Enter: true}))
+	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: countLoop, Enter: true}))
 	until(t, "it begins to count", func() bool { return goesOn(t, m, c) && sizeOf(t, file) > 0 })
 	return file
 }
@@ -98,9 +96,7 @@ func TestFreezeAfter(t *testing.T) {
 	standsStill(t, "at first", file)
 	looksAt := looks(m, c.ID)
 	answers(t, "the frozen chat", looksAt, fine)
-	_, err := m.Screen(ctx, c.ID)
-	expect.True(t, errors.Is(err, chat.ErrWrongPhase) && strings.Contains(err.Error(), "frozen"),
-		"its screen: %v", err)
+	expect.Says(t, expect.Err(m.Screen(ctx, c.ID)), chat.ErrWrongPhase, "frozen", "its screen")
 	standsStill(t, "looked at", file)
 	expect.True(t, isAwake(t, m, c) && frozenIs(t, m, c.ID) == chat.FrozenUntilUsed,
 		"to look thawed it, or it is asleep")
@@ -126,41 +122,6 @@ func TestFreezeAfter(t *testing.T) {
 	expect.True(t, !isAwake(t, m, c), "it does not sleep")
 	must.Do(t, m.Input(ctx, c.ID, chat.Input{Text: "echo typed >> typed", Enter: true}))
 	until(t, "it is frozen after a wake", isFrozen)
-	must.Do(t, m.Reap(ctx, c.ID))
-}
-
-// TestInputsThawOnce: fifty simultaneous inputs to a frozen chat thaw it once, and each is typed
-// once.
-func TestInputsThawOnce(t *testing.T) {
-	opt := options(t)
-	m := open(t, opt)
-	c := create(t, m, "many", "default")
-	must.Get(m.Freeze(asBridge(t.Context(), "root"), c.ID))(t)
-	const wake = `"action":"wake","outcome":"intent"`
-	woken := strings.Count(auditText(t, opt), wake) // at its create
-	const inputs = 50
-	var all sync.WaitGroup
-	for i := range inputs {
-		all.Go(func() {
-			in := chat.Input{Text: fmt.Sprintf("echo input-%d >> got", i), Enter: true}
-			expect.Is(t, m.Input(operator(t.Context()), c.ID, in), nil, "input %d", i)
-		})
-	}
-	all.Wait()
-	var got []string
-	until(t, "the shell has read all", func() bool {
-		text, _ := os.ReadFile(filepath.Join(opt.Homes, string(c.ID), "got"))
-		got = strings.Fields(string(text))
-		return len(got) >= inputs
-	})
-	slices.Sort(got)
-	distinct := slices.Compact(slices.Clone(got))
-	expect.True(t, len(got) == inputs && len(distinct) == inputs,
-		"%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
-	audit := auditText(t, opt)
-	expect.Equal(t, strings.Count(audit, `"action":"thaw"`), 1, "it was thawed … times")
-	n := strings.Count(audit, wake)
-	expect.True(t, n == woken, "it woke %d times", n-woken)
 }
 
 // TestEachUseThaws: whatever uses a frozen chat finds it thawed; nothing hangs. A run of its
@@ -236,12 +197,9 @@ func TestFrozenByOperator(t *testing.T) {
 	must.True(t, err == nil && got.Frozen == chat.FrozenUntilThawed, "%v, frozen is %q", err, got.Frozen)
 	must.Get(m.Freeze(ctx, c.ID))(t)
 	standsStill(t, "held", file)
-	busy := func(err error) bool {
-		return errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "frozen")
-	}
 	refused := calls(m, c.ID)
 	refused["wake"] = func(ctx context.Context) error { return expect.Err(m.Wake(ctx, c.ID)) }
-	answers(t, "the held chat", refused, busy)
+	answers(t, "the held chat", refused, busyFrozen)
 	answers(t, "the held chat", looks(m, c.ID), fine)
 	answers(t, "the chat beside it", calls(m, beside.ID), fine)
 	expect.Is(t, expect.Err(m.Thaw(own, c.ID)), chat.ErrDenied, "its owner thaws it")
@@ -269,25 +227,17 @@ func TestFrozenByOperator(t *testing.T) {
 	woken := filepath.Join(opt.Homes, string(c.ID), "woken")
 	until(t, "the input after the sleep is typed", exists(woken))
 	holds(t, m, c.ID)
-	must.Do(t, m.Reap(ctx, c.ID))
 }
 
 // TestFrozenSurvivesKill: a chatd that comes after a kill -9 knows what is frozen, and until when,
 // from the kernel alone. The next input thaws the one, an operator the other.
 func TestFrozenSurvivesKill(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	opt := options(t)
-	config := configFile(t, opt)
-	text, err := os.ReadFile(config)
-	must.Do(t, err)
-	text = append(text, "profiles: {default: {freeze_after: 5s}}\n"...)
-	must.Do(t, os.WriteFile(config, text, 0o600))
+	config := configFile(t, opt, "profiles: {default: {freeze_after: 5s}}\n")
 	d := startDaemonOf(t, opt, config, "")
 	made := func(external string) (chat.Chat, string) {
 		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: external}))(t)
-		const loop = "exec 5<><(:); while :; do echo >> count; read -t 0.2 -u 5; done &"
-		must.Do(t, d.Input(t.Context(), c.ID, chat.Input{Text: loop, Enter: true}))
+		must.Do(t, d.Input(t.Context(), c.ID, chat.Input{Text: countLoop, Enter: true}))
 		file := filepath.Join(opt.Homes, string(c.ID), "count")
 		counts(t, file)
 		return c, file
@@ -311,11 +261,9 @@ func TestFrozenSurvivesKill(t *testing.T) {
 	must.Do(t, d.Input(t.Context(), idle.ID, chat.Input{Text: "echo typed > typed", Enter: true}))
 	until(t, "the input is typed", exists(filepath.Join(opt.Homes, string(idle.ID), "typed")))
 	counts(t, idleFile)
-	err = d.Input(t.Context(), held.ID, chat.Input{Text: "x", Enter: true})
-	expect.Is(t, err, chat.ErrBusy, "an input to the held chat")
+	expect.Is(t, d.Input(t.Context(), held.ID, chat.Input{Text: "x", Enter: true}), chat.ErrBusy, "an input to the held chat")
 	must.Get(d.Thaw(t.Context(), held.ID))(t)
 	counts(t, heldFile)
-	must.Do(t, errors.Join(d.Reap(t.Context(), idle.ID), d.Reap(t.Context(), held.ID)))
 }
 
 // TestAttackFreeze: a chat finds no file by which it could freeze or thaw anything. The control:
@@ -338,19 +286,7 @@ func TestFrozenHoldsUpNobody(t *testing.T) {
 	m := open(t, options(t))
 	ctx := operator(t.Context())
 	c, beside := create(t, m, "holds", "default"), create(t, m, "beside it", "default")
-	begun, ended := make(chan string, 1), make(chan error, 1)
-	go func() { // its output comes without end, and stops
-		spec := chat.RunSpec{
-			Command: "yes", Timeout: chat.Duration(3 * time.Second),
-			Started: func(run string) { begun <- run },
-		}
-		res, err := m.Run(ctx, c.ID, spec)
-		if err == nil && res.EndedBy != chat.EndedByTimeout {
-			err = fmt.Errorf("the run ended by %q", res.EndedBy)
-		}
-		ended <- err
-	}()
-	<-begun
+	_, ended := begin(t, m, c.ID, "yes", 3*time.Second) // its output comes without end, and stops
 	var wrote sync.WaitGroup
 	wrote.Go(func() { // a file tool that waits for its caller's text, which does not come
 		r, w := io.Pipe()
@@ -364,12 +300,7 @@ func TestFrozenHoldsUpNobody(t *testing.T) {
 	answers(t, "the chat beside it", calls(m, beside.ID), fine)
 	answers(t, "the frozen chat", looks(m, c.ID), fine)
 	create(t, m, "another", "default")
-	select {
-	case err := <-ended:
-		must.Do(t, err)
-	case <-time.After(longEnough):
-		t.Fatal("the run of the frozen chat does not end")
-	}
+	must.Do(t, within(t, "the run of the frozen chat", func() error { <-ended; return nil }))
 	wrote.Wait()
 	must.Get(m.Thaw(ctx, c.ID))(t)
 	answers(t, "the thawed chat", calls(m, c.ID), fine)
@@ -461,16 +392,13 @@ func buffer(t *testing.T, name string) int64 {
 // groupOf is the chat's directory in the cgroup2 tree.
 func groupOf(t *testing.T, id chat.ID) string {
 	t.Helper()
-	var found string
-	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if _, ferr := os.Stat(filepath.Join(path, "cgroup.freeze")); err == nil && ferr == nil && strings.Contains(d.Name(), string(id)) {
-			found = path
-			return fs.SkipAll
+	for _, dir := range cgroups(string(id)) {
+		if strings.Contains(filepath.Base(dir), string(id)) && exists(dir+"/cgroup.freeze")() {
+			return dir
 		}
-		return nil
-	}))
-	must.True(t, found != "", "chat %s has no cgroup", id)
-	return found
+	}
+	t.Fatalf("chat %s has no cgroup", id)
+	return ""
 }
 
 // freeze stops every process of a chat by cgroup.freeze, until its end or thaw.
@@ -479,8 +407,7 @@ func freeze(t *testing.T, id chat.ID) {
 	dir := groupOf(t, id)
 	must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte("1"), 0o644))
 	until(t, "the chat is frozen", func() bool {
-		b, _ := os.ReadFile(filepath.Join(dir, "cgroup.events"))
-		return strings.Contains(string(b), "frozen 1")
+		return strings.Contains(text(filepath.Join(dir, "cgroup.events")), "frozen 1")
 	})
 }
 
@@ -522,18 +449,31 @@ func looks(m *manager, id chat.ID) map[string]func(context.Context) error {
 func answers(t *testing.T, of string, all map[string]func(context.Context) error, check func(error) bool) {
 	t.Helper()
 	for name, call := range all {
-		done := make(chan error, 1)
-		go func() { done <- call(operator(t.Context())) }()
-		select {
-		case err := <-done:
-			expect.True(t, check(err), "%s of %s: %v", name, of, err)
-		case <-time.After(longEnough):
-			t.Fatalf("%s of %s: no answer", name, of)
-		}
+		err := within(t, name+" of "+of, func() error { return call(operator(t.Context())) })
+		expect.True(t, check(err), "%s of %s: %v", name, of, err)
 	}
 }
 
 func fine(err error) bool { return err == nil }
+
+func busyFrozen(err error) bool {
+	return errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "frozen")
+}
+
+// begin lets a chat run a command for that long, and returns the run's name when it has begun, and
+// what it ends with: its time must be over then.
+func begin(t *testing.T, m *manager, id chat.ID, command string, limit time.Duration) (run string, ended <-chan chat.RunResult) {
+	t.Helper()
+	begun := make(chan string, 1)
+	ended = going(func() chat.RunResult {
+		r, err := m.Run(operator(t.Context()), id, chat.RunSpec{
+			Command: command, Timeout: chat.Duration(limit), Started: func(run string) { begun <- run },
+		})
+		expect.True(t, err == nil && r.EndedBy == chat.EndedByTimeout, "the run of a chat that stands still: %+v, %v", r, err)
+		return r
+	})
+	return <-begun, ended
+}
 
 // TestFrozenChat: a chat whose processes are all frozen does not delay others. Its own calls end
 // with an error that says so; it can be put to sleep and reaped.
@@ -541,26 +481,17 @@ func TestFrozenChat(t *testing.T) {
 	m := open(t, options(t))
 	ctx := operator(t.Context())
 	a, b := create(t, m, "frozen", "default"), create(t, m, "beside it", "default")
-	begun, ended := make(chan string, 1), make(chan chat.RunResult, 1)
-	go func() {
-		r, err := m.Run(ctx, a.ID, chat.RunSpec{Command: "sleep 600", Timeout: chat.Duration(3 * time.Second), Started: func(run string) { begun <- run }})
-		expect.NoError(t, err)
-		ended <- r
-	}()
-	<-begun
+	_, ended := begin(t, m, a.ID, "sleep 600", 3*time.Second)
 	freeze(t, a.ID)
-	busy := func(err error) bool { return errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "frozen") }
-	answers(t, "the frozen chat", calls(m, a.ID), busy)
+	answers(t, "the frozen chat", calls(m, a.ID), busyFrozen)
 	answers(t, "the frozen chat", looks(m, a.ID), fine)
 	answers(t, "the chat beside it", calls(m, b.ID), fine)
-	r := <-ended
-	expect.True(t, r.EndedBy == chat.EndedByTimeout, "a run that was frozen: %+v", r)
+	<-ended
 	must.Get(m.Sleep(ctx, a.ID))(t)
 	answers(t, "the chat that slept", calls(m, a.ID), func(err error) bool {
 		return err == nil || errors.Is(err, chat.ErrWrongPhase) // its screen, if that was first
 	})
 	freeze(t, a.ID)
-	must.Do(t, m.Reap(ctx, a.ID))
 }
 
 // TestUnkillableChat: processes of a run do not end when they are killed, as those of a chat that
@@ -575,20 +506,11 @@ func TestUnkillableChat(t *testing.T) {
 	m := open(t, options(t))
 	ctx := operator(t.Context())
 	a, b := create(t, m, "unkillable", "default"), create(t, m, "beside it", "default")
-	begun, ended := make(chan string, 1), make(chan chat.RunResult, 1)
-	go func() {
-		r, err := m.Run(ctx, a.ID, chat.RunSpec{
-			Command: "echo begun; sleep 600", Timeout: chat.Duration(10 * time.Second),
-			Started: func(run string) { begun <- run },
-		})
-		expect.NoError(t, err)
-		ended <- r
-	}()
-	leaf := filepath.Join(groupOf(t, a.ID), "runs", <-begun)
+	name, ended := begin(t, m, a.ID, "echo begun; sleep 600", 10*time.Second)
+	leaf := filepath.Join(groupOf(t, a.ID), "runs", name)
 	var inside []string
 	until(t, "its command is there", func() bool {
-		b, _ := os.ReadFile(filepath.Join(leaf, "cgroup.procs"))
-		inside = strings.Fields(string(b))
+		inside = strings.Fields(text(filepath.Join(leaf, "cgroup.procs")))
 		return len(inside) >= 3 // nsenter, sh and sleep
 	})
 	cold := must.Get(os.MkdirTemp(freezer, "chatd-test-"))(t)
@@ -605,16 +527,11 @@ func TestUnkillableChat(t *testing.T) {
 		must.Do(t, os.WriteFile(filepath.Join(cold, "cgroup.procs"), []byte(pid), 0o644))
 	}
 	must.Do(t, os.WriteFile(filepath.Join(cold, "freezer.state"), []byte("FROZEN"), 0o644))
-	select {
-	case r := <-ended:
-		expect.True(t, r.EndedBy == chat.EndedByTimeout && r.Stdout == "begun\n",
-			"a run that cannot be killed: %+v", r)
-	case <-time.After(longEnough):
-		t.Fatal("a run that cannot be killed: no answer")
-	}
+	var r chat.RunResult
+	must.Do(t, within(t, "a run that cannot be killed", func() error { r = <-ended; return nil }))
+	expect.Equal(t, r.Stdout, "begun\n", "a run that cannot be killed printed")
 	answers(t, "the chat", calls(m, a.ID), fine)
-	slept := make(chan error, 1)
-	go func() { slept <- expect.Err(m.Sleep(ctx, a.ID)) }()
+	slept := going(func() error { return expect.Err(m.Sleep(ctx, a.ID)) })
 	answers(t, "the chat beside it", calls(m, b.ID), fine)
 	answers(t, "a chat that cannot sleep", looks(m, a.ID), fine)
 	thaw()

@@ -42,8 +42,7 @@ func TestHostileFront(t *testing.T) {
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	said := func() string {
-		b := must.Get(os.ReadFile(log))(t)
-		return string(b)
+		return string(must.Get(os.ReadFile(log))(t))
 	}
 	if !comes(func() bool { return strings.Contains(said(), "HOSTILE begins") }) {
 		t.Fatalf("the front did not begin:\n%s", said())
@@ -99,8 +98,7 @@ func hostileFront() int {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	no := false
-	victim, _, err := c.Create(root, chat.Spec{ExternalID: "victim", Owner: "bob", Awake: &no})
+	victim, _, err := c.Create(root, chat.Spec{ExternalID: "victim", Owner: "bob", Awake: new(false)})
 	if err == nil {
 		err = c.Ready()
 	}

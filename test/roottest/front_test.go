@@ -21,38 +21,16 @@ import (
 )
 
 // frontOf is the process that chatd-root keeps for callers.
-func frontOf(t testing.TB, root int) int {
+func frontOf(t testing.TB, root int) (pid int) {
 	t.Helper()
-	var pid int
-	comes(func() bool {
-		children, err := filepath.Glob("/proc/" + strconv.Itoa(root) + "/task/*/children")
-		must.Do(t, err)
-		for _, file := range children {
-			text, _ := os.ReadFile(file) // a thread may have ended
-			for _, child := range strings.Fields(string(text)) {
-				if comm, _ := os.ReadFile("/proc/" + child + "/comm"); string(comm) == "chatd-front\n" {
-					pid, err = strconv.Atoi(child)
-					must.Do(t, err)
-				}
-			}
-		}
-		return pid != 0
-	})
-	must.True(t, pid != 0, "there is no front")
+	must.True(t, comes(func() bool { pid = childNamed(root, "chatd-front"); return pid != 0 }), "there is no front")
 	return pid
 }
 
 // statusOf is a line of /proc/PID/status (proc(5)).
 func statusOf(t testing.TB, pid int, key string) string {
 	t.Helper()
-	text := must.Get(os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status"))(t)
-	for line := range strings.Lines(string(text)) {
-		if rest, found := strings.CutPrefix(line, key+":"); found {
-			return strings.Join(strings.Fields(rest), " ")
-		}
-	}
-	t.Fatalf("no %s in %s", key, text)
-	return ""
+	return must.Get(statusField(pid, key))(t)
 }
 
 // TestFrontHasNothing: the process that reads callers' text has a user of its own, no group, no
@@ -66,11 +44,9 @@ func TestFrontHasNothing(t *testing.T) {
 	} {
 		expect.Equal(t, statusOf(t, front, key), want, "%s", key)
 	}
-	uids := strings.Fields(statusOf(t, front, "Uid"))
-	for _, uid := range uids {
-		if n, err := strconv.Atoi(uid); err != nil || n == 0 || n >= int(testUIDs.Low) && n <= int(testUIDs.High) {
-			t.Errorf("its uids are %q", uids)
-		}
+	for uid := range strings.FieldsSeq(statusOf(t, front, "Uid")) {
+		n, err := strconv.Atoi(uid)
+		expect.True(t, err == nil && n != 0 && (n < int(testUIDs.Low) || n > int(testUIDs.High)), "one of its uids is %s", uid)
 	}
 	for _, ns := range []string{"net", "ipc"} {
 		its := must.Get(os.Readlink("/proc/" + strconv.Itoa(front) + "/ns/" + ns))(t)
@@ -81,39 +57,6 @@ func TestFrontHasNothing(t *testing.T) {
 		expect.Is(t, expect.Err(os.Readlink(strings.Replace(c, "self", strconv.Itoa(front), 1))), nil,
 			"root cannot look at it")
 	}
-}
-
-// TestFrontComesBack: a front that is killed is started again, and no session, no background run
-// and no output is lost.
-func TestFrontComesBack(t *testing.T) {
-	d := startDaemon(t, options(t), "")
-	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "front"})
-	must.Do(t, err)
-	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "for i in 1 2 3 4 5; do echo $i; sleep 0.2; done"})
-	must.Do(t, err)
-	for range 2 {
-		front := frontOf(t, d.cmd.Process.Pid)
-		must.Do(t, unix.Kill(front, unix.SIGKILL))
-		must.True(t, comes(func() bool { return frontOf(t, d.cmd.Process.Pid) != front }),
-			"no other front comes")
-		if got, err := d.Get(t.Context(), c.ID); err != nil || !got.Awake {
-			t.Errorf("the chat is %+v, %v", got, err)
-		}
-	}
-	if !comes(func() bool {
-		var shown chat.Run
-		if shown, err = d.ShowRun(t.Context(), c.ID, r.ID); err != nil {
-			t.Logf("asked while the front comes: %v", err)
-			return false // with r as it was: its id is asked for again
-		}
-		r = shown
-		return r.State == chat.RunEnded
-	}) {
-		t.Fatalf("the run is %+v, %v", r, err)
-	}
-	expect.True(t, r.Result != nil && r.Result.Stdout == "1\n2\n3\n4\n5\n" && r.Result.Exit == 0,
-		"the run ended with %+v", r.Result)
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestFrontRendersTerminals: the front makes text of what chatd-root passes on as it came. A frame
@@ -135,14 +78,13 @@ func TestFrontRendersTerminals(t *testing.T) {
 	}) || err != nil || !strings.Contains(s.Text, "lqk") || strings.ContainsAny(s.Text, "\x0e\x0f") {
 		t.Errorf("the screen is %q, %v", s.Text, err)
 	}
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestFrontDiesWithRoot: no front outlives the chatd-root that started it, however that ends.
 func TestFrontDiesWithRoot(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	front := frontOf(t, d.cmd.Process.Pid)
-	must.Do(t, d.cmd.Process.Kill())
+	d.kill()
 	// The process that inherits it may reap it late.
 	expect.True(t, comes(func() bool { return !alive(front) }), "it lives")
 }
@@ -155,7 +97,6 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 	d := startDaemon(t, opt, string(orders))
 	points := metByRoot(t, d, orders)
 	ctx := t.Context()
-	no := false
 	came := time.Now() // before this the front that is there was started
 	for _, c := range []struct {
 		verb string
@@ -173,7 +114,7 @@ func TestFrontKilledAtEveryStep(t *testing.T) {
 				continue // each point takes seconds, and to the front one step is as another
 			}
 			t.Run(point, func(t *testing.T) {
-				spec := chat.Spec{ExternalID: point, Awake: &no}
+				spec := chat.Spec{ExternalID: point, Awake: new(false)}
 				made := chat.Chat{}
 				if !strings.HasPrefix(point, "create.") {
 					made = must.First(d.Create(ctx, spec))(t)
@@ -247,10 +188,8 @@ func TestFrontMemory(t *testing.T) {
 
 	opt := options(t)
 	dir := filepath.Dir(opt.State)
-	self := must.Get(os.Executable())(t)
 	program := filepath.Join(dir, greedyName)
-	out, err := exec.Command("cp", self, program).CombinedOutput()
-	must.True(t, err == nil, "%v: %s", err, out)
+	must.Run(t, exec.Command("cp", must.Get(os.Executable())(t), program))
 	log := must.Get(os.Create(filepath.Join(dir, "chatd.log")))(t)
 	defer log.Close()
 	cmd := exec.Command(programs.root, "serve", "--config", configFile(t, opt), "--front", program)
@@ -259,8 +198,7 @@ func TestFrontMemory(t *testing.T) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var said string
 	if !comes(func() bool {
-		b := must.Get(os.ReadFile(log.Name()))(t)
-		said = string(b)
+		said = string(must.Get(os.ReadFile(log.Name()))(t))
 		return strings.Contains(said, "the front ended and is started again")
 	}) || strings.Contains(said, "GREEDY FAIL") || !strings.Contains(said, "signal: killed") {
 		t.Errorf("chatd-root says:\n%s", said)
@@ -323,8 +261,7 @@ func TestScheduleOutlivesFront(t *testing.T) {
 		"noon in Tokyo is %v, %v", zoned.Next, err)
 	long := at(time.Second, "until test -e go; do sleep 0.1; done; echo went on")
 	until(t, "the run begins", func() bool {
-		s := must.Get(d.Schedule(ctx, c.ID, long.ID))(t)
-		return s.RunningSince != nil
+		return must.Get(d.Schedule(ctx, c.ID, long.ID))(t).RunningSince != nil
 	})
 	first := frontOf(t, d.cmd.Process.Pid)
 	must.Do(t, unix.Kill(first, unix.SIGKILL))
@@ -343,5 +280,4 @@ func TestScheduleOutlivesFront(t *testing.T) {
 			t.Errorf("%+v, %+v", s, s.Last)
 		}
 	}
-	must.Do(t, d.Reap(ctx, c.ID))
 }

@@ -25,13 +25,9 @@ func guardedOptions(t testing.TB) provision.Options {
 		"strict":  {Preset: chat.GuardPicoClaw, EnableDenyPatterns: true, RestrictToWorkspace: true, CustomAllowPatterns: []chat.Pattern{{Text: "rm -rf build"}}},
 		"off":     {},
 	} {
-		p := opt.Profiles["default"]
-		p.Name, p.Guard = name, g
-		if name == "off" {
-			p.ToolsOff = []string{chat.ToolExec, chat.ToolTerminal}
-		}
-		opt.Profiles[name] = p
+		edit(opt, name, func(p *chat.Profile) { p.Guard = g })
 	}
+	edit(opt, "off", func(p *chat.Profile) { p.ToolsOff = []string{chat.ToolExec, chat.ToolTerminal} })
 	return opt
 }
 
@@ -71,9 +67,9 @@ func TestGuardRuns(t *testing.T) {
 	expect.Is(t, expect.Err(k.Run(ctx, strict.ID, chat.RunSpec{Command: "ls (("})), chat.ErrInvalid,
 		"no command")
 	_, err := k.Run(ctx, off.ID, chat.RunSpec{Argv: []string{"true"}})
-	expect.True(t, errors.Is(err, chat.ErrDenied) && strings.Contains(err.Error(), "exec"), "exec is off: %v", err)
+	expect.Says(t, err, chat.ErrDenied, "exec", "exec is off")
 	err = m.Input(ctx, off.ID, chat.Input{Text: "x"})
-	expect.True(t, errors.Is(err, chat.ErrDenied) && strings.Contains(err.Error(), "terminal"), "terminal is off: %v", err)
+	expect.Says(t, err, chat.ErrDenied, "terminal", "terminal is off")
 	expect.Is(t, m.Input(ctx, strict.ID, chat.Input{Text: "rm -rf victim"}), nil,
 		"what is typed is not checked")
 }
@@ -90,9 +86,7 @@ func TestGuardFileRules(t *testing.T) {
 	c, free := create(t, m, "ruled", "guarded"), create(t, m, "ruled free", "default")
 	ctx := operator(t.Context())
 	for _, spec := range []chat.RunSpec{{Command: "touch ran; cat ~/keys/a"}, {Argv: []string{"cat", "keys/a"}}} {
-		if _, err := k.Run(ctx, c.ID, spec); !errors.Is(err, chat.ErrDenied) || !strings.Contains(err.Error(), "deny keys/**") {
-			t.Errorf("%+v: %v", spec, err)
-		}
+		expect.Says(t, expect.Err(k.Run(ctx, c.ID, spec)), chat.ErrDenied, "deny keys/**", "%+v", spec)
 		if last := lastAudit(t, opt); !strings.Contains(last, "rules.yaml:4") || !strings.Contains(last, `"denied"`) {
 			t.Errorf("%+v: the audit log ends with %s", spec, last)
 		}
@@ -111,7 +105,6 @@ func TestGuardFileRules(t *testing.T) {
 // lastAudit is the last line of the daemon's audit log.
 func lastAudit(t testing.TB, opt provision.Options) string {
 	t.Helper()
-	b := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	lines := auditLines(t, opt)
 	return lines[len(lines)-1]
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,8 +61,7 @@ func goesOn(t *testing.T, m *manager, c chat.Chat) bool {
 // isAwake asks, which is no use of the chat.
 func isAwake(t *testing.T, m *manager, c chat.Chat) bool {
 	t.Helper()
-	got := must.Get(m.Get(operator(t.Context()), c.ID))(t)
-	return got.Awake
+	return must.Get(m.Get(operator(t.Context()), c.ID))(t).Awake
 }
 
 // TestSleepAfter: a chat that nobody uses is put to sleep, however often it is looked at; one in whose
@@ -114,9 +112,7 @@ func TestMakesRoom(t *testing.T) {
 	expect.True(t, strings.Contains(audit, "another chat needed its place"), "the audit log says\n%s", audit)
 	program(t, m, third)
 	_, err = m.Wake(ctx, first.ID)
-	if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "max_awake: put one to sleep (2 at work (") {
-		t.Errorf("all are at work: %v", err)
-	}
+	expect.Says(t, err, chat.ErrBusy, "max_awake: put one to sleep (2 at work (", "all are at work")
 	who := string(works.ID) + `: the program "sleep"`
 	if err != nil && !strings.Contains(err.Error(), who) {
 		t.Errorf("it does not say who is at work: %v", err)
@@ -140,8 +136,7 @@ func TestMemoryMakesRoom(t *testing.T) {
 		"the idle one is awake, or the one at work is not")
 	program(t, m, third)
 	_, err := m.Wake(ctx, first.ID)
-	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "exceeds max_awake_memory"),
-		"all are at work: %v", err)
+	expect.Says(t, err, chat.ErrBusy, "exceeds max_awake_memory", "all are at work")
 	// The one at work gets more when the other becomes idle, and none sleeps for what cannot be.
 	most := fmt.Sprint(opt.MaxAwakeMemory)
 	grow := func(to string) error {
@@ -156,42 +151,46 @@ func TestMemoryMakesRoom(t *testing.T) {
 		"after the patch the idle one is awake, or the one at work is not")
 }
 
-// TestInputsWakeOnce: however many inputs a sleeping chat gets simultaneously, it wakes once, and
-// each is typed once.
+// TestInputsWakeOnce: however many inputs a chat gets simultaneously that sleeps, or is frozen, it
+// wakes or is thawed once, and each is typed once.
 func TestInputsWakeOnce(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
-	c := asleep(t, m, "many")
-	const inputs = 50
-	var all sync.WaitGroup
-	for i := range inputs {
-		all.Go(func() {
-			in := chat.Input{Text: fmt.Sprintf("echo input-%d >> got", i), Enter: true}
-			expect.Is(t, m.Input(operator(t.Context()), c.ID, in), nil, "input %d", i)
+	slept, frozen := asleep(t, m, "sleeps"), create(t, m, "frozen", "default")
+	must.Get(m.Freeze(asBridge(t.Context(), "root"), frozen.ID))(t)
+	for _, c := range []chat.Chat{slept, frozen} {
+		const inputs = 50
+		before := len(auditLines(t, opt, `"action":"wake","outcome":"intent"`, string(c.ID)))
+		var all sync.WaitGroup
+		for i := range inputs {
+			all.Go(func() {
+				in := chat.Input{Text: fmt.Sprintf("echo input-%d >> got", i), Enter: true}
+				expect.Is(t, m.Input(operator(t.Context()), c.ID, in), nil, "input %d", i)
+			})
+		}
+		all.Wait()
+		var got []string
+		until(t, "the shell has read all", func() bool {
+			got = strings.Fields(text(filepath.Join(c.Home, "got")))
+			return len(got) >= inputs
 		})
+		slices.Sort(got)
+		distinct := slices.Compact(slices.Clone(got))
+		expect.True(t, len(got) == inputs && len(distinct) == inputs,
+			"%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
+		woke := len(auditLines(t, opt, `"action":"wake","outcome":"intent"`, string(c.ID))) - before
+		thawed := len(auditLines(t, opt, `"action":"thaw"`, string(c.ID)))
+		expect.Equal(t, [2]int{woke, thawed}, map[string][2]int{"sleeps": {1, 0}, "frozen": {0, 1}}[c.ExternalID],
+			"%s: how often it woke and was thawed", c.ExternalID)
 	}
-	all.Wait()
-	var got []string
-	until(t, "the shell has read all", func() bool {
-		text, _ := os.ReadFile(filepath.Join(opt.Homes, string(c.ID), "got"))
-		got = strings.Fields(string(text))
-		return len(got) >= inputs
-	})
-	slices.Sort(got)
-	if distinct := slices.Compact(slices.Clone(got)); len(got) != inputs || len(distinct) != inputs {
-		t.Errorf("%d inputs came, %d of them distinct: %q", len(got), len(distinct), got)
-	}
-	expect.Equal(t, strings.Count(auditText(t, opt), `"action":"wake","outcome":"intent"`), 1,
-		"the chat woke … times")
 }
 
 // TestWorkKeepsAwake: each kind of work keeps a chat awake beyond sleep_after, and to look at one
 // does not.
 func TestWorkKeepsAwake(t *testing.T) {
 	opt := options(t)
-	p := opt.Profiles["default"]
-	p.SleepAfter = chat.Duration(15 * time.Second) // a starved host must not take longer for a line
-	opt.Profiles["default"] = p
+	// A starved host must not take longer for a line.
+	edit(opt, "default", func(p *chat.Profile) { p.SleepAfter = chat.Duration(15 * time.Second) })
 	m := open(t, opt)
 	ctx, leave := context.WithCancel(operator(t.Context()))
 	var clients sync.WaitGroup

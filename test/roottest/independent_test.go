@@ -65,15 +65,13 @@ func (h *independent) differs(format string, args ...any) {
 
 // readProcesses sorts the host's processes by uid; zombies that wait for init are none.
 func (h *independent) readProcesses(t testing.TB) {
-	pids := must.Get(filepath.Glob("/proc/[0-9]*"))(t)
-	for _, dir := range pids {
+	for _, dir := range must.Get(filepath.Glob("/proc/[0-9]*"))(t) {
 		fi, err := os.Stat(dir)
 		if err != nil {
 			continue
 		}
 		uid := fi.Sys().(*syscall.Stat_t).Uid
-		stat, _ := os.ReadFile(dir + "/stat")
-		_, rest, _ := strings.Cut(string(stat), ") ")
+		_, rest, _ := strings.Cut(text(dir+"/stat"), ") ")
 		if h.ours(uid) && rest != "" && !strings.HasPrefix(rest, "Z") {
 			pid, _ := strconv.Atoi(filepath.Base(dir))
 			h.processes[uid] = append(h.processes[uid], pid)
@@ -222,8 +220,7 @@ func (h *independent) strangers(t testing.TB, known map[uint32]expected) {
 		filepath.Join(h.opt.State, "vartmp"), "/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp"} {
 		h.strangeFiles(t, dir, known)
 	}
-	accounts := must.Get(filepath.Glob(h.opt.Userdb + "/[0-9]*.user"))(t)
-	for _, file := range accounts {
+	for _, file := range must.Get(filepath.Glob(h.opt.Userdb + "/[0-9]*.user"))(t) {
 		uid, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(file), ".user"), 10, 32)
 		if _, ok := known[uint32(uid)]; err == nil && h.ours(uint32(uid)) && !ok {
 			h.differs("%s is the account of no chat", file)
@@ -259,8 +256,7 @@ func (h *independent) strangeFiles(t testing.TB, dir string, known map[uint32]ex
 }
 
 func (h *independent) strangeMounts(t testing.TB, ids map[chat.ID]bool) {
-	b := must.Get(os.ReadFile("/proc/self/mountinfo"))(t)
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(must.Get(os.ReadFile("/proc/self/mountinfo"))(t))) {
 		if !strings.Contains(line, h.opt.Run) && !strings.Contains(line, h.opt.State) {
 			continue
 		}

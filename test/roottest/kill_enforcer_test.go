@@ -33,7 +33,6 @@ const (
 // error has a kind; asked again it succeeds, and the enforcer is there again. Another chat tries
 // meanwhile to open what is denied; it keeps its session and its runs.
 func TestEnforcerKilledAtEveryStep(t *testing.T) {
-	leaveOrphansToInit(t)
 	k := newEnforcerKills(t)
 	root := descriptorsOf(t, k.cmd.Process.Pid)
 	seen := map[string]bool{} // the enforcer's points are met at every verb, most at wake and reload
@@ -114,8 +113,7 @@ func (k *enforcerKills) watchesSockets() bool {
 // before anything else can be typed.
 func (k *enforcerKills) ruled(t *testing.T, external string) chat.Chat {
 	t.Helper()
-	no := false
-	spec := chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no}
+	spec := chat.Spec{ExternalID: external, Profile: "ruled", Awake: new(false)}
 	c := must.First(k.Create(t.Context(), spec))(t)
 	for _, name := range []string{"note", "many/f", "other", "w/.env"} {
 		putFile(t, c, name, secret)
@@ -164,8 +162,7 @@ func (k *enforcerKills) verbs() []killedVerb {
 			return k.try(t)
 		}, k.awakeAndShut},
 		{"create", func(*testing.T) { k.made++ }, func(t *testing.T) (err error) {
-			no := false
-			spec := chat.Spec{ExternalID: fmt.Sprint("made ", k.made), Profile: "ruled", Awake: &no}
+			spec := chat.Spec{ExternalID: fmt.Sprint("made ", k.made), Profile: "ruled", Awake: new(false)}
 			made, _, err = k.Create(t.Context(), spec)
 			return err
 		}, func(t *testing.T) {

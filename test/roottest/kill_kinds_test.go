@@ -89,8 +89,7 @@ func (l *underLoad) checkArchives(t *testing.T) {
 	t.Helper()
 	var left []string
 	ended := comes(func() bool {
-		all := must.Get(l.Archives(t.Context(), chat.ArchiveFilter{}))(t)
-		for _, a := range all {
+		for _, a := range must.Get(l.Archives(t.Context(), chat.ArchiveFilter{}))(t) {
 			l.checkArchive(t, a)
 		}
 		left = archiveFiles(t, l.opt)
@@ -183,9 +182,9 @@ func (f failpoints) met(t *testing.T, do func()) (points []string) {
 // adds is among them.
 func metByRoot(t *testing.T, d *daemon, f failpoints) map[string][]string {
 	t.Helper()
-	of, no := map[string][]string{}, false
+	of := map[string][]string{}
 	for _, point := range f.met(t, func() {
-		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "points", Awake: &no}))(t)
+		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "points", Awake: new(false)}))(t)
 		must.Get(d.Wake(t.Context(), c.ID))(t)
 		must.Get(d.Sleep(t.Context(), c.ID))(t)
 		must.Get(d.Wake(t.Context(), c.ID))(t)

@@ -22,8 +22,6 @@ import (
 // no uid comes twice, what a run wrote and acknowledged is there, and every archive is whole.
 // CHATD_TEST_KILLS is how often, CHATD_TEST_SEED what decides on the moments and the victims.
 func TestKilledUnderLoad(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	kills, seed := 24, rand.Uint64()
 	if testing.Short() {
 		kills = len(loadKinds)
@@ -39,8 +37,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	opt := keepsArchives(t, options(t))
-	config := archiveConfig(t, opt)
-	must.Do(t, appendTo(config, []byte(modelProfiles)))
+	config := archiveConfig(t, opt, modelProfiles)
 	l := &underLoad{history: history{t: t, opt: opt, config: config, given: map[uint32]chat.ID{}},
 		acknowledged: map[string]map[int]bool{}, archiving: map[chat.ID][]map[int]bool{},
 		rand: rand.New(rand.NewPCG(seed, 0)), killed: map[string]int{}}

@@ -32,16 +32,17 @@ type daemon struct {
 	ready chan struct{}
 }
 
-// startDaemon starts chatd serve; failpoint names where it shall be killed, or
-// is empty.
-func startDaemon(t *testing.T, opt provision.Options, failpoint string) *daemon {
+// startDaemon starts chatd serve, with more lines of config; failpoint names where it shall be
+// killed, or is empty. What it has of chats when the test ends is reaped.
+func startDaemon(t *testing.T, opt provision.Options, failpoint string, more ...string) *daemon {
 	t.Helper()
-	return startDaemonOf(t, opt, configFile(t, opt), failpoint)
+	return startDaemonOf(t, opt, configFile(t, opt, more...), failpoint)
 }
 
 // startDaemonOf starts chatd serve with a config file for these options.
 func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string) *daemon {
 	t.Helper()
+	leaveOrphansToInit(t)
 	dir := filepath.Dir(opt.State)
 	log, err := os.OpenFile(filepath.Join(dir, "chatd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	must.Do(t, err)
@@ -51,15 +52,39 @@ func startDaemonOf(t *testing.T, opt provision.Options, config, failpoint string
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	must.Do(t, d.cmd.Start())
 	t.Cleanup(func() {
+		d.reapAll(t)
 		if d.kill(); t.Failed() {
-			text, _ := os.ReadFile(d.log) // to explain the failure, if it can
-			t.Logf("the last of %s:\n%s", d.log, text[max(0, len(text)-10_000):])
+			said := text(d.log) // to explain the failure, if it can
+			t.Logf("the last of %s:\n%s", d.log, said[max(0, len(said)-10_000):])
 		}
 	})
 	d.Client = client.NewClient(client.ClientOptions{Socket: filepath.Join(opt.Run, "chatd.sock")})
 	d.waitUp(t)
 	d.waitReady(t)
 	return d
+}
+
+// hup has a daemon read its config again, and waits until its log or a finding says the words.
+func (d *daemon) hup(t *testing.T, want string) (h chat.Host) {
+	t.Helper()
+	must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
+	until(t, fmt.Sprintf("after SIGHUP somebody says %q", want), func() bool {
+		h = must.Get(d.Host(t.Context()))(t)
+		return strings.Contains(text(d.log)+strings.Join(h.Findings, "\n"), want)
+	})
+	return h
+}
+
+// reapAll reaps the chats of a daemon that is still there.
+func (d *daemon) reapAll(t *testing.T) {
+	if d.isOver() {
+		return
+	}
+	page, err := d.List(context.Background(), chat.Filter{Limit: 1000})
+	expect.True(t, err == nil || d.isOver(), "%v", err)
+	for _, c := range page.Chats {
+		expect.NoError(t, d.Reap(context.Background(), c.ID))
+	}
 }
 
 // listen is systemd's side of sd_notify(3).
@@ -98,8 +123,7 @@ func (d *daemon) waitReady(t *testing.T) {
 			return d.isOver()
 		}
 	}) {
-		b, _ := os.ReadFile(d.log)
-		t.Fatalf("chatd does not say READY=1; its log:\n%s", b)
+		t.Fatalf("chatd does not say READY=1; its log:\n%s", text(d.log))
 	}
 }
 
@@ -113,10 +137,7 @@ func (d *daemon) waitUp(t *testing.T) {
 		}
 		return err == nil || d.isOver()
 	})
-	if err != nil {
-		b, _ := os.ReadFile(d.log)
-		t.Fatalf("chatd does not answer: %v; its log:\n%s", err, b)
-	}
+	must.True(t, err == nil, "chatd does not answer: %v; its log:\n%s", err, text(d.log))
 }
 
 // isOver reports a daemon that is not there any more, and leaves it to be collected.
@@ -154,7 +175,6 @@ func (d *daemon) killed(t *testing.T) {
 // and reap, starts a fresh one, and looks from the host's side: every chat is
 // whole or gone, and no uid comes back. The fresh one is the next to be killed.
 func TestKillAtEveryStep(t *testing.T) {
-	needsRoot(t)
 	k := killing{opt: options(t), seen: map[uint32]chat.ID{}}
 	k.orders = failpoints(filepath.Dir(k.opt.State))
 	k.daemon = startDaemon(t, k.opt, string(k.orders))
@@ -199,11 +219,10 @@ func (k *killing) at(
 	t *testing.T, point string, do func(*daemon, context.Context, chat.ID) error,
 ) chat.Chat {
 	t.Helper()
-	no := false
 	if do == nil {
 		k.orders.order(t, point, 0)
 	}
-	c, _, err := k.Create(t.Context(), chat.Spec{ExternalID: point, Awake: &no})
+	c, _, err := k.Create(t.Context(), chat.Spec{ExternalID: point, Awake: new(false)})
 	if do != nil {
 		must.Do(t, err)
 		k.orders.order(t, point, 0)

@@ -107,7 +107,6 @@ func offCases() []offCase {
 // its attack must go through; with the wall there and the others out, the attack
 // must fail.
 func TestLayersOff(t *testing.T) {
-	needsRoot(t)
 	cases := offCases()
 	for _, l := range chat.LayerNames() {
 		expect.True(t, slices.ContainsFunc(cases, func(c offCase) bool { return c.layer == l }),
@@ -194,32 +193,16 @@ func (c offCase) holds(t *testing.T, m *manager, layers map[chat.LayerName]chat.
 // with little memory and few tasks, one with little CPU time, one with few commands.
 func openWithout(t *testing.T, without ...chat.LayerName) *manager {
 	t.Helper()
-	razeWalls(t)
-	opt := attackOptions(t)
-	opt = withDisk(opt)
+	must.Do(t, flushWalls()) // those that an earlier daemon left would stop what shall go through
+	opt := withDisk(attackOptions(t))
 	opt.Unwatched = true // what a test takes away stays away until it says reconcile
 	opt.Without, opt.AllowMissing = without, append(without, chat.LayerNetwork)
-	small := opt.Profiles["default"]
-	small.Name = "small"
-	small.Limits.MemoryMax, small.Limits.PidsMax = 64<<20, 50
-	slow := opt.Profiles["default"]
-	slow.Name = "slow"
-	slow.Limits.CPUQuota, slow.Limits.CPUPeriod = slow.Limits.CPUPeriod/200, slow.Limits.CPUPeriod/10
-	few := opt.Profiles["default"]
-	few.Name, few.Commands = "few", []string{"ls", "sh", "tmux"}
-	opt.Profiles["small"], opt.Profiles["slow"], opt.Profiles["few"] = small, slow, few
+	edit(opt, "small", func(p *chat.Profile) { p.Limits.MemoryMax, p.Limits.PidsMax = 64<<20, 50 })
+	edit(opt, "slow", func(p *chat.Profile) {
+		p.Limits.CPUQuota, p.Limits.CPUPeriod = p.Limits.CPUPeriod/200, p.Limits.CPUPeriod/10
+	})
+	edit(opt, "few", func(p *chat.Profile) { p.Commands = []string{"ls", "sh", "tmux"} })
 	return open(t, opt)
-}
-
-// razeWalls takes away the packet rules that an earlier daemon left: they stand
-// when it ends, which is right, and here would stop what shall go through.
-func razeWalls(t *testing.T) {
-	t.Helper()
-	for _, tool := range []string{"iptables", "ip6tables"} {
-		for _, args := range [][]string{{"-F"}, {"-X"}} {
-			must.Run(t, exec.Command(tool, append([]string{"-w", "10"}, args...)...))
-		}
-	}
 }
 
 // layersNow asks for the probes again, as doctor does.
@@ -317,15 +300,13 @@ func unshareInSession(t *testing.T, m *manager) string {
 	a := inmateOf(t, m, "unshare", "default")
 	a.typeLine(t, fmt.Sprintf("%s unshare %d >~/got.new; mv ~/got.new ~/got", a.program, unix.CLONE_NEWNS))
 	must.Do(t, awaitFile(a.in("got")))
-	b := must.Get(os.ReadFile(a.in("got")))(t)
-	return strings.TrimSpace(string(b))
+	return strings.TrimSpace(string(must.Get(os.ReadFile(a.in("got")))(t)))
 }
 
 // TestLayersBehindItsBack takes the packet rules away while the daemon runs: the
 // probe sees it, an attack from outside the session goes through, and reconcile puts the
 // rules back. In the session chatd-egress refuses it meanwhile.
 func TestLayersBehindItsBack(t *testing.T) {
-	needsRoot(t)
 	m := openWithout(t)
 	newPeer(t)
 	a := inmateOf(t, m, "behind", "web")

@@ -32,26 +32,21 @@ const worldsPrefix = "chatd-roottest-"
 var programs struct{ chatd, root, shim, enforce, egress, archive, demo string }
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == watchedName {
-		os.Exit(becomeWatched())
+	become := map[string]func() int{
+		watchedName: becomeWatched, takenOverName: takenOverEgress, "chatd-config": configStep, hostileName: hostileFront,
 	}
-	if os.Args[0] == takenOverName {
-		os.Exit(takenOverEgress())
-	}
-	if os.Args[0] == "chatd-config" {
-		os.Exit(configStep())
-	}
-	if os.Args[0] == hostileName {
-		os.Exit(hostileFront())
-	}
-	if os.Geteuid() != 0 {
-		os.Exit(m.Run()) // every test skips, or fails, for itself
+	if do := become[os.Args[0]]; do != nil {
+		os.Exit(do())
 	}
 	flag.Parse()
+	if flagSet("test.list") && (os.Geteuid() != 0 || os.Getenv(insideEnv) != "") {
+		os.Exit(m.Run()) // needs nothing
+	}
+	if os.Geteuid() != 0 {
+		fmt.Println("--- SKIP: all tests\n    SKIPPED: needs root")
+		os.Exit(map[bool]int{true: 1}[requireAll()])
+	}
 	if os.Getenv(insideEnv) != "" {
-		if flagSet("test.list") {
-			os.Exit(m.Run()) // needs nothing
-		}
 		if err := errors.Join(enterWorld(), leaveOut()); err != nil {
 			fmt.Fprintln(os.Stderr, "cannot set up what the tests act in:", err)
 			os.Exit(1)
@@ -183,19 +178,12 @@ func overlayEtc() error {
 	return nil
 }
 
-// needsRoot skips loudly without root, or fails where everything is required.
-func needsRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	missing(t, "root")
-}
+// requireAll reports that nothing may be skipped.
+func requireAll() bool { return strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) == "all" }
 
 // missing skips, or fails under CHATD_TEST_REQUIRE=all.
 func missing(t testing.TB, what string) {
 	t.Helper()
-	must.True(t, strings.TrimSpace(os.Getenv("CHATD_TEST_REQUIRE")) != "all",
-		"needs %s, and CHATD_TEST_REQUIRE=all", what)
+	must.True(t, !requireAll(), "needs %s, and CHATD_TEST_REQUIRE=all", what)
 	t.Skipf("SKIPPED: needs %s", what)
 }

@@ -28,8 +28,6 @@ import (
 // model of what the answers promise. After each call an independent checker compares the host with
 // the model. CHATD_TEST_HISTORIES is how many; a failure prints the seed that repeats it.
 func TestModel(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	rounds := "12"
 	if testing.Short() {
 		rounds = "15" // rapid makes a fifth of it then, and of half the length
@@ -43,8 +41,7 @@ func TestModel(t *testing.T) {
 		must.Do(t, flag.Set("rapid."+name, value))
 	}
 	h := &history{t: t, opt: options(t), given: map[uint32]chat.ID{}}
-	h.config = configFile(t, h.opt)
-	must.Do(t, appendTo(h.config, []byte(modelProfiles)))
+	h.config = configFile(t, h.opt, modelProfiles)
 	h.daemon = startDaemonOf(t, h.opt, h.config, "")
 	rapid.Check(t, func(rt *rapid.T) {
 		h.chats, h.wrote = map[string]*expected{}, map[string]int{}
@@ -107,15 +104,22 @@ func (h *history) compare(rt *rapid.T) {
 			break
 		}
 	}
-	if len(said) > 0 {
-		rt.Fatalf("the host differs:\n%s", strings.Join(said, "\n"))
-	}
+	sure(rt, len(said) == 0, "the host differs:\n%s", strings.Join(said, "\n"))
 }
 
 // ctx bounds a call, so that one that waits for ever is a failure.
-func (h *history) ctx() (context.Context, context.CancelFunc) {
+func (h *history) ctx() context.Context {
 	h.calls++
-	return context.WithTimeout(h.t.Context(), longEnough)
+	ctx, cancel := context.WithTimeout(h.t.Context(), longEnough)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+// sure fails a history with a message if ok is false.
+func sure(rt *rapid.T, ok bool, format string, args ...any) {
+	if !ok {
+		rt.Fatalf(format, args...)
+	}
 }
 
 // known chooses a chat that is there, and skips the call where there is none.
@@ -132,8 +136,7 @@ func (h *history) create(rt *rapid.T) {
 		Profile: rapid.SampledFrom(modelNames).Draw(rt, "profile")}
 	awake := rapid.Bool().Draw(rt, "awake")
 	spec.Awake = &awake
-	ctx, cancel := h.ctx()
-	defer cancel()
+	ctx := h.ctx()
 	h.created(rt, spec, func() (chat.Chat, bool, error) { return h.Create(ctx, spec) })
 }
 
@@ -143,14 +146,10 @@ func (h *history) created(
 ) {
 	c, first, err := call()
 	if e, ok := h.chats[spec.ExternalID]; ok && e.chat.Profile != spec.Profile {
-		if !errors.Is(err, chat.ErrExists) {
-			rt.Fatalf("create of %+v with another profile: %v", e.chat, err)
-		}
+		sure(rt, errors.Is(err, chat.ErrExists), "create of %+v with another profile: %v", e.chat, err)
 		return
 	}
-	if err != nil {
-		rt.Fatalf("create %q: %v", spec.ExternalID, err)
-	}
+	sure(rt, err == nil, "create %q: %v", spec.ExternalID, err)
 	e, ok := h.chats[spec.ExternalID]
 	switch {
 	case ok && (first && !e.unsure || c.ID != e.chat.ID || c.UID != e.chat.UID && !e.unsure):
@@ -172,35 +171,28 @@ func (h *history) created(
 
 func (h *history) wake(rt *rapid.T) {
 	e := h.known(rt)
-	ctx, cancel := h.ctx()
-	defer cancel()
-	h.answered(rt, e, true)(h.Wake(ctx, e.chat.ID))
+	h.answered(rt, e, true)(h.Wake(h.ctx(), e.chat.ID))
 }
 
 func (h *history) sleep(rt *rapid.T) {
 	e := h.known(rt)
-	ctx, cancel := h.ctx()
-	defer cancel()
-	h.answered(rt, e, false)(h.Sleep(ctx, e.chat.ID))
+	h.answered(rt, e, false)(h.Sleep(h.ctx(), e.chat.ID))
 }
 
 // answered takes the answer of a call after which the chat is awake or not.
 func (h *history) answered(rt *rapid.T, e *expected, awake bool) func(chat.Chat, error) {
 	return func(c chat.Chat, err error) {
-		if err != nil || c.Awake != awake || c.UID != e.chat.UID || c.Profile != e.chat.Profile {
-			rt.Fatalf("%+v, %v, and it was %+v; want awake: %t", c, err, e.chat, awake)
-		}
-		if !maps.Equal(c.Labels, e.chat.Labels) {
-			rt.Fatalf("the labels are %v, and %v were acknowledged", c.Labels, e.chat.Labels)
-		}
+		sure(rt, err == nil && c.Awake == awake && c.UID == e.chat.UID && c.Profile == e.chat.Profile,
+			"%+v, %v, and it was %+v; want awake: %t", c, err, e.chat, awake)
+		sure(rt, maps.Equal(c.Labels, e.chat.Labels),
+			"the labels are %v, and %v were acknowledged", c.Labels, e.chat.Labels)
 		e.chat.Awake = awake
 	}
 }
 
 func (h *history) reap(rt *rapid.T) {
 	e := h.known(rt)
-	ctx, cancel := h.ctx()
-	defer cancel()
+	ctx := h.ctx()
 	if err := h.Reap(ctx, e.chat.ID); err != nil {
 		rt.Fatalf("reap: %v", err)
 	}
@@ -222,12 +214,9 @@ func (h *history) content(e *expected) (name, text, command string) {
 func (h *history) write(rt *rapid.T) {
 	e := h.known(rt)
 	name, text, command := h.content(e)
-	ctx, cancel := h.ctx()
-	defer cancel()
+	ctx := h.ctx()
 	r, err := h.Run(ctx, e.chat.ID, chat.RunSpec{Command: command})
-	if err != nil || r.Exit != 0 || r.Stdout != text {
-		rt.Fatalf("a run that writes: %+v, %v", r, err)
-	}
+	sure(rt, err == nil && r.Exit == 0 && r.Stdout == text, "a run that writes: %+v, %v", r, err)
 	e.files[name] = text
 	h.refresh(rt, ctx, e)
 }
@@ -235,9 +224,7 @@ func (h *history) write(rt *rapid.T) {
 // refresh takes from an answer whether the chat is awake: the checker compares it with the host.
 func (h *history) refresh(rt *rapid.T, ctx context.Context, e *expected) {
 	c, err := h.Get(ctx, e.chat.ID)
-	if err != nil || c.UID != e.chat.UID {
-		rt.Fatalf("%+v, %v, and it was %+v", c, err, e.chat)
-	}
+	sure(rt, err == nil && c.UID == e.chat.UID, "%+v, %v, and it was %+v", c, err, e.chat)
 	e.chat.Awake = c.Awake
 }
 
@@ -245,26 +232,19 @@ func (h *history) refresh(rt *rapid.T, ctx context.Context, e *expected) {
 func (h *history) typed(rt *rapid.T) {
 	e := h.known(rt)
 	name, text, _ := h.content(e)
-	ctx, cancel := h.ctx()
-	defer cancel()
+	ctx := h.ctx()
 	line := fmt.Sprintf("echo '%s' > new && mv new %s", strings.TrimSpace(text), name)
 	typed, err := h.InputWait(ctx, e.chat.ID, chat.Input{Text: line, Enter: true,
 		Wait: &chat.Wait{Until: chat.UntilPrompt}})
-	if err != nil {
-		rt.Fatalf("input: %+v, %v", typed, err)
-	}
+	sure(rt, err == nil, "input: %+v, %v", typed, err)
 	e.files[name], e.chat.Awake = text, true
 }
 
 func (h *history) label(rt *rapid.T) {
 	e := h.known(rt)
 	value := rapid.SampledFrom([]string{"a", "b", "ü"}).Draw(rt, "label")
-	ctx, cancel := h.ctx()
-	defer cancel()
-	c, err := h.Patch(ctx, e.chat.ID, chat.Patch{Labels: map[string]*string{"model": &value}})
-	if err != nil || c.Labels["model"] != value {
-		rt.Fatalf("patch: %+v, %v", c.Labels, err)
-	}
+	c, err := h.Patch(h.ctx(), e.chat.ID, chat.Patch{Labels: map[string]*string{"model": &value}})
+	sure(rt, err == nil && c.Labels["model"] == value, "patch: %+v, %v", c.Labels, err)
 	e.chat.Labels = c.Labels
 }
 
@@ -273,29 +253,22 @@ func (h *history) limit(rt *rapid.T) {
 	e := h.known(rt)
 	n := rapid.Uint64Range(60, 200).Draw(rt, "pids_max")
 	value := json.RawMessage(fmt.Sprint(n))
-	ctx, cancel := h.ctx()
-	defer cancel()
-	c, err := h.Patch(ctx, e.chat.ID, chat.Patch{
+	c, err := h.Patch(h.ctx(), e.chat.ID, chat.Patch{
 		Limits: map[string]*json.RawMessage{"pids_max": &value},
 	})
-	if err != nil || c.Limits.PidsMax != n {
-		rt.Fatalf("patch: %+v, %v", c.Limits, err)
-	}
+	sure(rt, err == nil && c.Limits.PidsMax == n, "patch: %+v, %v", c.Limits, err)
 	e.chat.Limits = c.Limits
 }
 
 // background begins a run in the background and ends it.
 func (h *history) background(rt *rapid.T) {
 	e := h.known(rt)
-	ctx, cancel := h.ctx()
-	defer cancel()
+	ctx := h.ctx()
 	r, err := h.StartRun(ctx, e.chat.ID, chat.RunSpec{Command: "sleep 1000 & sleep 1000"})
 	if err == nil {
 		err = h.EndRun(ctx, e.chat.ID, r.ID)
 	}
-	if err != nil {
-		rt.Fatalf("a background run: %v", err)
-	}
+	sure(rt, err == nil, "a background run: %v", err)
 	h.refresh(rt, ctx, e)
 }
 
@@ -341,8 +314,7 @@ func (h *history) cutOff(rt *rapid.T) {
 	if ok == (verb == "create") {
 		rt.Skip("there is no such chat, or one already")
 	}
-	no := false
-	spec := chat.Spec{ExternalID: external, Profile: "default", Awake: &no}
+	spec := chat.Spec{ExternalID: external, Profile: "default", Awake: new(false)}
 	var name, text, command string
 	if ok {
 		name, text, command = h.content(e)
@@ -378,8 +350,7 @@ func (h *history) holds(e *expected, name, text string) bool {
 func (h *history) cutCall(
 	which string, after time.Duration, call func(context.Context) error,
 ) error {
-	ctx, cancel := h.ctx()
-	defer cancel()
+	ctx := h.ctx()
 	victims, end := h.victims(which), make(chan error, 1)
 	go func() { end <- call(ctx) }()
 	time.Sleep(after)
@@ -394,8 +365,7 @@ func (h *history) cutCall(
 // repeat makes a call that was cut off again: then there is one outcome, and what was acknowledged
 // before holds.
 func (h *history) repeat(rt *rapid.T, verb string, spec chat.Spec, e *expected, cut error) {
-	ctx, cancel := h.ctx()
-	defer cancel()
+	ctx := h.ctx()
 	switch verb {
 	case "create":
 		h.created(rt, spec, func() (chat.Chat, bool, error) {
@@ -493,19 +463,14 @@ func (h *history) freeze(rt *rapid.T) {
 	if !e.chat.Awake {
 		rt.Skip("it is asleep")
 	}
-	ctx, cancel := h.ctx()
-	defer cancel()
+	ctx := h.ctx()
 	h.answered(rt, e, true)(h.Freeze(ctx, e.chat.ID))
 	h.kill(rt)
 	h.compare(rt)
 	c, err := h.Get(ctx, e.chat.ID)
-	if err != nil || c.Frozen != chat.FrozenUntilThawed {
-		rt.Fatalf("it is frozen %q, %v", c.Frozen, err)
-	}
+	sure(rt, err == nil && c.Frozen == chat.FrozenUntilThawed, "it is frozen %q, %v", c.Frozen, err)
 	_, err = h.Run(ctx, e.chat.ID, chat.RunSpec{Command: "true"})
-	if !errors.Is(err, chat.ErrBusy) {
-		rt.Fatalf("a run in it: %v", err)
-	}
+	sure(rt, errors.Is(err, chat.ErrBusy), "a run in it: %v", err)
 	h.answered(rt, e, true)(h.Thaw(ctx, e.chat.ID))
 	if c, err := h.Get(ctx, e.chat.ID); err != nil || c.Frozen != "" {
 		rt.Fatalf("thawed, it is frozen %q, %v", c.Frozen, err)

@@ -175,9 +175,7 @@ func (s *scarce) arm(from, upTo int) (failed int) {
 // or several at a random moment of a chat's life. Calls fail and say so, or are done; chatd-root
 // lives, nothing is half done, and all goes on.
 func TestNoMemory(t *testing.T) {
-	needsRoot(t)
 	needsNamespaces(t, "chatd is a service there")
-	leaveOrphansToInit(t)
 	opt := options(t)
 	s := startScarce(t, opt)
 	ctx := t.Context()

@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +54,8 @@ func keptOfBoth(t *testing.T, what, printed string, r *chat.RunResult, bound int
 
 // TestOutputMax: of a run that prints three times what it may keep on both streams, head and tail
 // of the size that it asked for are there and the total is reported: waited for, in the background,
-// after kill -9 of chatd before and behind what it printed, and when it is followed.
+// after kill -9 of chatd before and behind what it printed, and when it is followed. A run whose caller
+// the kill cuts off ends.
 func TestOutputMax(t *testing.T) {
 	for _, size := range []int{4 << 10, chat.MaxOutputMax} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { outputMax(t, size) })
@@ -64,7 +64,6 @@ func TestOutputMax(t *testing.T) {
 
 func outputMax(t *testing.T, size int) {
 	opt := attackOptions(t)
-	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "output max"}))(t)
 	printed, n := numbers(3 * size)
@@ -81,29 +80,23 @@ func outputMax(t *testing.T, size int) {
 	keptOfBoth(t, "chatd run --json", printed, &r, size)
 
 	before := must.Get(d.StartRun(t.Context(), c.ID, spec))(t)
-	shown := shownRun(t, d, c.ID, before.ID)
+	shown := awaitRun(t, d, c.ID, before.ID)
 	keptOfBoth(t, "background", printed, shown.Result, size)
 	expect.Equal(t, shown.OutputMax, int64(size), "it is shown to keep")
 	spec.Command = "sleep 1; " + prints
 	after := must.Get(d.StartRun(t.Context(), c.ID, spec))(t)
+	foreground := newCLIRun(opt, nil, "run", string(c.ID), "-c", "echo ready; exec sleep 4321")
+	must.Do(t, foreground.Start())
+	foreground.await(t, "ready")
 	d.kill()
+	_ = foreground.Wait()
 	until(t, "the runs end without chatd", func() bool { return len(supervisors(t)) == 0 })
 	d = startDaemon(t, opt, "")
-	keptOfBoth(t, "ended before the kill", printed, shownRun(t, d, c.ID, before.ID).Result, size)
-	keptOfBoth(t, "printed after the kill", printed, shownRun(t, d, c.ID, after.ID).Result, size)
+	leaves := runLeaves(opt)
+	expect.True(t, len(leaves) == 0, "the run of a caller who was cut off is left: %v", leaves)
+	keptOfBoth(t, "ended before the kill", printed, awaitRun(t, d, c.ID, before.ID).Result, size)
+	keptOfBoth(t, "printed after the kill", printed, awaitRun(t, d, c.ID, after.ID).Result, size)
 	followed(t, d, opt, c.ID, after.ID, printed, size)
-	must.Do(t, d.Reap(t.Context(), c.ID))
-}
-
-// shownRun is a run once it has ended.
-func shownRun(t *testing.T, d *daemon, id chat.ID, run string) chat.Run {
-	t.Helper()
-	var r chat.Run
-	until(t, "run "+run+" ends", func() bool {
-		r = must.Get(d.ShowRun(t.Context(), id, run))(t)
-		return r.State == chat.RunEnded
-	})
-	return r
 }
 
 // followed reads a run that has ended from its beginning: the two halves, byte by byte, and how
@@ -144,9 +137,7 @@ func TestOutputMaxOfAllRuns(t *testing.T) {
 	}
 	for _, more := range []chat.RunSpec{{Command: "true"}, {Command: "true", OutputMax: chat.MinOutputMax}} {
 		_, err := m.StartRun(ctx, c.ID, more)
-		if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "want at most 134217728") {
-			t.Errorf("one more in the background: %v", err)
-		}
+		expect.Says(t, err, chat.ErrBusy, "want at most 134217728", "one more in the background")
 		if _, err = m.Run(ctx, c.ID, more); !errors.Is(err, chat.ErrBusy) {
 			t.Errorf("one more that is waited for: %v", err)
 		}
@@ -198,14 +189,13 @@ func TestOutputMaxMemory(t *testing.T) {
 	opt := attackOptions(t)
 	d := startDaemon(t, opt, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "memory"}))(t)
-	defer func() { must.Do(t, d.Reap(context.Background(), c.ID)) }()
 	spec := chat.RunSpec{Command: fmt.Sprintf("head -c %d /dev/zero | tee /dev/stderr", chat.MaxOutputMax), OutputMax: chat.MaxOutputMax}
 	front := frontOf(t, d.cmd.Process.Pid)
-	before, frontBefore := highWater(t, d.cmd.Process.Pid), highWater(t, front)
+	before, frontBefore := highWater(d.cmd.Process.Pid), highWater(front)
 	r, err := d.Run(t.Context(), c.ID, spec)
 	must.True(t, err == nil && !r.Truncated && len(r.Stdout)+len(r.Stderr) == 2*chat.MaxOutputMax,
 		"%d and %d bytes, %v", len(r.Stdout), len(r.Stderr), err)
-	for name, more := range map[string]int64{"chatd-root": highWater(t, d.cmd.Process.Pid) - before, "the front": highWater(t, front) - frontBefore} {
+	for name, more := range map[string]int64{"chatd-root": highWater(d.cmd.Process.Pid) - before, "the front": highWater(front) - frontBefore} {
 		t.Logf("%s had %d MiB more", name, more>>20)
 		if more > 8*chat.MaxOutputMax+16<<20 {
 			t.Errorf("%s had %d MiB more", name, more>>20)

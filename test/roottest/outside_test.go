@@ -43,7 +43,6 @@ const outsideAddr, outsideAddr6 = "203.0.113.2", "2001:db8:213::2"
 // TLS, UDP 123 answers a datagram, 53 is DNS.
 func newInternet(t testing.TB) *internet {
 	t.Helper()
-	needsRoot(t)
 	o := &internet{peer: newPeer(t), open: map[string][]net.Listener{}}
 	for _, l := range o.listen(t, "7000") {
 		go each(l, func(c net.Conn) { answerLine(c, "") })

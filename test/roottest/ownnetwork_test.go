@@ -21,13 +21,7 @@ import (
 func named(t testing.TB, egress ...string) provision.Options {
 	t.Helper()
 	opt := attackOptions(t)
-	p := opt.Profiles["default"]
-	p.Name, p.Network = "named", chat.NetworkOwn
-	for _, text := range egress {
-		a := must.Get(chat.ParseAllow(text))(t)
-		p.Egress = append(p.Egress, a)
-	}
-	opt.Profiles["named"] = p
+	edit(opt, "named", func(p *chat.Profile) { p.Network, p.Egress = chat.NetworkOwn, parsedAllows(t, egress...) })
 	opt.DNSServers = []netip.AddrPort{netip.MustParseAddrPort(outsideAddr + ":53")}
 	return opt
 }
@@ -214,13 +208,10 @@ func TestOwnNetworkRootRestarts(t *testing.T) {
 	startRun(t, m, a.ID, chat.RunSpec{Argv: []string{"bash", "-c",
 		"exec 3<>/dev/tcp/api.example.test/7000; touch connected; cat in >&3; cat <&3 >answer"}})
 	until(t, "the connection stands", exists(a.in("connected")))
-	must.Do(t, m.Close())
-	again := must.Get(openManager(t.Context(), opt))(t)
-	*m = *again
+	m.restart(t, opt)
 	run(t, m, a.ID, `echo still there > in`)
 	until(t, "the answer comes", func() bool {
-		b, _ := os.ReadFile(a.in("answer"))
-		return string(b) == "outside heard still there\n"
+		return text(a.in("answer")) == "outside heard still there\n"
 	})
 	outcomes(t, "a new one", a.try(t, "say", "api.example.test:7000", "x"), "ok")
 	outcomes(t, "a new name", a.try(t, "say", "ssh.example.test:22", "x"), "ok")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -52,9 +51,8 @@ func TestRunsAreProbed(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	nsenter("exit 1")
-	if _, err := openManager(t.Context(), opt); !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot probe a run") {
-		t.Errorf("without runs: %v, want ErrUnsupported that says so", err)
-	}
+	expect.Says(t, expect.Err(openManager(t.Context(), opt)), chat.ErrUnsupported, "cannot probe a run",
+		"without runs")
 	nsenter(`for a; do shift; case $a in --net=*) ;; *) set -- "$@" "$a" ;; esac; done; exec /usr/bin/nsenter "$@"`)
 	h := must.Get(open(t, opt).Host(operator(t.Context())))(t)
 	for _, l := range h.Layers {
@@ -70,15 +68,22 @@ func TestExcusedAccount(t *testing.T) {
 	opt.AllowMissing = []chat.LayerName{chat.LayerAccount}
 	m := open(t, opt)
 	c := create(t, m, "excused", "default")
-	for _, l := range c.Layers {
-		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: promised(t, l.Name)}[l.Name == chat.LayerAccount]; l.State != want {
-			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
-		}
-	}
+	offAlone(t, c, chat.LayerAccount)
 	h := must.Get(m.Host(operator(t.Context())))(t)
 	expect.True(t, len(h.Allowed) == 1 && len(h.Missing) == 0,
 		"host: missing %v, allowed %v", h.Missing, h.Allowed)
-	must.Do(t, m.Reap(operator(t.Context()), c.ID))
+}
+
+// offAlone fails unless of a chat's layers that one is off, and the others as promised.
+func offAlone(t *testing.T, c chat.Chat, off chat.LayerName) {
+	t.Helper()
+	for _, l := range c.Layers {
+		want := promised(t, l.Name)
+		if l.Name == off {
+			want = chat.LayerOff
+		}
+		expect.True(t, l.State == want, "layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
+	}
 }
 
 // TestExcusedLandlock asks for more than the kernel has: without the excuse no
@@ -91,11 +96,7 @@ func TestExcusedLandlock(t *testing.T) {
 	opt.AllowMissing = []chat.LayerName{chat.LayerLandlock}
 	m := open(t, opt)
 	c := create(t, m, "without landlock", "default")
-	for _, l := range c.Layers {
-		if want := map[bool]chat.LayerState{true: chat.LayerOff, false: promised(t, l.Name)}[l.Name == chat.LayerLandlock]; l.State != want {
-			t.Errorf("layer %s of the chat is %s, want %s: %s", l.Name, l.State, want, l.Probe)
-		}
-	}
+	offAlone(t, c, chat.LayerLandlock)
 }
 
 // TestRollback lets the account step fail, on a directory that cannot be written to: nothing of the
@@ -103,19 +104,18 @@ func TestExcusedLandlock(t *testing.T) {
 func TestRollback(t *testing.T) {
 	opt := options(t)
 	m := open(t, opt)
-	no := false
 	must.Do(t, unix.Mount("/etc/userdb", "/etc/userdb", "", unix.MS_BIND, ""))
 	// Once: below it is the mount that keeps this test's accounts out of other tests.
 	writable := sync.OnceFunc(func() { must.Do(t, unix.Unmount("/etc/userdb", unix.MNT_DETACH)) })
 	defer writable()
 	must.Do(t, unix.Mount("", "/etc/userdb", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
-	_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: &no})
+	_, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: new(false)})
 	must.True(t, err != nil && strings.Contains(err.Error(), "at step account"),
 		"create on a read-only /etc/userdb: %v, want the failed step", err)
 	page := must.Get(m.List(operator(t.Context()), chat.Filter{}))(t)
 	expect.True(t, len(page.Chats) == 1 && page.Chats[0].Phase == chat.Reaping,
 		"what cannot be removed either must stay to be finished: %+v", page.Chats)
-	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: &no})
+	_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "failing", Awake: new(false)})
 	expect.Is(t, err, chat.ErrBusy, "the same create, while that is not removed")
 	writable()
 	m.Reconcile(t.Context())
@@ -136,9 +136,8 @@ func TestRollbackOfWake(t *testing.T) {
 	c := asleep(t, m, "cannot wake")
 	shim := filepath.Join(opt.State, "bin", "chatd-shim")
 	must.Do(t, os.Rename(shim, shim+".away"))
-	if _, err := m.Wake(operator(t.Context()), c.ID); err == nil || !strings.Contains(err.Error(), "chatd-shim") {
-		t.Errorf("wake without chatd-shim: %v, want an error that names it", err)
-	}
+	expect.Says(t, expect.Err(m.Wake(operator(t.Context()), c.ID)), nil, "chatd-shim",
+		"wake without chatd-shim")
 	left := pidsOf(c.UID)
 	expect.True(t, len(left) == 0, "processes %v are left", left)
 	must.Do(t, os.Rename(shim+".away", shim))
@@ -184,19 +183,14 @@ func TestUsedAt(t *testing.T) {
 	c := create(t, m, "used", "default")
 	usedAt := func() time.Time {
 		t.Helper()
-		got := must.Get(m.Get(ctx, c.ID))(t)
-		return got.UsedAt
+		return must.Get(m.Get(ctx, c.ID))(t).UsedAt
 	}
 	for name, look := range map[string]func() error{
 		"get":    func() error { return expect.Err(m.Get(ctx, c.ID)) },
 		"list":   func() error { return expect.Err(m.List(ctx, chat.Filter{})) },
 		"screen": func() error { return expect.Err(m.Screen(ctx, c.ID)) },
 		"host":   func() error { return expect.Err(m.Host(ctx)) },
-		"sleep":  func() error { return expect.Err(m.Sleep(ctx, c.ID)) },
 	} {
-		if name == "sleep" {
-			continue // last: see below
-		}
 		before := usedAt()
 		must.Do(t, look())
 		after := usedAt()
@@ -254,41 +248,15 @@ func TestAuditTellsAll(t *testing.T) {
 	must.Get(m.Sleep(ctx, c.ID))(t)
 	must.Do(t, m.Reap(ctx, c.ID))
 	must.Do(t, m.Close())
-	b := must.Get(os.ReadFile(filepath.Join(opt.State, "audit.jsonl")))(t)
+	audit := auditText(t, opt)
 	for _, action := range []string{"create", "wake", "run", "input", "sleep", "reap"} {
-		intent := strings.Index(string(b), `"action":"`+action+`","outcome":"intent"`)
-		done := strings.LastIndex(string(b), `"action":"`+action+`","outcome":"done"`)
+		intent := strings.Index(audit, `"action":"`+action+`","outcome":"intent"`)
+		done := strings.LastIndex(audit, `"action":"`+action+`","outcome":"done"`)
 		expect.True(t, intent >= 0 && done >= intent,
 			"%s: intent at %d, done at %d", action, intent, done)
 	}
-	expect.True(t, !strings.Contains(string(b), "secret words"),
+	expect.True(t, !strings.Contains(audit, "secret words"),
 		"what was typed stands in the audit log")
-}
-
-// TestDescriptors lives many lives and looks for what the daemon did not close.
-func TestDescriptors(t *testing.T) {
-	m := open(t, options(t))
-	ctx := operator(t.Context())
-	live := func(rounds int) {
-		for range rounds {
-			c := create(t, m, "many lives", "default")
-			run(t, m, c.ID, "echo x")
-			leave(t, m, c.ID)
-			must.Get(m.Sleep(ctx, c.ID))(t)
-			must.Get(m.Wake(ctx, c.ID))(t)
-			must.Do(t, m.Reap(ctx, c.ID))
-		}
-	}
-	count := func() int {
-		entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
-		return len(entries)
-	}
-	live(3)
-	before := count()
-	live(15)
-	if !comes(func() bool { return count() <= before }) { // the last session's watch may still be closing
-		t.Errorf("%d descriptors before, %d after 15 lives", before, count())
-	}
 }
 
 // TestDefaultLimits reads the limits of a real chat in the kernel's own files.
@@ -301,18 +269,11 @@ func TestDefaultLimits(t *testing.T) {
 		"cpu.cfs_quota_us": "250000", "cpu.cfs_period_us": "1000000",
 	}
 	seen := map[string]bool{}
-	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.Contains(filepath.Base(filepath.Dir(path)), string(c.ID)) {
-			return nil
-		}
-		if value, ok := want[d.Name()]; ok {
-			seen[d.Name()] = true
-			b, err := os.ReadFile(path)
-			expect.True(t, err == nil && strings.TrimSpace(string(b)) == value,
-				"%s is %q, want %s: %v", path, b, value, err)
-		}
-		return nil
-	}))
+	for file, value := range want {
+		path, is := kernelLimit(t, c.ID, file, "")
+		seen[file] = path != ""
+		expect.True(t, path == "" || is == value, "%s is %q, want %s", path, is, value)
+	}
 	if !seen["pids.max"] || !seen["memory.max"] && !seen["memory.limit_in_bytes"] || !seen["cpu.max"] && !seen["cpu.cfs_quota_us"] {
 		t.Errorf("limits found: %v", seen)
 	}
@@ -338,7 +299,6 @@ func TestWallBeforeAccount(t *testing.T) {
 
 // TestDemo runs the demonstration, whole and with a wall broken.
 func TestDemo(t *testing.T) {
-	needsRoot(t)
 	leaveOrphansToInit(t)
 	if out, err := exec.Command(programs.demo).CombinedOutput(); err != nil || !strings.Contains(string(out), "everything held") {
 		t.Errorf("the demonstration: %v\n%s", err, out)
@@ -363,7 +323,6 @@ func TestDoctorFails(t *testing.T) {
 
 // TestDoctorAlone tries a host without a daemon, by the real program.
 func TestDoctorAlone(t *testing.T) {
-	needsRoot(t)
 	if !onHost() { // As on Debian, whose early userspace mounts /run so.
 		must.Do(t, unix.Mount("run", "/run", "tmpfs", unix.MS_NOEXEC|unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"))
 		defer func() { must.Do(t, unix.Unmount("/run", unix.MNT_DETACH)) }()
@@ -447,8 +406,7 @@ func TestAtWorkIsNotIdle(t *testing.T) {
 		t.Helper()
 		before := must.Get(m.Get(ctx, c.ID))(t)
 		until(t, what+" moves used_at", func() bool {
-			now := must.Get(m.Get(ctx, c.ID))(t)
-			return now.UsedAt.After(before.UsedAt)
+			return must.Get(m.Get(ctx, c.ID))(t).UsedAt.After(before.UsedAt)
 		})
 	}
 	foreground := func(what string, work func(ctx context.Context, started func(string)) error) {

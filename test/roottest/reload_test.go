@@ -1,14 +1,12 @@
 package roottest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -107,19 +105,13 @@ func TestVariablesOfDaemon(t *testing.T) {
 	t.Setenv("CHATD_PROFILES_DEFAULT_GUARD_CUSTOM_DENY_PATTERNS", "^echo w")
 	d := startDaemon(t, options(t), "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "by a variable"}))(t)
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	denied := func(when string) {
 		t.Helper()
-		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})
-		expect.True(t, errors.Is(err, chat.ErrDenied) && strings.Contains(err.Error(), "rule ^echo w"),
-			"%s: %v", when, err)
+		expect.Says(t, expect.Err(d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})),
+			chat.ErrDenied, "rule ^echo w", "%s", when)
 	}
 	denied("after the start")
-	must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
-	until(t, "the config is read again", func() bool {
-		b := must.Get(os.ReadFile(d.log))(t)
-		return strings.Contains(string(b), "the file rules were read again")
-	})
+	d.hup(t, "the file rules were read again")
 	denied("after SIGHUP")
 }
 
@@ -133,9 +125,8 @@ func TestReloadDaemon(t *testing.T) {
 		must.Do(t, os.WriteFile(config, fmt.Appendf(nil, "%sprofiles:\n  own:\n    commands: ['*']\n    guard:\n      %s\n", text, guard), 0o600))
 	}
 	write("preset: default")
-	d := startDaemonOn(t, config)
+	d := startDaemonOf(t, opt, config, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "own"}))(t)
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	verdict := func() string {
 		_, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo word"})
 		if errors.Is(err, chat.ErrDenied) {
@@ -144,23 +135,14 @@ func TestReloadDaemon(t *testing.T) {
 		must.Do(t, err)
 		return "ran"
 	}
-	hup := func(want string) {
-		t.Helper()
-		must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
-		until(t, fmt.Sprintf("after SIGHUP somebody says %q", want), func() bool {
-			h := must.Get(d.Host(t.Context()))(t)
-			b, _ := os.ReadFile(d.log)
-			return strings.Contains(string(b)+strings.Join(h.Findings, "\n"), want)
-		})
-	}
 	expect.Equal(t, verdict(), "ran", "")
 	write("custom_deny_patterns: ['^echo w']")
-	hup("the file rules were read again, and the guards")
+	d.hup(t, "the file rules were read again, and the guards")
 	expect.Equal(t, verdict(), "denied", "after a reload it")
 	write("custom_deny_patterns: ['(']")
-	hup("chatd.yaml:12: profiles.own.guard.custom_deny_patterns[0]")
+	d.hup(t, "chatd.yaml:12: profiles.own.guard.custom_deny_patterns[0]")
 	expect.Equal(t, verdict(), "denied", "after a bad config it")
 	write("preset: default\n    allow_netlink: true\n    limits: {pids_max: 99}")
-	hup("waits for a restart")
+	d.hup(t, "waits for a restart")
 	until(t, "with the first guard again it runs", func() bool { return verdict() == "ran" })
 }

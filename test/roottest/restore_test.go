@@ -21,9 +21,7 @@ import (
 // the home of a chat that was made since, chatd refuses to start and names its uid. Without it chatd
 // starts, and the awake session of the backup is as it was.
 func TestRestoredHost(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
-	leaveOrphansToInit(t)
 	d := startDaemon(t, opt, "")
 	a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	must.Get(d.Client.Run(t.Context(), a.ID, chat.RunSpec{Command: "echo before >note"}))(t)
@@ -100,7 +98,6 @@ func firstProcess(t *testing.T, c chat.Chat) (pid int) {
 // for the records (state.TestLostFiles): chatd starts, the chat is there, asleep where its session
 // cannot be adopted, and wakes.
 func TestLostWhileDown(t *testing.T) {
-	needsRoot(t)
 	for what, c := range map[string]struct {
 		path  string // below the directory of the test; HOME is the chat's
 		awake bool   // the session is adopted
@@ -115,7 +112,6 @@ func TestLostWhileDown(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			opt := options(t)
-			leaveOrphansToInit(t)
 			d := startDaemon(t, opt, "")
 			a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 			must.Get(d.AddSchedule(t.Context(), a.ID, chat.ScheduleSpec{

@@ -116,17 +116,14 @@ func everyWayIn(ctx context.Context, t *testing.T, m *manager, c, other chat.Cha
 // TestTerseOnEveryWay: with messages: vague only operators are told the rule that denies, its place
 // or the path, by any interface; the audit log has them.
 func TestTerseOnEveryWay(t *testing.T) {
-	needsRoot(t)
 	const rules = "access: {useDefaults: false, messages: %s, deny: ['~/vaul?/**']}\n"
 	opt := ruledOptions(t, fmt.Sprintf(rules, "vague"))
 	edit(opt, "ruled", func(p *chat.Profile) { p.Guard = chat.DefaultGuard() })
 	m := open(t, opt)
-	t.Cleanup(func() { endEnforcer(t, opt) })
 	bridge := chat.WithCaller(t.Context(), chat.Caller{Name: "bridge", Role: chat.RoleBridge})
 	var chats [2]chat.Chat
 	for i := range chats {
-		no := false
-		c, _, err := m.Create(bridge, chat.Spec{ExternalID: fmt.Sprint(i), Profile: "ruled", Awake: &no})
+		c, _, err := m.Create(bridge, chat.Spec{ExternalID: fmt.Sprint(i), Profile: "ruled", Awake: new(false)})
 		must.Do(t, err)
 		chats[i] = c
 		putFile(t, c, "vault/key", "k")
@@ -168,9 +165,8 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 		t.Run(messages, func(t *testing.T) {
 			opt := ruledOptions(t, fmt.Sprintf("access:\n  messages: %s\n  deny: ['**/vaul?/**', '**/*.pem']\n", messages))
 			m := open(t, opt)
-			t.Cleanup(func() { endEnforcer(t, opt) })
 			bridge := asBridge(t.Context(), "bridge")
-			c := asleepFor(bridge, t, m)
+			c := must.First(m.Create(bridge, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: new(false)}))(t)
 			pem := putFile(t, c, "a.pem", secret)
 			must.Do(t, errors.Join(os.Chown(pem, int(c.UID), int(c.UID)), os.Link(pem, filepath.Join(c.Home, "linked"))))
 			putDir(t, c, "vault")
@@ -192,14 +188,6 @@ func TestKernelDenialsNameTheRule(t *testing.T) {
 			}
 		})
 	}
-}
-
-// asleepFor is a chat of a caller's with rules.
-func asleepFor(ctx context.Context, t *testing.T, m *manager) chat.Chat {
-	t.Helper()
-	no := false
-	c := must.First(m.Create(ctx, chat.Spec{ExternalID: "why", Profile: "ruled", Awake: &no}))(t)
-	return c
 }
 
 func kernelDenials(ctx context.Context, t *testing.T, opt provision.Options, m *manager, c chat.Chat, terse bool) {
@@ -239,13 +227,10 @@ func TestRefusedToolsAreLogged(t *testing.T) {
 			var log lockedBuffer
 			opt.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
 			m := open(t, opt)
-			defer endEnforcer(t, opt)
 			c := sleeper(t, m, "logged")
 			putFile(t, c, "keys/k", secret)
 			_, err := get(t, m, c.ID, "keys/k")
-			if err == nil || !strings.Contains(err.Error(), "Access denied: ~/keys/k blocked by policy") {
-				t.Errorf("the denial: %v", err)
-			}
+			expect.Says(t, err, nil, "Access denied: ~/keys/k blocked by policy", "the denial")
 			_, err = m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "f", Content: new(string)}, nil)
 			expect.True(t, err != nil, "a tool that is off works")
 			var all []string

@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/provision"
 	"github.com/chatd/chatd/provision/enforcer"
 	"github.com/chatd/chatd/test/expect"
@@ -28,21 +26,18 @@ import (
 // ruledConfig is a config for a daemon with the profile ruled, whose file of rules denies .env.
 func ruledConfig(t *testing.T) (opt provision.Options, config, rules string) {
 	t.Helper()
-	opt = ruledOptions(t, "access: {useDefaults: false}")
-	config, rules = configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
-	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must.Do(t, err)
-	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
-	must.Do(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
+	opt = options(t)
+	rules = filepath.Join(filepath.Dir(opt.State), "rules.yaml")
+	writeFile(t, rules, "access: {useDefaults: false, deny: ['**/.env']}", 0o600)
+	config = configFile(t, opt, "profiles: {ruled: {access_file: "+rules+", commands: ['*']}}\n")
 	return opt, config, rules
 }
 
 // TestRulesDaemon: a chatd that is killed while a chat tries leaves its rules up; the next
 // one reads the file again at SIGHUP, keeps the old rules where the new are bad, and says so.
 func TestRulesDaemon(t *testing.T) {
-	leaveOrphansToInit(t)
 	opt, config, rules := ruledConfig(t)
-	d := startDaemonOn(t, config)
+	d := startDaemonOf(t, opt, config, "")
 	c, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "ruled"})
 	must.Do(t, err)
 	putDir(t, c, "loop")
@@ -51,28 +46,19 @@ func TestRulesDaemon(t *testing.T) {
 	d.kill()
 	putFile(t, c, "loop/.env", secret)
 	ticks(t, c, 10)
-	d = startDaemonOn(t, config)
+	d = startDaemonOf(t, opt, config, "")
 	ticks(t, c, 10)
 	out, err := os.ReadFile(filepath.Join(c.Home, "loop/out"))
 	expect.True(t, err == nil && !strings.Contains(string(out), secret),
 		"with chatd killed the chat read %q, %v", out, err)
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	cat := func(name string) string { // by a script: the guard reads commands
 		putFile(t, c, "try.sh", "cat "+name)
 		r := must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Command: "sh try.sh"}))(t)
 		return r.Stdout + r.Stderr
 	}
-	reload := func(text, want string) chat.Host {
+	reload := func(text, want string) {
 		must.Do(t, os.WriteFile(rules, []byte(text), 0o600))
-		must.Do(t, d.cmd.Process.Signal(syscall.SIGHUP))
-		var h chat.Host
-		until(t, fmt.Sprintf("after SIGHUP somebody says %q", want), func() bool {
-			h, err = d.Host(t.Context())
-			must.Do(t, err)
-			b, _ := os.ReadFile(d.log)
-			return strings.Contains(string(b)+strings.Join(h.Findings, "\n"), want)
-		})
-		return h
+		d.hup(t, want)
 	}
 	putFile(t, c, "plain", secret)
 	reload("access: {deny: 7}", "reload failed; rules and guard unchanged")
@@ -80,9 +66,7 @@ func TestRulesDaemon(t *testing.T) {
 		t.Errorf("after a bad file: %s", got)
 	}
 	reload("access: {useDefaults: false, deny: [plain]}", "the file rules were read again")
-	if b, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl")); err != nil || strings.Count(string(b), `"rules"`) == 0 {
-		t.Errorf("the new rules are not in the audit log: %v", err)
-	}
+	expect.True(t, len(auditLines(t, opt, `"rules"`)) > 0, "the new rules are not in the audit log")
 	got := cat("plain")
 	expect.True(t, !strings.Contains(got, secret), "the new rule does not hold: %s", got)
 	got = cat("loop/.env")
@@ -98,9 +82,7 @@ func TestRulesDaemon(t *testing.T) {
 func TestRulesEnforcerGone(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
 	m := must.Get(openManager(t.Context(), opt))(t)
-	c := sleeper(t, m, "gone")
-	putFile(t, c, ".env", secret)
-	wake(t, m, c.ID)
+	c := ruled(t, m, "gone", ".env")
 	putFile(t, c, "moved/.env", secret)
 	refused(t, m, c, "mv moved/.env moved/plain; cat moved/plain")
 	for _, again := range []bool{false, true} {
@@ -139,8 +121,7 @@ func TestRulesEnforcerCannotReturn(t *testing.T) {
 	must.Do(t, os.WriteFile(enforcer, program, 0o755))
 	opt.Enforce = enforcer
 	m := open(t, opt)
-	c := sleeper(t, m, "lost")
-	wake(t, m, c.ID)
+	c := ruled(t, m, "lost")
 	// The script starts no program and opens one file: anything else that it opened would wait, too.
 	putFile(t, c, "try.sh",
 		`exec 8>>out; echo begun >&8; read x <go; read -r x <.env; echo "$x" >&8; echo over >&8`)
@@ -159,8 +140,7 @@ func TestRulesEnforcerCannotReturn(t *testing.T) {
 	out := ""
 	for i := 0; i < 300 && !strings.Contains(out, "over"); i++ {
 		time.Sleep(10 * time.Millisecond)
-		b := must.Get(os.ReadFile(filepath.Join(c.Home, "out")))(t)
-		out = string(b)
+		out = string(must.Get(os.ReadFile(filepath.Join(c.Home, "out")))(t))
 	}
 	expect.Equal(t, out, "begun\n", "without an enforcer the chat read")
 	l := viewOf(t, m, c)
@@ -193,9 +173,8 @@ func viewOf(t *testing.T, m *manager, c chat.Chat) chat.Layer {
 // TestDoctorWithoutEnforcer: doctor exits 69, and says why, while a chat's rules have no enforcer,
 // and none can be started.
 func TestDoctorWithoutEnforcer(t *testing.T) {
-	leaveOrphansToInit(t)
 	opt, config, _ := ruledConfig(t)
-	c := startDaemonOn(t, config)
+	c := startDaemonOf(t, opt, config, "")
 	_, _, err := c.Create(operator(t.Context()), chat.Spec{ExternalID: "ruled", Profile: "ruled", Awake: new(bool)})
 	must.Do(t, err)
 	doctor := func() (string, int) {
@@ -254,26 +233,20 @@ func unmountIn(pid, place string) error {
 // is read. A session starts even if rules close a whole exposure, and explain and layers report
 // which wall enforces what.
 func TestRulesWithoutEnforcer(t *testing.T) {
-	needsRoot(t)
-	for name, without := range map[string][]chat.LayerName{"Landlock": nil, "no Landlock": {chat.LayerLandlock}} {
+	for name, without := range map[string]bool{"Landlock": false, "no Landlock": true} {
 		t.Run(name, func(t *testing.T) {
-			shared := filepath.Join("/srv", fmt.Sprintf("denied-%d-%d", os.Getpid(), worlds.Load()))
-			whole := shared + "-whole" // not below it: a grant is for a directory, whatever it is called
-			t.Cleanup(func() { os.RemoveAll(shared); os.RemoveAll(whole) })
-			for _, f := range []string{"secret/f", "open/f", "../" + filepath.Base(whole) + "/f"} {
-				must.Do(t, os.MkdirAll(filepath.Join(shared, filepath.Dir(f)), 0o755))
-				must.Do(t, os.WriteFile(filepath.Join(shared, f), []byte(secret), 0o644))
+			shared, whole := srvDir(t), srvDir(t) // not below it: a grant is for a directory, whatever it is called
+			for _, file := range []string{shared + "/secret/f", shared + "/open/f", whole + "/f"} {
+				writeFile(t, file, secret, 0o644)
 			}
 			opt := ruledOptions(t, `access: {useDefaults: false, deny: [/data/secret, /whole, "~/keys"]}`)
-			opt.Without = append(opt.Without, without...)
-			opt.AllowMissing = append(append(opt.AllowMissing, without...), chat.LayerNetwork)
-			p := opt.Profiles["ruled"]
-			p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}, {Source: whole, Target: "/whole", Mode: chat.ReadOnly}}
-			opt.Profiles["ruled"] = p
+			if without {
+				opt = withoutLandlock(opt)
+			}
+			expose(opt, "ruled", shared, "/data")
+			expose(opt, "ruled", whole, "/whole")
 			m := must.Get(openManager(t.Context(), opt))(t)
-			c := sleeper(t, m, "left-out")
-			must.Do(t, errors.Join(os.Mkdir(c.Home+"/keys", 0o755), os.WriteFile(c.Home+"/keys/k", []byte(secret), 0o644)))
-			c = wake(t, m, c.ID)
+			c := ruled(t, m, "left-out", "keys/k")
 			denied := []string{"/data/secret/f", "/whole/f"}
 			for _, f := range denied {
 				refused(t, m, c, "cat %s", f)
@@ -282,7 +255,7 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 				t.Errorf("beside: %q", got)
 			}
 			e, err := m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: denied[0]})
-			if err != nil || slices.Contains(e.KeptBy, "landlock") != (without == nil) || !slices.Contains(e.KeptBy, "chatd-enforce") {
+			if err != nil || slices.Contains(e.KeptBy, "landlock") == without || !slices.Contains(e.KeptBy, "chatd-enforce") {
 				t.Errorf("explain: kept by %q, %v", e.KeptBy, err)
 			}
 			e, err = m.Explain(operator(t.Context()), c.ID, chat.Question{Op: "read", Path: "~/keys/k"})
@@ -291,7 +264,7 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			shown := slices.ContainsFunc(got.Layers, func(l chat.Layer) bool {
 				return l.Name == chat.LayerLandlock && strings.Contains(l.Probe, "at 2 denied paths")
 			})
-			expect.Equal(t, shown, (without == nil), "layers tell of it")
+			expect.Equal(t, shown, !without, "layers tell of it")
 			goOn := waitingRun(t, m, c, "cat /data/secret/f /whole/f")
 			initPID := sessionInit(t, c)
 			must.Do(t, m.Close()) // it would bring the enforcer back
@@ -303,13 +276,9 @@ func TestRulesWithoutEnforcer(t *testing.T) {
 			for _, place := range []string{"/data/secret", "/whole"} {
 				must.Do(t, unmountIn(initPID, place))
 			}
-			want := 0
-			if without != nil {
-				want = len(denied)
-			}
-			if out := goOn(); strings.Count(out, secret) != want {
-				t.Errorf("with nobody but %s the chat read %q", name, out)
-			}
+			out := goOn()
+			expect.Equal(t, strings.Count(out, secret), map[bool]int{true: len(denied)}[without],
+				"with nobody but %s the chat read %q", name, out)
 			open(t, opt) // which reaps it
 		})
 	}
@@ -341,8 +310,7 @@ func waitingRun(t *testing.T, m *manager, c chat.Chat, command string) (goOn fun
 		t.Helper()
 		must.Do(t, errors.Join(expect.Err(pipe.WriteString("\n")), pipe.Close()))
 		until(t, "the run has tried", func() bool {
-			b := must.Get(os.ReadFile(out))(t)
-			printed = string(b)
+			printed = string(must.Get(os.ReadFile(out))(t))
 			return strings.HasSuffix(printed, "over\n")
 		})
 		return printed
@@ -353,23 +321,15 @@ func waitingRun(t *testing.T, m *manager, c chat.Chat, command string) (goOn fun
 // there when a session begins, is masked by bubblewrap: the plan has the masks, explain and layers tell of them, and a reload opens what
 // lies under one and closes it again, after which the enforcer alone keeps it. A link gets no mask.
 func TestRulesMaskedByBubblewrap(t *testing.T) {
-	needsRoot(t)
 	const deny = `access: {useDefaults: false, deny: [/data/keys, /data/note, /data/link, /data/later]}`
-	opt := ruledOptions(t, deny)
-	// Landlock would keep closed what a reload opens.
-	opt.Without = append(opt.Without, chat.LayerLandlock)
-	opt.AllowMissing = append(opt.AllowMissing, chat.LayerLandlock, chat.LayerNetwork)
-	data := filepath.Join("/srv", fmt.Sprintf("masked-%d-%d", os.Getpid(), worlds.Load()))
-	t.Cleanup(func() { os.RemoveAll(data) })
-	p := opt.Profiles["ruled"]
-	p.ExposePaths = []chat.Expose{{Source: data, Target: "/data", Mode: chat.ReadOnly}}
-	opt.Profiles["ruled"] = p
-	must.Do(t, errors.Join(os.MkdirAll(data+"/keys", 0o755), os.WriteFile(data+"/keys/k", []byte(secret), 0o644),
-		os.WriteFile(data+"/note", []byte(secret), 0o644), os.Symlink("other", data+"/link")))
+	opt := withoutLandlock(ruledOptions(t, deny))
+	data := srvDir(t)
+	expose(opt, "ruled", data, "/data")
+	writeFile(t, data+"/keys/k", secret, 0o644)
+	writeFile(t, data+"/note", secret, 0o644)
+	must.Do(t, os.Symlink("other", data+"/link"))
 	m := must.Get(openManager(t.Context(), opt))(t)
-	defer endEnforcer(t, opt)
-	c := sleeper(t, m, "masks")
-	c = wake(t, m, c.ID)
+	c := ruled(t, m, "masks")
 	ctx := operator(t.Context())
 	masks := func() (all []string) {
 		plan := must.Get(m.Plan(ctx, c.ID))(t)
@@ -401,15 +361,11 @@ func TestRulesMaskedByBubblewrap(t *testing.T) {
 	refused(t, m, c, "cat /data/note")
 	keptBy("chatd-enforce", "bubblewrap")
 	tellsOf(2)
-	reload := func(rules string) {
-		t.Helper()
-		must.Do(t, m.Reload(ctx, map[string]*filerules.Policy{"ruled": policy(t, rules)}))
-	}
-	reload(`access: {useDefaults: false, deny: [/data/note]}`)
+	must.Do(t, reloadRules(t, m, `access: {useDefaults: false, deny: [/data/note]}`))
 	expect.Equal(t, tells(t, m, c, "cat /data/keys/k"), secret, "what a reload opened says")
 	refused(t, m, c, "cat /data/note")
 	tellsOf(1)
-	reload(deny)
+	must.Do(t, reloadRules(t, m, deny))
 	refused(t, m, c, "cat /data/keys/k")
 	keptBy("chatd-enforce")
 	must.Do(t, m.Close())
@@ -437,8 +393,7 @@ func workerOf(t *testing.T, opt provision.Options, was int) (pid int) {
 // masksAt are the mounts of bubblewrap's masks in the chat's session, as its mountinfo has them.
 func masksAt(t *testing.T, initPID string) (lines []string) {
 	t.Helper()
-	text := must.Get(os.ReadFile("/proc/" + initPID + "/mountinfo"))(t)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(must.Get(os.ReadFile("/proc/" + initPID + "/mountinfo"))(t))) {
 		if strings.Contains(line, "/masks/closed-") {
 			lines = append(lines, line)
 		}
@@ -463,32 +418,19 @@ func killAtMount(initPID, before string, worker int) error {
 // happens in the midst of a reload. The masks stay the same mounts, and reloads open and close
 // what they lie over as before.
 func TestRulesWorkerKilled(t *testing.T) {
-	needsRoot(t)
-	shared := filepath.Join("/srv", fmt.Sprintf("worker-%d-%d", os.Getpid(), worlds.Load()))
-	t.Cleanup(func() { os.RemoveAll(shared) })
-	must.Do(t, errors.Join(os.MkdirAll(shared+"/secret", 0o755),
-		os.WriteFile(shared+"/secret/f", []byte(secret), 0o644)))
+	shared := srvDir(t)
+	writeFile(t, shared+"/secret/f", secret, 0o644)
 	const count = 50 // directories that a reload opens or closes, one mount after the other
 	opened := `access: {useDefaults: false, deny: ["~/note", /data/secret, "**/.env"]}`
 	closed := strings.Replace(opened, "[", `["~/keys", `, 1)
 	for i := range count {
-		dir := fmt.Sprintf("%s/many/%d", shared, i)
-		must.Do(t, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/k", []byte(secret), 0o644)))
+		writeFile(t, fmt.Sprintf("%s/many/%d/k", shared, i), secret, 0o644)
 		closed = strings.Replace(closed, "[", fmt.Sprintf(`["/data/many/%d", `, i), 1)
 	}
-	opt := ruledOptions(t, closed)
-	opt.Without = append(opt.Without, chat.LayerLandlock) // it would keep closed what a reload opens
-	opt.AllowMissing = append(opt.AllowMissing, chat.LayerLandlock, chat.LayerNetwork)
-	p := opt.Profiles["ruled"]
-	p.ExposePaths = []chat.Expose{{Source: shared, Target: "/data", Mode: chat.ReadOnly}}
-	opt.Profiles["ruled"] = p
+	opt := withoutLandlock(ruledOptions(t, closed))
+	expose(opt, "ruled", shared, "/data")
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
-	c := sleeper(t, m, "worker")
-	for _, name := range []string{"keys/k", "note", "w/.env", "loop/later/.env"} {
-		putFile(t, c, name, secret)
-	}
-	wake(t, m, c.ID)
+	c := ruled(t, m, "worker", "keys/k", "note", "w/.env", "loop/later/.env")
 	denied := []string{"note", "/data/secret/f", "w/.env", "loop/later/.env"}
 	loop := "while :; do sleep 0.02; cat " + strings.Join(denied, " ") + " loop/n*/.env >> loop/out" +
 		" 2>> loop/err; cat keys/k >> loop/keys 2>> loop/err; date >> loop/ticks; done &"
@@ -514,15 +456,11 @@ func TestRulesWorkerKilled(t *testing.T) {
 		expect.True(t, slices.Equal(got, masks), "after kill %d the masks are %q, were %q", i, got, masks)
 	}
 	expect.Equal(t, (read("out") + read("keys")), "", "while workers were killed the chat read")
-	reload := func(rules string) error {
-		policies := map[string]*filerules.Policy{"ruled": policy(t, rules)}
-		return m.Reload(operator(t.Context()), policies)
-	}
 	for i := range 6 {
 		ended := make(chan error, 1)
 		before := must.Get(os.ReadFile("/proc/" + initPID + "/mountinfo"))(t)
 		go func() { ended <- killAtMount(initPID, string(before), worker) }()
-		must.Do(t, reload([]string{opened, closed}[i%2]))
+		must.Do(t, reloadRules(t, m, []string{opened, closed}[i%2]))
 		must.Do(t, <-ended)
 		worker = workerOf(t, opt, worker)
 		refused(t, m, c, "cat %s", strings.Join(denied, " "))
@@ -538,12 +476,10 @@ func TestRulesWorkerKilled(t *testing.T) {
 // killed.
 func TestEnforcerEnds(t *testing.T) {
 	opt := options(t)
-	defer endEnforcer(t, opt)
 	dir := filepath.Join(opt.Run, "keeper")
 	keep := exec.Command(programs.enforce, "--dir", dir)
 	must.Do(t, keep.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- keep.Wait() }()
+	ended := going(func() error { return keep.Wait() })
 	until(t, "the enforcer answers", func() bool {
 		return enforcer.New(enforcer.Options{Dir: dir}).Keeps(t.Context(), enforcer.Session{})
 	})

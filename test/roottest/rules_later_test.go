@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
-	"github.com/chatd/chatd/filerules"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -143,12 +142,11 @@ func TestRulesRaceOfNames(t *testing.T) {
 	c := sleeper(t, m, "names")
 	putDir(t, c, "data")
 	wake(t, m, c.ID)
-	ended := make(chan chat.RunResult, 1)
-	go func() {
+	ended := going(func() chat.RunResult {
 		r, _ := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: `i=0; touch data/began; while [ ! -e data/stop ]; do
 			for d in data/[0-9]*; do mv $d data/x$i 2>/dev/null && mv data/x$i/.env data/x$i/p 2>/dev/null && cat data/x$i/p; i=$((i+1)); done; done 2>&1 | tee -a data/said`, Timeout: tryTimeout})
-		ended <- r
-	}()
+		return r
+	})
 	said := func() string {
 		b, err := os.ReadFile(filepath.Join(c.Home, "data/said"))
 		must.Do(t, ignoreGone(err))
@@ -181,9 +179,7 @@ func TestRulesRaceOfNames(t *testing.T) {
 func TestRulesWithoutChatd(t *testing.T) {
 	opt := ruledOptions(t, laterRules)
 	m := must.Get(openManager(t.Context(), opt))(t)
-	c := sleeper(t, m, "down")
-	putFile(t, c, ".env", secret)
-	wake(t, m, c.ID)
+	c := ruled(t, m, "down", ".env")
 	putDir(t, c, "loop")
 	// What the worker was asked when it is killed is refused, be it sleep itself: the loop goes on.
 	must.Do(t, m.Input(operator(t.Context()), c.ID, chat.Input{Text: `while :; do sleep 0.05; cat .env loop/.env loop/secrets/k loop/plain >> loop/out 2>> loop/err; date >> loop/ticks; done &`, Enter: true}))
@@ -231,15 +227,7 @@ func ticks(t *testing.T, c chat.Chat, n int) {
 // cannot be kept change nothing.
 func TestRulesReload(t *testing.T) {
 	m := open(t, ruledOptions(t, "access: {useDefaults: false}"))
-	c := sleeper(t, m, "reload")
-	for _, name := range []string{"a/x", "a/b/y", "a/b/z", "c"} {
-		putFile(t, c, name, secret)
-	}
-	wake(t, m, c.ID)
-	reload := func(rules string) error {
-		policies := map[string]*filerules.Policy{"ruled": policy(t, rules)}
-		return m.Reload(operator(t.Context()), policies)
-	}
+	c := ruled(t, m, "reload", "a/x", "a/b/y", "a/b/z", "c")
 	for _, tt := range []struct{ rules, open, closed string }{
 		{"access: {useDefaults: false}", "a/x a/b/y a/b/z c", ""},
 		{"access: {useDefaults: false, deny: [~/a/b/y]}", "a/x a/b/z c", "a/b/y"},
@@ -250,7 +238,7 @@ func TestRulesReload(t *testing.T) {
 		{"access: {useDefaults: false, deny: [~/a]}\nagents: {main: {access: {rules: [{allow: ~/a/b}]}}}", "a/b/y a/b/z c", "a/x"},
 		{"access: {useDefaults: false}", "a/x a/b/y a/b/z c", ""},
 	} {
-		must.Do(t, reload(tt.rules))
+		must.Do(t, reloadRules(t, m, tt.rules))
 		for _, name := range strings.Fields(tt.open) {
 			got := tells(t, m, c, "cat %s", name)
 			expect.True(t, strings.Contains(got, secret), "%s: %s is closed: %s", tt.rules, name, got)
@@ -262,9 +250,9 @@ func TestRulesReload(t *testing.T) {
 			t.Error("what may not be written was written")
 		}
 	}
-	must.Do(t, reload("access: {useDefaults: false, deny: [~/c]}"))
-	err := reload(`access: {rules: [{deny: /proc/self/environ}]}`)
-	expect.True(t, err != nil && strings.Contains(err.Error(), "does not start without /proc"), "rules that cannot be kept: %v", err)
+	must.Do(t, reloadRules(t, m, "access: {useDefaults: false, deny: [~/c]}"))
+	expect.Says(t, reloadRules(t, m, `access: {rules: [{deny: /proc/self/environ}]}`),
+		nil, "does not start without /proc", "rules that cannot be kept")
 	refused(t, m, c, "cat c")
 	if mounts := strings.TrimSpace(tells(t, m, c, "grep -c keeper /proc/self/mountinfo")); mounts != "0" && mounts != "1" {
 		t.Errorf("masks that are left: %s", mounts) // one, of c, where the kernel reports no names
@@ -275,9 +263,7 @@ func TestRulesReload(t *testing.T) {
 // or by another user.
 func TestRulesParentRenamed(t *testing.T) {
 	m := open(t, ruledOptions(t, `access: {useDefaults: false, deny: ["~/p/q/s"]}`))
-	c := sleeper(t, m, "parent")
-	putFile(t, c, "p/q/s", secret)
-	wake(t, m, c.ID)
+	c := ruled(t, m, "parent", "p/q/s")
 	refused(t, m, c, "cat p/q/s")
 	got := tells(t, m, c, "mv p/q p/r && mv p o && ls o/r")
 	expect.True(t, strings.Contains(got, "s"), "the chat cannot move a directory around a mask: %s", got)

@@ -1,15 +1,12 @@
 package roottest
 
 import (
-	"errors"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/filerules"
-	"github.com/chatd/chatd/filerules/rulefile"
 	"github.com/chatd/chatd/internal/filewire"
 	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
@@ -26,12 +23,10 @@ func TestRulesNoEnforcer(t *testing.T) {
 	must.Do(t, err) // not used yet
 	cannot := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, chat.ErrUnsupported) || !strings.Contains(err.Error(), "cannot use the file rules of profile ruled: cannot start the enforcer") {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Says(t, err,
+			chat.ErrUnsupported, "cannot use the file rules of profile ruled: cannot start the enforcer", "%s", what)
 	}
-	no := false
-	for _, awake := range []*bool{nil, &no} {
+	for _, awake := range []*bool{nil, new(false)} {
 		_, _, err = m.Create(operator(t.Context()), chat.Spec{ExternalID: "nobody keeps it", Profile: "ruled", Awake: awake})
 		cannot("a chat with rules that nobody keeps", err)
 	}
@@ -60,29 +55,6 @@ func TestRulesNoEnforcer(t *testing.T) {
 	open(t, opt) // reaps it
 }
 
-// TestRulesSample: the seed's first sample, as it is pasted, in a session.
-func TestRulesSample(t *testing.T) {
-	text := must.Get(os.ReadFile("../../filerules/rulefile/testdata/sample1.json5"))(t)
-	opt := ruledOptions(t, "access: {}")
-	p := must.Get(rulefile.Load("sample1.json5", text))(t)
-	opt.FileRules["ruled"] = p
-	m := open(t, opt)
-	c := sleeper(t, m, "sample")
-	for _, name := range []string{".env", "deep/er/.env", ".ssh/id", "secrets/k", "work/client/f", "plain"} {
-		putFile(t, c, name, secret)
-	}
-	wake(t, m, c.ID)
-	// .env too: the seed denies it for three operations, its defaults for all.
-	for _, name := range []string{".env", "deep/er/.env", ".ssh/id", "secrets/k", "work/client/f"} {
-		refused(t, m, c, "cat %s", name)
-		refused(t, m, c, "echo over > %s", name)
-		expect.Is(t, expect.Err(m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: name}, nil)), chat.ErrDenied,
-			"read_file of %s", name)
-	}
-	expect.Equal(t, tells(t, m, c, "cat plain && echo over > plain && cat plain"), secret+"over\n",
-		"what no rule is about")
-}
-
 // TestRulesOfAnAgent: the agent that a chat is created with selects its section, for the
 // kernel, the tools and explain; without one it is main's.
 func TestRulesOfAnAgent(t *testing.T) {
@@ -93,9 +65,8 @@ routing:
     helper: {access: {rules: [{allow: "~/work"}]}}
     main: {access: {deny: ["~/mine"]}}
 `))
-	no := false
 	for agent, open := range map[string]string{"": "", "main": "", "helper": "work mine", "other": "mine"} {
-		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "agent " + agent, Profile: "ruled", Agent: agent, Awake: &no})
+		c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: "agent " + agent, Profile: "ruled", Agent: agent, Awake: new(false)})
 		must.Do(t, err)
 		for _, name := range []string{"work", "mine"} {
 			putFile(t, c, name+"/f", secret)
@@ -123,7 +94,6 @@ func TestRulesByDefault(t *testing.T) {
 	shipped := must.Get(filerules.Shipped([]string{"~/shared"}, []string{"~/copied/.env"}))(t)
 	opt.FileRules["ruled"] = shipped
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "defaults")
 	plain := create(t, m, "no defaults", "default")
 	names := []string{".ssh/id", ".gnupg/ring", ".env", "secrets/k", "shared/a/.env", "copied/.env"}

@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/provision"
@@ -23,7 +20,6 @@ import (
 func TestRulesOfSharedMemory(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["/dev/shm/keys/**", "*.pem"]}`)
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	ruled, plain := sleeper(t, m, "shm"), create(t, m, "shm without rules", "default")
 	wake(t, m, ruled.ID)
 	const act = "mkdir -p /dev/shm/keys; echo %s > /dev/shm/k.pem; echo %[1]s > /dev/shm/keys/k; sleep .2; cat /dev/shm/k.pem /dev/shm/keys/k; echo; echo open > /dev/shm/f; cat /dev/shm/f"
@@ -40,15 +36,9 @@ func TestRulesOfSharedMemory(t *testing.T) {
 // TestRulesOfASubmount: file rules hold where a mount of the host lies in what a session sees, as
 // /usr/local does on many hosts, and in that mount too.
 func TestRulesOfASubmount(t *testing.T) {
-	needsRoot(t)
 	needsNamespaces(t, "mounts over /usr/local, which is the machine's")
-	must.Do(t, unix.Mount("tmpfs", "/usr/local", "tmpfs", 0, "mode=0755"))
-	t.Cleanup(func() { must.Do(t, unix.Unmount("/usr/local", unix.MNT_DETACH)) })
-	put := func(name string) {
-		t.Helper()
-		file := filepath.Join("/usr/local", name)
-		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(secret), 0o644)))
-	}
+	mount(t, "tmpfs", "/usr/local", "mode=0755")
+	put := func(name string) { writeFile(t, filepath.Join("/usr/local", name), secret, 0o644) }
 	put("share/plain")
 	put("share/.env")
 	m := open(t, ruledOptions(t, `access: {useDefaults: false, rules: [{deny: "**/.env"}, {deny: "/usr/share/common-licenses/**"}]}`))
@@ -66,7 +56,6 @@ func TestRulesOfASubmount(t *testing.T) {
 // TestOverlaysRefused: on a host whose /usr is on two overlays the kernel allows no third.
 // chatd serves, its sessions come up, and the layer says what is lacking.
 func TestOverlaysRefused(t *testing.T) {
-	needsRoot(t)
 	stackUsr(t)
 	m := open(t, attackOptions(t))
 	if l := layersNow(t, m)[chat.LayerView]; l.State != chat.LayerWeaker || !strings.Contains(l.Probe, "NOT HELD: lock /usr") || l.Fix == "" {
@@ -96,7 +85,7 @@ mount -t overlay one -o lowerdir=/usr:empty one; mount -t overlay two -o lowerdi
 // them, though each has inodes of its own there and the tree is looked through once.
 func TestRulesOverOverlays(t *testing.T) {
 	opt := ruledOptions(t, `access: {useDefaults: false, deny: ["/srv/**/*.key"]}`)
-	dir := exposedTree(t, &opt)
+	dir := exposedTree(t, opt)
 	for i := range 60 {
 		sub := filepath.Join(dir, "sub", strings.Repeat("x", i%20+1))
 		must.Do(t, os.MkdirAll(sub, 0o755))
@@ -122,14 +111,7 @@ func TestRulesOverOverlays(t *testing.T) {
 // shippedDaemon is a chatd with the profiles as they are shipped, and a skeleton.
 func shippedDaemon(t *testing.T, opt provision.Options, skeleton string) *daemon {
 	t.Helper()
-	config := configFile(t, opt)
-	text := must.Get(os.ReadFile(config))(t)
-	extra := "profiles:\n"
-	for _, name := range []string{"agent", "agent-large"} {
-		extra += fmt.Sprintf("  %s: {skeleton: %s}\n", name, skeleton)
-	}
-	must.Do(t, os.WriteFile(config, append(text, extra...), 0o600))
-	return startDaemonOf(t, opt, config, "")
+	return startDaemon(t, opt, "", fmt.Sprintf("profiles: {agent: {skeleton: %s}, agent-large: {skeleton: %[1]s}}\n", skeleton))
 }
 
 // trees uses git and npm on trees that have .env and secrets in them.
@@ -155,7 +137,6 @@ cd ..; cp -r p p2; tar cf p.tar p; rm -rf s d p p2 app; echo done
 // and rm removes them. What a skeleton, or somebody else directly below the home, has under such a
 // name is closed, also after it was renamed, moved with its directory, or linked.
 func TestShippedTrees(t *testing.T) {
-	needsRoot(t)
 	for _, program := range []string{"git", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing(t, program)
@@ -176,12 +157,10 @@ func TestShippedTrees(t *testing.T) {
 
 func shippedTrees(t *testing.T, d *daemon, profile string) {
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "trees " + profile, Profile: profile}))(t)
-	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	sh := func(script string) chat.RunResult {
 		t.Helper()
 		must.Do(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte(script), 0o644))
-		r := must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}}))(t)
-		return r
+		return must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}}))(t)
 	}
 	want := "k=v\ny\n7\n.package-lock.json\np\ndone\n"
 	if r := sh(trees); r.Exit != 0 || r.Stdout != want {
@@ -212,7 +191,6 @@ mv eN/x FILE; [ DIR = . ] || { mv DIR movedN; cat movedN/*; cat movedN/.env; }`)
 // TestRulesOnOverlay: where homes and state are on overlayfs, as in a container, the shipped
 // profiles wake, and what their rules close stays closed.
 func TestRulesOnOverlay(t *testing.T) {
-	needsRoot(t)
 	needsNamespaces(t, "NOT TRIED: mounts over directories of the machine's")
 	opt := options(t)
 	overlay(t, filepath.Join(opt.State, "tmp"), filepath.Join(opt.State, "vartmp"), opt.Homes)
@@ -224,12 +202,10 @@ func TestRulesOnOverlay(t *testing.T) {
 	}
 	d := shippedDaemon(t, opt, skeleton)
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "on overlay", Profile: "agent"}))(t)
-	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	sh := func(script string) chat.RunResult {
 		t.Helper()
 		must.Do(t, os.WriteFile(filepath.Join(c.Home, "script"), []byte(script), 0o644))
-		r := must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}}))(t)
-		return r
+		return must.Get(d.Run(t.Context(), c.ID, chat.RunSpec{Argv: []string{"bash", "script"}}))(t)
 	}
 	if r := sh("echo free >f; cat f; mkdir -p a/secrets; echo x >a/.env; rm -rf a; ls"); r.Exit != 0 ||
 		!strings.Contains(r.Stdout, "free") {

@@ -21,13 +21,11 @@ func TestSeedSamplesHold(t *testing.T) {
 	for _, file := range []string{"sample1.json5", "sample2.json5"} {
 		text := must.Get(os.ReadFile("../../filerules/rulefile/testdata/" + file))(t)
 		p := must.Get(rulefile.Load(file, text))(t)
-		profile := opt.Profiles["ruled"]
-		profile.Name = strings.TrimSuffix(file, ".json5")
-		opt.Profiles[profile.Name] = profile
-		opt.FileRules[profile.Name] = p
+		name := strings.TrimSuffix(file, ".json5")
+		edit(opt, name, func(p *chat.Profile) { p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod })
+		opt.FileRules[name] = p
 	}
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	// A name for each rule of both, one below it, one beside it, and one of each later.
 	names := []string{".ssh/config", ".ssh/id", ".ssh/d/e", ".sshd", ".gnupg/ring", ".gnupg/d/e", ".env", "deep/er/.env", ".envrc",
 		"secrets/k", "a/secrets/b/c", "secrets.txt", "work/client/f", "work/client/d/e", "work/other", "plain"}
@@ -55,10 +53,8 @@ func TestSeedSamplesHold(t *testing.T) {
 // agentOf is a chat of an agent that is asleep.
 func agentOf(t testing.TB, m *manager, profile, agent string) chat.Chat {
 	t.Helper()
-	no := false
-	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: profile + " " + agent, Profile: profile, Agent: agent, Awake: &no})
-	must.Do(t, err)
-	return c
+	spec := chat.Spec{ExternalID: profile + " " + agent, Profile: profile, Agent: agent, Awake: new(false)}
+	return must.First(m.Create(operator(t.Context()), spec))(t)
 }
 
 // oneVerdict has each name read, edited, appended to and written by a tool, and read and
@@ -120,7 +116,6 @@ access: {useDefaults: false, deny: ["~/keys/**", "~/photos/*"], rules: [{deny: "
 agents: {main: {access: {rules: [{allow: "~/keys/pub.txt"}, {allow: "~/keys/pub/**"}, {allow: "~/keys/later.txt"}, {allow: "~/ro/rw.txt"}, {allow: "~/keys/only", ops: [read]}, {allow: "~/photos/open"}]}}}
 `)
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
 	c := sleeper(t, m, "exceptions")
 	names := []string{"keys/k", "keys/pub.txt", "keys/pub/d/f", "keys/only", "photos/a/b/c", "photos/open/f", "ro/f", "ro/rw.txt", "ledger", "half", "plain"}
 	for _, name := range names {

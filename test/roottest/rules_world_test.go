@@ -27,18 +27,14 @@ const secret = "the-secret-of-somebody-else"
 func ruledOptions(t testing.TB, rules string) provision.Options {
 	t.Helper()
 	opt := options(t)
-	p := opt.Profiles["default"]
-	p.Name = "ruled"
-	p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod
-	opt.Profiles["ruled"] = p
+	edit(opt, "ruled", func(p *chat.Profile) { p.Limits.CPUQuota = 2 * p.Limits.CPUPeriod })
 	opt.FileRules = map[string]*filerules.Policy{"ruled": policy(t, rules)}
 	return opt
 }
 
 func policy(t testing.TB, rules string) *filerules.Policy {
 	t.Helper()
-	p := must.Get(rulefile.Load("rules.yaml", []byte(rules)))(t)
-	return p
+	return must.Get(rulefile.Load("rules.yaml", []byte(rules)))(t)
 }
 
 // endEnforcer ends the enforcer that a test's daemon started: it would outlive the test.
@@ -81,16 +77,44 @@ func signalAll(pids []string, s syscall.Signal) {
 // sleeper is a chat with rules that is asleep, so that its home can be filled.
 func sleeper(t testing.TB, m *manager, external string) chat.Chat {
 	t.Helper()
-	no := false
-	c, _, err := m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: "ruled", Awake: &no})
-	must.Do(t, err)
-	return c
+	return must.First(m.Create(operator(t.Context()), chat.Spec{ExternalID: external, Profile: "ruled", Awake: new(false)}))(t)
+}
+
+// ruled is an awake chat with rules, in whose home the files were when its session began.
+func ruled(t testing.TB, m *manager, external string, files ...string) chat.Chat {
+	t.Helper()
+	c := sleeper(t, m, external)
+	for _, name := range files {
+		putFile(t, c, name, secret)
+	}
+	return wake(t, m, c.ID)
+}
+
+// reloadRules gives the profile ruled other rules.
+func reloadRules(t testing.TB, m *manager, rules string) error {
+	t.Helper()
+	return m.Reload(operator(t.Context()), map[string]*filerules.Policy{"ruled": policy(t, rules)})
+}
+
+// withoutLandlock leaves it out: it would keep closed what a reload opens.
+func withoutLandlock(opt provision.Options) provision.Options {
+	opt.Without = append(opt.Without, chat.LayerLandlock)
+	opt.AllowMissing = append(opt.AllowMissing, chat.LayerLandlock, chat.LayerNetwork)
+	return opt
+}
+
+// srvDir is a directory of the host that chats may be shown, until the test ends.
+func srvDir(t testing.TB) string {
+	t.Helper()
+	dir := must.Get(os.MkdirTemp("/srv", "shown-"))(t)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
+	must.Do(t, os.Chmod(dir, 0o755))
+	return dir
 }
 
 func wake(t testing.TB, m *manager, id chat.ID) chat.Chat {
 	t.Helper()
-	c := must.Get(m.Wake(operator(t.Context()), id))(t)
-	return c
+	return must.Get(m.Wake(operator(t.Context()), id))(t)
 }
 
 // putFile makes a file of root's that the chat may read and write as far as modes go, and

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -83,16 +82,12 @@ func nothingTagged(t *testing.T, c chat.Chat, tag string) {
 // the maximum; without a wish the maximum ends the run.
 func TestTimeoutMax(t *testing.T) {
 	opt := attackOptions(t)
-	p := opt.Profiles["default"]
-	p.Name, p.TimeoutMax = "short", chat.Duration(time.Second)
-	opt.Profiles["short"] = p
+	edit(opt, "short", func(p *chat.Profile) { p.TimeoutMax = chat.Duration(time.Second) })
 	m := open(t, opt)
 	c := create(t, m, "timeout max", "short")
 	ctx := operator(t.Context())
 	_, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "touch ran", Timeout: chat.Duration(2 * time.Second)})
-	if !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), "want at most 1s, which is timeout_max of profile short") {
-		t.Errorf("%v", err)
-	}
+	expect.Says(t, err, chat.ErrInvalid, "want at most 1s, which is timeout_max of profile short", "")
 	expect.True(t, expect.Err(os.Stat(filepath.Join(c.Home, "ran"))) != nil, "it ran")
 	r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 5013"})
 	expect.True(t, err == nil && r.TimedOut, "%+v, %v", r, err)
@@ -137,7 +132,11 @@ func TestGraceKeepsTheExit(t *testing.T) {
 			if !comes(func() bool { return exists(ready)() || run.Err() != nil }) || run.Err() != nil {
 				return
 			}
-			nsenter := childNamed(t, "nsenter")
+			nsenter := childNamed(os.Getpid(), "nsenter")
+			if nsenter == 0 {
+				t.Error("there is no nsenter")
+				return
+			}
 			_ = unix.Kill(nsenter, unix.SIGSTOP)
 			comes(exists(tidied))
 			time.Sleep(300 * time.Millisecond)
@@ -156,38 +155,16 @@ func TestGraceKeepsTheExit(t *testing.T) {
 	}
 }
 
-// childNamed is a child of this process by its name.
-func childNamed(t *testing.T, name string) int {
-	t.Helper()
-	lists, err := filepath.Glob("/proc/self/task/*/children")
-	expect.NoError(t, err)
-	for _, list := range lists {
-		text, _ := os.ReadFile(list) // a thread may have ended
-		for _, child := range strings.Fields(string(text)) {
-			comm, _ := os.ReadFile("/proc/" + child + "/comm")
-			if pid, err := strconv.Atoi(child); err == nil && strings.TrimSpace(string(comm)) == name {
-				return pid
+// childNamed is a child of a process by its name, 0 where there is none.
+func childNamed(parent int, name string) int {
+	for _, list := range glob(fmt.Sprintf("/proc/%d/task/*/children", parent)) {
+		for _, child := range strings.Fields(text(list)) { // none where the thread has ended
+			if commOf(number(child)) == name {
+				return number(child)
 			}
 		}
 	}
-	t.Errorf("there is no child %s", name)
-	return 1 << 30
-}
-
-// TestOutputCaps: of a stream that is too long the head and the tail are kept, and how
-// long it was is told.
-func TestOutputCaps(t *testing.T) {
-	m := open(t, attackOptions(t))
-	c := create(t, m, "caps", "default")
-	r := run(t, m, c.ID, "echo first; yes 0123456 | head -c 50000000; echo last; echo short >&2")
-	expect.True(t, r.Exit == 0 && r.Truncated && r.StdoutBytes == 50000011 && r.StderrBytes == 6 && r.Stderr == "short\n",
-		"exit %d, truncated %t, %d and %d bytes, stderr %q", r.Exit, r.Truncated, r.StdoutBytes, r.StderrBytes, r.Stderr)
-	if len(r.Stdout) > chat.DefaultOutputMax || !strings.HasPrefix(r.Stdout, "first\n0123456\n") || !strings.HasSuffix(r.Stdout, "0123456\nlast\n") || !strings.Contains(r.Stdout, "[chatd left ") {
-		t.Errorf("%d bytes: %.20q … %.20q", len(r.Stdout), r.Stdout, r.Stdout[max(0, len(r.Stdout)-20):])
-	}
-	r, err := m.Run(operator(t.Context()), c.ID, chat.RunSpec{Command: "cat", Stdin: strings.Repeat("x", chat.MaxStdin)})
-	expect.True(t, err == nil && r.StdoutBytes == chat.MaxStdin && !r.Truncated,
-		"stdin: %d bytes, %v", r.StdoutBytes, err)
+	return 0
 }
 
 // TestRunTo: the output of a run comes as it is printed, all of it, in order, and
@@ -433,10 +410,7 @@ func TestRunsSayWhatEndedThem(t *testing.T) {
 func TestRunsSayWhatWasRefused(t *testing.T) {
 	opt := ruledOptions(t, "access:\n  useDefaults: false\n  deny: ['**/*.pem']\n")
 	m := open(t, opt)
-	defer endEnforcer(t, opt)
-	c := sleeper(t, m, "refused runs")
-	putFile(t, c, "old.pem", secret)
-	wake(t, m, c.ID)
+	c := ruled(t, m, "refused runs", "old.pem")
 	const command = "for i in 1 2 3; do cat old.pem; done; echo x >new.pem; cat new.pem; true"
 	want := []chat.Denied{
 		{Op: "open", Path: c.Home + "/old.pem", Rule: "deny **/*.pem"}, {Op: "open", Path: c.Home + "/new.pem", Rule: "deny **/*.pem"},

@@ -2,7 +2,6 @@ package roottest
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -34,15 +33,9 @@ import (
 var secretActs = map[string]act{
 	// get URL HEADER VALUE: what the server answers
 	"get": func(a []string) (string, error) {
-		r, err := http.NewRequest(http.MethodGet, a[0], nil)
-		if err != nil {
-			return "", err
-		}
+		r := value(http.NewRequest(http.MethodGet, a[0], nil))
 		r.Header.Set(a[1], a[2])
-		answer, err := (&http.Client{Timeout: dialTime}).Do(r)
-		if err != nil {
-			return "", err
-		}
+		answer := value((&http.Client{Timeout: dialTime}).Do(r))
 		defer answer.Body.Close()
 		b, err := io.ReadAll(answer.Body)
 		return strings.TrimSpace(string(b)), err
@@ -133,8 +126,7 @@ func withSecret(t testing.TB, egress ...string) (provision.Options, *lockedBuffe
 	opt, log := named(t, egress...), &lockedBuffer{}
 	opt.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	file := filepath.Join(filepath.Dir(opt.State), "secret")
-	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must.Do(t, os.WriteFile(file, []byte(secretValue+"\n"), 0o600))
+	writeFile(t, file, secretValue+"\n", 0o600)
 	header := must.Get(words.ParseHeader("x-api-key: $"))(t)
 	host := must.Get(chat.ParseAllow("api.example.test:8443"))(t)
 	opt.Secrets = map[string]words.Spec{"api": {File: file, Hosts: []chat.Allow{host},
@@ -313,17 +305,12 @@ func nowhere(t *testing.T, m *manager, a inmate, opt provision.Options, log *loc
 func TestSecretsDaemon(t *testing.T) {
 	api := newAPI(t, newInternet(t))
 	opt, _ := withSecret(t)
-	file, config := opt.Secrets["api"].File, configFile(t, opt)
-	f := must.Get(os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0))(t)
-	fmt.Fprintf(f, "log_level: debug\ndns_servers: [%s]\nsecrets:\n  api: {file: %s, "+
+	file := opt.Secrets["api"].File
+	d := startDaemon(t, opt, "", fmt.Sprintf("log_level: debug\ndns_servers: [%s]\nsecrets:\n  api: {file: %s, "+
 		"hosts: ['api.example.test:8443'], header: 'x-api-key: $', env: API_KEY}\nprofiles:\n"+
 		"  named: {egress: ['api.example.test:8443'], secrets: [api], commands: ['*']}\n",
-		outsideAddr, file)
-	must.Do(t, f.Close())
-	d := startDaemonOn(t, config)
-	t.Cleanup(func() { endEgress(t, opt) })
+		outsideAddr, file))
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "daemon", Profile: "named"}))(t)
-	t.Cleanup(func() { _ = d.Reap(operator(context.Background()), c.ID) })
 	program := filepath.Join(c.Home, attackName)
 	must.Do(t, os.Link(attacker(t), program))
 	get := func() string {

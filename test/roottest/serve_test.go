@@ -72,7 +72,6 @@ func (d *daemon) ended(t *testing.T) int {
 // TestSocketActivation: chatd answers on the socket it is handed, lets its groups
 // in, leaves the socket for the next chatd, and says goodbye to systemd.
 func TestSocketActivation(t *testing.T) {
-	needsRoot(t)
 	a := activate(t)
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: a.socket + ".notify", Net: "unixgram"})
 	must.Do(t, err)
@@ -93,9 +92,8 @@ func TestSocketActivation(t *testing.T) {
 	}
 	d := a.serve(t, "", a.file, a.file)
 	expect.Equal(t, d.ended(t), 2, "with two sockets it ends with")
-	if b, err := os.ReadFile(d.log); err != nil || !strings.Contains(string(b), "got 2, want only that of chatd.socket") {
-		t.Errorf("with two sockets it says %s, %v", b, err)
-	}
+	said := text(d.log)
+	expect.True(t, strings.Contains(said, "got 2, want only that of chatd.socket"), "with two sockets it says %s", said)
 }
 
 // heard reads what was told to systemd until one message has the word.
@@ -115,24 +113,20 @@ func heard(t *testing.T, c *net.UnixConn, word string) {
 // TestUpgradeUnderARun: SIGTERM while a long run is under way ends chatd with 0,
 // the run with all its processes, and not the session.
 func TestUpgradeUnderARun(t *testing.T) {
-	needsRoot(t)
 	a := activate(t)
 	d := a.serve(t, "", a.file)
 	d.waitUp(t)
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "upgrade"}))(t)
-	ended := make(chan error, 1)
-	go func() {
+	ended := going(func() error {
 		r, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "touch begun; sleep 1234567"})
 		expect.True(t, err == nil && r.EndedBy == chat.EndedByStop && r.Signal != "",
 			"the run's caller is told %+v, %v", r, err)
-		ended <- err
-	}()
+		return err
+	})
 	waitFile(t, filepath.Join(c.Home, "begun"))
 	must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
-	if code := d.ended(t); code != 0 {
-		b, _ := os.ReadFile(d.log)
-		t.Errorf("after SIGTERM under a run it ends with %d: %s", code, b)
-	}
+	code := d.ended(t)
+	expect.True(t, code == 0, "after SIGTERM under a run it ends with %d: %s", code, text(d.log))
 	<-ended
 	if out, err := exec.Command("pgrep", "-u", fmt.Sprint(c.UID), "-f", "sleep 1234567").Output(); err == nil {
 		t.Errorf("processes of the run live on: %s", out)
@@ -147,7 +141,6 @@ func TestUpgradeUnderARun(t *testing.T) {
 // TestEndBeforeUp: SIGTERM at any moment of a start is not a failure, and the next
 // start finds nothing in its way.
 func TestEndBeforeUp(t *testing.T) {
-	needsRoot(t)
 	a := activate(t)
 	for after := time.Duration(0); after < 2*time.Second; after = 2*after + 20*time.Millisecond {
 		lock := filepath.Join(a.opt.State, "lock")
@@ -156,10 +149,8 @@ func TestEndBeforeUp(t *testing.T) {
 		waitFile(t, lock)
 		time.Sleep(after)
 		must.Do(t, d.cmd.Process.Signal(syscall.SIGTERM))
-		if code := d.ended(t); code != 0 {
-			b, _ := os.ReadFile(d.log)
-			t.Errorf("after SIGTERM %s into its start it ends with %d: %s", after, code, b)
-		}
+		code := d.ended(t)
+		expect.True(t, code == 0, "after SIGTERM %s into its start it ends with %d: %s", after, code, text(d.log))
 	}
 	a.serve(t, "", a.file).waitUp(t)
 }
@@ -174,7 +165,6 @@ func waitFile(t *testing.T, path string) {
 func TestAuditLogRotates(t *testing.T) {
 	opt := options(t)
 	opt.AuditMax, opt.AuditKeep = 2048, 2
-	needsRoot(t)
 	m, err := openManager(t.Context(), opt)
 	must.Do(t, err)
 	var files []string

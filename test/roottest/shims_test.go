@@ -153,7 +153,6 @@ func auxv(out, program string) map[string]string {
 // BenchmarkShim is what a shim adds to a program: the same program by name and by its
 // full name, in turn, in a chat with a guard and file rules.
 func BenchmarkShim(b *testing.B) {
-	needsRoot(b)
 	m := open(b, guardedOptions(b))
 	c := create(b, m, "bench", "guarded")
 	const each = 100

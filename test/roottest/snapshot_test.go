@@ -86,8 +86,7 @@ func countsOn(t *testing.T, c chat.Chat, before int) {
 // noClone fails the test if a clone of the chat's home is left.
 func noClone(t *testing.T, opt provision.Options) {
 	t.Helper()
-	all := must.Get(os.ReadDir(filepath.Join(opt.Homes, ".snapshots")))(t)
-	for _, e := range all {
+	for _, e := range must.Get(os.ReadDir(filepath.Join(opt.Homes, ".snapshots")))(t) {
 		t.Errorf("the clone %s is left", e.Name())
 	}
 }
@@ -100,14 +99,13 @@ func TestSnapshot(t *testing.T) {
 	c := kept(t, m, "snapshot")
 	tell := furnishHome(t, m, c)
 	before := run(t, m, c.ID, tell)
-	ended := make(chan error, 1)
-	go func() {
+	ended := going(func() error {
 		r, err := m.Run(ctx, c.ID, chat.RunSpec{Command: "until test -e ~/end; do sleep 0.1; done"})
 		if err == nil && r.Exit != 0 {
 			err = fmt.Errorf("exit %d", r.Exit)
 		}
-		ended <- err
-	}()
+		return err
+	})
 	countInOrder(t, m, c)
 	at := countIn(t, c, "b")
 	a := archiveChat(t, m, c, true)
@@ -149,8 +147,7 @@ func snapshotting(t *testing.T, ctx context.Context, m *manager, c chat.Chat, ve
 	}()
 	for {
 		for _, pid := range pidsOf(c.UID) {
-			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			if strings.Contains(string(text), "chatd-archive\x00"+verb+"\x00") {
+			if strings.Contains(text(fmt.Sprintf("/proc/%d/cmdline", pid)), "chatd-archive\x00"+verb+"\x00") {
 				must.Do(t, unix.Kill(pid, unix.SIGSTOP))
 				return pid, ended
 			}
@@ -234,11 +231,10 @@ func TestSnapshotEndsWithItsCaller(t *testing.T) {
 			_, ended := snapshotting(t, ctx, m, c, "clone")
 			countsNoMore(t, c)
 			at := countIn(t, c, "b")
-			ran := make(chan error, 1)
-			go func() {
+			ran := going(func() error {
 				came := chat.RunSpec{Command: "echo came >~/came"}
-				ran <- expect.Err(m.Run(operator(t.Context()), c.ID, came))
-			}()
+				return expect.Err(m.Run(operator(t.Context()), c.ID, came))
+			})
 			if name == "leaves" {
 				cancel()
 			}
@@ -324,8 +320,6 @@ func TestNoSnapshot(t *testing.T) {
 // TestSnapshotKilled: wherever chatd-root is killed in a snapshot, the next one lets the chat go
 // on, with its program, removes the clone, and makes the archive.
 func TestSnapshotKilled(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	opt := keepsArchives(t, options(t))
 	onReflinks(t, opt)
 	k := &archiveKilling{

@@ -37,8 +37,7 @@ func soakRuns(t *testing.T) int {
 	case s == "":
 		return 400
 	}
-	n := must.Get(strconv.Atoi(s))(t)
-	return n
+	return must.Get(strconv.Atoi(s))(t)
 }
 
 // soakCommands stay, each in its way, or end at once.
@@ -101,7 +100,7 @@ type soakLeft struct {
 func soakCount(t *testing.T, opt provision.Options, chats []chat.Chat) soakLeft {
 	t.Helper()
 	fds := must.Get(os.ReadDir("/proc/self/fd"))(t)
-	l := soakLeft{Goroutines: runtime.NumGoroutine(), Descriptors: len(fds), Leaves: len(runLeaves(t, opt)), Supervisors: len(supervisors(t))}
+	l := soakLeft{Goroutines: runtime.NumGoroutine(), Descriptors: len(fds), Leaves: len(runLeaves(opt)), Supervisors: len(supervisors(t))}
 	for _, c := range chats {
 		l.Processes += len(inRuns(c.UID))
 	}
@@ -204,11 +203,10 @@ func soakSize(t *testing.T) (last time.Duration, chats int) {
 // or memory more. It prints the latencies of each verb, and draws them where CHATD_TEST_SOAK_PLOT
 // names a file.
 func TestSoakLife(t *testing.T) {
-	needsRoot(t)
 	last, chats := soakSize(t)
 	opt := options(t)
 	s := &lifeSoak{t: t, opt: opt, began: time.Now()}
-	s.daemon = startDaemonOf(t, opt, soakConfig(t, opt), "")
+	s.daemon = startDaemon(t, opt, "", modelProfiles)
 	s.soak(min(chats, 20), 0) // what is made once is made
 	before := s.count()
 	s.began, s.took, s.used = time.Now(), nil, nil
@@ -222,13 +220,6 @@ func TestSoakLife(t *testing.T) {
 		t.Errorf("chatd-root has %d goroutines, a fresh one %d", g, fresh)
 	}
 	t.Logf("before %+v\nafter  %+v", before, after)
-}
-
-func soakConfig(t *testing.T, opt provision.Options) string {
-	t.Helper()
-	file := configFile(t, opt)
-	must.Do(t, appendTo(file, []byte(modelProfiles)))
-	return file
 }
 
 // lifeSoak drives one daemon. took are the calls so far.
@@ -384,6 +375,17 @@ var soakVerbs = []struct {
 		line := chat.Input{Text: "echo", Enter: true, Wait: &chat.Wait{Until: chat.UntilPrompt}}
 		return expect.Err(s.InputWait(ctx, id, line))
 	}},
+	{"exit", func(s *lifeSoak, ctx context.Context, id chat.ID) error { // its shell ends, and the session
+		err := s.Input(ctx, id, chat.Input{Text: "exit", Enter: true})
+		for err == nil {
+			var c chat.Chat
+			if c, err = s.Get(ctx, id); err == nil && !c.Awake {
+				return nil
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		return err
+	}},
 	{"write", func(s *lifeSoak, ctx context.Context, id chat.ID) error {
 		file := filewire.WriteFile{Path: "written", Stream: true}
 		return expect.Err(s.WriteFile(ctx, id, file, strings.NewReader("text")))
@@ -473,8 +475,7 @@ func (s *lifeSoak) memory() (pss uint64) {
 
 // kilobytes is a line of a file such as proc_meminfo(5), 0 where there is none.
 func kilobytes(file, key string) (n uint64) {
-	b, _ := os.ReadFile(file)
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(text(file)) {
 		if rest, ok := strings.CutPrefix(line, key+":"); ok {
 			_, _ = fmt.Sscan(rest, &n)
 		}
@@ -495,7 +496,7 @@ func (s *lifeSoak) goroutines(d *daemon) int {
 
 // freshGoroutines are those of a daemon that had one chat.
 func (s *lifeSoak) freshGoroutines() int {
-	s.daemon = startDaemonOf(s.t, s.opt, soakConfig(s.t, s.opt), "")
+	s.daemon = startDaemon(s.t, s.opt, "", modelProfiles)
 	s.soak(1, 0)
 	return s.goroutines(s.daemon)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/test/expect"
 )
 
@@ -35,7 +36,6 @@ const s = require("http").createServer((q, a) => a.end("ok")).listen(0, "127.0.0
 
 // TestUnconnectedSockets: a program that opens many sockets before it connects any lives on.
 func TestUnconnectedSockets(t *testing.T) {
-	needsRoot(t)
 	m := open(t, options(t))
 	c := create(t, m, "unconnected", "default")
 	const script = `python3 -c '
@@ -52,11 +52,8 @@ print(len(all))'`
 // TestProgramsWithoutNetlink: what agents are made of works without netlink and with the
 // socket options that are left; allow_netlink lists interfaces.
 func TestProgramsWithoutNetlink(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
-	opened := opt.Profiles["default"]
-	opened.Name, opened.AllowNetlink = "netlink", true
-	opt.Profiles["netlink"] = opened
+	edit(opt, "netlink", func(p *chat.Profile) { p.AllowNetlink = true })
 	m := open(t, opt)
 	for _, profile := range []string{"default", "web"} {
 		c := create(t, m, "programs "+profile, profile)

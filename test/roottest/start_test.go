@@ -2,14 +2,13 @@ package roottest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,9 +55,8 @@ func TestStartBeforeProbes(t *testing.T) {
 	h, err := m.Host(ctx)
 	expect.True(t, err == nil && len(h.Missing) == 0, "host: %+v, %v", h, err)
 	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
-		if err := begin(t); !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "still trying its walls") {
-			t.Errorf("%s before the walls were tried: %v", what, err)
-		}
+		expect.Says(t, begin(t), chat.ErrBusy, "still trying its walls",
+			"%s before the walls were tried", what)
 	}
 	must.Do(t, m.ProbeAndReconcile(t.Context()))
 	for what, begin := range beginnings(m, awake.ID, sleeps.ID) {
@@ -97,7 +95,6 @@ func beginnings(m *manager, awake, sleeps chat.ID) map[string]func(*testing.T) e
 // TestSocketBeforeProbes: while the probe of a session is held the socket answers and the wall
 // for packets stands, systemd is not told that chatd is ready, and a create is told to come again.
 func TestSocketBeforeProbes(t *testing.T) {
-	needsRoot(t)
 	a := activate(t)
 	dir := filepath.Dir(a.config)
 	barrier := filepath.Join(dir, "barrier")
@@ -125,14 +122,9 @@ func TestSocketBeforeProbes(t *testing.T) {
 	}
 	must.Do(t, os.Remove(barrier))
 	heard(t, notify, "READY=1")
-	if _, _, err := d.Create(t.Context(), chat.Spec{ExternalID: "early"}); err != nil {
-		b, _ := os.ReadFile(d.log)
-		t.Errorf("create: %v\n%s", err, b)
-	}
-	page := must.Get(d.List(t.Context(), chat.Filter{}))(t)
-	for _, c := range page.Chats {
-		must.Do(t, d.Reap(t.Context(), c.ID))
-	}
+	err = expect.Err(d.Create(t.Context(), chat.Spec{ExternalID: "early"}))
+	expect.True(t, err == nil, "create: %v\n%s", err, text(d.log))
+	d.reapAll(t)
 }
 
 // pendingOf is what was said so far.
@@ -217,8 +209,7 @@ func TestStartsAreLimited(t *testing.T) {
 func TestSecondServe(t *testing.T) {
 	d := startDaemon(t, options(t), "")
 	rules := func() string {
-		out := must.Get(exec.Command("iptables", "-S").CombinedOutput())(t)
-		return string(out)
+		return string(must.Get(exec.Command("iptables", "-S").CombinedOutput())(t))
 	}
 	before := rules()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -238,8 +229,6 @@ func TestSecondServe(t *testing.T) {
 // answered. A daemon that is killed before knows the chat's session all the same, and its sleep
 // ends it.
 func TestKilledRightAfterCreate(t *testing.T) {
-	needsRoot(t)
-	leaveOrphansToInit(t)
 	opt := options(t)
 	d := startDaemon(t, opt, "")
 	for _, external := range []string{"first", "second", "third"} {
@@ -264,20 +253,11 @@ func TestKilledRightAfterCreate(t *testing.T) {
 // does.
 func TestServeLeavesNothing(t *testing.T) {
 	needsNamespaces(t, "the enforcer and the slice are units of systemd's")
-	leaveOrphansToInit(t)
-	opt := ruledOptions(t, "access: {useDefaults: false}")
-	config, rules := configFile(t, opt), filepath.Join(filepath.Dir(opt.State), "rules.yaml")
-	f, err := os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0)
-	must.Do(t, err)
-	_, err = fmt.Fprintf(f, "profiles:\n  ruled:\n    access_file: %s\n    commands: ['*']\n", rules)
-	must.Do(t, errors.Join(err, f.Close(), os.WriteFile(rules, []byte("access: {useDefaults: false, deny: ['**/.env']}"), 0o600)))
-	enforcers := func() string {
-		out, _ := exec.Command("pgrep", "-f", "^[^ ]*chatd-enforce --dir "+opt.Run+"/keeper").Output()
-		return strings.TrimSpace(string(out))
-	}
-	d := startDaemonOn(t, config)
+	opt, config, _ := ruledConfig(t)
+	none := func() bool { return len(enforcersOf(opt)) == 0 }
+	d := startDaemonOf(t, opt, config, "")
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "leaves", Profile: "ruled"}))(t)
-	for _, pid := range strings.Fields(enforcers()) {
+	for _, pid := range enforcersOf(opt) {
 		expect.Equal(t, string(must.Get(os.ReadFile("/proc/"+pid+"/comm"))(t)), "chatd-enforce\n",
 			"top shows the enforcer as")
 	}
@@ -286,41 +266,21 @@ func TestServeLeavesNothing(t *testing.T) {
 		expect.Equal(t, d.ended(t), 0, "chatd ended with")
 	}
 	end()
-	expect.True(t, enforcers() != "" && len(baseCgroups(t, opt.Cgroup)) != 0,
+	expect.True(t, !none() && len(baseCgroups(opt.Cgroup)) != 0,
 		"with a session that lives on its enforcer or its cgroups are gone")
-	must.Do(t, syscall.Kill(initOf(t, opt, c.ID), syscall.SIGKILL)) // bubblewrap, pid 1 inside
-	until(t, "the enforcer of a session that ended ends", func() bool { return enforcers() == "" })
-	d = startDaemonOn(t, config)
+	must.Do(t, syscall.Kill(number(sessionInit(t, c)), syscall.SIGKILL)) // bubblewrap, pid 1 inside
+	until(t, "the enforcer of a session that ended ends", none)
+	d = startDaemonOf(t, opt, config, "")
 	must.Do(t, d.Reap(t.Context(), c.ID))
 	end()
-	until(t, "the enforcer without a session ends", func() bool { return enforcers() == "" })
-	left := baseCgroups(t, opt.Cgroup)
+	until(t, "the enforcer without a session ends", none)
+	left := baseCgroups(opt.Cgroup)
 	expect.True(t, len(left) == 0, "left are the cgroups %v", left)
 }
 
 // baseCgroups are the cgroups of a daemon of that name, except for that of the process itself.
-func baseCgroups(t *testing.T, name string) (dirs []string) {
-	t.Helper()
-	must.Do(t, filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == name {
-			dirs = append(dirs, path)
-		}
-		return nil
-	}))
-	return dirs
-}
-
-// initOf is the pid of the session's init process, as chatd recorded it.
-func initOf(t *testing.T, opt provision.Options, id chat.ID) int {
-	t.Helper()
-	b := must.Get(os.ReadFile(filepath.Join(opt.Run, "sessions", string(id), "session.json")))(t)
-	var saved struct {
-		Init struct {
-			PID int `json:"pid"`
-		} `json:"leader"`
-	}
-	must.Do(t, json.Unmarshal(b, &saved))
-	return saved.Init.PID
+func baseCgroups(name string) []string {
+	return slices.DeleteFunc(cgroups("/"+name), func(dir string) bool { return filepath.Base(dir) != name })
 }
 
 // silentNameService lets nss-systemd(8) ask a service that takes each question and answers none,
@@ -353,8 +313,7 @@ func TestSilentNameService(t *testing.T) {
 	ctx := operator(t.Context())
 	awake, asleep := create(t, m, "awake", "default"), asleep(t, m, "asleep")
 	answers := silentNameService(t)
-	failed := make(chan error, 1)
-	go func() { failed <- expect.Err(m.Create(ctx, chat.Spec{ExternalID: "silent"})) }()
+	failed := going(func() error { return expect.Err(m.Create(ctx, chat.Spec{ExternalID: "silent"})) })
 	if page, err := m.List(ctx, chat.Filter{Limit: 10}); err != nil || len(page.Chats) < 2 {
 		t.Errorf("ls: %d chats, %v", len(page.Chats), err)
 	}
@@ -370,8 +329,7 @@ func TestSilentNameService(t *testing.T) {
 	default:
 	}
 	err := <-failed
-	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "name service"),
-		"the create: %v, want %v", err, chat.ErrBusy)
+	expect.Says(t, err, chat.ErrBusy, "name service", "the create")
 	again, err := m.Get(ctx, awake.ID)
 	expect.True(t, err == nil && again.Awake, "the chat awake: %+v, %v", again, err)
 	answers()
@@ -395,8 +353,7 @@ func TestStartWithoutNameService(t *testing.T) {
 		t.Errorf("the chat awake: %+v, %v", got, err)
 	}
 	_, err = m.Run(ctx, was.ID, chat.RunSpec{Command: "true"})
-	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "name service"),
-		"a run: %v, want %v", err, chat.ErrBusy)
+	expect.Says(t, err, chat.ErrBusy, "name service", "a run")
 	must.Do(t, m.Reap(ctx, was.ID))
 	answers()
 	host, err := m.Host(ctx) // tries the walls again

@@ -73,11 +73,10 @@ func TestStoppedRoot(t *testing.T) {
 	}
 	was := size()
 	until(t, "the run goes on", func() bool { return size() > was+4 })
-	asked := make(chan string, 1)
-	go func() {
+	asked := going(func() string {
 		got, err := d.Client.Run(t.Context(), c.ID, chat.RunSpec{Command: "echo late"})
-		asked <- fmt.Sprintln(strings.TrimSpace(got.Stdout), err)
-	}()
+		return fmt.Sprintln(strings.TrimSpace(got.Stdout), err)
+	})
 	was = size()
 	until(t, "the run goes on", func() bool { return size() > was+4 })
 	select {
@@ -90,7 +89,6 @@ func TestStoppedRoot(t *testing.T) {
 	now := frontOf(t, root)
 	expect.True(t, now == front, "the front is process %d, was %d", now, front)
 	must.Do(t, d.EndRun(t.Context(), c.ID, r.ID))
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestStoppedFront: a front that is stopped is killed and replaced. Callers wait until then, the
@@ -125,7 +123,6 @@ func TestStoppedFront(t *testing.T) {
 		st, err := d.Status(t.Context())
 		return err == nil && !strings.Contains(strings.Join(st.Findings, "\n"), "the front")
 	})
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestStoppedEnforcer: while the enforcer is stopped, chats without rules are created, sleep and
@@ -229,21 +226,15 @@ func TestEgressHangs(t *testing.T) {
 func TestStoppedArchiver(t *testing.T) {
 	m := open(t, keepsArchives(t, options(t)))
 	ctx := operator(t.Context())
-	no := false
 	of := func(owner, name string) chat.Chat {
-		c := must.First(m.Create(ctx, chat.Spec{Owner: owner, ExternalID: name, Awake: &no}))(t)
-		return c
+		return must.First(m.Create(ctx, chat.Spec{Owner: owner, ExternalID: name, Awake: new(false)}))(t)
 	}
 	a, b := of("ada", "a"), of("bob", "b")
 	run(t, m, a.ID, "echo kept >~/kept; head -c 64M /dev/urandom >~/much")
 	must.Get(m.Sleep(ctx, a.ID))(t)
 	asking, leave := context.WithCancel(ctx)
 	defer leave()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := m.Archive(asking, a.ID, chat.ToArchive{Keep: true})
-		ended <- err
-	}()
+	ended := going(func() error { return expect.Err(m.Archive(asking, a.ID, chat.ToArchive{Keep: true})) })
 	stopped := 0
 	for end := time.Now().Add(time.Minute); stopped == 0 && time.Now().Before(end); {
 		for _, pid := range pidsOf(a.UID) {

@@ -62,7 +62,7 @@ func TestRootReadsNoOutput(t *testing.T) {
 				return chat.RunResult{}, err
 			}
 			for range 4 {
-				if shown := shownRun(t, d, c.ID, r.ID); len(shown.Result.Stdout) < chat.MaxOutputMax/2 {
+				if shown := awaitRun(t, d, c.ID, r.ID); len(shown.Result.Stdout) < chat.MaxOutputMax/2 {
 					t.Errorf("the background run shows %d bytes", len(shown.Result.Stdout))
 				}
 			}
@@ -87,7 +87,6 @@ func TestRootReadsNoOutput(t *testing.T) {
 		read := readBy(t, root) - before
 		expect.True(t, read <= size/16, "%s: chatd-root has read %d bytes of %d", name, read, size)
 	}
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestRootCopiesNoFile: what is written to a file, read from one and shared does not pass through
@@ -95,9 +94,8 @@ func TestRootReadsNoOutput(t *testing.T) {
 func TestRootCopiesNoFile(t *testing.T) {
 	const size = 64 << 20
 	d := startDaemon(t, options(t), "")
-	no := false
 	a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "awake"}))(t)
-	b := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no}))(t)
+	b := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: new(false)}))(t)
 	name := filewire.WriteFile{Path: "f", Stream: true}
 	nowhere := func(filewire.Answer) io.Writer { return io.Discard }
 	whole := filewire.ReadFile{Path: "f", Stream: true}
@@ -134,17 +132,14 @@ func TestRootCopiesNoFile(t *testing.T) {
 		expect.True(t, read <= size/16 && wrote <= size/16,
 			"%s: chatd-root has read %d bytes and written %d of %d", c.what, read, wrote, size)
 	}
-	must.Do(t, d.Reap(t.Context(), a.ID))
-	must.Do(t, d.Reap(t.Context(), b.ID))
 }
 
 // TestFrontKilledUnderTools: kill -9 of the front amid a stream to a file and one from it, of chats
 // awake and asleep. Nothing of the calls is left in chatd-root, and no part of the file.
 func TestFrontKilledUnderTools(t *testing.T) {
 	d := startDaemon(t, options(t), "")
-	no := false
 	a := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "awake"}))(t)
-	b := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: &no}))(t)
+	b := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "asleep", Awake: new(false)}))(t)
 	fds := descriptorsOf(t, d.cmd.Process.Pid)
 	for _, id := range []chat.ID{a.ID, b.ID, a.ID, b.ID} {
 		front, result := frontOf(t, d.cmd.Process.Pid), make(chan error, 1)
@@ -169,8 +164,6 @@ func TestFrontKilledUnderTools(t *testing.T) {
 	until(t, "chatd-root has its descriptors back", func() bool { // but the awake chat's sockstat
 		return descriptorsOf(t, d.cmd.Process.Pid) <= fds+2
 	})
-	must.Do(t, d.Reap(t.Context(), a.ID))
-	must.Do(t, d.Reap(t.Context(), b.ID))
 }
 
 // signalling is content without an end, which says when a megabyte of it was read.
@@ -198,8 +191,7 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 		Command: "for i in $(seq 3000); do echo $i; [ $((i % 100)) -gt 0 ] || sleep 0.1; done",
 	}))(t)
 	front, printing := frontOf(t, d.cmd.Process.Pid), make(chan struct{})
-	result := make(chan error, 1)
-	go func() {
+	result := going(func() error {
 		begun := false
 		_, err := d.RunTo(t.Context(), c.ID, chat.RunSpec{Command: "while echo $$; do sleep 0.01; done"},
 			func(string, []byte) {
@@ -208,8 +200,8 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 					close(printing)
 				}
 			})
-		result <- err
-	}()
+		return err
+	})
 	<-printing
 	must.Do(t, unix.Kill(front, unix.SIGKILL))
 	expect.True(t, <-result != nil, "the caller of a run is told that it has ended well")
@@ -222,11 +214,10 @@ func TestFrontKilledUnderRuns(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintln(&want, i+1)
 	}
-	if r := shownRun(t, d, c.ID, back.ID); r.Result.Exit != 0 || r.Result.Stdout != want.String() {
+	if r := awaitRun(t, d, c.ID, back.ID); r.Result.Exit != 0 || r.Result.Stdout != want.String() {
 		t.Errorf("the background run: exit %d, %d bytes, want %d",
 			r.Result.Exit, len(r.Result.Stdout), want.Len())
 	}
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestLostOnTheWay: a command that nsenter(1) did not bring into its session says what nsenter said

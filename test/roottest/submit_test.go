@@ -106,9 +106,8 @@ func TestOnlyIf(t *testing.T) {
 		t.Helper()
 		in, ran := onlyIf(c, prompt, program)
 		since := endOfLog(t, m, c.ID)
-		if err := m.Input(ctx, c.ID, in); !errors.Is(err, chat.ErrConflict) || !strings.Contains(err.Error(), seen) {
-			t.Errorf("%s: prompt %q, program %q: %v", when, prompt, program, err)
-		}
+		expect.Says(t, m.Input(ctx, c.ID, in), chat.ErrConflict, seen,
+			"%s: prompt %q, program %q", when, prompt, program)
 		if run(t, m, c.ID, "sleep 0.3"); ran() || strings.Contains(printed(t, m, c.ID, since), "touch") {
 			t.Errorf("%s: prompt %q, program %q: it was typed", when, prompt, program)
 		}
@@ -174,9 +173,8 @@ func TestOnlyIfAsleep(t *testing.T) {
 	c := create(t, m, "asleep", "default")
 	must.Get(m.Sleep(ctx, c.ID))(t)
 	for _, o := range []chat.OnlyIf{{Prompt: chat.PromptAbsent}, {Program: "agent"}} {
-		if err := m.Input(ctx, c.ID, chat.Input{Enter: true, OnlyIf: &o}); !errors.Is(err, chat.ErrConflict) || !strings.Contains(err.Error(), "asleep") {
-			t.Errorf("asleep: %v", err)
-		}
+		expect.Says(t, m.Input(ctx, c.ID, chat.Input{Enter: true, OnlyIf: &o}), chat.ErrConflict, "asleep",
+			"asleep")
 	}
 	got, err := m.Get(ctx, c.ID)
 	expect.True(t, err == nil && !got.Awake, "a condition woke the chat: %v, %v", got.Awake, err)

@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -153,24 +152,6 @@ func TestPatternAcrossTheWrap(t *testing.T) {
 	wait := chat.Wait{Until: chat.UntilScreen, Pattern: "^x{115}a long word$"}
 	got := answered(t, m, c.ID, "printf '%0115d' 0 | tr 0 x; echo a long word; sleep 1000", wait)
 	expect.True(t, got.Until == chat.UntilScreen, "the wait ended by %s: %q", got.Until, got.Plain)
-}
-
-// scripts are words whose characters a renderer must not lose: marks, joiners, selectors.
-const scripts = "हिन्दी ที่นี่ தமிழ் e\u0301 1\ufe0f\u20e3 👩\u200d💻 שָׁלוֹם Tiê\u0301ng ک\u200cت 漢字 か\u3099"
-
-// TestPlainIsWhatWasPrinted: the scripts of the world, and lines over the width of the terminal, come
-// out of plain as they were printed.
-func TestPlainIsWhatWasPrinted(t *testing.T) {
-	needsRoot(t)
-	d := startDaemon(t, options(t), "")
-	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "prints scripts"}))(t)
-	long := strings.Repeat("wide 漢 ", 60) + "END"
-	text := scripts + "\n" + long + "\nlast"
-	must.Do(t, os.WriteFile(filepath.Join(c.Home, "text"), []byte(text+"\n"), 0o644))
-	typed := must.Get(d.InputWait(t.Context(), c.ID, chat.Input{Text: "cat text", Enter: true,
-		Wait: &chat.Wait{Until: chat.UntilPrompt}}))(t)
-	expect.Equal(t, strings.TrimSuffix(typed.Plain, "\n"), text, "plain")
-	must.Do(t, d.Reap(t.Context(), c.ID))
 }
 
 // TestStyledScreen: the screen is text; with styles it has SGR sequences, and none that a chat

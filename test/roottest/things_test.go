@@ -21,8 +21,7 @@ type thing struct{ program, source, differs, command string }
 
 func things(t *testing.T) (all []thing) {
 	t.Helper()
-	text := must.Get(os.ReadFile("things.txt"))(t)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(must.Get(os.ReadFile("things.txt"))(t))) {
 		if f := strings.Split(strings.TrimSuffix(strings.ReplaceAll(line, "␤", "\n"), "\n"), "\t"); line[0] != '#' {
 			all = append(all, thing{f[0], f[1], f[2], f[3]})
 		}
@@ -34,11 +33,9 @@ func things(t *testing.T) (all []thing) {
 // and outside of chatd, as a user of its own: the same exit code and the same last line. What differs
 // is written beside it in things.txt, and does differ. With -short it tries every fifth.
 func TestThings(t *testing.T) {
-	needsRoot(t)
 	opt := options(t)
 	d := shippedDaemon(t, opt, t.TempDir())
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "things", Profile: "agent"}))(t)
-	t.Cleanup(func() { must.Do(t, d.Reap(context.Background(), c.ID)) })
 	outside := outsideHome(t)
 	tried := 0
 	for i, th := range things(t) {

@@ -72,9 +72,9 @@ func TestLaterMatches(t *testing.T) {
 	opt := options(t)
 	s := newShop(t, opt)
 	s.write(t, "later/one.txt", "one\n")
-	p := opt.Profiles["default"]
-	p.Name, p.AllowReadPaths = "later", []string{"^" + s.at("later") + `/[a-z/]+\.txt$`}
-	opt.Profiles["later"] = p
+	edit(opt, "later", func(p *chat.Profile) {
+		p.AllowReadPaths = []string{"^" + s.at("later") + `/[a-z/]+\.txt$`}
+	})
 	m := open(t, opt)
 	c := create(t, m, "later", "later")
 	tryAll(t, m, c, []want{{"cat " + s.at("later/one.txt"), "one"}})
@@ -100,26 +100,6 @@ func TestLaterMatches(t *testing.T) {
 	tryAll(t, m, c, []want{{"cat " + s.at("later/two.txt"), "changed"}})
 }
 
-// TestReadOutsideWorkspace: it opens to the file tools what their view shows, and
-// nothing else: not the trees of the session's view.
-func TestReadOutsideWorkspace(t *testing.T) {
-	opt := options(t)
-	p := opt.Profiles["default"]
-	p.Name, p.AllowReadOutsideWorkspace = "outside", true
-	opt.Profiles["outside"] = p
-	m := open(t, opt)
-	for profile, may := range map[string]bool{"default": false, "outside": true} {
-		c := create(t, m, profile, profile)
-		for path, there := range map[string]bool{"/proc/self/status": true, "/usr/bin/env": false, "/etc/hosts": false, "/etc/shadow": false, "/root": false} {
-			_, err := m.ReadFile(operator(t.Context()), c.ID, filewire.ReadFile{Path: path}, func(filewire.Answer) io.Writer { return io.Discard })
-			expect.True(t, (err == nil) == (may && there), "%s: read %s: %v", profile, path, err)
-		}
-		text := "x"
-		_, err := m.WriteFile(operator(t.Context()), c.ID, filewire.WriteFile{Path: "/usr/x", Content: &text}, nil)
-		expect.True(t, err != nil, "%s: wrote to /usr", profile)
-	}
-}
-
 // TestTooManyMatches: a thousand paths are mounted; one more stops the load, and a
 // chat from waking where it came later.
 func TestTooManyMatches(t *testing.T) {
@@ -128,9 +108,9 @@ func TestTooManyMatches(t *testing.T) {
 	for i := range chat.MaxGrantMatches {
 		s.write(t, fmt.Sprintf("many/%04d.txt", i), "x\n")
 	}
-	p := opt.Profiles["default"]
-	p.Name, p.AllowReadPaths = "many", []string{"^" + s.at("many") + `/[0-9]+\.txt$`}
-	opt.Profiles["many"] = p
+	edit(opt, "many", func(p *chat.Profile) {
+		p.AllowReadPaths = []string{"^" + s.at("many") + `/[0-9]+\.txt$`}
+	})
 	m := open(t, opt)
 	c := create(t, m, "a thousand", "many")
 	tryAll(t, m, c, []want{{"cat " + s.at("many") + "/*.txt 2>&1 | sort | uniq -c; cat " + s.at("many/0999.txt"), "x"},
@@ -144,19 +124,15 @@ func TestTooManyMatches(t *testing.T) {
 	expect.True(t, expect.Err(openManager(t.Context(), opt)) != nil, "a second chatd came up")
 	later := options(t)
 	later.Profiles = opt.Profiles
-	if _, err := openManager(t.Context(), later); !errors.Is(err, chat.ErrInvalid) || !strings.Contains(err.Error(), why) {
-		t.Errorf("start with 1,001 matches: %v", err)
-	}
-	manyByDaemon(t, later, p.AllowReadPaths[0])
+	expect.Says(t, expect.Err(openManager(t.Context(), later)), chat.ErrInvalid, why,
+		"start with 1,001 matches")
+	manyByDaemon(t, later, opt.Profiles["many"].AllowReadPaths[0])
 }
 
 // manyByDaemon: the error of the program has the file and the line.
 func manyByDaemon(t *testing.T, opt provision.Options, pattern string) {
 	t.Helper()
-	config := configFile(t, opt)
-	f := must.Get(os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0))(t)
-	fmt.Fprintf(f, "profiles:\n  many:\n    allow_read_paths:\n      - '^/etc/hosts$'\n      - '%s'\n", pattern)
-	must.Do(t, f.Close())
+	config := configFile(t, opt, "profiles:\n  many:\n    allow_read_paths:\n      - '^/etc/hosts$'\n      - '"+pattern+"'\n")
 	const line = 12
 	for _, check := range []string{"--check", "--json"} {
 		ctx, cancel := context.WithTimeout(t.Context(), longEnough) // one that serves would never end
@@ -209,11 +185,9 @@ func prepareRefused(t *testing.T, opt provision.Options, s shop) {
 	}
 	must.Do(t, os.MkdirAll(opt.Homes, 0o711))
 	for path, on := range map[string]string{opt.Homes: s.at("alias"), filepath.Dir(opt.Homes): s.at("parent")} {
-		must.Do(t, unix.Mount(path, on, "", unix.MS_BIND, ""))
-		t.Cleanup(func() { must.Do(t, unix.Unmount(on, unix.MNT_DETACH)) })
+		mount(t, path, on, "")
 	}
-	must.Do(t, unix.Mount("proc", s.at("kernel/proc"), "proc", 0, ""))
-	t.Cleanup(func() { must.Do(t, unix.Unmount(s.at("kernel/proc"), unix.MNT_DETACH)) })
+	mount(t, "proc", s.at("kernel/proc"), "")
 	must.Do(t, errors.Join(os.Symlink(s.at("tools"), s.at("link")), os.Symlink("tools", s.at("way")), unix.Mkfifo(s.at("fifo"), 0o666),
 		os.Chmod(s.at("open"), os.ModeSticky|0o777), os.Chown(s.at("theirs"), 12345, 0), os.Chmod(s.at("grouped"), 0o775), os.Chmod(s.at("closed"), 0o700)))
 	l := must.Get(net.Listen("unix", s.at("sock")))(t)
@@ -273,8 +247,7 @@ func TestSourceSwappedLater(t *testing.T) {
 
 func refusedWake(t *testing.T, m *manager, c chat.Chat, why string) {
 	t.Helper()
-	_, err := m.Wake(operator(t.Context()), c.ID)
-	expect.True(t, err != nil && strings.Contains(err.Error(), why), "wake: %v, want %s", err, why)
+	expect.Says(t, expect.Err(m.Wake(operator(t.Context()), c.ID)), nil, why, "wake")
 	left := pidsOf(c.UID)
 	expect.True(t, len(left) == 0, "a chat that may not wake has processes %v", left)
 }

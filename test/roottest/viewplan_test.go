@@ -31,7 +31,7 @@ func TestPlanIsWhatRuns(t *testing.T) {
 	for _, profile := range []string{"shop", "default", "web"} {
 		c := create(t, m, "plan of "+profile, profile)
 		p := must.Get(m.Plan(operator(t.Context()), c.ID))(t)
-		pid := innerPID(t, c.UID)
+		pid := number(sessionInit(t, c))
 		expect.True(t, p.StartedAt != nil && p.ID == c.ID && p.UID == c.UID && p.Profile == profile,
 			"%+v", p)
 		sameMounts(t, opt, c, p, pid)
@@ -41,24 +41,6 @@ func TestPlanIsWhatRuns(t *testing.T) {
 	if onHost() {
 		t.Log("the private /tmp of a unit is PAM's, and is compared with its directory")
 	}
-}
-
-// innerPID is the host's number of the session's process 1.
-func innerPID(t testing.TB, uid uint32) int {
-	t.Helper()
-	for _, pid := range pidsOf(uid) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(b), "\nNSpid:\t")
-		line, _, _ := strings.Cut(rest, "\n")
-		if f := strings.Fields(line); len(f) > 1 && f[len(f)-1] == "1" {
-			return pid
-		}
-	}
-	t.Fatalf("uid %d has no session", uid)
-	return 0
 }
 
 // mountLine is one line of mountinfo.
@@ -179,9 +161,9 @@ func TestPlanOutlivesChatd(t *testing.T) {
 	c := create(t, m, "outlives", "shop")
 	before, err := m.Plan(operator(t.Context()), c.ID)
 	must.Do(t, errors.Join(err, m.Close()))
-	p := opt.Profiles["shop"]
-	p.ExposePaths, p.AllowWritePaths = []chat.Expose{{Source: s.at("assets"), Target: "/opt/tools", Mode: chat.ReadOnly}}, nil
-	opt.Profiles["shop"] = p
+	edit(opt, "shop", func(p *chat.Profile) {
+		p.ExposePaths, p.AllowWritePaths = []chat.Expose{{Source: s.at("assets"), Target: "/opt/tools", Mode: chat.ReadOnly}}, nil
+	})
 	m = open(t, opt)
 	after, err := m.Plan(operator(t.Context()), c.ID)
 	expect.True(t, err == nil && reflect.DeepEqual(before, after),
@@ -205,9 +187,7 @@ func TestPlanIsForOperators(t *testing.T) {
 	opt, s := withShop(t)
 	var log lockedBuffer
 	opt.Log = slog.New(slog.NewJSONHandler(&log, nil))
-	shop := opt.Profiles["shop"]
-	shop.Bridges = []string{"one"}
-	opt.Profiles["shop"] = shop
+	edit(opt, "shop", func(p *chat.Profile) { p.Bridges = []string{"one"} })
 	m := open(t, opt)
 	bridge := chat.WithCaller(context.Background(), chat.Caller{Name: "one", UID: 1000, Role: chat.RoleBridge})
 	c := must.First(m.Create(bridge, chat.Spec{ExternalID: "mine", Profile: "shop"}))(t)
@@ -231,10 +211,8 @@ func TestPlanIsForOperators(t *testing.T) {
 		}
 	}
 	expect.True(t, found == 1, "%d records of the plan, want 1", found)
-	audit, err := os.ReadFile(filepath.Join(opt.State, "audit.jsonl"))
-	if exposed := s.at("tools") + `\" at \"/opt/tools\" ro`; err != nil || !strings.Contains(string(audit), exposed) {
-		t.Errorf("the audit log has no %s: %v", exposed, err)
-	}
+	exposed := s.at("tools") + `\" at \"/opt/tools\" ro`
+	expect.True(t, len(auditLines(t, opt, exposed)) > 0, "the audit log has no %s", exposed)
 }
 
 // lockedBuffer is a log that many may write to.
@@ -260,12 +238,11 @@ func (l *lockedBuffer) String() string {
 func TestExposeForAll(t *testing.T) {
 	opt := options(t)
 	s := newShop(t, opt)
-	config := configFile(t, opt)
-	f := must.Get(os.OpenFile(config, os.O_APPEND|os.O_WRONLY, 0))(t)
-	fmt.Fprintf(f, "expose_paths:\n  - {source: %s, target: /opt/a, mode: rw}\n  - {source: %s, target: /opt/b, mode: ro}\n", s.at("shared"), s.at("tools"))
-	fmt.Fprintf(f, "profiles:\n  own:\n    expose_paths:\n      - {source: %s, target: /opt/a, mode: ro}\n", s.at("assets"))
-	must.Do(t, f.Close())
-	d := startDaemonOn(t, config)
+	d := startDaemon(t, opt, "", fmt.Sprintf(`expose_paths:
+  - {source: %s, target: /opt/a, mode: rw}
+  - {source: %s, target: /opt/b, mode: ro}
+profiles: {own: {expose_paths: [{source: %s, target: /opt/a, mode: ro}]}}
+`, s.at("shared"), s.at("tools"), s.at("assets")))
 	for profile, w := range map[string]string{"default": "kept\nhello\ninner\n", "own": "logo\nhello\ninner\n"} {
 		c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: profile, Profile: profile}))(t)
 		r, err := d.Run(t.Context(), c.ID, chat.RunSpec{Command: "ls /opt/a /opt/b | grep -v -e : -e '^$'"})
@@ -275,12 +252,4 @@ func TestExposeForAll(t *testing.T) {
 			"%s: %v, %+v", profile, err, p.Mounts)
 		must.Do(t, d.Reap(t.Context(), c.ID))
 	}
-}
-
-func startDaemonOn(t *testing.T, config string) *daemon {
-	t.Helper()
-	a := activation{config: config, socket: filepath.Join(filepath.Dir(config), "run", "chatd.sock")}
-	d := a.serve(t, "")
-	d.waitUp(t)
-	return d
 }

@@ -29,21 +29,12 @@ func wallCommand(t *testing.T) {
 	must.Run(t, exec.Command(programs.chatd, "wall", "--config", config))
 }
 
-// dropWall takes every trace of the wall away, as on a fresh boot.
-func dropWall(t *testing.T) {
-	t.Helper()
-	for _, line := range []string{"iptables -F", "iptables -X", "ip6tables -F", "ip6tables -X"} {
-		must.Run(t, exec.Command("sh", "-c", line))
-	}
-}
-
 // TestWallCommand: on a host where chatd never ran, after chatd wall a uid of the range reaches no
 // server, is refused immediately, and other users are not affected.
 func TestWallCommand(t *testing.T) {
-	needsRoot(t)
 	newPeer(t)
-	dropWall(t)
-	t.Cleanup(func() { dropWall(t) })
+	must.Do(t, flushWalls())
+	t.Cleanup(func() { must.Do(t, flushWalls()) })
 	_, tcp, err := net.SplitHostPort(hostServer(t, "tcp", "[::]:0"))
 	must.Do(t, err)
 	inside, outside := testUIDs.Low+7, uint32(4242)
@@ -95,19 +86,6 @@ func TestWallCommandBesideDaemon(t *testing.T) {
 	outcomes(t, "what it did not", web.try(t, "dial", denied), refusals)
 }
 
-// TestFlushIsMendedImmediately: flushed rules are restored even if the next reconcile is an hour away.
-func TestFlushIsMendedImmediately(t *testing.T) {
-	opt := options(t)
-	opt.Every = time.Hour
-	open(t, opt)
-	for _, flush := range [][]string{
-		{"iptables", "-F"}, {"ip6tables", "-F"}, {"iptables", "-F", "CHATD"},
-	} {
-		must.Run(t, exec.Command(flush[0], flush[1:]...))
-		until(t, fmt.Sprintf("%v is mended", flush), func() bool { return walled(t) })
-	}
-}
-
 // walled looks for what each of the flushes takes away.
 func walled(t *testing.T) bool {
 	t.Helper()
@@ -130,7 +108,7 @@ func walled(t *testing.T) bool {
 }
 
 // TestNothingBeginsAfterAFlush: while flushed rules are not restored, no session and no run begins.
-// The test delays the repair.
+// They are restored immediately, even if the next reconcile is an hour away. The test delays the repair.
 func TestNothingBeginsAfterAFlush(t *testing.T) {
 	opt := options(t)
 	opt.Every = time.Hour
@@ -146,7 +124,10 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 	m := open(t, opt)
 	a, b := create(t, m, "flush a", "default"), asleep(t, m, "flush b")
 	ctx := operator(t.Context())
-	for _, flush := range [][]string{{"iptables", "-F"}, {"nft", "flush", "ruleset"}, {"iptables", "-I", "OUTPUT", "1", "-j", "ACCEPT"}} {
+	for _, flush := range [][]string{
+		{"iptables", "-F"}, {"ip6tables", "-F"}, {"iptables", "-F", "CHATD"}, {"nft", "flush", "ruleset"},
+		{"iptables", "-I", "OUTPUT", "1", "-j", "ACCEPT"},
+	} {
 		must.Do(t, os.WriteFile(barrier, nil, 0o600))
 		must.Run(t, exec.Command(flush[0], flush[1:]...))
 		var run error
@@ -157,9 +138,7 @@ func TestNothingBeginsAfterAFlush(t *testing.T) {
 		_, wake := m.Wake(ctx, b.ID)
 		must.Do(t, os.Remove(barrier))
 		for what, err := range map[string]error{"wake": wake, "run": run} {
-			if !errors.Is(err, chat.ErrBusy) || !strings.Contains(err.Error(), "somebody changed the packet rules") {
-				t.Errorf("%s after %v: %v", what, flush, err)
-			}
+			expect.Says(t, err, chat.ErrBusy, "somebody changed the packet rules", "%s after %v", what, flush)
 		}
 		until(t, fmt.Sprintf("%v is mended", flush), func() bool { return walled(t) && first(t) })
 		until(t, "a run begins again", func() bool { _, err := m.Run(ctx, a.ID, chat.RunSpec{Command: "true"}); return err == nil })
@@ -177,7 +156,6 @@ func first(t *testing.T) bool {
 // and returns that lock, of its own.
 func legacyTables(t *testing.T) *os.File {
 	t.Helper()
-	needsRoot(t)
 	needsNamespaces(t, "the host's rules are of its own iptables")
 	const dir, lock = "/etc/alternatives", "/run/xtables.lock"
 	names := []string{"iptables", "ip6tables", "iptables-restore", "ip6tables-restore"}
@@ -233,8 +211,7 @@ func TestHeldXtablesLock(t *testing.T) {
 	}
 	must.Do(t, first.Close())
 	early, err := openManager(t.Context(), opt)
-	expect.True(t, errors.Is(err, chat.ErrBusy) && strings.Contains(err.Error(), "xtables lock"),
-		"a start: %v, want %v", err, chat.ErrBusy)
+	expect.Says(t, err, chat.ErrBusy, "xtables lock", "a start")
 	if err == nil {
 		must.Do(t, early.Close())
 	}

@@ -48,7 +48,6 @@ var worlds atomic.Uint64
 // options is a host directory of its own for one daemon.
 func options(t testing.TB) provision.Options {
 	t.Helper()
-	needsRoot(t)
 	// No other process of tests has one of that name: pgrep sees them all.
 	dir := fmt.Sprintf("/srv/w%d-%d", os.Getpid(), worlds.Add(1))
 	name := fmt.Sprintf("chatd-test-%d-%d", os.Getpid(), worlds.Load())
@@ -56,7 +55,11 @@ func options(t testing.TB) provision.Options {
 	if onHost() {
 		mountState(t, filepath.Join(dir, "state"))
 	} else {
-		mountProfiles(t, filepath.Join(dir, "state", "profiles"))
+		// The links of the profiles' PATHs are in memory. There are thousands, which are gone with each
+		// test, and ext4 gives the inode of a deleted file out again only seconds later: it looks at all
+		// of them for each link that it makes (recently_deleted, fs/ext4/ialloc.c).
+		must.Do(t, os.MkdirAll(filepath.Join(dir, "state"), 0o711))
+		mount(t, "tmpfs", filepath.Join(dir, "state", "profiles"), "mode=755")
 	}
 	opt := provision.Options{
 		State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run"), Homes: filepath.Join(dir, "homes"),
@@ -69,25 +72,13 @@ func options(t testing.TB) provision.Options {
 	return opt
 }
 
-// mountProfiles puts the links of the profiles' PATHs into memory. There are thousands, which
-// are gone with each test, and ext4 gives the inode of a deleted file out again only seconds
-// later: it looks at all of them for each link that it makes (recently_deleted, fs/ext4/ialloc.c).
-func mountProfiles(t testing.TB, dir string) {
-	t.Helper()
-	must.Do(t, os.MkdirAll(filepath.Dir(dir), 0o711))
-	must.Do(t, os.Mkdir(dir, 0o755))
-	must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
-	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-}
-
 // dropAccounts removes the records that a test left of its uids: the next daemon, which begins
 // with the same uids, would refuse to start beside them.
 func dropAccounts(t testing.TB) {
 	if onHost() {
 		return
 	}
-	entries := must.Get(os.ReadDir("/etc/userdb"))(t)
-	for _, e := range entries {
+	for _, e := range must.Get(os.ReadDir("/etc/userdb"))(t) {
 		must.Do(t, os.Remove(filepath.Join("/etc/userdb", e.Name())))
 	}
 }
@@ -99,14 +90,8 @@ func removeCgroups(t testing.TB, name string) {
 		removeUnits(t, name)
 		return
 	}
-	var dirs []string
-	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.Contains(path, "/"+name) {
-			dirs = append(dirs, path)
-		}
-		return nil
-	})
-	for _, dir := range slices.Backward(dirs) {
+	var err error
+	for _, dir := range slices.Backward(cgroups("/" + name)) {
 		var left error
 		comes(func() bool {
 			left = os.Remove(dir)
@@ -118,14 +103,45 @@ func removeCgroups(t testing.TB, name string) {
 	expect.True(t, err == nil, "cannot remove the test's cgroups: %v", err)
 }
 
+// cgroups are the directories of cgroups whose paths contain all the words.
+func cgroups(words ...string) (dirs []string) {
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(path, w) }) {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	return dirs
+}
+
 // configFile writes what a real daemon with these options reads.
-func configFile(t testing.TB, opt provision.Options) string {
+func configFile(t testing.TB, opt provision.Options, more ...string) string {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(opt.State), "chatd.yaml")
-	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, "state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\nbackend: %s\n",
-		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup, opt.Backend), 0o600))
+	text := fmt.Sprintf("state: %s\nrun: %s\nhomes: %s\nshim: %s\nuids: %s\ncgroup: %s\nbackend: %s\n",
+		opt.State, opt.Run, opt.Homes, opt.Shim, opt.UIDs, opt.Cgroup, opt.Backend)
+	writeFile(t, file, text+strings.Join(more, ""), 0o600)
 	return file
+}
+
+// writeFile makes a file, and the directories to it.
+func writeFile(t testing.TB, file, text string, mode fs.FileMode) {
+	t.Helper()
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte(text), mode))
+}
+
+// mount mounts a file system of that kind over a directory, which it makes, or another directory
+// where it is a path, until the test ends.
+func mount(t testing.TB, kind, dir, data string) {
+	t.Helper()
+	must.Do(t, os.MkdirAll(dir, 0o755))
+	flags := uintptr(0)
+	if filepath.IsAbs(kind) {
+		flags = unix.MS_BIND
+	}
+	must.Do(t, unix.Mount(kind, dir, kind, flags, data))
+	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // privateTrees are the directories that the chat sees as /tmp and /var/tmp.
@@ -164,7 +180,6 @@ func (w testWriter) Write(b []byte) (int, error) {
 // open starts a Manager that is closed, with its chats reaped, at the end.
 func open(t testing.TB, opt provision.Options) *manager {
 	t.Helper()
-	needsRoot(t)
 	m := must.Get(openManager(t.Context(), opt))(t)
 	t.Cleanup(func() {
 		ctx := operator(context.Background())
@@ -176,6 +191,13 @@ func open(t testing.TB, opt provision.Options) *manager {
 		expect.NoError(t, m.Close())
 	})
 	return m
+}
+
+// restart ends chatd-root, and starts another.
+func (m *manager) restart(t testing.TB, opt provision.Options) {
+	t.Helper()
+	must.Do(t, m.Close())
+	*m = *must.Get(openManager(t.Context(), opt))(t)
 }
 
 func operator(ctx context.Context) context.Context {
@@ -276,6 +298,13 @@ func comes(ok func() bool) bool {
 	return true
 }
 
+// going does f meanwhile. What it returns comes by the channel, which is closed then.
+func going[T any](f func() T) <-chan T {
+	done := make(chan T, 1)
+	go func() { done <- f(); close(done) }()
+	return done
+}
+
 // exists is for until and comes.
 func exists(path string) func() bool {
 	return func() bool { _, err := os.Lstat(path); return err == nil }
@@ -315,11 +344,22 @@ func prints(t testing.TB, m *manager, id chat.ID, command, want string) {
 	expect.True(t, r.Stdout == want, "%q: %+v, want %q", command, r, want)
 }
 
-// edit changes a profile of that name.
+// edit changes the profile of that name. Where there is none it makes one of the default's.
 func edit(opt provision.Options, name string, change func(*chat.Profile)) {
-	p := opt.Profiles[name]
+	p, ok := opt.Profiles[name]
+	if !ok {
+		p = opt.Profiles["default"]
+		p.Name = name
+	}
 	change(&p)
 	opt.Profiles[name] = p
+}
+
+// expose has chats of a profile see a path of the host, read-only.
+func expose(opt provision.Options, profile, source, target string) {
+	edit(opt, profile, func(p *chat.Profile) {
+		p.ExposePaths = append(p.ExposePaths, chat.Expose{Source: source, Target: target, Mode: chat.ReadOnly})
+	})
 }
 
 // needsNamespaces skips a test that cannot be on a machine whose namespaces are the host's.

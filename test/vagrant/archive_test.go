@@ -20,8 +20,7 @@ const archivesDir = "/var/lib/chatd-archives"
 // it comes back under another uid with what it had.
 func TestHostArchive(t *testing.T) {
 	useProfiles(t)
-	ctx, cancel := bounded(5 * time.Minute)
-	defer cancel()
+	ctx := bounded(5 * time.Minute)
 	c := create(t, "default")
 	r := run(t, c.ID, "echo kept >f && ln f g && mkdir d && truncate -s 1G d/hole")
 	must.True(t, r.Exit == 0, "%+v", r)
@@ -42,8 +41,7 @@ func TestHostArchive(t *testing.T) {
 // under its quota; where that has no room for a clone the chat sleeps.
 func snapshots(t *testing.T) {
 	t.Helper()
-	ctx, cancel := bounded(5 * time.Minute)
-	defer cancel()
+	ctx := bounded(5 * time.Minute)
 	c := create(t, "default")
 	run(t, c.ID, "echo kept >f")
 	input(t, c.ID, chat.Input{Text: "while sleep 0.1; do echo x >>beats; done", Enter: true})
@@ -78,8 +76,7 @@ func snapshots(t *testing.T) {
 // withoutRoom: a chat that has more than half of its quota cannot be cloned.
 func withoutRoom(t *testing.T) {
 	t.Helper()
-	ctx, cancel := bounded(5 * time.Minute)
-	defer cancel()
+	ctx := bounded(5 * time.Minute)
 	c := create(t, "narrow")
 	r := run(t, c.ID, "touch $(seq 60) && head -c 5M /dev/zero >f")
 	must.True(t, r.Exit == 0, "%+v", r)

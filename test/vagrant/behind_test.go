@@ -43,8 +43,7 @@ func TestHostBehindItsBack(t *testing.T) {
 	})
 	wantCarried(t, "what the profile allows, after mending", c.UID, "tcp", net.JoinHostPort(outsideV4, "8000"), true)
 	expect.Equal(t, sessionOf(t, c.ID), before, "the session was %+v and", before)
-	h := host(t)
-	expect.True(t, len(h.Findings) == 0, "findings: %q", h.Findings)
+	expect.NoError(t, healthy())
 }
 
 // TestHostEgressJump: without its jump in OUTPUT the wall does not stop anybody,
@@ -88,7 +87,5 @@ func TestHostXtablesLock(t *testing.T) {
 	t.Logf("three creates and reaps took %v", time.Since(begin).Round(time.Millisecond))
 	restart(t)
 	must.Do(t, <-freed)
-	if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
-		t.Errorf("missing %v, findings %q", h.Missing, h.Findings)
-	}
+	expect.NoError(t, healthy())
 }

@@ -34,9 +34,7 @@ func TestHostCapabilities(t *testing.T) {
 				must.Do(t, reap(c.ID))
 			}
 		}
-		if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
-			t.Errorf("with every capability back: missing %v, findings %q", h.Missing, h.Findings)
-		}
+		expect.NoError(t, healthy())
 	})
 	err := lifeWith(t, "")
 	must.True(t, err == nil, "with every capability: %v", err)
@@ -66,13 +64,11 @@ func lifeWith(t *testing.T, without string) error {
 	if err := tryRestart(); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	var c chat.Chat
-	var err error
-	if c, err = ask(chat.Spec{ExternalID: external(t)}); err != nil {
+	c, err := ask(chat.Spec{ExternalID: external(t)})
+	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	ctx, cancel := bounded(timeout)
-	defer cancel()
+	ctx := bounded(timeout)
 	for _, act := range []struct {
 		name string
 		do   func() error
@@ -122,9 +118,7 @@ func reapWithStray(ctx context.Context, c chat.Chat) error {
 }
 
 func wantRun(id chat.ID, command, want string) error {
-	ctx, cancel := bounded(timeout)
-	defer cancel()
-	r, err := asker.Run(ctx, id, chat.RunSpec{Command: command})
+	r, err := asker.Run(bounded(timeout), id, chat.RunSpec{Command: command})
 	if err == nil && strings.TrimSpace(r.Stdout) != want {
 		err = fmt.Errorf("it ended with %+v", r)
 	}
@@ -133,19 +127,16 @@ func wantRun(id chat.ID, command, want string) error {
 
 // endRun wants chatd to end a run and what it forked, when its time is up.
 func endRun(id chat.ID) error {
-	ctx, cancel := bounded(timeout)
-	defer cancel()
-	r, err := asker.Run(ctx, id, chat.RunSpec{Command: "sleep 100 & sleep 100", Timeout: chat.Duration(2 * time.Second)})
+	r, err := asker.Run(bounded(timeout), id, chat.RunSpec{Command: "sleep 100 & sleep 100", Timeout: chat.Duration(2 * time.Second)})
 	if err == nil && !r.TimedOut {
 		err = fmt.Errorf("it ended with %+v", r)
 	}
 	return err
 }
 
+// healthy wants doctor to miss nothing, to have no finding and to know no layer that is off.
 func healthy() error {
-	ctx, cancel := bounded(timeout)
-	defer cancel()
-	h, err := asker.Host(ctx)
+	h, err := asker.Host(bounded(timeout))
 	if err == nil && len(h.Missing)+len(h.Findings) > 0 {
 		err = fmt.Errorf("missing %v, findings %q", h.Missing, h.Findings)
 	}

@@ -3,12 +3,13 @@
 package vagrant
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,8 +44,7 @@ func (l *ledger) write(words ...any) error {
 // ten minutes, which is a failure: nobody cut the power.
 func TestBeforeCut(t *testing.T) {
 	must.Do(t, os.MkdirAll(notes, 0o700))
-	f := must.Get(os.Create(cutLedger))(t)
-	l := &ledger{f: f}
+	l := &ledger{f: must.Get(os.Create(cutLedger))(t)}
 	must.Do(t, l.write("begin"))
 	fmt.Println("ready for the cut")
 	var wg sync.WaitGroup
@@ -111,8 +111,7 @@ func archiveAndRecord(l *ledger, c chat.Chat) error {
 	if err := l.write("archiving", c.ID, c.UID, c.ExternalID); err != nil {
 		return err
 	}
-	ctx, cancel := bounded(2 * timeout) // four sessions after another, amid creates
-	defer cancel()
+	ctx := bounded(2 * timeout) // four sessions after another, amid creates
 	err := whenNotBusy(ctx, func() error {
 		_, err := asker.Archive(ctx, c.ID, chat.ToArchive{})
 		return err
@@ -130,35 +129,38 @@ type ledgerEntry struct {
 	archived        bool // or it was being archived
 }
 
-// readInFlight counts what the ledger has begun and not ended, by the word of its beginning.
-func readInFlight(t *testing.T) map[string]int {
+// readLedger is what the ledger says, by words; a line that the cut tore is left out.
+func readLedger(t *testing.T) [][]string {
 	t.Helper()
+	var lines [][]string
+	for line := range strings.Lines(content(t, cutLedger)) {
+		if w := strings.Fields(line); len(w) == 4 {
+			lines = append(lines, w)
+		}
+	}
+	return lines
+}
+
+// inFlight counts what the ledger has begun and not ended, by the word of its beginning.
+func inFlight(ledger [][]string) map[string]int {
 	n := map[string]int{}
 	ends := map[string]string{
 		"created": "creating", "reaped": "reaping", "archived": "archiving", "wrote": "writing",
 	}
-	b := must.Get(os.ReadFile(cutLedger))(t)
-	for line := range strings.Lines(string(b)) {
-		word, _, _ := strings.Cut(line, " ")
-		if begin, ok := ends[word]; ok {
+	for _, w := range ledger {
+		if begin, ok := ends[w[0]]; ok {
 			n[begin]--
-		} else if strings.HasSuffix(word, "ing") {
-			n[word]++
+		} else {
+			n[w[0]]++
 		}
 	}
 	return n
 }
 
-func readLedger(t *testing.T) map[chat.ID]*ledgerEntry {
-	t.Helper()
-	f := must.Get(os.Open(cutLedger))(t)
-	defer f.Close()
+// saidOf is what the ledger says of each chat.
+func saidOf(ledger [][]string) map[chat.ID]*ledgerEntry {
 	said := map[chat.ID]*ledgerEntry{}
-	for in := bufio.NewScanner(f); in.Scan(); {
-		w := strings.Fields(in.Text())
-		if len(w) != 4 {
-			continue // begin, or the line that the cut tore
-		}
+	for _, w := range ledger {
 		id := chat.ID(w[1])
 		switch w[0] {
 		case "created":
@@ -174,7 +176,8 @@ func readLedger(t *testing.T) map[chat.ID]*ledgerEntry {
 
 // TestAfterCut: what was acknowledged is true, and nothing is half done.
 func TestAfterCut(t *testing.T) {
-	said := readLedger(t)
+	ledger := readLedger(t)
+	said := saidOf(ledger)
 	now := map[chat.ID]chat.Chat{}
 	uids := map[uint32]chat.ID{}
 	for _, c := range all(t) {
@@ -203,11 +206,11 @@ func TestAfterCut(t *testing.T) {
 	}
 	t.Logf("in flight: %v; acknowledged: %d creates that stayed, %d reaps and archives; "+
 		"%d chats are there",
-		readInFlight(t), created, reaped, len(now))
+		inFlight(ledger), created, reaped, len(now))
 	expect.True(t, created >= 3 && reaped >= 3, "too few: the power was cut before anything happened")
-	t.Run("uids", func(t *testing.T) { checkUIDs(t, now) })
+	t.Run("uids", func(t *testing.T) { checkUIDs(t, ledger, now) })
 	t.Run("archives", func(t *testing.T) { checkArchives(t, said, now) })
-	t.Run("files", func(t *testing.T) { checkWritten(t, now) })
+	t.Run("files", func(t *testing.T) { checkWritten(t, ledger, now) })
 	t.Run("whole", func(t *testing.T) { checkWhole(t, now) })
 	t.Run("wake", func(t *testing.T) { wakeAndReap(t, now) })
 }
@@ -215,8 +218,7 @@ func TestAfterCut(t *testing.T) {
 // checkArchives: a chat that was archived, or was being archived, is there or has an archive, and
 // every archive is whole.
 func checkArchives(t *testing.T, said map[chat.ID]*ledgerEntry, now map[chat.ID]chat.Chat) {
-	ctx, cancel := bounded(5 * time.Minute)
-	defer cancel()
+	ctx := bounded(5 * time.Minute)
 	all := must.Get(asker.Archives(ctx, chat.ArchiveFilter{}))(t)
 	kept, unpacked := map[chat.ID]bool{}, []chat.Chat{}
 	for _, a := range all {
@@ -256,8 +258,7 @@ func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
 	for _, dir := range []string{
 		homesDir, snapshotsDir, userdb, stateDir + "/tmp", stateDir + "/vartmp",
 	} {
-		entries := must.Get(os.ReadDir(dir))(t)
-		for _, e := range entries {
+		for _, e := range must.Get(os.ReadDir(dir))(t) {
 			name := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".user"), ".group")
 			if !known[name] && filepath.Join(dir, name) != snapshotsDir {
 				t.Errorf("%s belongs to no chat", filepath.Join(dir, e.Name()))
@@ -265,29 +266,20 @@ func checkWhole(t *testing.T, now map[chat.ID]chat.Chat) {
 		}
 	}
 	checkOwners(t, now)
-	if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
-		t.Errorf("missing %v, findings %q", h.Missing, h.Findings)
-	}
+	expect.NoError(t, healthy())
 	checkAudit(t)
 }
 
 // wakeAndReap: every chat that is there can be used, and ended.
 func wakeAndReap(t *testing.T, now map[chat.ID]chat.Chat) {
-	var chats []chat.Chat
-	for _, c := range now {
-		chats = append(chats, c)
-	}
+	chats := slices.Collect(maps.Values(now))
 	each(4, len(chats), func(i int) {
 		if testing.Short() && i >= 6 {
 			must.Do(t, reap(chats[i].ID))
 			return
 		}
-		ctx, cancel := bounded(2 * timeout)
-		defer cancel()
-		r, err := asker.Run(ctx, chats[i].ID, chat.RunSpec{Command: "cd && echo alive"})
-		if err != nil || strings.TrimSpace(r.Stdout) != "alive" {
-			t.Errorf("chat %s cannot be used: %+v %v", chats[i].ID, r, err)
-		}
+		r, err := asker.Run(bounded(2*timeout), chats[i].ID, chat.RunSpec{Command: "cd && echo alive"})
+		expect.True(t, err == nil && strings.TrimSpace(r.Stdout) == "alive", "chat %s cannot be used: %+v %v", chats[i].ID, r, err)
 		expect.NoError(t, reap(chats[i].ID))
 	})
 	leftNothing(t, chats)
@@ -322,11 +314,8 @@ func writeAndRecord(l *ledger, worker, i int, end time.Time) error {
 
 // writeFile replaces the file of a chat by its n-th content.
 func writeFile(id chat.ID, n int) error {
-	ctx, cancel := bounded(2 * timeout)
-	defer cancel()
-	text := cutContent(n)
-	write := filewire.WriteFile{Path: cutFile, Content: &text}
-	if _, err := asker.WriteFile(ctx, id, write, nil); err != nil {
+	write := filewire.WriteFile{Path: cutFile, Content: new(cutContent(n))}
+	if _, err := asker.WriteFile(bounded(2*timeout), id, write, nil); err != nil {
 		return fmt.Errorf("write_file: %w", err)
 	}
 	return nil
@@ -339,40 +328,26 @@ func TestHostFileTools(t *testing.T) {
 	for n, how := range []string{"awake", "asleep"} {
 		must.Do(t, writeFile(c.ID, n))
 		var got strings.Builder
-		ctx, cancel := bounded(timeout)
+		ctx := bounded(timeout)
 		_, err := asker.ReadFile(ctx, c.ID, filewire.ReadFile{Path: cutFile}, func(filewire.Answer) io.Writer { return &got })
 		if err != nil || !strings.HasPrefix(cutContent(n), got.String()) || got.Len() == 0 {
 			t.Errorf("%s: %d bytes, %v", how, got.Len(), err)
 		}
-		_, err = asker.Sleep(ctx, c.ID)
-		cancel()
-		if n == 0 {
+		if _, err = asker.Sleep(ctx, c.ID); n == 0 {
 			must.Do(t, err)
 		}
 	}
 }
 
-// recordedWrites is the last write of each chat that was acknowledged.
-func recordedWrites(t *testing.T) map[chat.ID]int {
-	t.Helper()
-	f := must.Get(os.Open(cutLedger))(t)
-	defer f.Close()
-	last := map[chat.ID]int{}
-	for in := bufio.NewScanner(f); in.Scan(); {
-		w := strings.Fields(in.Text())
-		if len(w) != 4 || w[0] != "wrote" {
-			continue
-		}
-		n := must.Get(strconv.Atoi(w[3]))(t)
-		last[chat.ID(w[1])] = n
-	}
-	return last
-}
-
 // checkWritten: each file is the last content that was acknowledged or the next one, whole;
 // and the next write leaves nothing of what the cut broke off.
-func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
-	last := recordedWrites(t)
+func checkWritten(t *testing.T, ledger [][]string, now map[chat.ID]chat.Chat) {
+	last := map[chat.ID]int{}
+	for _, w := range ledger {
+		if w[0] == "wrote" {
+			last[chat.ID(w[1])] = must.Get(strconv.Atoi(w[3]))(t)
+		}
+	}
 	expect.True(t, len(last) >= 2,
 		"%d chats wrote files, want 2: the power was cut before anything happened", len(last))
 	for id, n := range last {
@@ -383,10 +358,7 @@ func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
 		}
 		left, _ := filepath.Glob(filepath.Join(home, ".tmp-*"))
 		t.Logf("chat %s: %d writes were acknowledged; the cut left %d temporary files", id, n, len(left))
-		ctx, cancel := bounded(2 * timeout)
-		text := "after the cut"
-		_, err = asker.WriteFile(ctx, id, filewire.WriteFile{Path: cutFile, Content: &text}, nil)
-		cancel()
+		_, err = asker.WriteFile(bounded(2*timeout), id, filewire.WriteFile{Path: cutFile, Content: new("after the cut")}, nil)
 		if left, _ := filepath.Glob(filepath.Join(home, ".tmp-*")); err != nil || len(left) > 0 {
 			t.Errorf("chat %s: after the next write %v is left, %v", id, left, err)
 		}
@@ -397,7 +369,7 @@ func checkWritten(t *testing.T, now map[chat.ID]chat.Chat) {
 const usedUIDs = notes + "/cut.uids"
 
 // checkUIDs: no uid was given twice, also before former cuts.
-func checkUIDs(t *testing.T, now map[chat.ID]chat.Chat) {
+func checkUIDs(t *testing.T, ledger [][]string, now map[chat.ID]chat.Chat) {
 	b, err := os.ReadFile(usedUIDs)
 	if !errors.Is(err, os.ErrNotExist) {
 		must.Do(t, err)
@@ -414,9 +386,8 @@ func checkUIDs(t *testing.T, now map[chat.ID]chat.Chat) {
 		}
 		used[uid] = id
 	}
-	ledger := must.Get(os.ReadFile(cutLedger))(t)
-	for line := range strings.Lines(string(ledger)) {
-		if w := strings.Fields(line); len(w) == 4 && w[0] == "created" {
+	for _, w := range ledger {
+		if w[0] == "created" {
 			give(w[2], w[1])
 		}
 	}

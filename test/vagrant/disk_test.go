@@ -26,19 +26,26 @@ const skeleton = "/usr/local/share/chatd-e2e"
 // test ends.
 func onSmallHomes(t *testing.T) {
 	t.Helper()
+	must.Do(t, os.MkdirAll(skeleton, 0o755))
+	must.Do(t, os.WriteFile(skeleton+"/stuff", make([]byte, 256<<10), 0o644))
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(skeleton+"/stuff")) })
+	otherHomes(t, "-t", "tmpfs", "-o", "size=4m,nr_inodes=100", "chatd-e2e")
+}
+
+// otherHomes mounts over the homes until the test ends: no chat may be there.
+func otherHomes(t *testing.T, mount ...string) {
+	t.Helper()
 	for _, c := range all(t) {
 		t.Fatalf("chat %s is there: its home would be hidden", c.ID)
 	}
-	must.Do(t, os.MkdirAll(skeleton, 0o755))
-	must.Do(t, os.WriteFile(skeleton+"/stuff", make([]byte, 256<<10), 0o644))
 	output(t, "systemctl", "stop", service)
-	output(t, "mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=100,mode=0711", "chatd-e2e", homesDir)
+	output(t, "mount", append(mount, homesDir)...)
 	t.Cleanup(func() {
 		output(t, "systemctl", "stop", service)
 		output(t, "umount", homesDir)
 		output(t, "systemctl", "start", service)
-		must.Do(t, os.RemoveAll(skeleton+"/stuff"))
 	})
+	output(t, "chmod", "0711", homesDir)
 	output(t, "systemctl", "start", service)
 }
 
@@ -103,8 +110,7 @@ func TestHostFullDisk(t *testing.T) {
 			free := fill(t, full.take)
 			spec.ExternalID = external(t)
 			_, err := ask(spec)
-			expect.True(t, err != nil && strings.Contains(err.Error(), "no space left on device"),
-				"create on a full disk: %v, want an error that says so", err)
+			expect.Says(t, err, nil, "no space left on device", "create on a full disk")
 			for _, c := range all(t) {
 				t.Errorf("chat %s of %s is listed", c.ID, c.ExternalID)
 			}
@@ -123,8 +129,7 @@ func places(t testing.TB) string {
 	t.Helper()
 	var b strings.Builder
 	for _, dir := range []string{homesDir, userdb, stateDir + "/tmp", stateDir + "/vartmp"} {
-		entries := must.Get(os.ReadDir(dir))(t)
-		for _, e := range entries {
+		for _, e := range must.Get(os.ReadDir(dir))(t) {
 			fmt.Fprintln(&b, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -147,8 +152,7 @@ func TestHostFullRestart(t *testing.T) {
 // show, sleep and reap, and the other chat to wake when there is room.
 func worksOnFullDisk(t *testing.T, full, other chat.ID) {
 	t.Helper()
-	ctx, cancel := bounded(timeout)
-	defer cancel()
+	ctx := bounded(timeout)
 	h, err := asker.Host(ctx)
 	expect.True(t, err == nil && len(h.Missing) == 0, "missing %v: %v", h.Missing, err)
 	c, err := asker.Sleep(ctx, other)
@@ -162,8 +166,7 @@ func worksOnFullDisk(t *testing.T, full, other chat.ID) {
 func TestBeforeFullReboot(t *testing.T) {
 	var ids []chat.ID
 	for _, name := range fullReboot {
-		c := must.Get(ask(chat.Spec{ExternalID: name}))(t)
-		ids = append(ids, c.ID)
+		ids = append(ids, must.Get(ask(chat.Spec{ExternalID: name}))(t).ID)
 	}
 	output(t, "sync")
 	err := takeBlocks(filepath.Join(homesDir, string(ids[0])))
@@ -175,8 +178,7 @@ func TestBeforeFullReboot(t *testing.T) {
 func TestAfterFullReboot(t *testing.T) {
 	var ids []chat.ID
 	for _, name := range fullReboot { // to ask again finds it, also where nothing begins
-		c := must.Get(ask(chat.Spec{ExternalID: name, Awake: new(bool)}))(t)
-		ids = append(ids, c.ID)
+		ids = append(ids, must.Get(ask(chat.Spec{ExternalID: name, Awake: new(bool)}))(t).ID)
 	}
 	worksOnFullDisk(t, ids[0], ids[1])
 }

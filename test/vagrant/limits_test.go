@@ -3,9 +3,10 @@
 package vagrant
 
 import (
+	"context"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,9 +25,7 @@ func TestHostPids(t *testing.T) {
 	dir := cgroupOf(t, unitOf(c.ID))
 	ended := make(chan chat.RunResult, 1)
 	go func() {
-		ctx, cancel := bounded(timeout)
-		defer cancel()
-		r, err := asker.Run(ctx, c.ID, chat.RunSpec{Argv: []string{"python3", "-c", bomb}})
+		r, err := asker.Run(bounded(timeout), c.ID, chat.RunSpec{Argv: []string{"python3", "-c", bomb}})
 		expect.NoError(t, err)
 		ended <- r
 	}()
@@ -83,13 +82,8 @@ func TestHostMemory(t *testing.T) {
 // namesIn are the pids of the chat's processes of a name.
 func namesIn(t testing.TB, c chat.Chat, name string) string {
 	t.Helper()
-	var pids []string
-	for _, pid := range members(t, cgroupOf(t, unitOf(c.ID))) {
-		if commandOf(pid) == name {
-			pids = append(pids, pid)
-		}
-	}
-	return strings.Join(pids, " ")
+	pids := members(t, cgroupOf(t, unitOf(c.ID)))
+	return strings.Join(slices.DeleteFunc(pids, func(pid string) bool { return commandOf(pid) != name }), " ")
 }
 
 // TestHostCPU spins in a chat that may have a quarter of one CPU, and as root,
@@ -129,15 +123,9 @@ func TestHostFreeze(t *testing.T) {
 		events := append(append([]string{dir}, path...), "cgroup.events")
 		expect.Equal(t, counter(t, "frozen", events...), still, "the kernel says frozen")
 	}
-	act := func(what string) {
+	act := func(do func(context.Context, chat.ID) (chat.Chat, error)) {
 		t.Helper()
-		ctx, cancel := bounded(timeout)
-		defer cancel()
-		do := map[string]func() (chat.Chat, error){
-			"freeze": func() (chat.Chat, error) { return asker.Freeze(ctx, c.ID) },
-			"thaw":   func() (chat.Chat, error) { return asker.Thaw(ctx, c.ID) },
-		}[what]
-		must.Get(do())(t)
+		must.Get(do(bounded(timeout), c.ID))(t)
 	}
 	eventually(t, timeout, "the idle chat is frozen", func() bool {
 		return get(t, c.ID).Frozen == chat.FrozenUntilUsed
@@ -148,17 +136,14 @@ func TestHostFreeze(t *testing.T) {
 	output(t, "systemctl", "daemon-reload")
 	restart(t)
 	is(chat.FrozenUntilUsed, "running", 1, "session")
-	input(t, c.ID, chat.Input{Text: "echo thawed-$((40+2))", Enter: true})
-	eventually(t, timeout, "the input thaws it", func() bool {
-		return strings.Contains(screen(t, c.ID), "thawed-42")
-	})
+	answersInput(t, c.ID, "thawed")
 
-	act("freeze")
+	act(asker.Freeze)
 	is(chat.FrozenUntilThawed, "frozen", 1)
 	output(t, "systemctl", "daemon-reload")
 	restart(t)
 	is(chat.FrozenUntilThawed, "frozen", 1)
-	act("thaw")
+	act(asker.Thaw)
 	is("", "running", 0)
 
 	output(t, "systemctl", "freeze", "--", unitOf(c.ID))
@@ -166,20 +151,14 @@ func TestHostFreeze(t *testing.T) {
 	output(t, "systemctl", "thaw", "--", unitOf(c.ID))
 	is("", "running", 0)
 
-	act("freeze")
+	act(asker.Freeze)
 	if out, err := try(timeout, "systemctl", "stop", "--", unitOf(c.ID)); err != nil { // 257 refuses it
 		expect.True(t, strings.Contains(out+err.Error(), "frozen unit"), "stop: %s %v", out, err)
 		output(t, "systemctl", "thaw", "--", unitOf(c.ID))
 		output(t, "systemctl", "stop", "--", unitOf(c.ID))
 	}
-	eventually(t, timeout, "the chat is asleep", func() bool { return !get(t, c.ID).Awake })
-	left := pidsOf(t, c.UID)
-	expect.True(t, len(left) == 0, "processes are left: %v", left)
-	input(t, c.ID, chat.Input{Text: "echo woken-$((40+2))", Enter: true})
-	eventually(t, timeout, "the input wakes it", func() bool {
-		return strings.Contains(screen(t, c.ID), "woken-42")
-	})
-	act("freeze")
+	asleepAndWakes(t, c)
+	act(asker.Freeze)
 	must.Do(t, reap(c.ID))
 }
 
@@ -193,12 +172,8 @@ const refusedByQuota = "Disk quota exceeded"
 // uid.
 func TestHostQuota(t *testing.T) {
 	useProfiles(t)
-	layer := chat.Layer{}
-	for _, l := range host(t).Layers {
-		if l.Name == chat.LayerDisk {
-			layer = l
-		}
-	}
+	layers := host(t).Layers
+	layer := layers[slices.IndexFunc(layers, func(l chat.Layer) bool { return l.Name == chat.LayerDisk })]
 	expect.True(t, layer.State == chat.LayerOn && strings.Contains(layer.Probe, "MiB are reserved for root"),
 		"%+v", layer)
 	c, other := create(t, "narrow"), create(t, "default")
@@ -217,8 +192,7 @@ func TestHostQuota(t *testing.T) {
 	expect.True(t, d != nil && d.Percent == 100 && d.Bytes <= 8<<20 && d.CountedAt == nil,
 		"a full chat has %+v", d)
 	eventually(t, timeout, "it is reported", func() bool {
-		log, err := os.ReadFile(stateDir + "/audit.jsonl")
-		return err == nil && strings.Contains(string(log), "(disk_max, inodes_max): 100 %")
+		return strings.Contains(content(t, stateDir, "audit.jsonl"), "(disk_max, inodes_max): 100 %")
 	})
 	r := run(t, other.ID, "head -c 9M /dev/zero >f")
 	expect.True(t, r.Exit == 0, "another chat: %+v", r)
@@ -242,8 +216,7 @@ func TestHostQuota(t *testing.T) {
 // turnedOn is how often chatd has turned on quotas, by its audit log.
 func turnedOn(t *testing.T) int {
 	t.Helper()
-	log := must.Get(os.ReadFile(stateDir + "/audit.jsonl"))(t)
-	return strings.Count(string(log), "turned on user quotas in ")
+	return strings.Count(content(t, stateDir, "audit.jsonl"), "turned on user quotas in ")
 }
 
 // quotaOf is the line of a chat's uid in what repquota(8) lists.
@@ -261,9 +234,6 @@ func quotaOf(t *testing.T, c chat.Chat, mount string) string {
 // only counts until chatd turns it on: the home and /tmp have a quota each.
 func TestHostQuotaOfHomes(t *testing.T) {
 	useProfiles(t)
-	for _, c := range all(t) {
-		t.Fatalf("chat %s is there: its home would be hidden", c.ID)
-	}
 	for _, kind := range []struct{ name, mkfs, options string }{
 		{"xfs", "mkfs.xfs -q", "loop,usrquota"},
 		{"ext4", "mkfs.ext4 -q -O quota -E quotatype=usrquota", "loop"},
@@ -271,15 +241,7 @@ func TestHostQuotaOfHomes(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			disk := filepath.Join(t.TempDir(), "disk")
 			shell(t, "truncate -s 512M "+disk+" && "+kind.mkfs+" "+disk)
-			output(t, "systemctl", "stop", service)
-			output(t, "mount", "-o", kind.options, disk, homesDir)
-			t.Cleanup(func() {
-				output(t, "systemctl", "stop", service)
-				output(t, "umount", homesDir)
-				output(t, "systemctl", "start", service)
-			})
-			output(t, "chmod", "0711", homesDir)
-			output(t, "systemctl", "start", service)
+			otherHomes(t, "-o", kind.options, disk)
 			c := create(t, "narrow")
 			for _, file := range []string{"f", "/tmp/f"} {
 				r := run(t, c.ID, "head -c 9M /dev/zero >"+file)

@@ -68,9 +68,7 @@ func TestMain(m *testing.M) {
 // try runs a program for at most limit and returns what it printed on both
 // streams. Nobody waits for what it left behind with the pipe open.
 func try(limit time.Duration, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(bounded(limit), name, args...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -85,8 +83,7 @@ func try(limit time.Duration, name string, args ...string) (string, error) {
 // output is try for what must succeed.
 func output(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	out := must.Get(try(timeout, name, args...))(t)
-	return strings.TrimSpace(out)
+	return strings.TrimSpace(must.Get(try(timeout, name, args...))(t))
 }
 
 // shell runs a script of sh that must succeed.
@@ -111,8 +108,10 @@ func cli(t testing.TB, v any, args ...string) {
 var asker = client.NewClient(client.ClientOptions{Socket: socket})
 
 // bounded is a context that outlives the test's own end, for cleaning up too.
-func bounded(limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), limit)
+func bounded(limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	context.AfterFunc(ctx, cancel)
+	return ctx
 }
 
 var externals atomic.Uint64
@@ -131,8 +130,7 @@ func create(t testing.TB, profile string) chat.Chat {
 }
 
 func ask(spec chat.Spec) (chat.Chat, error) {
-	ctx, cancel := bounded(timeout)
-	defer cancel()
+	ctx := bounded(timeout)
 	var c chat.Chat
 	err := whenNotBusy(ctx, func() (err error) { c, _, err = asker.Create(ctx, spec); return err })
 	return c, err
@@ -151,28 +149,23 @@ func whenNotBusy(ctx context.Context, ask func() error) error {
 
 // reap ends a chat; one that is gone already is not an error.
 func reap(id chat.ID) error {
-	ctx, cancel := bounded(timeout)
-	defer cancel()
-	if err := asker.Reap(ctx, id); err != nil && !errors.Is(err, chat.ErrNotFound) {
-		return err
+	err := asker.Reap(bounded(timeout), id)
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // get is the chat as it is now.
 func get(t testing.TB, id chat.ID) chat.Chat {
 	t.Helper()
-	ctx, cancel := bounded(timeout)
-	defer cancel()
-	c := must.Get(asker.Get(ctx, id))(t)
-	return c
+	return must.Get(asker.Get(bounded(timeout), id))(t)
 }
 
 // run runs a shell command in the chat, which may end as it likes.
 func run(t testing.TB, id chat.ID, command string) chat.RunResult {
 	t.Helper()
-	ctx, cancel := bounded(5 * time.Minute)
-	defer cancel()
+	ctx := bounded(5 * time.Minute)
 	spec := chat.RunSpec{Command: command, Timeout: chat.Duration(4 * time.Minute)}
 	var r chat.RunResult
 	err := whenNotBusy(ctx, func() (err error) { r, err = asker.Run(ctx, id, spec); return err })
@@ -199,11 +192,9 @@ func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) 
 // all lists every chat.
 func all(t testing.TB) []chat.Chat {
 	t.Helper()
-	ctx, cancel := bounded(timeout)
-	defer cancel()
 	var chats []chat.Chat
 	for f := (chat.Filter{Limit: 1000}); ; {
-		page := must.Get(asker.List(ctx, f))(t)
+		page := must.Get(asker.List(bounded(timeout), f))(t)
 		chats = append(chats, page.Chats...)
 		if f.Cursor = page.Next; f.Cursor == "" {
 			return chats

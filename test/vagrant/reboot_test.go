@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -161,9 +161,7 @@ func TestAfterReboot(t *testing.T) {
 	})
 	t.Run("chats", func(t *testing.T) { checkRebooted(t, made) })
 	t.Run("wall", func(t *testing.T) { checkBootWall(t, made[1].UID) })
-	if h := host(t); len(h.Missing) > 0 || len(h.Findings) > 0 {
-		t.Errorf("missing %v, findings %q", h.Missing, h.Findings)
-	}
+	expect.NoError(t, healthy())
 	each(4, len(made), func(i int) { expect.NoError(t, reap(made[i].ID)) })
 	leftNothing(t, made)
 }
@@ -183,16 +181,9 @@ func checkRebooted(t *testing.T, made []chat.Chat) {
 		out := output(t, "getent", "passwd", was.User)
 		expect.True(t, strings.Contains(out, fmt.Sprintf(":%d:%d:", was.UID, was.UID)), "the account of %s: %s", was.ID, out)
 	}
-	var mu sync.Mutex
 	each(2, 6, func(i int) {
-		ctx, cancel := bounded(timeout)
-		defer cancel()
-		c, err := asker.Wake(ctx, made[i].ID)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil || !c.Awake {
-			t.Errorf("wake %s: %v", made[i].ID, err)
-		}
+		c, err := asker.Wake(bounded(timeout), made[i].ID)
+		expect.True(t, err == nil && c.Awake, "wake %s: %v", made[i].ID, err)
 	})
 	expect.Equal(t, said(t, made[0].ID, "cat ~/note"), "before", "the home has")
 }
@@ -205,12 +196,7 @@ func checkBootWall(t *testing.T, uid uint32) {
 		b, _ := os.ReadFile(probeNotes)
 		got = nil
 		_ = json.Unmarshal(b, &got)
-		for _, o := range got {
-			if o.Network == "udp" && o.Nobody == "" {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(got, func(o outcome) bool { return o.Network == "udp" && o.Nobody == "" })
 	})
 	through := map[string]int{}
 	for i, o := range got {

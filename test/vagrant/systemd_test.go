@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chatd/chatd/chat"
+	"github.com/chatd/chatd/test/expect"
 	"github.com/chatd/chatd/test/must"
 )
 
@@ -49,8 +50,7 @@ func cgroupOf(t testing.TB, unit string) string {
 // content is a file as text, without the newline at its end.
 func content(t testing.TB, path ...string) string {
 	t.Helper()
-	b := must.Get(os.ReadFile(filepath.Join(path...)))(t)
-	return strings.TrimSpace(string(b))
+	return strings.TrimSpace(string(must.Get(os.ReadFile(filepath.Join(path...)))(t)))
 }
 
 // counter is one number of a file like cpu.stat or memory.events.
@@ -58,8 +58,7 @@ func counter(t testing.TB, name string, path ...string) int {
 	t.Helper()
 	for line := range strings.Lines(content(t, path...)) {
 		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
-			n := must.Get(strconv.Atoi(value))(t)
-			return n
+			return must.Get(strconv.Atoi(value))(t)
 		}
 	}
 	t.Fatalf("%v has no %s", path, name)
@@ -138,9 +137,13 @@ func reconciled(t testing.TB, what string, ok func() bool) {
 	t.Logf("%s after %v", what, time.Since(begin).Round(time.Second))
 }
 
-// hasFinding says whether doctor has a finding about the word.
-func hasFinding(h chat.Host, word string) bool {
-	return strings.Contains(strings.Join(h.Findings, "\n"), word)
+// noPrivilege wants no capability of a process, no way to one, and a filter of system calls.
+func noPrivilege(t *testing.T, pid string) {
+	t.Helper()
+	status := content(t, "/proc", pid, "status") + "\n"
+	for _, want := range []string{"CapEff:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
+		expect.True(t, strings.Contains(status, want), "its status lacks %q:\n%s", want, status)
+	}
 }
 
 // mainPID is chatd's own.

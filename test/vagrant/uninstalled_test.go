@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,10 +65,8 @@ func named(root string) map[string]bool {
 		if err != nil {
 			return nil
 		}
-		for _, dir := range notOurs {
-			if path == dir {
-				return filepath.SkipDir
-			}
+		if slices.Contains(notOurs, path) {
+			return filepath.SkipDir
 		}
 		base := d.Name()
 		if (strings.Contains(base, "chatd") || strings.HasPrefix(base, "chat-")) && !ours(base) {

@@ -5,6 +5,7 @@ package vagrant
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,19 +26,13 @@ func TestHostUnit(t *testing.T) {
 		"small":   {"MemoryMax": "67108864", "TasksMax": "80", "CPUQuotaPerSecUSec": "500ms"},
 	} {
 		c := create(t, profile)
-		for name, value := range map[string]string{
+		maps.Copy(want, map[string]string{
 			"Slice": slice, "User": fmt.Sprint(c.UID), "Type": "notify", "Delegate": "yes", "NoNewPrivileges": "yes",
 			"KillMode": "control-group", "OOMPolicy": "continue", "CollectMode": "inactive-or-failed",
 			"MemorySwapMax": "0", "ActiveState": "active", "SubState": "running", "PAMName": "chatd",
 			"UMask": "0077", "KeyringMode": "private", "PrivateTmp": "no", "Transient": "yes",
-		} {
-			want[name] = value
-		}
-		var names []string
-		for name := range want {
-			names = append(names, name)
-		}
-		got := properties(t, unitOf(c.ID), names...)
+		})
+		got := properties(t, unitOf(c.ID), slices.Collect(maps.Keys(want))...)
 		for name, value := range want {
 			expect.Equal(t, got[name], value, "profile %s: %s=", profile, name)
 		}
@@ -91,9 +86,7 @@ func TestHostCgroup(t *testing.T) {
 func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
 	done := make(chan string, 1)
 	go func() {
-		ctx, cancel := bounded(timeout)
-		defer cancel()
-		r, err := asker.Run(ctx, c.ID, chat.RunSpec{Command: "sleep 12 & sleep 12; echo slept"})
+		r, err := asker.Run(bounded(timeout), c.ID, chat.RunSpec{Command: "sleep 12 & sleep 12; echo slept"})
 		done <- fmt.Sprint(r.Stdout, r.Stderr, text(err))
 	}()
 	var leaf string
@@ -106,13 +99,7 @@ func checkRunLeaf(t *testing.T, c chat.Chat, dir string) {
 			return false
 		}
 		leaf = filepath.Dir(leaves[0])
-		n := 0
-		for _, pid := range members(t, leaf) {
-			if commandOf(pid) == "sleep" {
-				n++
-			}
-		}
-		return n == 2
+		return len(slices.DeleteFunc(members(t, leaf), func(pid string) bool { return commandOf(pid) != "sleep" })) == 2
 	})
 	expect.Equal(t, content(t, leaf, "memory.oom.group"), "1", "memory.oom.group of the run")
 	expect.Equal(t, <-done, "slept\n", "the run")
