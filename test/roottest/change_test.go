@@ -343,7 +343,7 @@ func TestPatchKilled(t *testing.T) {
 		}
 		d.kill()
 	}
-	d = startDaemon(t, opt, "")
+	startDaemon(t, opt, "")
 }
 
 // TestChangeProfileSees: a session that sees paths of the host under the file rules of its profile
