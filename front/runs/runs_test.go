@@ -115,11 +115,11 @@ func (r *fake) AddSkipped(_ context.Context, d chat.DueSchedule) error {
 	return nil
 }
 
-// hand is a clock that a test moves.
+// hand is a clock that a test moves. seen is the time of the last After.
 type hand struct {
-	mu   sync.Mutex
-	now  time.Time
-	wait []chan time.Time
+	mu        sync.Mutex
+	now, seen time.Time
+	wait      []chan time.Time
 }
 
 func (h *hand) Now() time.Time {
@@ -128,10 +128,17 @@ func (h *hand) Now() time.Time {
 	return h.now
 }
 
+// After ends immediately where the clock was moved since the last After: the caller may have read
+// the time before that.
 func (h *hand) After(time.Duration) <-chan time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := make(chan time.Time, 1)
+	if !h.now.Equal(h.seen) {
+		h.seen = h.now
+		ch <- h.now
+		return ch
+	}
 	h.wait = append(h.wait, ch)
 	return ch
 }

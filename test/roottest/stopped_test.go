@@ -96,7 +96,6 @@ func TestStoppedRoot(t *testing.T) {
 func TestStoppedFront(t *testing.T) {
 	opt := options(t)
 	d := startDaemon(t, opt, "")
-	defer d.kill()
 	c := must.First(d.Create(t.Context(), chat.Spec{ExternalID: "a"}))(t)
 	r, err := d.StartRun(t.Context(), c.ID, chat.RunSpec{Command: "until [ -e ~/go ]; do sleep 0.1; done; echo went"})
 	must.Do(t, err)
