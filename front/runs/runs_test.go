@@ -115,11 +115,10 @@ func (r *fake) AddSkipped(_ context.Context, d chat.DueSchedule) error {
 	return nil
 }
 
-// hand is a clock that a test moves. seen is the time of the last After.
+// hand is a clock that a test moves.
 type hand struct {
-	mu        sync.Mutex
-	now, seen time.Time
-	wait      []chan time.Time
+	mu  sync.Mutex
+	now time.Time
 }
 
 func (h *hand) Now() time.Time {
@@ -128,29 +127,14 @@ func (h *hand) Now() time.Time {
 	return h.now
 }
 
-// After ends immediately where the clock was moved since the last After: the caller may have read
-// the time before that.
-func (h *hand) After(time.Duration) <-chan time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ch := make(chan time.Time, 1)
-	if !h.now.Equal(h.seen) {
-		h.seen = h.now
-		ch <- h.now
-		return ch
-	}
-	h.wait = append(h.wait, ch)
-	return ch
-}
+// After ends every few milliseconds, whatever was asked for: a caller that read the time before the
+// clock was moved looks again.
+func (h *hand) After(time.Duration) <-chan time.Time { return time.After(5 * time.Millisecond) }
 
 func (h *hand) move(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = h.now.Add(d)
-	for _, ch := range h.wait {
-		ch <- h.now
-	}
-	h.wait = nil
 }
 
 func opened(t *testing.T, r *fake, h *hand) *Chats {
