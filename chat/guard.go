@@ -59,18 +59,16 @@ func (g Guard) Places() GuardPlaces {
 	return GuardPlaces{g.Place, of(g.CustomDenyPatterns), of(g.CustomAllowPatterns)}
 }
 
-// SetPlaces gives the guard the places that [Guard.Places] returned, and patterns of its own.
+// SetPlaces gives the guard, whose patterns nobody else has, the places that [Guard.Places] returned.
 func (g *Guard) SetPlaces(p GuardPlaces) {
-	at := func(patterns []Pattern, places []string) []Pattern {
-		patterns = slices.Clone(patterns)
+	set := func(patterns []Pattern, places []string) {
 		for i := range min(len(patterns), len(places)) {
 			patterns[i].Place = places[i]
 		}
-		return patterns
 	}
 	g.Place = p.Guard
-	g.CustomDenyPatterns = at(g.CustomDenyPatterns, p.Deny)
-	g.CustomAllowPatterns = at(g.CustomAllowPatterns, p.Allow)
+	set(g.CustomDenyPatterns, p.Deny)
+	set(g.CustomAllowPatterns, p.Allow)
 }
 
 // Check reports a preset that there is not, and what [Guard.CheckPatterns] reports.
