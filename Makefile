@@ -70,8 +70,8 @@ check: packages ## formatting, vet, lost errors, dead code, vulnerabilities, typ
 	test/vulnerabilities $(GOVULNCHECK)
 	test/licences $(LICENCES)
 	go vet -tags e2e ./test/vagrant
-	test/types darwin/arm64 ./chat ./client ./front/api ./state ./netpolicy ./filerules ./shims/files ./cmd/chatd
-	test/types windows/amd64 ./chat ./client ./front/api ./filerules ./shims/files ./cmd/chatd
+	test/types darwin/arm64 ./chat ./client ./front/api ./state ./netpolicy ./filerules ./cmd/chatd
+	test/types windows/amd64 ./chat ./client ./front/api ./filerules ./cmd/chatd
 	test/types linux/arm64 ./...
 	go mod verify >/dev/null && go mod tidy -diff
 

@@ -281,8 +281,5 @@ func (s *server) hello(c *uplink.Conn, upstreams []netip.AddrPort) []chat.ID {
 
 // pause waits before the next try of what failed.
 func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(acceptPause):
-	}
+	_ = chat.Sleep(ctx, acceptPause)
 }

@@ -21,8 +21,8 @@ import (
 // whose profile names a secret has a placeholder in a variable; chatd-egress puts the value in its
 // place on the way to the secret's hosts, for which it ends TLS with a certificate of chatd's own
 // authority. Placeholders and the authority derive from the install key, so they outlive a restart.
-// Whoever reads the files of the secrets, or the memory of chatd-root or chatd-egress, has the values;
-// a chat may use a secret for whatever the secret's hosts allow.
+// The values are in the files of the secrets, and in the memory of chatd-root and of chatd-egress.
+// Nothing here protects them from root. A chat may use a secret for all that the secret's hosts allow.
 type secrets struct {
 	*chats
 	gateway      *gateway.Gateway

@@ -99,10 +99,8 @@ func (f *front) run(ctx context.Context) (err error) {
 		}
 		f.log.Error("the front ended and is started again; what it answered is cut off", "why", err, "after",
 			time.Since(began).Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, pause) != nil {
 			return nil
-		case <-time.After(pause):
 		}
 	}
 }
@@ -157,7 +155,7 @@ const (
 // watch kills a front that does not answer.
 func (f *front) watch(ctx context.Context, s *broker.Server, p *os.Process) {
 	for answered, misses := false, 0; ; {
-		if pause(ctx, frontEvery); ctx.Err() != nil {
+		if _ = chat.Sleep(ctx, frontEvery); ctx.Err() != nil {
 			return
 		}
 		switch misses++; {

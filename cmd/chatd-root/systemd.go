@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // tell notifies systemd (sd_notify(3)), if NOTIFY_SOCKET is set.
@@ -55,7 +57,7 @@ func (s *starting) extend(log *slog.Logger, every, timeout time.Duration) (stop 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ; ctx.Err() == nil; pause(ctx, every) {
+		for ; ctx.Err() == nil; _ = chat.Sleep(ctx, every) {
 			what, ago := s.last()
 			if ago > timeout {
 				log.Error("the start does not get on", "since", ago, "after", what)
@@ -70,19 +72,12 @@ func (s *starting) extend(log *slog.Logger, every, timeout time.Duration) (stop 
 	return func() { cancel(); <-done }
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // watch notifies systemd at intervals until ctx ends: of the number of chats and, if the unit
 // has a watchdog, that the daemon is well. It does the latter only after answers, which has half
 // of that time, returned without an error; after an error it tries again soon. A daemon that
 // hangs sends nothing, and systemd restarts it.
 func watch(ctx context.Context, log *slog.Logger, every time.Duration, guarded bool, answers func(context.Context) (status string, err error)) {
-	for next := every; ctx.Err() == nil; pause(ctx, next) {
+	for next := every; ctx.Err() == nil; _ = chat.Sleep(ctx, next) {
 		tryCtx, cancel := context.WithTimeout(ctx, every/2)
 		status, err := answers(tryCtx)
 		cancel()

@@ -55,10 +55,8 @@ func (t tools) pollRun(ctx context.Context, a pollRun) (out toolAnswer[runPiece]
 		if len(o.Frames) > 0 || o.State != chat.RunRunning || !time.Now().Before(until) {
 			return t.polled(ctx, a.Run, o)
 		}
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, pollEvery) != nil {
 			return out, ctx.Err()
-		case <-time.After(pollEvery):
 		}
 	}
 }

@@ -113,10 +113,8 @@ func (c *Chats) retry(ctx context.Context, call func() error) error {
 		if !errors.Is(err, verbs.ErrUnreached) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, pause) != nil {
 			return err
-		case <-time.After(pause):
 		}
 	}
 }

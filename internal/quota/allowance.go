@@ -3,6 +3,8 @@ package quota
 import (
 	"context"
 	"time"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // Allowance bounds how often something happens: burst times immediately, and once more each time
@@ -34,10 +36,8 @@ func (a *Allowance) Wait(ctx context.Context) bool {
 		if a.Take() {
 			return ctx.Err() == nil
 		}
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, a.every-a.now().Sub(a.at)) != nil {
 			return false
-		case <-time.After(a.every - a.now().Sub(a.at)):
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/chatd/chatd/chat"
 )
 
 // followPause is between two attempts to find the enforcer, or to start it again.
@@ -32,10 +34,7 @@ func (c *Client) Follow(ctx context.Context, needed func() bool) {
 			said = why
 			c.opt.Log.Error("the enforcer is not back; opens that it must decide wait", "why", why)
 		}
-		select {
-		case <-time.After(followPause):
-		case <-ctx.Done():
-		}
+		_ = chat.Sleep(ctx, followPause)
 	}
 	if err := held.close(); err != nil {
 		c.opt.Log.Error("cannot release the enforcer's groups", "why", err)

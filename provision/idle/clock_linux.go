@@ -86,7 +86,7 @@ func (c *Clock) Keep() {
 }
 
 // Begin is the first look of a chatd: was the clock set since the last look of a chatd of this boot?
-// What is in the future of the wall clock is moved in any case.
+// A use that the wall clock has not reached yet is moved in any case.
 func (c *Clock) Begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

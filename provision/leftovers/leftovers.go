@@ -11,12 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/provision/audit"
 	"github.com/chatd/chatd/provision/safefs"
 	"github.com/chatd/chatd/state"
-	"golang.org/x/sys/unix"
 )
 
 // zombieTimeout is how long the zombies of other programs' children are waited for.
@@ -51,10 +52,8 @@ func killUID(ctx context.Context, uid uint32) error {
 		if err := sys.CollectOrphans(uid); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, 5*time.Millisecond) != nil {
 			return fmt.Errorf("cannot end the processes %v of uid %d: %w", living, uid, ctx.Err())
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
@@ -148,10 +147,8 @@ func waitForKeys(ctx context.Context, uid uint32, timeout time.Duration) (has bo
 		if err != nil || !has || time.Now().After(deadline) {
 			return has, err
 		}
-		select {
-		case <-ctx.Done():
+		if chat.Sleep(ctx, 2*time.Millisecond) != nil {
 			return has, fmt.Errorf("cannot wait for the keys of uid %d: %w", uid, ctx.Err())
-		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }

@@ -172,10 +172,8 @@ func (r *Rules) Watch(ctx context.Context) {
 // nothing new begins between a flush and its mending.
 func (r *Rules) Await(ctx context.Context) error {
 	for end := time.Now().Add(wallPause); r.seen.Load() < r.heard.Load(); {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cannot wait for the packet rules: %w: %w", context.Cause(ctx), chat.ErrBusy)
-		case <-time.After(5 * time.Millisecond):
+		if why := chat.Sleep(ctx, 5*time.Millisecond); why != nil {
+			return fmt.Errorf("cannot wait for the packet rules: %w: %w", why, chat.ErrBusy)
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("cannot begin anything: somebody changed the packet rules, and they are not put right yet: see chatd doctor: %w", chat.ErrBusy)

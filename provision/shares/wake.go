@@ -106,10 +106,8 @@ func (s *Shares) awaitRoom(ctx context.Context, id chat.ID, p Place) error {
 		if served = err == nil; !soon || s.rooms.stands(since) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return gaveUp(context.Cause(ctx))
-		case <-time.After(roomPoll):
+		if why := chat.Sleep(ctx, roomPoll); why != nil {
+			return gaveUp(why)
 		}
 	}
 }

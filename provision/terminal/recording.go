@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chatd/chatd/chat"
 	"github.com/chatd/chatd/internal/sys"
 	"github.com/chatd/chatd/tmux"
 )
@@ -92,10 +93,7 @@ func (l *Recording) Keep(ctx context.Context, s Keeping) {
 			}
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(k.pause(n, l, time.Since(began))):
-		}
+		_ = chat.Sleep(ctx, k.pause(n, l, time.Since(began)))
 		if k.missing == 2 && ctx.Err() == nil && s.Alive() {
 			k.once("the writer of a log has ended", nil)
 			_ = r.append(said(writerGone)) // the log of chatd says it already

@@ -78,10 +78,8 @@ func (m *Memory) FollowLog(ctx context.Context, id chat.ID, since int64, out fun
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(5 * time.Millisecond):
+		if why := chat.Sleep(ctx, 5*time.Millisecond); why != nil {
+			return why
 		}
 	}
 }
