@@ -32,7 +32,7 @@ func Lookup(ctx context.Context, database string, keys ...string) ([]byte, error
 
 // Resolves looks the user up by name and by number.
 func Resolves(ctx context.Context, a User) error {
-	return getent(ctx, "passwd", a, a.passwd(), 0, 2, 3, 5)
+	return getent(ctx, "passwd", a, a.passwd(), 7, 0, 2, 3, 5)
 }
 
 // Verify looks up the name, the uid and the group with getent(1), which sees what every
@@ -40,38 +40,38 @@ func Resolves(ctx context.Context, a User) error {
 // records.
 func Verify(ctx context.Context, a User) error {
 	group := make(chan error, 1)
-	go func() { group <- getent(ctx, "group", a, fmt.Sprintf("%s:%d", a.Name, a.ID), 0, 2) }()
-	err := getent(ctx, "passwd", a, a.passwd(), 0, 2, 3, 5)
+	go func() { group <- getent(ctx, "group", a, fmt.Sprintf("%s:%d", a.Name, a.ID), 4, 0, 2) }()
+	err := getent(ctx, "passwd", a, a.passwd(), 7, 0, 2, 3, 5)
 	return errors.Join(err, <-group)
 }
 
 // passwd is the name, the numbers and the home in the account's line.
 func (a User) passwd() string { return fmt.Sprintf("%s:%d:%d:%s", a.Name, a.ID, a.ID, a.Home) }
 
-// getent looks up the name and the number in one call and compares these fields of both answers with
-// want.
-func getent(ctx context.Context, database string, a User, want string, fields ...int) error {
+// getent looks up the name and the number in one call. Both answers must have this many fields, and in
+// those that are named what is wanted.
+func getent(ctx context.Context, database string, a User, want string, count int, named ...int) error {
 	out, err := Lookup(ctx, database, a.Name, fmt.Sprint(a.ID))
 	if err != nil {
 		return fmt.Errorf("cannot find %s %s by name and by number: getent %s: %w", database, a.Name,
 			database, err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if len(lines) != 2 || pick(lines[0], fields) != want || pick(lines[1], fields) != want {
+	if len(lines) != 2 || pick(lines[0], count, named) != want || pick(lines[1], count, named) != want {
 		return fmt.Errorf("cannot use account %s: getent %s says %q, want %s twice", a.Name,
 			database, out, want)
 	}
 	return nil
 }
 
-// pick is some fields of a line of passwd(5) or group(5); empty if it has fewer.
-func pick(line string, fields []int) string {
+// pick is the named fields of a line of passwd(5) or group(5); empty if it has not this many.
+func pick(line string, count int, named []int) string {
 	all := strings.Split(line, ":")
+	if len(all) != count {
+		return ""
+	}
 	var picked []string
-	for _, i := range fields {
-		if i >= len(all) {
-			return ""
-		}
+	for _, i := range named {
 		picked = append(picked, all[i])
 	}
 	return strings.Join(picked, ":")
