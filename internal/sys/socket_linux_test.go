@@ -2,6 +2,7 @@ package sys
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -72,21 +73,33 @@ func checkPlain(t *testing.T) {
 	}
 }
 
-// TestSocketOfNobody: ids that are none, and a domain that is none, make no socket.
-func TestSocketOfNobody(t *testing.T) {
+// TestSocketOfRestores looks at one thread: after a call that succeeds, after one that fails in
+// socket(2), and after one whose ids are none.
+func TestSocketOfRestores(t *testing.T) {
 	needsRoot(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for _, x := range []struct {
 		name     string
 		uid, gid uint32
 		domain   int
 		want     error
 	}{
+		{"a socket", 2013265900, 2013266900, unix.AF_INET, nil},
 		{"no such domain", 2013265900, 2013266900, 255, unix.EAFNOSUPPORT},
 		{"no uid", keepID, 2013266900, unix.AF_INET, unix.EPERM},
 		{"no gid", 2013265900, keepID, unix.AF_INET, unix.EPERM},
 	} {
-		if fd, err := SocketOf(x.uid, x.gid, x.domain, unix.SOCK_STREAM); fd >= 0 || !errors.Is(err, x.want) {
-			t.Errorf("%s: fd %d, %v, want %v", x.name, fd, err, x.want)
+		fd, restored, err := socketOf(x.uid, x.gid, x.domain, unix.SOCK_STREAM)
+		if !errors.Is(err, x.want) || !restored || (fd >= 0) != (x.want == nil) {
+			t.Errorf("%s: fd %d, restored %v, %v, want %v", x.name, fd, restored, err, x.want)
+		}
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		u, g := fsID(unix.SYS_SETFSUID, keepID), fsID(unix.SYS_SETFSGID, keepID)
+		if u != 0 || g != 0 {
+			t.Errorf("%s: the thread has fsuid %d and fsgid %d", x.name, u, g)
 		}
 		checkPlain(t)
 	}
@@ -96,9 +109,13 @@ func TestSocketOfNobody(t *testing.T) {
 func TestSocketOfWithoutRights(t *testing.T) {
 	needsRoot(t)
 	err := AsUID(2013265900, func() error {
-		fd, err := socketOf(2013265901, 2013265901, unix.AF_INET, unix.SOCK_STREAM)
-		expect.True(t, fd < 0, "fd %d", fd)
+		fd, restored, err := socketOf(2013265901, 2013265901, unix.AF_INET, unix.SOCK_STREAM)
+		if fd >= 0 || !restored {
+			t.Errorf("fd %d, restored %v", fd, restored)
+		}
 		return err
 	})
-	expect.True(t, errors.Is(err, unix.EPERM), "%v, want EPERM", err)
+	if !errors.Is(err, unix.EPERM) {
+		t.Errorf("%v, want EPERM", err)
+	}
 }
