@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -161,8 +160,8 @@ func checkRun(run string) error {
 		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 	}
 	if !ok {
-		return fmt.Errorf("cannot use %s as a run: want 1 to %d of A-Z a-z 0-9 _ -: %w", chat.Quote(run),
-			chat.MaxName, chat.ErrInvalid)
+		return chat.Invalid("cannot use %s as a run: want 1 to %d of A-Z a-z 0-9 _ -", chat.Quote(run),
+			chat.MaxName)
 	}
 	return nil
 }

@@ -42,8 +42,7 @@ func (f *FS) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Prepa
 		return err
 	}
 	if cmd.SysProcAttr != nil && cmd.SysProcAttr.Pdeathsig != 0 {
-		return fmt.Errorf("cannot start %s: Pdeathsig follows a thread, not chatd: %w", cmd.Path,
-			chat.ErrInvalid)
+		return chat.Invalid("cannot start %s: Pdeathsig follows a thread, not chatd", cmd.Path)
 	}
 	leave, err := f.enterGate(id)
 	if err != nil {
@@ -65,8 +64,7 @@ func checkLeaf(leaf string) (run string, err error) {
 	}
 	run, ok := strings.CutPrefix(leaf, runsDir+"/")
 	if !ok {
-		return "", fmt.Errorf("cannot use %s as a leaf: want session or runs/<run>: %w", chat.Quote(leaf),
-			chat.ErrInvalid)
+		return "", chat.Invalid("cannot use %s as a leaf: want session or runs/<run>", chat.Quote(leaf))
 	}
 	return run, checkRun(run)
 }

@@ -47,7 +47,7 @@ func (u *Units) StartPrepared(id chat.ID, leaf string, cmd *exec.Cmd, prepare Pr
 
 func (u *Units) startSession(id chat.ID, limits chat.Limits, cmd *exec.Cmd, prepare Prepare) error {
 	if cmd.SysProcAttr == nil || cmd.SysProcAttr.Credential == nil {
-		return fmt.Errorf("no user is named: %w", chat.ErrInvalid)
+		return chat.Invalid("no user is named")
 	}
 	d, err := u.bus.StartSession(systemd.Session{
 		Unit: u.group(id), Slice: u.slice, Chat: id, UID: cmd.SysProcAttr.Credential.Uid, PAM: u.o.PAM,

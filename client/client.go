@@ -124,7 +124,7 @@ func (c *Client) Create(ctx context.Context, spec chat.Spec) (out chat.Chat, cre
 // InputWait types into the chat's terminal and waits, as in.Wait says.
 func (c *Client) InputWait(ctx context.Context, id chat.ID, in chat.Input) (t chat.Typed, err error) {
 	if in.Wait == nil {
-		return t, fmt.Errorf("cannot wait: no wait is given: %w", chat.ErrInvalid)
+		return t, chat.Invalid("cannot wait: no wait is given")
 	}
 	err = c.call(ctx, "send", id, in, &t)
 	return t, err
@@ -186,7 +186,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 func encode(in any) ([]byte, error) {
 	b, err := json.Marshal(in)
 	if err == nil && bytes.Contains(bytes.ReplaceAll(b, []byte(`\\`), nil), []byte(`\ufffd`)) {
-		err = fmt.Errorf("a text of it is no UTF-8: send bytes by standard input: %w", chat.ErrInvalid)
+		err = chat.Invalid("a text of it is no UTF-8: send bytes by standard input")
 	}
 	return b, err
 }

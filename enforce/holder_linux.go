@@ -34,8 +34,7 @@ const processName = "chatd-enforce"
 // error or, with IdleEnd, when it has been idle.
 func Run(o Options) error {
 	if !filepath.IsAbs(o.Dir) {
-		return fmt.Errorf("cannot keep file rules: --dir is %s, want an absolute path: %w", chat.Quote(o.Dir),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot keep file rules: --dir is %s, want an absolute path", chat.Quote(o.Dir))
 	}
 	// Best effort: nothing depends on the name.
 	_ = os.WriteFile("/proc/self/comm", []byte(processName), 0)

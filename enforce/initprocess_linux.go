@@ -51,7 +51,7 @@ func (s *session) refuseOwn() error {
 		return fmt.Errorf("cannot compare mount namespaces: %w", err)
 	}
 	if os.SameFile(own, theirs) {
-		return fmt.Errorf("process %d has no mount namespace of its own: %w", s.initProc.pid, chat.ErrInvalid)
+		return chat.Invalid("process %d has no mount namespace of its own", s.initProc.pid)
 	}
 	return nil
 }

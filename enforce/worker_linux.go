@@ -142,8 +142,8 @@ func (e *enforcer) execute(o orders.Order) (orders.Answer, error) {
 	case orders.Refused:
 		return e.watch.refused.take(), nil
 	}
-	return orders.Answer{}, fmt.Errorf("cannot obey %s: want hold, drop, lend, probe, refused or why: %w",
-		chat.Quote(o.Verb), chat.ErrInvalid)
+	return orders.Answer{}, chat.Invalid("cannot obey %s: want hold, drop, lend, probe, refused or why",
+		chat.Quote(o.Verb))
 }
 
 // probe reports whether the rules of the order's session are enforced. Without a session it reports

@@ -1,7 +1,6 @@
 package filerules
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -71,16 +70,13 @@ func Absolute(home, cwd, p string) string {
 func (rs *Ruleset) Check(p string, op Op) (Verdict, error) {
 	switch {
 	case p == "":
-		return Verdict{}, fmt.Errorf("cannot check an empty path: %w", chat.ErrInvalid)
+		return Verdict{}, chat.Invalid("cannot check an empty path")
 	case len(p) > MaxPath:
-		return Verdict{}, fmt.Errorf("cannot check a path of %d bytes: want at most %d: %w", len(p), MaxPath,
-			chat.ErrInvalid)
+		return Verdict{}, chat.Invalid("cannot check a path of %d bytes: want at most %d", len(p), MaxPath)
 	case strings.IndexByte(p, 0) >= 0:
-		return Verdict{}, fmt.Errorf("cannot check path %s: it holds a NUL: %w", chat.Quote(p),
-			chat.ErrInvalid)
+		return Verdict{}, chat.Invalid("cannot check path %s: it holds a NUL", chat.Quote(p))
 	case op != Read && op != Write && op != Edit && op != Bash:
-		return Verdict{}, fmt.Errorf("cannot check op %q: want one of read, write, edit, bash: %w", op,
-			chat.ErrInvalid)
+		return Verdict{}, chat.Invalid("cannot check op %q: want one of read, write, edit, bash", op)
 	}
 	return rs.check(rs.names(Absolute(rs.scope.Home, rs.scope.Cwd, p)), op), nil
 }

@@ -2,7 +2,6 @@ package filerules
 
 import (
 	"cmp"
-	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -137,8 +136,7 @@ func (p *Policy) For(s Scope) (*Ruleset, error) {
 
 func checkDir(what, dir string) error {
 	if !path.IsAbs(dir) || strings.IndexByte(dir, 0) >= 0 || len(dir) > MaxPath {
-		return fmt.Errorf("cannot use %s %s: want an absolute path: %w", what, chat.Quote(dir),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot use %s %s: want an absolute path", what, chat.Quote(dir))
 	}
 	return nil
 }

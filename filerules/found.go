@@ -1,7 +1,6 @@
 package filerules
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -33,9 +32,8 @@ func (rs *Ruleset) CheckNamed(named []chat.NamedPath) (Verdict, error) {
 		}
 		w := rs.checkNamed(n, &left)
 		if left < 0 && !v.Denied() {
-			return Verdict{Paths: paths}, fmt.Errorf("cannot check %s: want at most %d steps "+
-				"of comparing paths with rules in a question: %w", chat.Quote(n.Text), MaxSteps,
-				chat.ErrInvalid)
+			return Verdict{Paths: paths}, chat.Invalid("cannot check %s: want at most %d steps "+
+				"of comparing paths with rules in a question", chat.Quote(n.Text), MaxSteps)
 		}
 		if !v.Denied() && (w.Denied() || v.Rule == nil && w.Rule != nil) {
 			v = w

@@ -59,11 +59,11 @@ const (
 func ReadCompiled(text []byte) (*Policy, error) {
 	var p form
 	if len(text) > MaxCompiled {
-		return nil, fmt.Errorf("cannot read compiled rules of %d bytes: want at most %d: %w", len(text),
-			MaxCompiled, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read compiled rules of %d bytes: want at most %d", len(text),
+			MaxCompiled)
 	}
 	if err := chat.Strict(text, &p); err != nil {
-		return nil, fmt.Errorf("cannot read compiled rules: %w: %w", err, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read compiled rules: %w", err)
 	}
 	return New(Policy(p))
 }
@@ -72,7 +72,7 @@ func ReadCompiled(text []byte) (*Policy, error) {
 // guard.
 func New(p Policy) (*Policy, error) {
 	if err := p.check(); err != nil {
-		return nil, fmt.Errorf("cannot use the rules of %s: %w: %w", chat.Quote(p.Name), err, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use the rules of %s: %w", chat.Quote(p.Name), err)
 	}
 	if p.Guard != nil {
 		p.Guard.SetPlaces(p.GuardPlaces)

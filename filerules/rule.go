@@ -39,7 +39,7 @@ func ParseOp(s string) (Op, error) {
 	if s == "*" {
 		return All, nil
 	}
-	return 0, fmt.Errorf("cannot use op %s: want %s: %w", chat.Quote(s), WantOps, chat.ErrInvalid)
+	return 0, chat.Invalid("cannot use op %s: want %s", chat.Quote(s), WantOps)
 }
 
 // Names are the operations of the set, each by its name.

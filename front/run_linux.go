@@ -80,8 +80,8 @@ func takeOver() (net.Listener, *broker.Client, error) {
 	for _, fd := range []int{listenerFD, controlFD} {
 		kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 		if err != nil || kind != unix.AF_UNIX {
-			return nil, nil, fmt.Errorf("cannot serve: descriptor %d is no socket: "+
-				"chatd serve starts this: %w", fd, chat.ErrInvalid)
+			return nil, nil, chat.Invalid("cannot serve: descriptor %d is no socket: "+
+				"chatd serve starts this", fd)
 		}
 	}
 	f := os.NewFile(listenerFD, "listener")

@@ -178,20 +178,19 @@ func checkPolicy(all Range, p Policy) error {
 		return err
 	}
 	if p.GID == ^uint32(0) { // no id (setgid(2))
-		return fmt.Errorf("gid %d: want a group, or 0: %w", p.GID, chat.ErrInvalid)
+		return chat.Invalid("gid %d: want a group, or 0", p.GID)
 	}
 	for _, b := range p.Blocks {
 		if b.Low > b.High || !all.Contains(b.Low) || !all.Contains(b.High) {
-			return fmt.Errorf("uids %s: want a block inside %s: %w", b, all, chat.ErrInvalid)
+			return chat.Invalid("uids %s: want a block inside %s", b, all)
 		}
 	}
 	for _, a := range p.Egress {
 		if a.Named() && p.GID == 0 {
-			return fmt.Errorf("egress %s: a name wants the gid of the sockets that go to it: %w",
-				a, chat.ErrInvalid)
+			return chat.Invalid("egress %s: a name wants the gid of the sockets that go to it", a)
 		}
 		if again, err := chat.ParseAllow(a.String()); err != nil || again != a {
-			return fmt.Errorf("egress %s: want a destination and its ports: %w", a, chat.ErrInvalid)
+			return chat.Invalid("egress %s: want a destination and its ports", a)
 		}
 	}
 	return nil

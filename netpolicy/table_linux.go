@@ -48,8 +48,8 @@ func Open(o Options) (*Table, error) { return open(o, hostTools) }
 func open(o Options, t tools) (*Table, error) {
 	if o.Range.Low == 0 || o.Range.Low > o.Range.High || o.Range.High == ^uint32(0) ||
 		!o.Range.Contains(o.ProbeUID) {
-		return nil, fmt.Errorf("cannot open the network policy: uids %s with probe uid %d: want a range without 0 and %d, and the probe uid inside it: %w",
-			o.Range, o.ProbeUID, ^uint32(0), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot open the network policy: uids %s with probe uid %d: want a range without 0 and %d, and the probe uid inside it",
+			o.Range, o.ProbeUID, ^uint32(0))
 	}
 	for _, name := range []*string{&t.iptables, &t.ip6tables, &t.restore4, &t.restore6} {
 		path, err := exec.LookPath(*name)

@@ -223,8 +223,7 @@ func (k *archiver) keys(file string) (string, error) {
 		return "", fmt.Errorf("cannot use the keys of archives: %w", err)
 	}
 	if len(bytes.TrimSpace(text)) == 0 || bytes.IndexByte(text, 0) >= 0 {
-		return "", fmt.Errorf("cannot use the keys of archives: %s has none: %w",
-			chat.Quote(file), chat.ErrInvalid)
+		return "", chat.Invalid("cannot use the keys of archives: %s has none", chat.Quote(file))
 	}
 	return string(text), nil
 }

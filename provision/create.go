@@ -171,8 +171,7 @@ func (m *Manager) checkName(profile string) error {
 	if _, known := m.opt.Profiles[profile]; known {
 		return nil
 	}
-	return fmt.Errorf("cannot use profile %s: there is none of that name: %w", chat.Quote(profile),
-		chat.ErrInvalid)
+	return chat.Invalid("cannot use profile %s: there is none of that name", chat.Quote(profile))
 }
 
 // profileName is the profile that a name means: shell is default, unless it is configured.

@@ -3,7 +3,6 @@ package provision
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -142,8 +141,7 @@ func (o Options) check() error {
 		{"state", o.State}, {"run", o.Run}, {"homes", o.Homes}, {"userdb", o.Userdb},
 	} {
 		if !filepath.IsAbs(d.path) {
-			return fmt.Errorf("cannot use %s directory %q: want an absolute path: %w", d.key, d.path,
-				chat.ErrInvalid)
+			return chat.Invalid("cannot use %s directory %q: want an absolute path", d.key, d.path)
 		}
 	}
 	for name, p := range o.Profiles {
@@ -151,11 +149,11 @@ func (o Options) check() error {
 			return err
 		}
 		if name != p.Name {
-			return fmt.Errorf("cannot use profile %q: it calls itself %q: %w", name, p.Name, chat.ErrInvalid)
+			return chat.Invalid("cannot use profile %q: it calls itself %q", name, p.Name)
 		}
 	}
 	if _, ok := o.Profiles[chat.DefaultProfile]; !ok {
-		return fmt.Errorf("cannot serve: no profile named %s: %w", chat.DefaultProfile, chat.ErrInvalid)
+		return chat.Invalid("cannot serve: no profile named %s", chat.DefaultProfile)
 	}
 	return account.CheckRange(o.UIDs.Low, o.UIDs.High)
 }

@@ -212,5 +212,5 @@ func (rs *runner) notEntered(ctx context.Context, b runBegun, err error) error {
 		}
 		err = fmt.Errorf("%w: %s", err, said)
 	}
-	return fmt.Errorf("%w: %w", err, chat.ErrInvalid)
+	return chat.Invalid("%w", err)
 }

@@ -3,7 +3,6 @@ package provision
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"strconv"
 
@@ -20,7 +19,7 @@ func (rs *runner) ShareFile(ctx context.Context, id chat.ID, s chat.Share, talk 
 		return err
 	}
 	if s.To == id {
-		return fmt.Errorf("cannot share with chat %s: it is the same: %w", id, chat.ErrInvalid)
+		return chat.Invalid("cannot share with chat %s: it is the same", id)
 	}
 	from, err := rs.chats.reach(ctx, id)
 	if err != nil {

@@ -89,7 +89,7 @@ func (m *Manager) typeInto(
 // span Output. Input does not wait: it may be C-c.
 func (m *Manager) InputWait(ctx context.Context, id chat.ID, in chat.Input) (chat.Typed, error) {
 	if in.Wait == nil {
-		return chat.Typed{}, fmt.Errorf("cannot wait: no wait is given: %w", chat.ErrInvalid)
+		return chat.Typed{}, chat.Invalid("cannot wait: no wait is given")
 	}
 	rec, s, t, err := m.openTerminal(ctx, id, in)
 	if err != nil {

@@ -23,7 +23,7 @@ func (k *archiver) unarchive(ctx context.Context, name chat.ArchiveName) (c subj
 	}
 	var record state.Record // which this install wrote
 	if err := json.Unmarshal(a.Record, &record); err != nil {
-		return c, fmt.Errorf("cannot read the record in archive %s: %w: %w", name, err, chat.ErrInvalid)
+		return c, chat.Invalid("cannot read the record in archive %s: %w", name, err)
 	}
 	former := k.chats.subject(record)
 	u := unpacking{m: k, start: k.starts.New()}
@@ -72,8 +72,7 @@ func (k *archiver) mayUnarchive(
 	ctx context.Context, name chat.ArchiveName, former subject, st *admission.Start,
 ) error {
 	if _, ok := k.opt.Profiles[former.Profile]; !ok {
-		return fmt.Errorf("cannot unarchive %s: its profile %s is not configured: %w", name,
-			former.Profile, chat.ErrInvalid)
+		return chat.Invalid("cannot unarchive %s: its profile %s is not configured", name, former.Profile)
 	}
 	if _, err := k.store.Find(former.Owner, former.ExternalID); err == nil {
 		return fmt.Errorf("cannot unarchive %s: its conversation has a chat, %s: reap that first: %w",
@@ -132,8 +131,7 @@ func (u *unpacking) canRead() (err error) {
 	if u.Archive.Encrypted {
 		file := u.m.opt.Archives.Identities
 		if file == "" {
-			return fmt.Errorf("it is encrypted, and the config names no archive.identities: %w",
-				chat.ErrInvalid)
+			return chat.Invalid("it is encrypted, and the config names no archive.identities")
 		}
 		if u.Identities, err = u.m.keys(file); err != nil {
 			return err
@@ -176,7 +174,7 @@ func (u *unpacking) all(ctx context.Context) (err error) {
 	}
 	var rest archivedRest
 	if err := json.Unmarshal(text, &rest); err != nil {
-		return fmt.Errorf("cannot read the schedules and log: %w: %w", err, chat.ErrInvalid)
+		return chat.Invalid("cannot read the schedules and log: %w", err)
 	}
 	err = errors.Join(m.logs.Refill(u.c.ID, rest.Log), m.dirs.MakeInstanceDirs(u.c.Record))
 	if err != nil {

@@ -32,7 +32,7 @@ const settleTime = 2 * time.Second
 // stdin is the socket of package systemd's handshake.
 func runEnter(args []string, errs io.Writer) int {
 	if len(args) > 0 {
-		return fail(errs, fmt.Errorf("cannot use argument %s: %w", chat.Quote(args[0]), chat.ErrInvalid))
+		return fail(errs, chat.Invalid("cannot use argument %s", chat.Quote(args[0])))
 	}
 	if err := enterSession(); err != nil {
 		err = fmt.Errorf("cannot enter the session: %w", err)
@@ -95,7 +95,7 @@ func receiveFiles() ([]*os.File, error) {
 		files = append(files, os.NewFile(uintptr(fd), "received"))
 	}
 	if len(files) < 3 {
-		return nil, fmt.Errorf("cannot receive the files: %d came: %w", len(files), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot receive the files: %d came", len(files))
 	}
 	return files, nil
 }

@@ -3,7 +3,6 @@ package shims
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"os/signal"
 
@@ -20,7 +19,7 @@ import (
 // SIGPIPE and SIGXFSZ would kill it before it could undo what it began.
 func runFileTool(args []string, in io.Reader, out, errs io.Writer) int {
 	if len(args) > 0 {
-		return fail(errs, fmt.Errorf("cannot use argument %s: %w", chat.Quote(args[0]), chat.ErrInvalid))
+		return fail(errs, chat.Invalid("cannot use argument %s", chat.Quote(args[0])))
 	}
 	signal.Ignore(unix.SIGPIPE, unix.SIGXFSZ)
 	if err := serveFileTool(in, out); err != nil {

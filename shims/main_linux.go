@@ -59,7 +59,7 @@ func parse(flags *flag.FlagSet, args []string) error {
 		err = fmt.Errorf("cannot use argument %s", chat.Quote(flags.Arg(0)))
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", err, chat.ErrInvalid)
+		return chat.Invalid("%w", err)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func runConfine(args []string, errs io.Writer) int {
 		return fail(errs, err)
 	}
 	if *fd < 0 {
-		return fail(errs, fmt.Errorf("cannot use argument --plan-fd: want a descriptor: %w", chat.ErrInvalid))
+		return fail(errs, chat.Invalid("cannot use argument --plan-fd: want a descriptor"))
 	}
 	file := os.NewFile(uintptr(*fd), "plan")
 	todo, err := plan.ReadPlan(file)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -26,12 +25,12 @@ import (
 func runPTY(args []string, errs io.Writer) int {
 	if len(args) < 4 || args[2] != "--" {
 		return fail(errs,
-			fmt.Errorf("cannot make a terminal: want ROWS COLS -- COMMAND: %w", chat.ErrInvalid))
+			chat.Invalid("cannot make a terminal: want ROWS COLS -- COMMAND"))
 	}
 	rows, err := strconv.ParseUint(args[0], 10, 16)
 	cols, cerr := strconv.ParseUint(args[1], 10, 16)
 	if err := errors.Join(err, cerr); err != nil {
-		return fail(errs, fmt.Errorf("cannot make a terminal: %w: %w", err, chat.ErrInvalid))
+		return fail(errs, chat.Invalid("cannot make a terminal: %w", err))
 	}
 	name, err := lookPath(args[3], os.Environ())
 	if err != nil {
@@ -113,7 +112,7 @@ func take(kind byte, body []byte, master *os.File) error {
 		return pty.Setsize(master,
 			&pty.Winsize{Rows: binary.BigEndian.Uint16(body), Cols: binary.BigEndian.Uint16(body[2:])})
 	}
-	return fmt.Errorf("cannot use a frame of kind %q and %d bytes: %w", kind, len(body), chat.ErrInvalid)
+	return chat.Invalid("cannot use a frame of kind %q and %d bytes", kind, len(body))
 }
 
 // exitAs exits with the command's code, or by its signal.

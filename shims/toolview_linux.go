@@ -150,7 +150,7 @@ func becomeChat(v *plan.ToolView) error {
 	}
 	id := int(v.UID)
 	if id == 0 {
-		return fmt.Errorf("its uid is 0: %w", chat.ErrInvalid)
+		return chat.Invalid("its uid is 0")
 	}
 	err := syscall.Setgroups([]int{id})
 	if err == nil {

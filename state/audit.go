@@ -43,7 +43,7 @@ type Event struct {
 
 func (e Event) check() error {
 	if e.Action == "" || e.Outcome == "" {
-		return fmt.Errorf("cannot audit an event without action and outcome: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot audit an event without action and outcome")
 	}
 	return nil
 }

@@ -26,8 +26,7 @@ func guarded(path string, do func() error) (err error) {
 }
 
 func damaged(path string, why error) error {
-	return fmt.Errorf("%s is damaged: restore it from a backup (specs/0010): %w: %w", path,
-		why, chat.ErrInvalid)
+	return chat.Invalid("%s is damaged: restore it from a backup (specs/0010): %w", path, why)
 }
 
 // cannotOpen is the error of opening the database at path. An error that is neither the kernel's nor

@@ -88,10 +88,10 @@ func checkPrivate(f *os.File) error {
 		return err
 	}
 	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("cannot use %s: it is no regular file: %w", f.Name(), chat.ErrInvalid)
+		return chat.Invalid("cannot use %s: it is no regular file", f.Name())
 	}
 	if m := fi.Mode().Perm(); m&^0o600 != 0 {
-		return fmt.Errorf("cannot use %s: its mode is %04o, want 0600: %w", f.Name(), m, chat.ErrInvalid)
+		return chat.Invalid("cannot use %s: its mode is %04o, want 0600", f.Name(), m)
 	}
 	return checkOwner(f.Name(), fi)
 }
@@ -103,7 +103,7 @@ func checkDir(dir string) error {
 		return fmt.Errorf("cannot use state directory %s: %w", dir, err)
 	}
 	if !fi.IsDir() || fi.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("cannot use state directory %s: its mode is %s, want a directory that only its owner may write: %w", dir, fi.Mode(), chat.ErrInvalid)
+		return chat.Invalid("cannot use state directory %s: its mode is %s, want a directory that only its owner may write", dir, fi.Mode())
 	}
 	return checkOwner(dir, fi)
 }
@@ -114,8 +114,7 @@ func checkOwner(name string, fi os.FileInfo) error {
 		return fmt.Errorf("cannot tell the owner of %s: %w", name, chat.ErrUnsupported)
 	}
 	if int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("cannot use %s: it belongs to uid %d, want %d: %w", name, st.Uid, os.Geteuid(),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot use %s: it belongs to uid %d, want %d", name, st.Uid, os.Geteuid())
 	}
 	return nil
 }

@@ -142,12 +142,10 @@ func load(db *bbolt.DB) (x *index, blocks []*block, owners map[string]OwnerUse, 
 
 func (x *index) load(k []byte, r *Record, blocks []*block) error {
 	if string(k) != string(uidKey(r.UID)) {
-		return fmt.Errorf("cannot use the record of chat %s: uid %d lies under key %x: %w", r.ID, r.UID, k,
-			chat.ErrInvalid)
+		return chat.Invalid("cannot use the record of chat %s: uid %d lies under key %x", r.ID, r.UID, k)
 	}
 	if !isGiven(blocks, r.UID) {
-		return fmt.Errorf("cannot use the record of chat %s: uid %d was never given: %w", r.ID, r.UID,
-			chat.ErrInvalid)
+		return chat.Invalid("cannot use the record of chat %s: uid %d was never given", r.ID, r.UID)
 	}
 	if err := x.clash(r); err != nil {
 		return err

@@ -43,7 +43,7 @@ func installKey(dir string, db *bbolt.DB) ([]byte, error) {
 		})
 	}
 	if !bytes.Equal(want, sum[:]) {
-		return nil, fmt.Errorf("cannot use %s: it is not the key that %s was begun with; restore that one: %w", path, db.Path(), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use %s: it is not the key that %s was begun with; restore that one", path, db.Path())
 	}
 	return key, nil
 }
@@ -64,8 +64,8 @@ func readKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot read install key: %w", err)
 	}
 	if len(key) != keySize {
-		return nil, fmt.Errorf("cannot use install key %s: want exactly %d bytes, it has another length: %w",
-			path, keySize, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use install key %s: want exactly %d bytes, it has another length",
+			path, keySize)
 	}
 	return key, nil
 }

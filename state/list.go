@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -71,8 +70,7 @@ func readFilter(f chat.Filter) (limit int, match func(*Record) bool, err error) 
 		}
 	}
 	if f.Limit < 0 {
-		return 0, nil, fmt.Errorf("cannot list %d chats: want a limit of 0 to %d: %w", f.Limit, MaxLimit,
-			chat.ErrInvalid)
+		return 0, nil, chat.Invalid("cannot list %d chats: want a limit of 0 to %d", f.Limit, MaxLimit)
 	}
 	if limit = min(f.Limit, MaxLimit); limit == 0 {
 		limit = DefaultLimit
@@ -100,8 +98,8 @@ func cursorOf(r *Record) string {
 func parseCursor(s string) (Record, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) != cursorSize || strings.ContainsAny(s, "\r\n") {
-		return Record{}, fmt.Errorf("cannot use cursor %s: want one that an earlier page gave: %w",
-			chat.Quote(s), chat.ErrInvalid)
+		return Record{}, chat.Invalid("cannot use cursor %s: want one that an earlier page gave",
+			chat.Quote(s))
 	}
 	at := time.Unix(0, int64(binary.BigEndian.Uint64(b))).UTC()
 	return Record{CreatedAt: at, ID: chat.ID(hex.EncodeToString(b[8:]))}, nil

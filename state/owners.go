@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 
 	"github.com/chatd/chatd/chat"
@@ -57,8 +56,8 @@ func countOwners(tx *bbolt.Tx, x *index) (map[string]OwnerUse, error) {
 	}
 	err := tx.Bucket(ownerBucket).ForEach(func(k, v []byte) error {
 		if len(v) != 8 {
-			return fmt.Errorf("cannot read the uids of owner %s: %d bytes, want 8: %w", chat.Quote(string(k)),
-				len(v), chat.ErrInvalid)
+			return chat.Invalid("cannot read the uids of owner %s: %d bytes, want 8", chat.Quote(string(k)),
+				len(v))
 		}
 		h := owners[string(k)]
 		h.UIDs = max(h.UIDs, binary.BigEndian.Uint64(v))

@@ -131,7 +131,7 @@ func (r *auditReader) lines(in io.Reader) (size int64, err error) {
 		size += raw.size
 		l, err := parseLine[AuditLine](raw)
 		if err != nil {
-			return size, fmt.Errorf("the line after seq %d: %w: %w", r.seq, err, chat.ErrInvalid)
+			return size, chat.Invalid("the line after seq %d: %w", r.seq, err)
 		}
 		if l.Seq <= r.seq {
 			continue // of a log that was rotated while it was read
@@ -161,7 +161,7 @@ func CheckAudit(dir string) (lines int, compared bool, err error) {
 		}
 	}
 	if err == nil && compared && want.Seq > 0 && !v.found {
-		err = fmt.Errorf("it ends with line %d, and line %d, which the database knows to have been written, is not in it: %w", v.seq, want.Seq, chat.ErrInvalid)
+		err = chat.Invalid("it ends with line %d, and line %d, which the database knows to have been written, is not in it", v.seq, want.Seq)
 	}
 	if lines, err = v.verdict(err); err != nil {
 		return lines, compared, fmt.Errorf("cannot verify audit log: %w", err)

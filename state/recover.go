@@ -164,7 +164,7 @@ func getHead(tx *bbolt.Tx) (head, error) {
 		return h, fmt.Errorf("cannot read the head of the audit log: %w", err)
 	}
 	if h.Offset < 0 {
-		return h, fmt.Errorf("cannot use the head of the audit log: offset %d: %w", h.Offset, chat.ErrInvalid)
+		return h, chat.Invalid("cannot use the head of the audit log: offset %d", h.Offset)
 	}
 	return h, nil
 }
@@ -175,8 +175,7 @@ func getOutbox(tx *bbolt.Tx) ([]line, error) {
 	var lines []line
 	err := each(tx, outboxBucket, "outbox event", func(k []byte, l *line) error {
 		if len(k) != 8 || binary.BigEndian.Uint64(k) != l.Tx {
-			return fmt.Errorf("cannot use the outbox event of tx %d under key %x: %w", l.Tx, k,
-				chat.ErrInvalid)
+			return chat.Invalid("cannot use the outbox event of tx %d under key %x", l.Tx, k)
 		}
 		lines = append(lines, *l)
 		return nil

@@ -65,12 +65,12 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	switch {
 	case o.Dir == "":
-		return fmt.Errorf("cannot open state: no directory named: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot open state: no directory named")
 	case o.UIDs.Low == 0 || o.UIDs.Low >= o.UIDs.High || o.UIDs.High >= math.MaxInt32:
-		return fmt.Errorf("cannot open state %s: uid range %s: want 0 < low < high < 2147483647: %w", o.Dir,
-			o.UIDs, chat.ErrInvalid)
+		return chat.Invalid("cannot open state %s: uid range %s: want 0 < low < high < 2147483647", o.Dir,
+			o.UIDs)
 	case o.AuditMax < 0 || o.AuditKeep < 0:
-		return fmt.Errorf("cannot open state %s: audit logs of %d bytes, %d kept: want no negative number: %w", o.Dir, o.AuditMax, o.AuditKeep, chat.ErrInvalid)
+		return chat.Invalid("cannot open state %s: audit logs of %d bytes, %d kept: want no negative number", o.Dir, o.AuditMax, o.AuditKeep)
 	}
 	return nil
 }

@@ -55,8 +55,7 @@ func loadBlocks(tx *bbolt.Tx) ([]*block, error) {
 	var blocks []*block
 	err := each(tx, blockBucket, "uid block", func(k []byte, b *block) error {
 		if string(k) != string(uidKey(b.Low)) || b.Next < b.Low || b.Next > b.High+1 {
-			return fmt.Errorf("cannot use the uid block %s with next %d under key %x: %w", b.Range, b.Next, k,
-				chat.ErrInvalid)
+			return chat.Invalid("cannot use the uid block %s with next %d under key %x", b.Range, b.Next, k)
 		}
 		blocks = append(blocks, b)
 		return nil

@@ -30,7 +30,7 @@ func newReading() *reading { return &reading{chain: chain{hash: noHash}} }
 // checked only after all files were read.
 func (v *reading) verdict(err error) (int, error) {
 	if v.gone.seq > 0 && !v.removed {
-		missing := fmt.Errorf("line 1: its seq is %d, want 1, and no line says that those before were removed: %w", v.gone.seq+1, chat.ErrInvalid)
+		missing := chat.Invalid("line 1: its seq is %d, want 1, and no line says that those before were removed", v.gone.seq+1)
 		return 0, errors.Join(err, missing)
 	}
 	return v.lines, err
@@ -47,7 +47,7 @@ func (v *reading) file(r io.Reader) error {
 		}
 		l, err := v.next(raw)
 		if err != nil {
-			return fmt.Errorf("line %d: %w: %w", v.lines+1, err, chat.ErrInvalid)
+			return chat.Invalid("line %d: %w", v.lines+1, err)
 		}
 		v.lines++
 		v.removed = v.removed || v.says(l)
@@ -126,8 +126,7 @@ func (a *auditLog) snapshot(dir string) (files []*os.File, h head, err error) {
 		return files, head{}, err
 	}
 	if fi.Size() != a.head.Offset && !a.torn {
-		return files, head{}, fmt.Errorf("it has %d bytes, %d were written: %w", fi.Size(), a.head.Offset,
-			chat.ErrInvalid)
+		return files, head{}, chat.Invalid("it has %d bytes, %d were written", fi.Size(), a.head.Offset)
 	}
 	return files, a.head, nil
 }

@@ -23,8 +23,8 @@ func versionOf(tx *bbolt.Tx) (int, error) {
 	word := string(meta.Get(formatKey))
 	v, err := strconv.Atoi(word)
 	if err != nil || v < 1 {
-		return 0, fmt.Errorf("its version is %s, want a number: it is damaged: restore it from a backup (specs/0010): %w",
-			chat.Quote(word), chat.ErrInvalid)
+		return 0, chat.Invalid("its version is %s, want a number: it is damaged: restore it from a backup (specs/0010)",
+			chat.Quote(word))
 	}
 	return v, nil
 }

@@ -44,7 +44,7 @@ func (t tools) startRun(ctx context.Context, a chat.RunSpec) (toolAnswer[chat.Ru
 // pollRun reads from the cursor on, and waits up to its bound for output.
 func (t tools) pollRun(ctx context.Context, a pollRun) (out toolAnswer[runPiece], err error) {
 	if a.Wait < 0 || a.Wait > maxPollWait {
-		return out, fmt.Errorf("cannot wait %s: want 0s to %s: %w", a.Wait, maxPollWait, chat.ErrInvalid)
+		return out, chat.Invalid("cannot wait %s: want 0s to %s", a.Wait, maxPollWait)
 	}
 	until := time.Now().Add(a.Wait.D())
 	for {
@@ -123,11 +123,10 @@ func polledText(v runPiece, more bool) []string {
 
 func (t tools) stdinRun(ctx context.Context, a stdinRun) (out toolAnswer[doneAnswer], err error) {
 	if a.Text == "" && !a.Close {
-		return out, fmt.Errorf("cannot write nothing: want text or close: %w", chat.ErrInvalid)
+		return out, chat.Invalid("cannot write nothing: want text or close")
 	}
 	if len(a.Text) > chat.MaxStdin {
-		return out, fmt.Errorf("cannot write text: %d bytes, want at most %d: %w", len(a.Text), chat.MaxStdin,
-			chat.ErrInvalid)
+		return out, chat.Invalid("cannot write text: %d bytes, want at most %d", len(a.Text), chat.MaxStdin)
 	}
 	err = t.chats.WriteStdin(ctx, t.id, a.Run, io.NopCloser(strings.NewReader(a.Text)), a.Close)
 	text := fmt.Sprintf("%d bytes written", len(a.Text))

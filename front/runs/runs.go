@@ -110,8 +110,8 @@ func (c *Chats) AddSchedule(ctx context.Context, id chat.ID, spec chat.ScheduleS
 	}
 	next := when.Next(now)
 	if next.IsZero() {
-		return chat.Schedule{}, fmt.Errorf("cannot schedule: at %s: want a time to come, it is %s: %w",
-			chat.Quote(spec.At), now.Format(time.RFC3339), chat.ErrInvalid)
+		return chat.Schedule{}, chat.Invalid("cannot schedule: at %s: want a time to come, it is %s",
+			chat.Quote(spec.At), now.Format(time.RFC3339))
 	}
 	run, err := c.checkAudited(ctx, id, spec.Run())
 	if err != nil {

@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -82,8 +81,8 @@ func (t *Tools) write(
 func bounded(a filewire.ReadFile, max int64, begin filewire.Begin) filewire.Begin {
 	return func(first filewire.Answer) io.Writer {
 		if left := first.Size - a.Offset; a.Length == 0 && left > max {
-			return refusing{fmt.Errorf("the file has %d bytes from there, which is more than "+
-				"file_max, %d; ask for a length: %w", left, max, chat.ErrInvalid)}
+			return refusing{chat.Invalid("the file has %d bytes from there, which is more than "+
+				"file_max, %d; ask for a length", left, max)}
 		}
 		return begin(first)
 	}

@@ -90,8 +90,7 @@ func (w *When) readCron(text string) error {
 }
 
 func cronError(text, why string) error {
-	return fmt.Errorf("cannot schedule: cron %s: %s: %s: %w", chat.Quote(text), why, wantCron,
-		chat.ErrInvalid)
+	return chat.Invalid("cannot schedule: cron %s: %s: %s", chat.Quote(text), why, wantCron)
 }
 
 // zone is the time zone of that name. Local is refused: it is the daemon's, and changes
@@ -102,7 +101,7 @@ func zone(name string) (*time.Location, error) {
 	}
 	z, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		return nil, fmt.Errorf("cannot schedule: time_zone %s: want a name of the IANA data base as in Europe/Berlin, or UTC: %w", chat.Quote(name), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot schedule: time_zone %s: want a name of the IANA data base as in Europe/Berlin, or UTC", chat.Quote(name))
 	}
 	return z, nil
 }
@@ -118,7 +117,7 @@ func readAt(text string, z *time.Location) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("cannot schedule: at %s: want RFC 3339 as in 2026-11-21T09:00:00Z, or 2026-11-21T09:00 in time_zone: %w", chat.Quote(text), chat.ErrInvalid)
+	return time.Time{}, chat.Invalid("cannot schedule: at %s: want RFC 3339 as in 2026-11-21T09:00:00Z, or 2026-11-21T09:00 in time_zone", chat.Quote(text))
 }
 
 // Next is the first time after the given one, zero if there is none. Of a single time it

@@ -96,7 +96,7 @@ func encode(v any) ([]byte, error) {
 // decode reads one JSON value and nothing else.
 func decode(b []byte, into any) error {
 	if err := chat.Strict(b, into); err != nil {
-		return fmt.Errorf("cannot read a message: %w: %w", err, chat.ErrInvalid)
+		return chat.Invalid("cannot read a message: %w", err)
 	}
 	return nil
 }

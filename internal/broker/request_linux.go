@@ -41,7 +41,7 @@ func (s *Server) read(c *call) (verbs.Handler[*call], error) {
 			return parts.add(p, whole, func(all []byte) error { return decode(all, &c.message) })
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", err, chat.ErrInvalid)
+			return nil, chat.Invalid("%w", err)
 		}
 	}
 	return c.check()
@@ -51,7 +51,7 @@ func (s *Server) read(c *call) (verbs.Handler[*call], error) {
 func (c *call) check() (verbs.Handler[*call], error) {
 	do, known := handlers[c.Verb]
 	if !known {
-		return nil, fmt.Errorf("cannot do %s: no such verb: %w", chat.Quote(c.Verb), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot do %s: no such verb", chat.Quote(c.Verb))
 	}
 	if c.Chat != "" {
 		if _, err := chat.ParseID(string(c.Chat)); err != nil {
@@ -61,11 +61,11 @@ func (c *call) check() (verbs.Handler[*call], error) {
 	switch c.Caller.Role {
 	case "", chat.RoleOperator, chat.RoleBridge:
 	default:
-		return nil, fmt.Errorf("cannot use role %s: %w", chat.Quote(string(c.Caller.Role)), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use role %s", chat.Quote(string(c.Caller.Role)))
 	}
 	if len(c.Caller.Name) > maxCallerName {
-		return nil, fmt.Errorf("cannot use a caller's name of %d bytes: want at most %d: %w",
-			len(c.Caller.Name), maxCallerName, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use a caller's name of %d bytes: want at most %d",
+			len(c.Caller.Name), maxCallerName)
 	}
 	return do, c.hearBy(time.Time{})
 }

@@ -189,8 +189,7 @@ func (c *call) writes(run string) verbs.Writes {
 		select {
 		case k := <-c.written:
 			if k == broken {
-				return fmt.Errorf("cannot write to run %s: the front could not read the content: %w",
-					run, chat.ErrInvalid)
+				return chat.Invalid("cannot write to run %s: the front could not read the content", run)
 			}
 			return nil
 		case <-ctx.Done():

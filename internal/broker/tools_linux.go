@@ -156,7 +156,7 @@ func (r *toolReport) result() (filewire.Answer, error) {
 	switch {
 	case r.Broken:
 		return filewire.Answer{}, &filewire.BodyError{
-			Err: fmt.Errorf("the front could not read the content: %w", chat.ErrInvalid),
+			Err: chat.Invalid("the front could not read the content"),
 		}
 	case r.Error != nil:
 		f := failure{Words: r.Error.Words, Kinds: r.Error.Kinds}

@@ -147,7 +147,7 @@ func (g *Guard) walk(w shell.Walk, at Place, err error) (Verdict, error) {
 	looks := 0
 	for i := range w.Calls {
 		if looks += g.looks(&w.Calls[i]); looks > maxLooks {
-			return Verdict{}, fmt.Errorf("cannot check the command: want at most %d bytes, times patterns and programs, in its commands: %w", maxLooks, chat.ErrInvalid)
+			return Verdict{}, chat.Invalid("cannot check the command: want at most %d bytes, times patterns and programs, in its commands", maxLooks)
 		}
 		if v := g.Call(&w.Calls[i]); v.Denied {
 			return v, nil

@@ -46,8 +46,8 @@ func (t FileTool) Line() ([]byte, error) {
 		return nil, fmt.Errorf("cannot write what the file tool may do: %w", err)
 	}
 	if len(line) >= MaxFileTool {
-		return nil, fmt.Errorf("cannot write what the file tool may do: %d bytes, "+
-			"want less than %d: %w", len(line), MaxFileTool, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot write what the file tool may do: %d bytes, "+
+			"want less than %d", len(line), MaxFileTool)
 	}
 	return append(line, '\n'), nil
 }
@@ -70,7 +70,7 @@ func ReadFileTool(r *bufio.Reader) (t FileTool, err error) {
 		err = chat.Strict(line, &t)
 	}
 	if err != nil {
-		return t, fmt.Errorf("cannot read what the file tool may do: %w: %w", err, chat.ErrInvalid)
+		return t, chat.Invalid("cannot read what the file tool may do: %w", err)
 	}
 	return t, nil
 }

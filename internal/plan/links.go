@@ -164,8 +164,7 @@ func (ps *Programs) findAll() error {
 // it, or "" if there is none or it may not be linked.
 func findProgram(name string, search []string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
-		return "", fmt.Errorf("cannot link command %s: want a program name: %w", chat.Quote(name),
-			chat.ErrInvalid)
+		return "", chat.Invalid("cannot link command %s: want a program name", chat.Quote(name))
 	}
 	for _, dir := range search {
 		p := filepath.Join(dir, name)

@@ -104,11 +104,11 @@ func ReadPlan(r io.Reader) (Plan, error) {
 		return Plan{}, fmt.Errorf("cannot read the plan: %w", err)
 	}
 	if len(text) > MaxPlan {
-		return Plan{}, fmt.Errorf("cannot read the plan: more than %d bytes: %w", MaxPlan, chat.ErrInvalid)
+		return Plan{}, chat.Invalid("cannot read the plan: more than %d bytes", MaxPlan)
 	}
 	var p Plan
 	if err := chat.Strict(text, &p); err != nil {
-		return Plan{}, fmt.Errorf("cannot read the plan: %w: %w", err, chat.ErrInvalid)
+		return Plan{}, chat.Invalid("cannot read the plan: %w", err)
 	}
 	return p, p.Validate()
 }
@@ -117,16 +117,14 @@ func ReadPlan(r io.Reader) (Plan, error) {
 func (p Plan) Validate() error {
 	switch {
 	case len(p.Argv) == 0 || p.Argv[0] == "":
-		return fmt.Errorf("cannot use the plan: no command: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot use the plan: no command")
 	case len(p.Dir) == 0 || p.Dir[0] != '/':
-		return fmt.Errorf("cannot use the plan: directory %s is not absolute: %w", chat.Quote(p.Dir),
-			chat.ErrInvalid)
+		return chat.Invalid("cannot use the plan: directory %s is not absolute", chat.Quote(p.Dir))
 	case p.ReportFD < 0 || p.ReportFD > 0 && p.ReportFD < 3:
-		return fmt.Errorf("cannot use the plan: report_fd %d: want 0, or 3 and more: %w", p.ReportFD,
-			chat.ErrInvalid)
+		return chat.Invalid("cannot use the plan: report_fd %d: want 0, or 3 and more", p.ReportFD)
 	case p.BarrierFD < 0 || p.BarrierFD > 0 && (p.BarrierFD < 3 || p.ReportFD == 0):
-		return fmt.Errorf("cannot use the plan: gate_fd %d: want 0, or 3 and more with a report_fd: %w",
-			p.BarrierFD, chat.ErrInvalid)
+		return chat.Invalid("cannot use the plan: gate_fd %d: want 0, or 3 and more with a report_fd",
+			p.BarrierFD)
 	}
 	return nil
 }

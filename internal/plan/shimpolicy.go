@@ -38,7 +38,7 @@ const maxShimPolicy = 4 << 20
 func (p ShimPolicy) JSON() ([]byte, error) {
 	b, err := json.Marshal(p)
 	if err == nil && len(b) > maxShimPolicy {
-		err = fmt.Errorf("%d bytes, want at most %d: %w", len(b), maxShimPolicy, chat.ErrInvalid)
+		err = chat.Invalid("%d bytes, want at most %d", len(b), maxShimPolicy)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the policy of the shims: %w", err)
@@ -62,7 +62,7 @@ func ReadShimPolicy(name string) (ShimPolicy, error) {
 		err = chat.Strict(text, &p)
 	}
 	if err != nil {
-		return p, fmt.Errorf("cannot read the policy of the shims: %w: %w", err, chat.ErrInvalid)
+		return p, chat.Invalid("cannot read the policy of the shims: %w", err)
 	}
 	return p, nil
 }

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -72,16 +71,14 @@ func ParseStatus(text string) (Status, error) {
 			continue
 		}
 		if err := s.set(name, strings.TrimSpace(value)); err != nil {
-			return Status{}, fmt.Errorf("cannot read process status: %s %s: %w", name, chat.Quote(value),
-				chat.ErrInvalid)
+			return Status{}, chat.Invalid("cannot read process status: %s %s", name, chat.Quote(value))
 		}
 		if name == "Seccomp" || name == "NoNewPrivs" {
 			seen++
 		}
 	}
 	if seen != 2 {
-		return Status{}, fmt.Errorf("cannot read process status: want one Seccomp and one NoNewPrivs: %w",
-			chat.ErrInvalid)
+		return Status{}, chat.Invalid("cannot read process status: want one Seccomp and one NoNewPrivs")
 	}
 	return s, nil
 }

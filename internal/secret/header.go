@@ -2,7 +2,6 @@ package secret
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -60,7 +59,7 @@ func ParseHeader(s string) (Header, error) {
 func headerError(s, why string) error {
 	const want = `want a form like "Authorization: Bearer $", "x-api-key: $" or ` +
 		`"Authorization: Basic USER:$"`
-	return fmt.Errorf("%s: %s: %s: %w", chat.Quote(s), why, want, chat.ErrInvalid)
+	return chat.Invalid("%s: %s: %s", chat.Quote(s), why, want)
 }
 
 func notPrintable(r rune) bool { return r < ' ' || r > '~' }

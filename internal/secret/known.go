@@ -40,7 +40,7 @@ func Pack(all []Known) ([]byte, error) {
 func Unpack(b []byte) ([]Known, error) {
 	var list []packed
 	if chat.Strict(b, &list) != nil {
-		return nil, fmt.Errorf("cannot read the secrets: %w", chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the secrets")
 	}
 	var all []Known
 	for _, p := range list {

@@ -30,24 +30,21 @@ type Spec struct {
 // Validate reports the first invalid field, with its key.
 func (s Spec) Validate() (key string, err error) {
 	if !filepath.IsAbs(s.File) || strings.ContainsAny(s.File, "\x00\n") {
-		return "file", fmt.Errorf("%s: want an absolute path: %w", chat.Quote(s.File),
-			chat.ErrInvalid)
+		return "file", chat.Invalid("%s: want an absolute path", chat.Quote(s.File))
 	}
 	if len(s.Hosts) == 0 || len(s.Hosts) > MaxHosts {
-		return "hosts", fmt.Errorf("%d entries: want 1 to %d: %w", len(s.Hosts), MaxHosts,
-			chat.ErrInvalid)
+		return "hosts", chat.Invalid("%d entries: want 1 to %d", len(s.Hosts), MaxHosts)
 	}
 	for i, a := range s.Hosts {
 		if !a.Named() || a.UDP || a.NoSNI || a.Low != a.High {
-			return fmt.Sprintf("hosts[%d]", i), fmt.Errorf("%s: want NAME:PORT of TCP: %w", a,
-				chat.ErrInvalid)
+			return fmt.Sprintf("hosts[%d]", i), chat.Invalid("%s: want NAME:PORT of TCP", a)
 		}
 	}
 	if s.Header.name == "" {
 		return "header", headerError("", "it has no name")
 	}
 	if s.Env == "" {
-		return "env", fmt.Errorf("want the name of a variable: %w", chat.ErrInvalid)
+		return "env", chat.Invalid("want the name of a variable")
 	}
 	if _, err := chat.CheckEnv(map[string]string{s.Env: Prefix}); err != nil {
 		return "env", fmt.Errorf("%s: %w", chat.Quote(s.Env), err)
@@ -80,7 +77,7 @@ func Check(p chat.Profile, specs map[string]Spec) error {
 			why = "egress opens none of its hosts"
 		}
 		if why != "" {
-			return fmt.Errorf("secrets[%d] %s: %s: %w", i, chat.Quote(name), why, chat.ErrInvalid)
+			return chat.Invalid("secrets[%d] %s: %s", i, chat.Quote(name), why)
 		}
 		envs[s.Env] = name
 	}

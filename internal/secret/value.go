@@ -29,13 +29,12 @@ type Value struct {
 func ParseValue(content []byte) (Value, error) {
 	line := bytes.TrimSuffix(bytes.TrimSuffix(content, []byte("\n")), []byte("\r"))
 	if len(line) < MinValue || len(line) > MaxValue {
-		return Value{}, fmt.Errorf("it has %d bytes: want one line of %d to %d: %w",
-			len(line), MinValue, MaxValue, chat.ErrInvalid)
+		return Value{}, chat.Invalid("it has %d bytes: want one line of %d to %d",
+			len(line), MinValue, MaxValue)
 	}
 	for _, c := range line {
 		if c <= ' ' || c > '~' {
-			return Value{}, fmt.Errorf("want one line of visible ASCII characters: %w",
-				chat.ErrInvalid)
+			return Value{}, chat.Invalid("want one line of visible ASCII characters")
 		}
 	}
 	text := string(line)

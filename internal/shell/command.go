@@ -2,7 +2,6 @@ package shell
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"strings"
 
@@ -108,7 +107,7 @@ func (x *extractor) script(sh *shell, text string) error {
 		switch { // no break: StmtsSeq of v3.14.1 goes on after it, and panics
 		case wrong != nil || x.tooFar != nil:
 		case err != nil:
-			wrong = fmt.Errorf("cannot parse the command: %v: %w", err, chat.ErrInvalid)
+			wrong = chat.Invalid("cannot parse the command: %v", err)
 		default:
 			x.stmt(sh, stmt)
 		}

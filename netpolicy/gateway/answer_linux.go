@@ -49,7 +49,7 @@ func (g *Gateway) fileFor(c uplink.Call) (*os.File, error) {
 	case uplink.Certificate:
 		return g.certificate(c)
 	}
-	return nil, fmt.Errorf("cannot do %s: %w", chat.Quote(string(c.Verb)), chat.ErrInvalid)
+	return nil, chat.Invalid("cannot do %s", chat.Quote(string(c.Verb)))
 }
 
 // socketOf makes a socket in the host's network, of a chat's uid and the gid of chatd-egress.
@@ -73,8 +73,7 @@ func socketOf(uid, gid uint32, c uplink.Call) (*os.File, error) {
 func (g *Gateway) upstream(c uplink.Call) (*os.File, error) {
 	servers := g.dnsServers()
 	if c.Server < 0 || c.Server >= len(servers) {
-		return nil, fmt.Errorf("cannot ask DNS server %d: there are %d: %w",
-			c.Server, len(servers), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot ask DNS server %d: there are %d", c.Server, len(servers))
 	}
 	to := servers[c.Server]
 	c.IPv6 = to.Addr().Is6()
@@ -108,8 +107,7 @@ func (g *Gateway) reply(c uplink.Call) (*os.File, error) {
 	a := c.Local.Addr()
 	if !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsLoopback() || a.IsUnspecified() ||
 		a.IsMulticast() || a == netns.Own4 || a == netns.Own6 || a.Is4() != c.Remote.Addr().Is4() {
-		return nil, fmt.Errorf("cannot answer from %s: want an address outside the session: %w",
-			c.Local, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot answer from %s: want an address outside the session", c.Local)
 	}
 	return h.ns.Reply(c.Local, c.Remote)
 }

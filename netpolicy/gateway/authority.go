@@ -59,7 +59,7 @@ func derive(seed []byte) (*ecdsa.PrivateKey, error) {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("no key of the seed is valid: %w", chat.ErrInvalid)
+	return nil, chat.Invalid("no key of the seed is valid")
 }
 
 // certify makes the authority's own certificate. Its name is the key's, so that what was signed
@@ -104,7 +104,7 @@ func (a *Authority) Issue(host string, now time.Time) ([]byte, error) {
 
 func (a *Authority) issue(host string, now time.Time) ([]byte, error) {
 	if checked, err := chat.CheckHost(host); err != nil || checked != host {
-		return nil, fmt.Errorf("want a host name in lower case: %w", chat.ErrInvalid)
+		return nil, chat.Invalid("want a host name in lower case")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

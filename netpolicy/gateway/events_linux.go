@@ -62,11 +62,11 @@ func (g *Gateway) takeEvents(c uplink.Call) error {
 func checkReport(c uplink.Call) error {
 	n, of := len(c.Events), len(c.Carried)
 	if c.Report == 0 {
-		return fmt.Errorf("cannot take a report without a number: %w", chat.ErrInvalid)
+		return chat.Invalid("cannot take a report without a number")
 	}
 	if n+of == 0 || n > uplink.MaxEvents || of > uplink.MaxEvents {
-		return fmt.Errorf("cannot take a report of %d events and %d chats: want 1 to %d: %w",
-			n, of, uplink.MaxEvents, chat.ErrInvalid)
+		return chat.Invalid("cannot take a report of %d events and %d chats: want 1 to %d",
+			n, of, uplink.MaxEvents)
 	}
 	latest := time.Now().Add(maxAhead)
 	for _, e := range c.Events {
@@ -74,14 +74,12 @@ func checkReport(c uplink.Call) error {
 			return fmt.Errorf("cannot take an event: %w", err)
 		}
 		if e.Until.After(latest) {
-			return fmt.Errorf("cannot take an event of %v: it is not over: %w",
-				e.Until, chat.ErrInvalid)
+			return chat.Invalid("cannot take an event of %v: it is not over", e.Until)
 		}
 	}
 	for _, of := range c.Carried {
 		if of.Count < 0 || of.Count > maxCarried {
-			return fmt.Errorf("cannot take %d connections of a chat: want at most %d: %w", of.Count,
-				maxCarried, chat.ErrInvalid)
+			return chat.Invalid("cannot take %d connections of a chat: want at most %d", of.Count, maxCarried)
 		}
 	}
 	return nil
@@ -124,7 +122,7 @@ func (g *Gateway) Connections(ctx context.Context, id chat.ID) chat.EgressOpen {
 	}
 	a, err := call(ctx, conn, askTimeout, uplink.Call{Verb: uplink.Connections, Chat: id})
 	if err == nil && a.Open == nil {
-		err = fmt.Errorf("cannot use an answer without connections: %w", chat.ErrInvalid)
+		err = chat.Invalid("cannot use an answer without connections")
 	}
 	if err == nil {
 		err = a.Open.Validate()

@@ -25,8 +25,7 @@ func Open(p *sys.ProcessHandle) (*Namespace, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot open the network namespace of process %d: %w", p.PID, err)
 	case same:
-		err = fmt.Errorf("cannot use the network of process %d: it is the host's: %w",
-			p.PID, chat.ErrInvalid)
+		err = chat.Invalid("cannot use the network of process %d: it is the host's", p.PID)
 	case !p.Alive():
 		err = fmt.Errorf("cannot use the network of process %d: it has ended: %w",
 			p.PID, chat.ErrWrongPhase)

@@ -16,8 +16,8 @@ import (
 // removals match by uid.
 func CheckRange(low, high uint32) error {
 	if low < 1<<16 || high <= low || high-low < 32 || high >= 1<<31 {
-		return fmt.Errorf("cannot use uids %d-%d: want at least 33 of them within 65536-2147483647: %w", low,
-			high, chat.ErrInvalid)
+		return chat.Invalid("cannot use uids %d-%d: want at least 33 of them within 65536-2147483647", low,
+			high)
 	}
 	own := func(name string) bool { return strings.HasPrefix(name, chat.UserPrefix) }
 	in := func(id int) bool { return id >= int(low) && id <= int(high) }
@@ -42,8 +42,8 @@ func CheckRange(low, high uint32) error {
 	}
 	sub, err := subordinates(low, high)
 	if met = append(met, sub...); len(met) > 0 {
-		return fmt.Errorf("cannot use uids %d-%d: they meet %s; set uids to a free range: %w", low, high,
-			strings.Join(met, ", "), chat.ErrInvalid)
+		return chat.Invalid("cannot use uids %d-%d: they meet %s; set uids to a free range", low, high,
+			strings.Join(met, ", "))
 	}
 	return err
 }

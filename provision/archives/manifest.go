@@ -53,8 +53,7 @@ type Manifest struct {
 const maxManifest = 1 << 20
 
 // errForeign is the error of a manifest that this install did not write.
-var errForeign = fmt.Errorf("its keyed hash is wrong: another install key wrote it, or it was "+
-	"changed: %w", chat.ErrInvalid)
+var errForeign = chat.Invalid("its keyed hash is wrong: another install key wrote it, or it was changed")
 
 // sign is the manifest's MAC.
 func (s *Store) sign(m Manifest) (string, error) {
@@ -94,7 +93,7 @@ func (s *Store) readFile(name chat.ArchiveName, file string) (m Manifest, err er
 		return m, err
 	}
 	if err := chat.Strict(text, &m); err != nil {
-		return m, fmt.Errorf("its manifest is damaged: %w: %w", err, chat.ErrInvalid)
+		return m, chat.Invalid("its manifest is damaged: %w", err)
 	}
 	return m, s.believe(name, m)
 }
@@ -102,8 +101,7 @@ func (s *Store) readFile(name chat.ArchiveName, file string) (m Manifest, err er
 // believe checks that this install wrote the manifest, for the archive of that name.
 func (s *Store) believe(name chat.ArchiveName, m Manifest) error {
 	if m.Format != format {
-		return fmt.Errorf("its format is %d, this chatd reads %d: %w", m.Format, format,
-			chat.ErrInvalid)
+		return chat.Invalid("its format is %d, this chatd reads %d", m.Format, format)
 	}
 	want, err := s.sign(m)
 	if err != nil {
@@ -113,7 +111,7 @@ func (s *Store) believe(name chat.ArchiveName, m Manifest) error {
 		return errForeign
 	}
 	if m.Name != name {
-		return fmt.Errorf("its manifest is that of %s: %w", m.Name, chat.ErrInvalid)
+		return chat.Invalid("its manifest is that of %s", m.Name)
 	}
 	return nil
 }

@@ -51,8 +51,8 @@ func (p Packing) Home(ctx context.Context, dir string) (Result, error) {
 // Rest seals the rest of the chat, and checks what was written.
 func (p Packing) Rest(ctx context.Context, text []byte) error {
 	if len(text) > maxRest {
-		return fmt.Errorf("cannot archive the schedules and log: %d bytes, want at most %d: %w",
-			len(text), maxRest, chat.ErrInvalid)
+		return chat.Invalid("cannot archive the schedules and log: %d bytes, want at most %d",
+			len(text), maxRest)
 	}
 	in := io.Reader(bytes.NewReader(text))
 	if p.Recipients != "" {

@@ -141,7 +141,7 @@ func (s *Store) OpenPart(m Manifest, p Part) (*os.File, error) {
 	}
 	fi, err := f.Stat()
 	if err == nil && !(fi.Mode().IsRegular() && fi.Size() == m.Files[p].Size) {
-		err = fmt.Errorf("it is not a file of %d bytes: %w", m.Files[p].Size, chat.ErrInvalid)
+		err = chat.Invalid("it is not a file of %d bytes", m.Files[p].Size)
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot read archive %s: %s: %w", m.Name, partName(m.Name, p), err)

@@ -76,8 +76,8 @@ func (u *Unpacking) CheckTried(ctx context.Context) error {
 		return err
 	}
 	if u.Archive.Encrypted && with == u.identity() {
-		return fmt.Errorf("cannot unarchive %s: it is whole, and the identities of "+
-			"archive.identities did not read it before: %w", u.Archive.Name, chat.ErrInvalid)
+		return chat.Invalid("cannot unarchive %s: it is whole, and the identities of "+
+			"archive.identities did not read it before", u.Archive.Name)
 	}
 	return nil
 }
@@ -125,8 +125,8 @@ func (h *hashReader) sum() string { return hex.EncodeToString(h.hash.Sum(nil)) }
 // check compares what was read with the manifest.
 func (h *hashReader) check(m Manifest, p Part) error {
 	if f := m.Files[p]; h.size != f.Size || h.sum() != f.SHA256 {
-		return fmt.Errorf("archive %s is damaged: %s does not have the hash of its manifest: %w",
-			m.Name, partName(m.Name, p), chat.ErrInvalid)
+		return chat.Invalid("archive %s is damaged: %s does not have the hash of its manifest",
+			m.Name, partName(m.Name, p))
 	}
 	return nil
 }

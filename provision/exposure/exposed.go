@@ -50,7 +50,7 @@ func (h *Host) Exposed(p chat.Profile, home, homes string) (all []chat.Exposed, 
 func (h *Host) rules(p chat.Profile, home, homes string) (all []chat.Exposed, err error) {
 	if n := len(p.ExposePaths); n > maxPlaces {
 		return nil, &KeyError{"expose_paths",
-			fmt.Errorf("%d rules: want at most %d: %w", n, maxPlaces, chat.ErrInvalid)}
+			chat.Invalid("%d rules: want at most %d", n, maxPlaces)}
 	}
 	for i, e := range p.ExposePaths {
 		key := fmt.Sprintf("expose_paths[%d]", i)
@@ -59,8 +59,8 @@ func (h *Host) rules(p chat.Profile, home, homes string) (all []chat.Exposed, er
 			target = path.Join(home, rel)
 		} else if chat.Within(target, homes) || chat.Within(homes, target) {
 			return nil, &KeyError{key + ".target",
-				fmt.Errorf("%s is where the homes are: want ~/ in front for a place in the home: %w",
-					chat.Quote(target), chat.ErrInvalid)}
+				chat.Invalid("%s is where the homes are: want ~/ in front for a place in the home",
+					chat.Quote(target))}
 		}
 		f, err := h.source(path.Clean(e.Source))
 		if err == nil {
@@ -100,7 +100,7 @@ func (h *Host) granted(p chat.Profile, rules int) (all []chat.Exposed, notes []s
 		notes = append(notes, e.notes...)
 		if rules+len(all)+len(e.matches) > maxPlaces {
 			return nil, nil, &KeyError{key,
-				fmt.Errorf("expose_paths and all grants of the profile stand for more than %d paths: want fewer, or their directories: %w", maxPlaces, chat.ErrInvalid)}
+				chat.Invalid("expose_paths and all grants of the profile stand for more than %d paths: want fewer, or their directories", maxPlaces)}
 		}
 		for _, f := range e.matches {
 			all = append(all,
@@ -170,7 +170,7 @@ func (h *Host) point(in, e chat.Exposed) error {
 	}
 	unix.Close(fd)
 	if f.file != e.File {
-		return fmt.Errorf("%s lies in the target of %s, where %s is a directory and no file, or the reverse: %w", chat.Quote(e.Target), in.By, chat.Quote(p), chat.ErrInvalid)
+		return chat.Invalid("%s lies in the target of %s, where %s is a directory and no file, or the reverse", chat.Quote(e.Target), in.By, chat.Quote(p))
 	}
 	return nil
 }

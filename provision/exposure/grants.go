@@ -45,7 +45,7 @@ func (h *Host) expand(g chat.Grant) (*expansion, error) {
 	e.below, err2 = g.Below()
 	e.reach, err3 = newReacher(g.Pattern)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return e, fmt.Errorf("cannot use %s: %w: %w", chat.Quote(g.Pattern), err, chat.ErrInvalid)
+		return e, chat.Invalid("cannot use %s: %w", chat.Quote(g.Pattern), err)
 	}
 	if err := e.begin(); err != nil {
 		return e, err
@@ -75,7 +75,7 @@ func (e *expansion) begin() error {
 	}
 	defer unix.Close(fd)
 	if f.writers != "" {
-		return fmt.Errorf("cannot use %s: %s may write to %s; want a directory that only root may write to: %w", chat.Quote(e.g.Pattern), f.writers, chat.Quote(e.g.Dir), chat.ErrInvalid)
+		return chat.Invalid("cannot use %s: %s may write to %s; want a directory that only root may write to", chat.Quote(e.g.Pattern), f.writers, chat.Quote(e.g.Dir))
 	}
 	if e.g.Path != "" {
 		return e.name(fd, f, path.Base(e.g.Path))
@@ -95,7 +95,7 @@ func (e *expansion) dir(at int, f hostPath) error {
 		names, err := d.Readdirnames(1024)
 		for _, name := range names {
 			if e.looked++; e.looked > maxLooked {
-				return fmt.Errorf("cannot use %s: more than %d names to look at: want a longer literal beginning: %w", chat.Quote(e.g.Pattern), maxLooked, chat.ErrInvalid)
+				return chat.Invalid("cannot use %s: more than %d names to look at: want a longer literal beginning", chat.Quote(e.g.Pattern), maxLooked)
 			}
 			if err := e.name(at, f, name); err != nil {
 				return err
@@ -156,8 +156,8 @@ func (e *expansion) match(fd int, f hostPath) error {
 	err := chat.CheckSource(f.path, e.g.Mode)
 	switch {
 	case err == nil && own != "":
-		err = fmt.Errorf("cannot use %s: it stands for %s, which would cover chatd's own %s: %w",
-			chat.Quote(e.g.Pattern), chat.Quote(f.path), own, chat.ErrInvalid)
+		err = chat.Invalid("cannot use %s: it stands for %s, which would cover chatd's own %s",
+			chat.Quote(e.g.Pattern), chat.Quote(f.path), own)
 	case err != nil:
 		err = fmt.Errorf("cannot use %s: it stands for %w", chat.Quote(e.g.Pattern), err)
 	}
@@ -169,7 +169,7 @@ func (e *expansion) match(fd int, f hostPath) error {
 
 func (e *expansion) keep(f hostPath) error {
 	if len(e.matches) == chat.MaxGrantMatches {
-		return fmt.Errorf("cannot use %s: it stands for more than %d paths: want one that stands for fewer, or for their directory: %w", chat.Quote(e.g.Pattern), chat.MaxGrantMatches, chat.ErrInvalid)
+		return chat.Invalid("cannot use %s: it stands for more than %d paths: want one that stands for fewer, or for their directory", chat.Quote(e.g.Pattern), chat.MaxGrantMatches)
 	}
 	e.matches = append(e.matches, f)
 	return nil
@@ -205,7 +205,7 @@ func (e *expansion) kernelName(p string, deeper bool) error {
 		e.sources[p] = source
 		return e.keep(f)
 	case !f.file && (e.below.MatchString(p+"/") || e.bound.MatchString(p)):
-		return fmt.Errorf("cannot use %s: it stands for the directory %s, and below /sys a grant is single files: %w", chat.Quote(e.g.Pattern), chat.Quote(p), chat.ErrInvalid)
+		return chat.Invalid("cannot use %s: it stands for the directory %s, and below /sys a grant is single files", chat.Quote(e.g.Pattern), chat.Quote(p))
 	case !f.file && deeper:
 		return e.dir(fd, f)
 	}

@@ -100,12 +100,12 @@ func (f hostPath) step(at int, name string) (int, hostPath, error) {
 	p := path.Join(f.path, name)
 	switch {
 	case f.file:
-		return at, hostPath{path: p}, fmt.Errorf("cannot use %s: %s is a file: %w", chat.Quote(p),
-			chat.Quote(f.path), chat.ErrInvalid)
+		return at, hostPath{path: p}, chat.Invalid("cannot use %s: %s is a file", chat.Quote(p),
+			chat.Quote(f.path))
 	case f.writers != "":
 		return at, hostPath{path: p},
-			fmt.Errorf("cannot use %s: %s may write to %s, and so swap what the name leads to; want directories on the way that only root may write to: %w",
-				chat.Quote(p), f.writers, chat.Quote(f.path), chat.ErrInvalid)
+			chat.Invalid("cannot use %s: %s may write to %s, and so swap what the name leads to; want directories on the way that only root may write to",
+				chat.Quote(p), f.writers, chat.Quote(f.path))
 	}
 	next, err := openName(at, name, p)
 	if err != nil {
@@ -120,7 +120,7 @@ func openName(at int, name, p string) (int, error) {
 	fd, err := sys.OpenBeneath(at, name, unix.O_PATH)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return -1, fmt.Errorf("cannot use %s: %w: %w", chat.Quote(p), errNotThere, chat.ErrInvalid)
+		return -1, chat.Invalid("cannot use %s: %w", chat.Quote(p), errNotThere)
 	case err != nil:
 		return -1, fmt.Errorf("cannot use %s: %w", chat.Quote(p), err)
 	}
@@ -142,12 +142,12 @@ func look(fd int, p string) (hostPath, error) {
 	case unix.S_IFLNK:
 		b := make([]byte, chat.MaxPath)
 		n, _ := unix.Readlinkat(fd, "", b)
-		return f, fmt.Errorf("cannot use %s: it is a link to %s; want the path that it leads to: %w",
-			chat.Quote(p), chat.Quote(string(b[:max(n, 0)])), chat.ErrInvalid)
+		return f, chat.Invalid("cannot use %s: it is a link to %s; want the path that it leads to",
+			chat.Quote(p), chat.Quote(string(b[:max(n, 0)])))
 	case unix.S_IFSOCK:
-		return f, fmt.Errorf("cannot use %s: it is a socket, and who reaches it acts through the one who listens; want a directory or a regular file: %w", chat.Quote(p), chat.ErrInvalid)
+		return f, chat.Invalid("cannot use %s: it is a socket, and who reaches it acts through the one who listens; want a directory or a regular file", chat.Quote(p))
 	default:
-		return f, fmt.Errorf("cannot use %s: it is a fifo or a device; want a directory or a regular file: %w", chat.Quote(p), chat.ErrInvalid)
+		return f, chat.Invalid("cannot use %s: it is a fifo or a device; want a directory or a regular file", chat.Quote(p))
 	}
 	return f, nil
 }
@@ -168,8 +168,8 @@ func kernelFS(fd int, p string) error {
 		return fmt.Errorf("cannot look at the file system of %s: %w", chat.Quote(p), err)
 	}
 	if name, ok := kernelFiles[int64(st.Type)]; ok {
-		return fmt.Errorf("cannot use %s: it is of a %s, which shows the host's kernel: %w", chat.Quote(p),
-			name, chat.ErrInvalid)
+		return chat.Invalid("cannot use %s: it is of a %s, which shows the host's kernel", chat.Quote(p),
+			name)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (h *Host) passable(paths []string) error {
 		for _, p := range paths {
 			fd, err := sys.OpenBeneath(root, strings.TrimLeft(p, "/"), unix.O_PATH)
 			if err != nil {
-				return fmt.Errorf("cannot use %s: a chat may not pass the directories on the way (%w); open them with chmod o+x, or mount it where others may pass: %w", chat.Quote(p), err, chat.ErrInvalid)
+				return chat.Invalid("cannot use %s: a chat may not pass the directories on the way (%w); open them with chmod o+x, or mount it where others may pass", chat.Quote(p), err)
 			}
 			unix.Close(fd)
 		}

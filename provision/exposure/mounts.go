@@ -1,7 +1,6 @@
 package exposure
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -44,15 +43,15 @@ func (h *Host) mayExpose(p string) error {
 		o := h.origin(own)
 		for _, s := range seen {
 			if s.Dev == o.Dev && (chat.Within(s.Root, o.Root) || chat.Within(o.Root, s.Root)) {
-				return fmt.Errorf("cannot use %s: chatd's own %s is in it, or holds it (as %s): %w",
-					chat.Quote(p), chat.Quote(own), chat.Quote(s.Path), chat.ErrInvalid)
+				return chat.Invalid("cannot use %s: chatd's own %s is in it, or holds it (as %s)",
+					chat.Quote(p), chat.Quote(own), chat.Quote(s.Path))
 			}
 		}
 	}
 	for _, s := range seen[1:] {
 		if shownKinds[s.Kind] {
-			return fmt.Errorf("cannot use %s: a %s is mounted in it at %s, which shows the host's kernel: %w",
-				chat.Quote(p), s.Kind, chat.Quote(s.Path), chat.ErrInvalid)
+			return chat.Invalid("cannot use %s: a %s is mounted in it at %s, which shows the host's kernel",
+				chat.Quote(p), s.Kind, chat.Quote(s.Path))
 		}
 	}
 	return nil

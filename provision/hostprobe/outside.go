@@ -2,7 +2,6 @@ package hostprobe
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
 	"github.com/chatd/chatd/chat"
@@ -23,8 +22,7 @@ func (p *Prober) ChooseAccount(
 		return p.account, nil
 	case account.UserdbName, "auto", "":
 	default:
-		return nil, fmt.Errorf("cannot use account backend %q: want auto, userdb or useradd: %w",
-			config, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use account backend %q: want auto, userdb or useradd", config)
 	}
 	if err := userdb.Prepare(); err != nil && !layers.CannotTell(err) {
 		return nil, err

@@ -98,7 +98,7 @@ func checkInherited(fd int, path string) error {
 			return fmt.Errorf("cannot ask what it is: %w", err)
 		}
 		if got != o.want {
-			return fmt.Errorf("it is not %s: want ListenStream=%s: %w", o.what, path, chat.ErrInvalid)
+			return chat.Invalid("it is not %s: want ListenStream=%s", o.what, path)
 		}
 	}
 	name, err := unix.Getsockname(fd)
@@ -106,7 +106,7 @@ func checkInherited(fd int, path string) error {
 		return fmt.Errorf("cannot ask for its path: %w", err)
 	}
 	if a, ok := name.(*unix.SockaddrUnix); !ok || a.Name != path {
-		return fmt.Errorf("it is not bound to %s: %+v: %w", path, name, chat.ErrInvalid)
+		return chat.Invalid("it is not bound to %s: %+v", path, name)
 	}
 	return nil
 }

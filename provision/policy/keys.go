@@ -43,8 +43,8 @@ func newKeySet(old, profiles map[string]chat.Profile) (keySet, error) {
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		p, ok := profiles[name]
 		if !ok {
-			errs = append(errs, fmt.Errorf("cannot do without profile %s: the new config has none "+
-				"of that name; restart chatd: %w", name, chat.ErrInvalid))
+			errs = append(errs, chat.Invalid("cannot do without profile %s: the new config has none "+
+				"of that name; restart chatd", name))
 			continue
 		}
 		errs = append(errs, p.Validate())

@@ -19,8 +19,7 @@ import (
 func ReadPrivate(file string, max int64) ([]byte, error) {
 	const flags = os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	if !filepath.IsAbs(file) {
-		return nil, fmt.Errorf("cannot read %s: want an absolute path: %w", chat.Quote(file),
-			chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read %s: want an absolute path", chat.Quote(file))
 	}
 	if err := onlyRootChanges(file[:strings.LastIndex(file, "/")]); err != nil {
 		return nil, fmt.Errorf("cannot read a private file: %w", err)
@@ -50,7 +49,7 @@ func ReadPrivate(file string, max int64) ([]byte, error) {
 		why = fmt.Sprintf("it has %d bytes: want at most %d", st.Size, max)
 	}
 	if why != "" {
-		return nil, fmt.Errorf("cannot use %s: %s: %w", chat.Quote(file), why, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot use %s: %s", chat.Quote(file), why)
 	}
 	return io.ReadAll(io.LimitReader(f, max))
 }
@@ -103,8 +102,7 @@ func onlyRootWrites(dir string) error {
 	}
 	sticky := st.Uid == 0 && st.Mode&unix.S_ISVTX != 0 // only root removes what is root's
 	if who := sys.WritersOf(st); who != "" && !sticky {
-		return fmt.Errorf("%s can be changed by others than root: %s may write to it: %w",
-			chat.Quote(dir), who, chat.ErrInvalid)
+		return chat.Invalid("%s can be changed by others than root: %s may write to it", chat.Quote(dir), who)
 	}
 	return nil
 }
@@ -121,7 +119,7 @@ func linkOfRoot(name string) (string, error) {
 		err = unix.Lstat(name, &st)
 	}
 	if err == nil && st.Uid != 0 {
-		err = fmt.Errorf("the link belongs to uid %d: want root: %w", st.Uid, chat.ErrInvalid)
+		err = chat.Invalid("the link belongs to uid %d: want root", st.Uid)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot follow %s: %w", chat.Quote(name), err)

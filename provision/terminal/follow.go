@@ -76,8 +76,7 @@ func (b *book) piece(since int64, buf []byte) (chat.Log, error) {
 	case err != nil:
 		return chat.Log{}, err
 	case since > end:
-		return chat.Log{}, fmt.Errorf("%s %s: cursor %d: it ends at %d: %w",
-			cannot, b.id, since, end, chat.ErrInvalid)
+		return chat.Log{}, chat.Invalid("%s %s: cursor %d: it ends at %d", cannot, b.id, since, end)
 	}
 	bytes := buf[:n]
 	if whole := bytes[:chat.WholeRunes(bytes)]; len(whole) > 0 {

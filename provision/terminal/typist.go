@@ -144,16 +144,15 @@ func Check(in chat.Input) error {
 		return err
 	}
 	if in.Text != "" && tmux.Typeable(in.Text) == "" {
-		return fmt.Errorf("cannot type: text has control characters alone: press keys by name: %w",
-			chat.ErrInvalid)
+		return chat.Invalid("cannot type: text has control characters alone: press keys by name")
 	}
 	for _, k := range in.Keys {
 		if _, known := tmux.KeyName(k); !known {
-			return fmt.Errorf("cannot press %s: want names as in ctrl-c, alt-x, up, enter, f1, or those of tmux(1): %w", chat.Quote(k), chat.ErrInvalid)
+			return chat.Invalid("cannot press %s: want names as in ctrl-c, alt-x, up, enter, f1, or those of tmux(1)", chat.Quote(k))
 		}
 	}
 	if o := in.OnlyIf; o != nil && o.Program != "" && !tmux.ValidProgram(o.Program) {
-		return fmt.Errorf("cannot use only_if.program %s: want a program's name, of letters, digits and . _ + -: %w", chat.Quote(o.Program), chat.ErrInvalid)
+		return chat.Invalid("cannot use only_if.program %s: want a program's name, of letters, digits and . _ + -", chat.Quote(o.Program))
 	}
 	return nil
 }

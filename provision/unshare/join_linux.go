@@ -59,8 +59,7 @@ func refuseHost(p *sys.ProcessHandle, ns *os.File) error {
 			return fmt.Errorf("cannot look at %s: %w", other, err)
 		}
 		if os.SameFile(host, theirs) {
-			return fmt.Errorf("cannot mount for process %d: it has no mount namespace of its own: %w", p.PID,
-				chat.ErrInvalid)
+			return chat.Invalid("cannot mount for process %d: it has no mount namespace of its own", p.PID)
 		}
 	}
 	if !p.Alive() {

@@ -53,8 +53,8 @@ type entry struct {
 func (e entry) header() ([]byte, error) {
 	records := e.records()
 	if len(records) > maxHeader {
-		return nil, fmt.Errorf("cannot archive %s: its header has %d bytes: %w",
-			chat.Quote(e.path), len(records), chat.ErrInvalid)
+		return nil, chat.Invalid("cannot archive %s: its header has %d bytes",
+			chat.Quote(e.path), len(records))
 	}
 	out := e.block("PaxHeaders/entry", typeRecords, int64(len(records)), "")
 	out = append(out, records...)
@@ -177,7 +177,7 @@ func (e entry) check() error {
 	if why == "" {
 		return nil
 	}
-	return fmt.Errorf("cannot use the entry %s: %s: %w", chat.Quote(e.path), why, chat.ErrInvalid)
+	return chat.Invalid("cannot use the entry %s: %s", chat.Quote(e.path), why)
 }
 
 func (e entry) fault() string {

@@ -152,8 +152,8 @@ func (p *packer) one(name, path string) error {
 	e := entry{path: path, mode: st.Mode & 0o777, uid: st.Uid, modified: time.Unix(st.Mtim.Unix())}
 	switch kind := st.Mode & unix.S_IFMT; {
 	case len(path) > maxPath:
-		err = fmt.Errorf("its path has over %d bytes, in %d directories: remove or move what is there, "+
-			"or reap the chat without an archive: %w", maxPath, len(p.at.levels), chat.ErrInvalid)
+		err = chat.Invalid("its path has over %d bytes, in %d directories: remove or move what is there, "+
+			"or reap the chat without an archive", maxPath, len(p.at.levels))
 	case kind == unix.S_IFDIR:
 		e.kind, e.mode = typeDirectory, st.Mode&0o1777
 		err = p.subdirectory(name, e, &st)

@@ -28,7 +28,7 @@ func newReader(in io.Reader) *reader {
 
 // errDamaged is the error of a stream that Pack did not write.
 func errDamaged(why string) error {
-	return fmt.Errorf("cannot read the archive: %s: %w", why, chat.ErrInvalid)
+	return chat.Invalid("cannot read the archive: %s", why)
 }
 
 // full reads len(b) bytes.
@@ -47,7 +47,7 @@ func (r *reader) fault(err error) error {
 	case errors.Is(err, chat.ErrInvalid):
 		return err
 	}
-	return fmt.Errorf("cannot read the archive: %w: %w", err, chat.ErrInvalid)
+	return chat.Invalid("cannot read the archive: %w", err)
 }
 
 // next reads one header; the content of the entry before was read. At the end of the archive it

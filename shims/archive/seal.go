@@ -43,10 +43,9 @@ func Open(in io.Reader, out io.Writer, identities string, max int64) (s Summary,
 	s, err = copySummed(out, io.LimitReader(plain, max+1))
 	switch {
 	case err != nil:
-		return s, fmt.Errorf("cannot open what was sealed: %w: %w", err, chat.ErrInvalid)
+		return s, chat.Invalid("cannot open what was sealed: %w", err)
 	case s.Bytes > max:
-		return s, fmt.Errorf("cannot open what was sealed: more than %d bytes: %w", max,
-			chat.ErrInvalid)
+		return s, chat.Invalid("cannot open what was sealed: more than %d bytes", max)
 	}
 	return s, nil
 }

@@ -73,10 +73,10 @@ func (s *Summary) count(e entry, most Limits) error {
 	most.Meter.entry()
 	switch {
 	case s.Entries > most.Entries:
-		return fmt.Errorf("cannot unpack: more than %d entries: %w", most.Entries, chat.ErrInvalid)
+		return chat.Invalid("cannot unpack: more than %d entries", most.Entries)
 	case e.size > most.FileSize:
-		return fmt.Errorf("cannot unpack: %s has %d bytes, want at most %d: %w",
-			chat.Quote(e.path), e.size, most.FileSize, chat.ErrInvalid)
+		return chat.Invalid("cannot unpack: %s has %d bytes, want at most %d",
+			chat.Quote(e.path), e.size, most.FileSize)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func compress(out io.Writer, recipients string) (io.WriteCloser, error) {
 	if strings.TrimSpace(recipients) != "" {
 		to, err := age.ParseRecipients(strings.NewReader(recipients))
 		if err != nil {
-			return nil, fmt.Errorf("cannot use the recipients: %w: %w", err, chat.ErrInvalid)
+			return nil, chat.Invalid("cannot use the recipients: %w", err)
 		}
 		if outer, err = age.Encrypt(out, to...); err != nil {
 			return nil, fmt.Errorf("cannot encrypt: %w", err)
@@ -123,16 +123,16 @@ func expand(in io.Reader, identities string) (io.ReadCloser, error) {
 	if strings.TrimSpace(identities) != "" {
 		ids, err := age.ParseIdentities(strings.NewReader(identities))
 		if err != nil {
-			return nil, fmt.Errorf("cannot use the identities: %w: %w", err, chat.ErrInvalid)
+			return nil, chat.Invalid("cannot use the identities: %w", err)
 		}
 		if in, err = age.Decrypt(in, ids...); err != nil {
-			return nil, fmt.Errorf("cannot decrypt the archive: %w: %w", err, chat.ErrInvalid)
+			return nil, chat.Invalid("cannot decrypt the archive: %w", err)
 		}
 	}
 	d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(windowSize), zstd.WithDecoderMaxMemory(2*windowSize))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the archive: %w: %w", err, chat.ErrInvalid)
+		return nil, chat.Invalid("cannot read the archive: %w", err)
 	}
 	return d.IOReadCloser(), nil
 }
@@ -234,7 +234,7 @@ func (s *Summary) readEntry(r *reader, e entry, most Limits, to tree) (err error
 		return errDamaged(chat.Quote(e.path) + " has another size than its map")
 	}
 	if c.size > most.Bytes-s.Bytes {
-		return fmt.Errorf("cannot unpack: more than %d bytes: %w", most.Bytes, chat.ErrInvalid)
+		return chat.Invalid("cannot unpack: more than %d bytes", most.Bytes)
 	}
 	s.Bytes += c.size
 	if err := to.add(e, c); err != nil {

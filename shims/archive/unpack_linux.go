@@ -177,8 +177,7 @@ func (u *unpacker) hardLink(e entry) (err error) {
 			return err
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			return fmt.Errorf("its target leads through %s, which is no directory: %w",
-				chat.Quote(name), chat.ErrInvalid)
+			return chat.Invalid("its target leads through %s, which is no directory", chat.Quote(name))
 		}
 		dir, err := to.open(name, &st)
 		if err != nil {
@@ -188,7 +187,7 @@ func (u *unpacker) hardLink(e entry) (err error) {
 		target = rest
 	}
 	if st, err := to.stat(target); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errors.Join(err, fmt.Errorf("it links to what is no file: %w", chat.ErrInvalid))
+		return errors.Join(err, chat.Invalid("it links to what is no file"))
 	}
 	return unix.Linkat(to.fd(), target, u.fd(), e.name(), 0)
 }

@@ -2,7 +2,6 @@ package apitest
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -57,8 +56,8 @@ func (m *Memory) Log(ctx context.Context, id chat.ID, since int64) (chat.Log, er
 	}
 	text := m.screens[id]
 	if since > int64(len(text)) {
-		return chat.Log{}, fmt.Errorf("cannot read the log of chat %s: cursor %d: it ends at %d: %w", id,
-			since, len(text), chat.ErrInvalid)
+		return chat.Log{}, chat.Invalid("cannot read the log of chat %s: cursor %d: it ends at %d", id,
+			since, len(text))
 	}
 	since = max(0, since)
 	l := chat.Log{From: since, Cursor: int64(len(text)), End: int64(len(text)), Recording: c.Awake}
