@@ -59,16 +59,19 @@ func (g Guard) Places() GuardPlaces {
 	return GuardPlaces{g.Place, of(g.CustomDenyPatterns), of(g.CustomAllowPatterns)}
 }
 
-// SetPlaces gives the guard, whose patterns nobody else has, the places that [Guard.Places] returned.
+// SetPlaces gives the guard the places that [Guard.Places] returned. It copies the patterns, which
+// several guards may have.
 func (g *Guard) SetPlaces(p GuardPlaces) {
-	set := func(patterns []Pattern, places []string) {
+	at := func(patterns []Pattern, places []string) []Pattern {
+		patterns = slices.Clone(patterns)
 		for i := range min(len(patterns), len(places)) {
 			patterns[i].Place = places[i]
 		}
+		return patterns
 	}
 	g.Place = p.Guard
-	set(g.CustomDenyPatterns, p.Deny)
-	set(g.CustomAllowPatterns, p.Allow)
+	g.CustomDenyPatterns = at(g.CustomDenyPatterns, p.Deny)
+	g.CustomAllowPatterns = at(g.CustomAllowPatterns, p.Allow)
 }
 
 // Check reports a preset that there is not, and what [Guard.CheckPatterns] reports.

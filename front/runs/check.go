@@ -111,8 +111,6 @@ const maxGuards = 32
 // of is the compiled guard for the terms.
 func (g *guards) of(t chat.Terms) (*guard.Guard, error) {
 	keys := t.Guard
-	keys.CustomDenyPatterns = slices.Clone(keys.CustomDenyPatterns)
-	keys.CustomAllowPatterns = slices.Clone(keys.CustomAllowPatterns)
 	keys.SetPlaces(t.Places)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -91,16 +91,13 @@ func TestSocketOfRestores(t *testing.T) {
 		{"no gid", 2013265900, keepID, unix.AF_INET, unix.EPERM},
 	} {
 		fd, restored, err := socketOf(x.uid, x.gid, x.domain, unix.SOCK_STREAM)
-		if !errors.Is(err, x.want) || !restored || (fd >= 0) != (x.want == nil) {
-			t.Errorf("%s: fd %d, restored %v, %v, want %v", x.name, fd, restored, err, x.want)
-		}
+		expect.True(t, errors.Is(err, x.want) && restored && (fd >= 0) == (x.want == nil),
+			"%s: fd %d, restored %v, %v, want %v", x.name, fd, restored, err, x.want)
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
 		u, g := fsID(unix.SYS_SETFSUID, keepID), fsID(unix.SYS_SETFSGID, keepID)
-		if u != 0 || g != 0 {
-			t.Errorf("%s: the thread has fsuid %d and fsgid %d", x.name, u, g)
-		}
+		expect.True(t, u == 0 && g == 0, "%s: the thread has fsuid %d and fsgid %d", x.name, u, g)
 		checkPlain(t)
 	}
 }
@@ -110,12 +107,8 @@ func TestSocketOfWithoutRights(t *testing.T) {
 	needsRoot(t)
 	err := AsUID(2013265900, func() error {
 		fd, restored, err := socketOf(2013265901, 2013265901, unix.AF_INET, unix.SOCK_STREAM)
-		if fd >= 0 || !restored {
-			t.Errorf("fd %d, restored %v", fd, restored)
-		}
+		expect.True(t, fd < 0 && restored, "fd %d, restored %v", fd, restored)
 		return err
 	})
-	if !errors.Is(err, unix.EPERM) {
-		t.Errorf("%v, want EPERM", err)
-	}
+	expect.True(t, errors.Is(err, unix.EPERM), "%v, want EPERM", err)
 }
