@@ -209,30 +209,6 @@ func notAge(s string) error {
 	return Invalid("cannot use %s as a time: want 30d, 2w, 24h, 1d12h or 90m", Quote(s))
 }
 
-// Frozen says until when the processes of an awake chat stand still. They keep their memory, and
-// run no code. It is empty where they run.
-type Frozen string
-
-const (
-	// FrozenUntilUsed: it was idle for freeze_after of its profile, or its owner froze it. Its next
-	// use thaws it.
-	FrozenUntilUsed Frozen = "until_used"
-	// FrozenUntilThawed: an operator froze it, also by cgroup.freeze or systemctl freeze. It is not
-	// used, and not put to sleep for another, until an operator thaws it.
-	FrozenUntilThawed Frozen = "until_thawed"
-)
-
-// Words are for people.
-func (f Frozen) Words() string {
-	switch f {
-	case FrozenUntilUsed:
-		return "frozen until it is used"
-	case FrozenUntilThawed:
-		return "frozen until an operator thaws it"
-	}
-	return ""
-}
-
 // CheckFreezeAfter reports an invalid freeze_after of a profile whose sleep_after is sleep.
 func CheckFreezeAfter(freeze, sleep Duration) error {
 	if err := CheckSleepAfter(freeze); err != nil {
