@@ -36,7 +36,7 @@ func TestOutputMax(t *testing.T) {
 		{post(at+"/runs", `{"command":"x","output_max":4194305}`), 400, "output_max"},
 		{post(at+"/runs", `{"command":"x","output_max":-1}`), 400, "output_max"},
 		{post(at+"/runs", `{"command":"x","output_max":"1MiB"}`), 400, "output_max"},
-		{post(at+"/runs", `{"command":"x","background":true,"output_max":4194305}`), 400, "output_max"},
+		{post(at+"/runs", `{"command":"x","background":true,"output_max":4194305}`), 400, "output_max: expected number <= 4.194304e+06"},
 		{frames(`{"command":"x","output_max":2048}`), 400, "streamed output is passed on whole"},
 		{frames(`{"command":"x","output_max":1}`), 400, "output_max 1: "},
 		{frames(`{"command":"max","background":true,"output_max":2048}`), 202, `"output_max":2048`},

@@ -22,14 +22,14 @@ import (
 // may be at most the total: who makes more raises it in a line of the diff, and answers for it. A
 // total that is more than a hundredth too large has to fall too. "make layout" prints the figures.
 var totals = map[string]int{
-	"lines of code":                    73_836,
+	"lines of code":                    73_770,
 	"lines of tests":                   74_360,
 	"lines of the largest package":     5_373,
 	"lines beyond 110 columns":         230,
 	"methods of provision.Manager":     117,
 	"words of pages":                   45_546,
 	"lines of the median function":     11,
-	"lines that chatd-root reaches":    32_135,
+	"lines that chatd-root reaches":    32_089,
 	"lines that chatd-enforce reaches": 4_300,
 }
 
